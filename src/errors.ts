@@ -1,0 +1,35 @@
+// The two kinds of failure a user meets: a run that cannot go on, and a trace that is set aside.
+
+/** Exit codes of the command line (DESIGN §5). */
+export const EXIT = {
+  done: 0,
+  bug: 1,
+  usage: 2,
+  data: 65,
+  device: 69,
+  interrupted: 75,
+} as const;
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
+
+/** An error whose message is meant for the user: one line, the flag that mends it, the exit code. */
+export class RredcotError extends Error {
+  readonly exitCode: ExitCode;
+  /** what to do about it, e.g. `use --map completion=<path>` */
+  readonly hint: string | undefined;
+
+  constructor(message: string, options: { exitCode: ExitCode; hint?: string; cause?: unknown }) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'RredcotError';
+    this.exitCode = options.exitCode;
+    this.hint = options.hint;
+  }
+}
+
+/** Why a row or a trace went to the rejects file: a stable code for programs, a reason for people. */
+export interface Rejection {
+  /** e.g. `json`, `utf8`, `map`, `empty_completion`, `no_reference`, `too_long` */
+  readonly code: string;
+  /** what was found, what was expected, and the flag that mends it */
+  readonly reason: string;
+}

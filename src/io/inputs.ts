@@ -1,0 +1,137 @@
+// The command line's input paths: checked up front, then read one after the other as rows.
+
+import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { basename, extname } from 'node:path';
+import { EXIT, RredcotError } from '../errors.js';
+import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
+
+/** One input that exists, can be read and holds rows in a known format. */
+export interface Input {
+  /** as the user gave it, `-` for stdin */
+  readonly path: string;
+  readonly format: InputFormat;
+  /** bytes, null for stdin or a pipe */
+  readonly size: number | null;
+}
+
+/** How rows are laid out; a reader for each is in `READERS`. */
+export type InputFormat = 'jsonl';
+
+export interface ReadOptions {
+  readonly maxLineBytes?: number | undefined;
+  readonly onBytes?: ((count: number) => void) | undefined;
+}
+
+type RowReader = (
+  bytes: AsyncIterable<Buffer>,
+  opts: ReadOptions & { readonly file: string },
+) => AsyncGenerator<InputRow | BadRow>;
+
+const READERS: Readonly<Record<InputFormat, RowReader>> = { jsonl: readJsonlRows };
+
+const READ_CHUNK_BYTES = 2 ** 20;
+const STDIN = '-';
+
+/** What a file's first bytes say it is, where that is no JSONL whatever its name says. */
+const SIGNATURES: readonly { readonly bytes: Buffer; readonly what: string; readonly hint: string }[] = [
+  { bytes: Buffer.from('PAR1'), what: 'a Parquet file', hint: 'convert it to JSONL' },
+  { bytes: Buffer.from('ARROW1'), what: 'an Arrow file', hint: 'convert it to JSONL' },
+  { bytes: Buffer.from([0xff, 0xff, 0xff, 0xff]), what: 'an Arrow stream', hint: 'convert it to JSONL' },
+  { bytes: Buffer.from([0x1f, 0x8b]), what: 'gzip data', hint: 'gzip -dc <file> | rredcot … -' },
+  { bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), what: 'zstd data', hint: 'zstd -dc <file> | rredcot … -' },
+  { bytes: Buffer.from([0xff, 0xfe]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
+  { bytes: Buffer.from([0xfe, 0xff]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
+];
+
+/**
+ * Checks the input paths; none means stdin.
+ * @throws RredcotError naming the path that is missing, unreadable or in another format
+ */
+export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
+  const given = paths.length === 0 ? [STDIN] : paths;
+  if (given.filter((path) => path === STDIN).length > 1) {
+    throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
+  }
+  const inputs: Input[] = [];
+  for (const path of given) {
+    inputs.push(path === STDIN ? { path, format: 'jsonl', size: null } : await resolveFile(path));
+  }
+  return inputs;
+}
+
+async function resolveFile(path: string): Promise<Input> {
+  try {
+    await using file = await open(path, 'r');
+    const stat = await file.stat();
+    if (stat.isDirectory()) {
+      throw new RredcotError(`${path}: is a folder, expected a JSONL file`, {
+        exitCode: EXIT.usage,
+        hint: `name its files: ${path.replace(/\/+$/, '')}/*.jsonl`,
+      });
+    }
+    // bytes read from a pipe are gone, so only a real file is looked into
+    if (!stat.isFile()) return { path, format: 'jsonl', size: null };
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(8), 0, 8, 0);
+    refuseOtherFormats(buffer.subarray(0, bytesRead), path);
+    return { path, format: 'jsonl', size: stat.size };
+  } catch (error) {
+    throw fileError(error, path);
+  }
+}
+
+function refuseOtherFormats(firstBytes: Buffer, path: string): void {
+  const signature = SIGNATURES.find(({ bytes }) => firstBytes.subarray(0, bytes.length).equals(bytes));
+  if (signature !== undefined) {
+    throw new RredcotError(`${path}: is ${signature.what}, expected JSONL`, {
+      exitCode: EXIT.usage,
+      hint: signature.hint,
+    });
+  }
+  if (extname(path) === '.json' && firstBytes.toString('latin1').trimStart().startsWith('[')) {
+    throw new RredcotError(`${path}: is a JSON list, expected one JSON object a line`, {
+      exitCode: EXIT.usage,
+      hint: `jq -c '.[]' ${path}`,
+    });
+  }
+}
+
+/** Reads all inputs in order. */
+export async function* readRows(
+  inputs: readonly Input[],
+  opts: ReadOptions = {},
+): AsyncGenerator<InputRow | BadRow> {
+  for (const { path, format } of inputs) {
+    yield* READERS[format](readBytes(path), { ...opts, file: path });
+  }
+}
+
+async function* readBytes(path: string): AsyncGenerator<Buffer> {
+  const stream =
+    path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+  let isFirst = true;
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      if (isFirst) refuseOtherFormats(chunk.subarray(0, 8), path);
+      isFirst = false;
+      yield chunk;
+    }
+  } catch (error) {
+    throw fileError(error, path);
+  }
+}
+
+function fileError(error: unknown, path: string): unknown {
+  const code = (error as NodeJS.ErrnoException).code;
+  if (error instanceof RredcotError || code === undefined) return error;
+  const reasons: Record<string, string> = { ENOENT: 'no such file', EACCES: 'no permission to read it' };
+  return new RredcotError(`${path}: cannot be read: ${reasons[code] ?? code}`, {
+    exitCode: EXIT.usage,
+    cause: error,
+  });
+}
+
+/** The file's name without folder and extension, as ids begin: `stdin` for `-`. */
+export function fileStem(path: string): string {
+  return path === STDIN ? 'stdin' : basename(path, extname(path));
+}

@@ -1,0 +1,186 @@
+// JSON text to values and back without loss: Python's NaN and Infinity, integers beyond 2^53, float32.
+
+/** Deeper values than this are turned down: nothing that scores text nests so far, and recursion stays safe. */
+const MAX_DEPTH = 256;
+
+// an integer of 16 digits or more where a JSON value starts; a hit inside a string only costs time
+const LONG_INTEGER = /[[:,\s]-?\d{16,}(?![\d.eE])/;
+const NUMBER = /NaN|-?Infinity|-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+
+/**
+ * Parses JSON as Python's `json` writes it: `NaN`, `Infinity` and `-Infinity` are numbers, and an integer
+ * that a double cannot hold becomes a BigInt. Everything else is plain `JSON.parse`.
+ * @throws SyntaxError that says where the text stops being JSON
+ */
+export function parseJson(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    if (!text.includes('NaN') && !text.includes('Infinity')) throw error;
+    return parseLossless(text);
+  }
+  if (isDeeper(value, MAX_DEPTH)) throw new SyntaxError(`nested deeper than ${MAX_DEPTH} levels`);
+  return LONG_INTEGER.test(text) ? parseLossless(text) : value;
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === 'object' && isDeeper(item, levels - 1)) return true;
+    return false;
+  }
+  for (const key in value) if (isDeeper((value as Record<string, unknown>)[key], levels - 1)) return true;
+  return false;
+}
+
+// a plain recursive descent: V8's parser offers no hook on number texts before Node 21
+function parseLossless(text: string): unknown {
+  let at = 0;
+
+  function fail(): never {
+    const found = at < text.length ? JSON.stringify(text[at]) : 'the end of the text';
+    throw new SyntaxError(`unexpected ${found} at position ${at}`);
+  }
+  function space(): void {
+    while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
+  }
+  function string(): string {
+    const start = at++;
+    for (;;) {
+      const quote = text.indexOf('"', at);
+      if (quote < 0) {
+        at = text.length;
+        fail();
+      }
+      let backslashes = 0;
+      while (text[quote - 1 - backslashes] === '\\') backslashes++;
+      at = quote + 1;
+      // the native parser decodes the escapes and refuses control characters
+      if (backslashes % 2 === 0) return JSON.parse(text.slice(start, at)) as string;
+    }
+  }
+  function word<T>(name: string, value: T): T {
+    if (!text.startsWith(name, at)) fail();
+    at += name.length;
+    return value;
+  }
+  function number(): number | bigint {
+    NUMBER.lastIndex = at;
+    const match = NUMBER.exec(text);
+    if (match === null) return fail();
+    at += match[0].length;
+    const value = Number(match[0]);
+    const isInteger = match[1] === undefined && match[2] === undefined && Number.isFinite(Number(match[0]));
+    if (!isInteger || Number.isSafeInteger(value)) return value;
+    return BigInt(match[0]);
+  }
+  function list(levels: number): unknown[] {
+    const items: unknown[] = [];
+    at++;
+    space();
+    if (text[at] === ']') return word(']', items);
+    for (;;) {
+      items.push(any(levels));
+      if (text[at] === ']') return word(']', items);
+      word(',', null);
+    }
+  }
+  function object(levels: number): Record<string, unknown> {
+    const fields: Record<string, unknown> = {};
+    at++;
+    space();
+    if (text[at] === '}') return word('}', fields);
+    for (;;) {
+      space();
+      if (text[at] !== '"') fail();
+      const key = string();
+      space();
+      word(':', null);
+      const value = any(levels);
+      // a plain assignment of `__proto__` would set the prototype
+      if (key === '__proto__') {
+        Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });
+      } else fields[key] = value;
+      if (text[at] === '}') return word('}', fields);
+      word(',', null);
+    }
+  }
+  function any(levels: number): unknown {
+    space();
+    const value = one(levels);
+    space();
+    return value;
+  }
+  function one(levels: number): unknown {
+    if (levels === 0) throw new SyntaxError(`nested deeper than ${MAX_DEPTH} levels`);
+    switch (text[at]) {
+      case '{':
+        return object(levels - 1);
+      case '[':
+        return list(levels - 1);
+      case '"':
+        return string();
+      case 't':
+        return word('true', true);
+      case 'f':
+        return word('false', false);
+      case 'n':
+        return word('null', null);
+      default:
+        return number();
+    }
+  }
+
+  const value = any(MAX_DEPTH + 1);
+  if (at < text.length) fail();
+  return value;
+}
+
+/**
+ * Writes a value as JSON text: typed arrays as lists (float32 in the fewest digits that give the same
+ * float32 again), BigInt as an integer, NaN and the infinities as null.
+ */
+export function stringifyJson(value: unknown): string {
+  switch (typeof value) {
+    case 'bigint':
+      return value.toString();
+    case 'object':
+      if (value === null) return 'null';
+      if (value instanceof Float32Array) return float32List(value);
+      if (value instanceof Int32Array) return `[${value.join(',')}]`;
+      if (Array.isArray(value)) return `[${value.map(stringifyJson).join(',')}]`;
+      return `{${Object.entries(value)
+        .filter(([, field]) => field !== undefined)
+        .map(([key, field]) => `${JSON.stringify(key)}:${stringifyJson(field)}`)
+        .join(',')}}`;
+    default:
+      return JSON.stringify(value) ?? 'null';
+  }
+}
+
+function float32List(values: Float32Array): string {
+  let text = '[';
+  for (let i = 0; i < values.length; i++) text += (i > 0 ? ',' : '') + float32Text(values[i] as number);
+  return `${text}]`;
+}
+
+const POWERS = Array.from({ length: 23 }, (_, n) => 10 ** n);
+const SMALLEST_NORMAL = 2 ** -126;
+
+/** The shortest decimal that reads back as the same float32; `null` where JSON has no number for it. */
+export function float32Text(value: number): string {
+  if (!Number.isFinite(value)) return 'null';
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
+  const exponent = Math.floor(Math.log10(Math.abs(value)));
+  const fewest = Math.abs(value) < SMALLEST_NORMAL ? 1 : 6;
+  for (let digits = fewest; digits <= 9; digits++) {
+    const scale = POWERS[digits - 1 - exponent];
+    // up to 10^22 a power of ten is exact, so the quotient is the decimal's own double
+    const decimal =
+      scale === undefined ? Number(value.toPrecision(digits)) : Math.round(value * scale) / scale;
+    if (Math.fround(decimal) === value) return String(decimal);
+  }
+  return String(Number(value.toPrecision(9)));
+}

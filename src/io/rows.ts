@@ -1,0 +1,43 @@
+// What a reader hands on: a row of the input, or the report of one that could not be read.
+
+import type { Rejection } from '../errors.js';
+import type { Trace } from '../trace.js';
+
+/** A row as the input has it: parsed, not yet a trace. */
+export interface InputRow {
+  readonly kind: 'row';
+  /** file name as the user gave it, `-` for stdin */
+  readonly file: string;
+  /** 0-based row number inside the file, blank lines not counted */
+  readonly row: number;
+  /** offset of the row's first byte */
+  readonly byteOffset: number;
+  /** the row's text as it stood, without its line end */
+  readonly raw: string;
+  readonly columns: Readonly<Record<string, unknown>>;
+}
+
+/** A row, or one trace of it, that is set aside: one line of the rejects file. */
+export interface BadRow {
+  readonly kind: 'bad';
+  readonly file: string;
+  readonly row: number;
+  readonly byteOffset: number;
+  /** the row's text; a short prefix where the line was too long to hold */
+  readonly raw: string;
+  readonly rejection: Rejection;
+  /** the trace's id, where mapping came that far */
+  readonly id?: string;
+}
+
+/** Turns a row down. */
+export function rejectRow(row: InputRow, rejection: Rejection, id?: string): BadRow {
+  const { file, row: number, byteOffset, raw } = row;
+  return { kind: 'bad', file, row: number, byteOffset, raw, rejection, ...(id === undefined ? {} : { id }) };
+}
+
+/** Turns a trace down at a later stage (too long, no reference left, …). */
+export function rejectTrace(trace: Trace, rejection: Rejection): BadRow {
+  const { file, row, byteOffset, raw } = trace.source;
+  return { kind: 'bad', file, row, byteOffset, raw, rejection, id: trace.id };
+}

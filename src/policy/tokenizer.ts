@@ -1,0 +1,104 @@
+// Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
+import { readFile } from 'node:fs/promises';
+import { Tokenizer } from '@huggingface/tokenizers';
+import { EXIT, RredcotError } from '../errors.js';
+
+/** How a token's string in tokenizer.json spells its bytes. */
+export type TokenizerKind = 'byte-level' | 'character';
+
+export interface PolicyTokenizer {
+  readonly kind: TokenizerKind;
+  /** Ids of a text as it begins a sequence: with the tokenizer's own start token, where it has one. */
+  encodePrompt(text: string): Int32Array;
+  /** Ids of a text that continues a sequence: nothing is added. */
+  encode(text: string): Int32Array;
+  /** UTF-8 bytes of one token; empty for an id that has no text. */
+  bytes(id: number): Uint8Array;
+  /** UTF-8 bytes of a token sequence, special tokens included. */
+  decode(ids: Int32Array): Buffer;
+  isSpecial(id: number): boolean;
+}
+
+/**
+ * @param folder a policy folder or checkpoint with tokenizer.json and, if there is one, tokenizer_config.json
+ * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
+ */
+export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
+  const spec = await readJson(`${folder}/tokenizer.json`);
+  const config = await readJson(`${folder}/tokenizer_config.json`);
+  const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  const tokenizer = new Tokenizer(spec, config);
+  const added = tokenizer.get_added_tokens_decoder();
+  const cache = new Map<number, Uint8Array>();
+
+  const encode = (text: string, add_special_tokens: boolean) =>
+    Int32Array.from(text === '' && !add_special_tokens ? [] : tokenizer.encode(text, { add_special_tokens }).ids);
+  const bytes = (id: number): Uint8Array => {
+    let found = cache.get(id);
+    if (found === undefined) {
+      const token = tokenizer.id_to_token(id) ?? '';
+      const content = added.get(id)?.content;
+      found =
+        content !== undefined || kind === 'character' ? Buffer.from(content ?? token) : byteLevelBytes(token);
+      cache.set(id, found);
+    }
+    return found;
+  };
+  return {
+    kind,
+    encodePrompt: (text) => encode(text, true),
+    encode: (text) => encode(text, false),
+    bytes,
+    decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
+    isSpecial: (id) => added.get(id)?.special === true,
+  };
+}
+
+async function readJson(path: string): Promise<Record<string, unknown>> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+  } catch (cause) {
+    throw new RredcotError(`${path}: tokenizer file cannot be read (${(cause as Error).message})`, {
+      exitCode: EXIT.usage,
+      hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
+      cause,
+    });
+  }
+}
+
+interface Part {
+  readonly type?: string;
+  readonly decoders?: readonly Part[];
+}
+
+/** Byte-level tokenizers decode through a ByteLevel step; a character tokenizer's tokens are plain text. */
+function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
+  const decoder = (spec.decoder ?? null) as Part | null;
+  const steps = decoder?.type === 'Sequence' ? (decoder.decoders ?? []) : decoder === null ? [] : [decoder];
+  const types = steps.map((step) => step.type);
+  if (types.includes('ByteLevel')) return 'byte-level';
+  if (types.every((type) => type === 'Fuse')) return 'character';
+  throw new RredcotError(`${path}: tokens are decoded by ${types.join(', ')}, which cannot be aligned to text`, {
+    exitCode: EXIT.usage,
+    hint: 'use a policy with a byte-level or character-level tokenizer',
+  });
+}
+
+/** A byte-level token string spells each byte as one character: printable Latin-1 as itself, the rest from U+0100 on. */
+const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = (() => {
+  const printable = (b: number) => (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+  const table = new Map<string, number>();
+  let next = 0x100;
+  for (let b = 0; b < 256; b++) table.set(String.fromCharCode(printable(b) ? b : next++), b);
+  return table;
+})();
+
+function byteLevelBytes(token: string): Uint8Array {
+  const bytes: number[] = [];
+  for (const character of token) {
+    const byte = BYTE_OF_CHARACTER.get(character);
+    if (byte === undefined) return Buffer.from(token); // not in the alphabet: a token added as plain text
+    bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
+}

@@ -1,0 +1,45 @@
+// The nouns of the program: a reference answer and a trace, as every stage hands them on.
+
+/** An answer that earns `utility`, with the solution text that leads to it where one is known. */
+export interface Reference {
+  /** answer text, scored after the exit template's `open` */
+  readonly answer: string;
+  /** solution text u of METHOD.md eq. (3); only the `joint` estimator reads it */
+  readonly solution?: string;
+  /** ζ in [0, 1]; 1 for a right answer */
+  readonly utility: number;
+}
+
+/** One chain-of-thought trace with its reward, as a row of the input described it. */
+export interface Trace {
+  readonly id: string;
+  /** traces of one prompt share a group (GRPO); absent where the rows carry none */
+  readonly group?: string;
+  readonly prompt: string;
+  readonly completion: string;
+  /** token ids as sampled; where present they are scored as they are and never re-tokenised */
+  readonly promptIds?: Int32Array;
+  readonly completionIds?: Int32Array;
+  /** segment ends for `--segmenter given`: token indices, end exclusive */
+  readonly segmentEnds?: Int32Array;
+  /** segment ends for `--segmenter given`: code points of `completion`, end exclusive */
+  readonly segmentCharEnds?: Int32Array;
+  readonly references: readonly Reference[];
+  /** ζ(y) as the row has it, before `--reward-range`; null where unknown */
+  readonly reward: number | null;
+  readonly source: TraceSource;
+}
+
+/** Where a trace came from: enough to name it in an error and to write its input columns again. */
+export interface TraceSource {
+  /** file name as the user gave it, `-` for stdin */
+  readonly file: string;
+  /** 0-based row number inside the file, blank lines not counted */
+  readonly row: number;
+  /** byte offset of the row's first byte (in the file as stored uncompressed) */
+  readonly byteOffset: number;
+  /** the parsed input row, for the columns that pass through */
+  readonly columns: Readonly<Record<string, unknown>>;
+  /** the row's text as it stood, for the rejects file */
+  readonly raw: string;
+}

@@ -1,0 +1,192 @@
+/** Scores one trace in float64 by METHOD 1 to 4: entropies, segments, values at the exits, differences, σ. */
+import {
+  continuationLogprobs,
+  extend,
+  fork,
+  logSumExp,
+  type OracleModel,
+  type State,
+  tokenStats,
+} from './llama.js';
+import { hybridSegments, pieceEntropies, type Span } from './segment.js';
+import { computeSigma, type SigmaOptions, type SigmaResult, type SigmaRule } from './sigma.js';
+
+export type Estimator = 'pr' | 'pr-mean' | 'joint';
+
+export interface Reference {
+  answerIds: readonly number[]; // y
+  solutionIds?: readonly number[]; // u, read by `joint` alone
+  utility?: number; // ζ_n, 1 by default
+}
+
+/** Token ids of the exit template's parts, each tokenised apart. */
+export interface ExitTemplate {
+  close: readonly number[];
+  open: readonly number[];
+  closer: readonly number[];
+}
+
+// ------ the bank and the estimators
+
+/** The bank as a set: identical (y, u) count once, with the largest utility; only `joint` has a u. */
+export function distinctReferences(
+  references: readonly Reference[],
+  estimator: Estimator,
+): Required<Reference>[] {
+  const bank = new Map<string, Required<Reference>>();
+  for (const { answerIds, solutionIds = [], utility = 1 } of references) {
+    const entry = { answerIds, solutionIds: estimator === 'joint' ? solutionIds : [], utility };
+    const key = `${entry.answerIds}|${entry.solutionIds}`;
+    if (utility > (bank.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) bank.set(key, entry);
+  }
+  return [...bank.values()];
+}
+
+/** One reference's utility and the log-probabilities of its scored tokens at one exit. */
+export interface ScoredReference {
+  utility: number;
+  logprobs: ArrayLike<number>; // (scored tokens)
+}
+
+/** log v̂ of (3): log Σ_n ζ_n Π_i p_i; the value of `pr` and `joint`, which differ in what is scored. */
+export function logValue(scored: readonly ScoredReference[]): number {
+  return logSumExp(scored.map(({ utility, logprobs }) => Math.log(utility) + sum(logprobs)));
+}
+
+/** `pr-mean`: the largest ζ·mean_i p_i. */
+export function meanValue(scored: readonly ScoredReference[]): number {
+  return Math.max(
+    0,
+    ...scored.map(
+      ({ utility, logprobs }) => (utility * sum(Array.from(logprobs, Math.exp))) / logprobs.length,
+    ),
+  );
+}
+
+/** v̂ at the state's end, log v̂ for `joint`. */
+export function valueAt(
+  model: OracleModel,
+  state: State,
+  estimator: Estimator,
+  references: readonly Reference[],
+  { close, open, closer }: ExitTemplate,
+): number {
+  const bank = distinctReferences(references, estimator);
+  if (estimator === 'joint') {
+    return logValue(
+      bank.map(({ answerIds, solutionIds, utility }) => {
+        const ids = [...close, ...solutionIds, ...open, ...answerIds, ...closer];
+        return { utility, logprobs: continuationLogprobs(model, state, asserted(ids)) };
+      }),
+    );
+  }
+  const asked = fork(state);
+  extend(model, asked, [...close, ...open]); // conditioned on, not scored
+  const scored = bank.map(({ answerIds, utility }) => {
+    return { utility, logprobs: continuationLogprobs(model, asked, asserted([...answerIds, ...closer])) };
+  });
+  return estimator === 'pr' ? Math.exp(logValue(scored)) : meanValue(scored);
+}
+
+function asserted(ids: number[]): number[] {
+  if (ids.length === 0) throw new Error('an exit without a scored token');
+  return ids;
+}
+
+function sum(numbers: ArrayLike<number>): number {
+  let total = 0;
+  for (let i = 0; i < numbers.length; i++) total += numbers[i] as number;
+  return total;
+}
+
+/** Δ_k = v̂(s_k) − v̂(s_{k−1}), k = 1..K; `joint` takes log v̂ and scales to Σ|Δ| = |R*|. */
+export function differences(values: readonly number[], estimator: Estimator, advantage: number): number[] {
+  const step = (v: readonly number[]) => v.slice(1).map((value, k) => value - (v[k] as number));
+  if (estimator !== 'joint') return step(values);
+  const largest = Math.max(...values);
+  if (largest === Number.NEGATIVE_INFINITY) return values.slice(1).map(() => 0);
+  const deltas = step(values.map((value) => Math.exp(value - largest)));
+  const spread = sum(deltas.map(Math.abs));
+  return deltas.map((delta) => (spread === 0 ? 0 : (delta * Math.abs(advantage)) / spread));
+}
+
+// ------ a whole trace
+
+export interface TraceInput extends SigmaOptions {
+  promptIds: readonly number[]; // at least one
+  completionIds: readonly number[]; // (|o|)
+  text: string; // of the completion
+  spans: readonly Span[]; // (|o|)
+  references: readonly Reference[];
+  template: ExitTemplate;
+  reward: number | null;
+  baseline: number | 'value'; // `value`: v̂(s_0)
+  maxSegments?: number; // 40
+  estimator?: Estimator; // pr
+  rule?: SigmaRule; // rudder
+  /** thought segments' ends in place of the segmentation, to compare values alone */
+  thoughtEnds?: readonly number[];
+}
+
+export interface TraceScore extends SigmaResult {
+  logprobs: Float64Array; // (|o|)
+  entropies: Float64Array; // (|o|) nats
+  exit0: number; // tokens of the completion before exit 0
+  thoughtEnd: number;
+  pieceEnds: number[]; // (P) before the merge
+  segmentEnds: number[]; // (K or K+1) token index, exclusive, the answer segment included
+  segmentEntropies: number[]; // (K or K+1)
+  hasAnswer: boolean;
+  exits: number[]; // (K+1) tokens of the completion before exit k
+  values: number[]; // (K+1) v̂(s_0..K); log v̂ for `joint`
+  deltas: number[]; // (K), scaled for `joint`
+  baseline: number;
+}
+
+export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
+  const { promptIds, completionIds, text, spans, references, template, reward } = input;
+  const { estimator = 'pr', rule = 'rudder', maxSegments = 40 } = input;
+  const total = completionIds.length;
+  if (promptIds.length === 0) throw new Error('the first completion token needs a prompt before it');
+  if (spans.length !== total) throw new Error(`${spans.length} spans for ${total} completion tokens`);
+
+  const stats = tokenStats(model, [...promptIds, ...completionIds]);
+  const logprobs = stats.logprobs.slice(promptIds.length);
+  const entropies = stats.entropies.slice(promptIds.length);
+
+  const found = hybridSegments(text, spans, entropies, maxSegments);
+  const thoughtEnds = [...(input.thoughtEnds ?? found.segmentEnds)];
+  const thoughtEnd = input.thoughtEnds ? (thoughtEnds.at(-1) ?? 0) : found.thoughtEnd;
+  const hasAnswer = thoughtEnd < total;
+  const segmentEnds = hasAnswer ? [...thoughtEnds, total] : thoughtEnds;
+
+  const exits = [found.exit0, ...thoughtEnds];
+  if (exits.some((exit, k) => exit > total || exit < (exits[k - 1] ?? 0))) {
+    throw new Error(`exits ${exits} do not ascend within ${total} tokens`);
+  }
+  const values = exits.map((exit) => {
+    return valueAt(model, fork(stats.state, promptIds.length + exit), estimator, references, template);
+  });
+
+  if (input.baseline === 'value' && estimator === 'joint') {
+    throw new Error('joint needs a group or numeric baseline');
+  }
+  const baseline = input.baseline === 'value' ? (values[0] as number) : input.baseline;
+  const deltas = differences(values, estimator, reward === null ? 0 : reward - baseline);
+  const sigma = computeSigma(rule, { segmentEnds, deltas, values, entropies, reward, baseline }, input);
+  return {
+    logprobs,
+    entropies,
+    exit0: found.exit0,
+    thoughtEnd,
+    pieceEnds: found.pieceEnds,
+    segmentEnds,
+    segmentEntropies: pieceEntropies(segmentEnds, entropies),
+    hasAnswer,
+    exits,
+    values,
+    deltas,
+    baseline,
+    ...sigma,
+  };
+}

@@ -1,0 +1,36 @@
+/** Reads a safetensors file of F32 tensors into float64 arrays, by name. */
+import { readFileSync } from 'node:fs';
+
+export interface Tensor {
+  shape: number[];
+  data: Float64Array; // row-major, (…shape)
+}
+
+interface HeaderEntry {
+  dtype: string;
+  shape: number[];
+  data_offsets: [number, number];
+}
+
+export function readSafetensors(path: string): Map<string, Tensor> {
+  const file = readFileSync(path);
+  // 8 bytes of header length, the JSON header, then the tensors' bytes
+  const headerLength = Number(file.readBigUInt64LE(0));
+  const header = JSON.parse(file.toString('utf8', 8, 8 + headerLength)) as Record<string, HeaderEntry>;
+  const tensors = new Map<string, Tensor>();
+  for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
+    if (name === '__metadata__') continue;
+    if (dtype !== 'F32') throw new Error(`${path}: tensor ${name} is ${dtype}, the oracle reads F32 only`);
+    const [begin, end] = data_offsets.map((offset) => 8 + headerLength + offset) as [number, number];
+    const data = new Float64Array((end - begin) / 4);
+    for (let i = 0; i < data.length; i++) data[i] = file.readFloatLE(begin + 4 * i);
+    const size = shape.reduce((product, n) => product * n, 1);
+    if (data.length !== size) {
+      throw new Error(
+        `${path}: tensor ${name} has ${data.length} numbers, its shape [${shape}] wants ${size}`,
+      );
+    }
+    tensors.set(name, { shape, data });
+  }
+  return tensors;
+}
