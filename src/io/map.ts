@@ -1,12 +1,12 @@
 // An input row and the field map in, the traces it holds out.
 
 import { EXIT, RredcotError } from '../errors.js';
-import type { Reference, Trace } from '../trace.js';
+import type { Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
 import { fileStem } from './inputs.js';
 import { type FieldPath, parsePath, resolvePath } from './path.js';
-import { parseReferences } from './references.js';
 import { type BadRow, type InputRow, rejectRow } from './rows.js';
+import { buildTrace, type Cell, type Cells, Mismatch } from './trace-fields.js';
 
 /** The fields that `--map` can point at a path of the row. */
 export const FIELDS = [
@@ -79,20 +79,72 @@ function fail(problem: string): never {
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${fileStem(row.file)}:${row.row}`;
-  let values: RowValues;
-  try {
-    values = findValues(row, map);
-  } catch (error) {
-    yield rejectRow(row, asMismatch(error), rowId);
+  const found = attempt(() => findCells(row, map));
+  if (found instanceof Mismatch) {
+    yield rejectRow(row, found, rowId);
     return;
   }
-  for (let index = 0; index < values.traces; index++) {
-    const trace = new TraceFields(row, values, index, map);
-    const id = values.explodes ? `${rowId}/${index}` : rowId;
-    try {
-      yield buildTrace(trace, values.explodes ? { id, group: rowId, index } : { id }, needs);
-    } catch (error) {
-      yield rejectRow(row, asMismatch(error), trace.idOr(id));
+  for (const [index, cells] of found.traces.entries()) {
+    const place = found.explodes ? { id: `${rowId}/${index}`, group: rowId, index } : { id: rowId };
+    const trace = attempt(() => buildTrace(row, cells, place, needs));
+    yield trace instanceof Mismatch ? rejectRow(row, trace, trace.id ?? place.id) : trace;
+  }
+}
+
+function attempt<T>(action: () => T): T | Mismatch {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof Mismatch) return error;
+    throw error;
+  }
+}
+
+// the fields' values for each trace of the row; several exploding paths go hand in hand
+function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly Cells[] } {
+  const shared: [Field, Cell][] = [];
+  const lists: { field: Field; path: string; values: readonly unknown[] }[] = [];
+  for (const [field, path] of map.mapped) {
+    const found = resolvePath(row.columns, path);
+    switch (found.kind) {
+      case 'one':
+        shared.push([field, { path: path.text, value: found.value, isMapped: true, isItem: false }]);
+        break;
+      case 'each':
+        lists.push({ field, path: path.text, values: found.items.map((item) => item?.value) });
+        break;
+      case 'no list':
+        throw new Mismatch('map', `${field}: ${path.text} leads to ${describeValue(found.value)}, expected a list`);
+      case 'missing':
+        throw new Mismatch(
+          'map',
+          `${field}: no "${path.text}" in the row (${describeKeys(row.columns)}): use --map ${field}=<path>`,
+        );
     }
   }
+  for (const [field, paths] of map.defaults) {
+    for (const path of paths) {
+      const value = row.columns[path.text];
+      if (!Object.hasOwn(row.columns, path.text) || value === null) continue;
+      shared.push([field, { path: path.text, value, isMapped: false, isItem: false }]);
+      break;
+    }
+  }
+
+  const [first, ...others] = lists;
+  if (first === undefined) return { explodes: false, traces: [new Map(shared)] };
+  const count = first.values.length;
+  const other = others.find(({ values }) => values.length !== count);
+  if (other !== undefined) {
+    const lengths = `${first.path} has ${count} items and ${other.path} ${other.values.length}`;
+    throw new Mismatch('map', `${first.field}, ${other.field}: ${lengths}, expected as many`);
+  }
+  if (count === 0) throw new Mismatch('map', `${first.field}: ${first.path} is an empty list, no trace in the row`);
+  const traces = Array.from({ length: count }, (_, index) => {
+    const items = lists.map(({ field, path, values }) => {
+      return [field, { path, value: values[index], isMapped: true, isItem: true }] as const;
+    });
+    return new Map([...shared, ...items]);
+  });
+  return { explodes: true, traces };
 }

@@ -1,0 +1,53 @@
+// Turns a trace's references into what is scored at every exit point: exit template, solution, answer.
+import type { Reference } from '../trace.js';
+
+export const ESTIMATORS = ['pr', 'pr-mean', 'joint'] as const;
+export type Estimator = (typeof ESTIMATORS)[number];
+
+/** One scored continuation of the bank: its tokens after a state, of which `scoredFrom`.. are scored. */
+export interface Suffix {
+  readonly ids: Int32Array;
+  readonly scoredFrom: number;
+  readonly utility: number;
+}
+
+/** An exit template with its parts as token ids. */
+export interface ExitTokens {
+  readonly close: Int32Array;
+  readonly open: Int32Array;
+  readonly closer: Int32Array;
+}
+
+/**
+ * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given; `pr` and
+ * `pr-mean` do not read u, so for them one entry an answer is left.
+ */
+export function bankOf(references: readonly Reference[], estimator: Estimator): Reference[] {
+  const bank = new Map<string, Reference>();
+  for (const reference of references) {
+    const { answer, solution, utility } = reference;
+    const key = estimator === 'joint' ? JSON.stringify([answer, solution ?? '']) : answer;
+    if (utility > (bank.get(key)?.utility ?? -1)) bank.set(key, reference);
+  }
+  return [...bank.values()];
+}
+
+/**
+ * METHOD §3, `close {u} open {y} closer`: `pr` and `pr-mean` leave u out and score y and the closer, given the rest;
+ * `joint` scores everything. The parts are tokenised apart, so the scored span is the same at every exit point.
+ * @throws RangeError where nothing would be scored: an empty answer before an empty closer
+ */
+export function suffixOf(
+  reference: Reference,
+  estimator: Estimator,
+  template: ExitTokens,
+  encode: (text: string) => Int32Array,
+): Suffix {
+  const { close, open, closer } = template;
+  const answer = encode(reference.answer);
+  const u = estimator === 'joint' ? encode(reference.solution ?? '') : new Int32Array(0);
+  const ids = Int32Array.of(...close, ...u, ...open, ...answer, ...closer);
+  const scoredFrom = estimator === 'joint' ? 0 : close.length + open.length;
+  if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
+  return { ids, scoredFrom, utility: reference.utility };
+}

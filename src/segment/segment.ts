@@ -1,0 +1,69 @@
+// Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
+import { mergePieces } from './merge.js';
+import { boundaryAfter, findThought, type TokenText } from './span.js';
+import { splitFixed, splitGiven, splitHybrid, splitNewline } from './split.js';
+
+export const SEGMENTERS = ['hybrid', 'newline', 'fixed', 'given'] as const;
+export type Segmenter = (typeof SEGMENTERS)[number];
+
+export interface SegmentOptions {
+  readonly segmenter: Segmenter;
+  /** merge down to so many thought segments; absent: as many as the segmenter makes */
+  readonly maxSegments?: number;
+  /** tokens a segment of `fixed` */
+  readonly fixedLength: number;
+  /** tokens beyond which the hybrid segmenter splits a piece at sentence ends */
+  readonly longPiece?: number;
+}
+
+/** A completion's segments as token boundaries. */
+export interface Segmentation {
+  /** K+1 exit points: exits[0] before the first thought, exits[k] after thought segment k */
+  readonly exits: Int32Array;
+  /** K ends of the thought segments, exclusive; segment 1 starts at token 0 */
+  readonly thoughtEnds: Int32Array;
+  /** tokens of the completion */
+  readonly tokens: number;
+  /** whether tokens from the last thought end on are an answer segment */
+  readonly answered: boolean;
+}
+
+/**
+ * @param weights (T) what the merge keeps apart: token entropies in nats, or ones where length stands in for them
+ * @param given segment ends (token boundaries) for the `given` segmenter
+ */
+export function segmentCompletion(
+  tokens: TokenText,
+  weights: Float32Array,
+  opts: SegmentOptions,
+  given?: Int32Array,
+): Segmentation {
+  const thought = findThought(tokens);
+  const pieces = {
+    hybrid: () => splitHybrid(tokens, thought, opts.longPiece),
+    newline: () => splitNewline(tokens, thought),
+    fixed: () => splitFixed(opts.fixedLength, thought),
+    given: () => splitGiven(given ?? new Int32Array(0), thought),
+  }[opts.segmenter]();
+  const thoughtEnds = mergePieces(pieces, segmentSums(weights, pieces), opts.maxSegments ?? pieces.length);
+  const T = tokens.units.length - 1;
+  const answered = thought.answered && thought.end < T;
+  // a trace that ended without an answer: exit K stands before its end token, which no state comes after
+  const textEnd = boundaryAfter(tokens.units, tokens.text.length);
+  const exits = Int32Array.of(thought.start, ...thoughtEnds).map((exit) => Math.min(exit, textEnd));
+  return { exits, thoughtEnds, tokens: T, answered };
+}
+
+/** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */
+export function segmentSums(values: Float32Array, ends: Int32Array): Float64Array {
+  const sums = new Float64Array(ends.length);
+  let t = 0;
+  for (let k = 0; k < ends.length; k++)
+    for (; t < (ends[k] as number); t++) sums[k] = (sums[k] as number) + (values[t] as number);
+  return sums;
+}
+
+/** Ends of all segments, the answer segment included where there is one. */
+export function allEnds({ thoughtEnds, tokens, answered }: Segmentation): Int32Array {
+  return answered ? Int32Array.of(...thoughtEnds, tokens) : thoughtEnds;
+}

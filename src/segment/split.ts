@@ -1,0 +1,89 @@
+// Splits a thought into pieces at token boundaries: by newlines and transition words, or every N tokens.
+import { boundaryAfter, boundaryBefore, type ThoughtSpan, type TokenText } from './span.js';
+
+/** Words that open a new step at the start of a sentence (METHOD §2). */
+export const TRANSITIONS: readonly string[] = [
+  'Wait',
+  'Alternatively',
+  'Hmm',
+  'But',
+  'However',
+  'So',
+  'Therefore',
+  'Thus',
+  'Now',
+  'First',
+  'Next',
+  'Then',
+  'Finally',
+  'Let me',
+  "Let's",
+  'Actually',
+  'Maybe',
+];
+
+/** A piece longer than this (tokens) is split at sentence ends. */
+export const LONG_PIECE = 256;
+
+const SENTENCE_END = /[.!?]\s+/g;
+// inside a line: behind a newline there is a boundary already
+const TRANSITION = new RegExp(`[.!?][^\\S\\n]+(?=(?:${TRANSITIONS.join('|')})\\b)`, 'g');
+
+/**
+ * The pieces of the hybrid segmenter before merging: a boundary after every token with a newline and before every
+ * token that opens a sentence with a transition word; pieces of over `longPiece` tokens are split at sentence ends.
+ * @returns piece ends: token boundaries, rising, the last one the thought's end; none for an empty thought
+ */
+export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece = LONG_PIECE): Int32Array {
+  const cuts = [...newlineCuts(tokens), ...matchCuts(tokens, TRANSITION, 0, tokens.text.length)];
+  const pieces = pieceEnds(cuts, thought);
+  const ends: number[] = [];
+  let from = thought.start;
+  for (const end of pieces) {
+    const { units } = tokens;
+    if (end - from > longPiece)
+      ends.push(...matchCuts(tokens, SENTENCE_END, units[from] as number, units[end] as number));
+    ends.push(end);
+    from = end;
+  }
+  return pieceEnds(ends, thought);
+}
+
+/** One piece a line. @returns piece ends as {@link splitHybrid} */
+export function splitNewline(tokens: TokenText, thought: ThoughtSpan): Int32Array {
+  return pieceEnds(newlineCuts(tokens), thought);
+}
+
+/** Pieces of `length` tokens, the last one shorter. @returns piece ends as {@link splitHybrid} */
+export function splitFixed(length: number, thought: ThoughtSpan): Int32Array {
+  const cuts: number[] = [];
+  for (let end = thought.start + length; end < thought.end; end += length) cuts.push(end);
+  return pieceEnds(cuts, thought);
+}
+
+/** Pieces that end where a column says (token boundaries). @returns piece ends as {@link splitHybrid} */
+export function splitGiven(ends: Int32Array, thought: ThoughtSpan): Int32Array {
+  return pieceEnds(Array.from(ends), thought);
+}
+
+/** Boundaries after every token that contains a newline. */
+function newlineCuts({ text, units }: TokenText): number[] {
+  const cuts: number[] = [];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) cuts.push(boundaryAfter(units, at + 1));
+  return cuts;
+}
+
+/** Boundaries before the tokens that follow a pattern's matches in text positions from..to. */
+function matchCuts({ text, units }: TokenText, pattern: RegExp, from: number, to: number): number[] {
+  const cuts: number[] = [];
+  for (const match of text.slice(from, to).matchAll(pattern))
+    cuts.push(boundaryBefore(units, from + match.index + match[0].length));
+  return cuts;
+}
+
+/** Sorts cuts, keeps those inside the thought, and closes with its end. A leading tag joins the first piece. */
+function pieceEnds(cuts: readonly number[], { start, end }: ThoughtSpan): Int32Array {
+  if (end === 0) return new Int32Array(0);
+  const inside = cuts.filter((cut) => cut > start && cut < end);
+  return Int32Array.from(new Set([...inside, end])).sort();
+}
