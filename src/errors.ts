@@ -33,3 +33,14 @@ export interface Rejection {
   /** what was found, what was expected, and the flag that mends it */
   readonly reason: string;
 }
+
+/** Thrown by a stage for a trace that it cannot take; caught where the rejects file is at hand. */
+export class TraceRejected extends Error implements Rejection {
+  constructor(
+    readonly code: string,
+    readonly reason: string,
+  ) {
+    super(reason);
+    this.name = 'TraceRejected';
+  }
+}

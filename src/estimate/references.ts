@@ -1,4 +1,6 @@
 // Turns a trace's references into what is scored at every exit point: exit template, solution, answer.
+import { TraceRejected } from '../errors.js';
+import type { ExitTemplate } from '../policy/folder.js';
 import type { Reference } from '../trace.js';
 
 export const ESTIMATORS = ['pr', 'pr-mean', 'joint'] as const;
@@ -50,4 +52,41 @@ export function suffixOf(
   const scoredFrom = estimator === 'joint' ? 0 : close.length + open.length;
   if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
   return { ids, scoredFrom, utility: reference.utility };
+}
+
+/** What is scored of a trace's references: the bank as a set, and each entry's continuation. */
+export interface ScoredBank {
+  /** (N) */
+  readonly bank: readonly Reference[];
+  /** (N) */
+  readonly continuations: readonly Suffix[];
+}
+
+/**
+ * Makes the continuations of traces under one policy; the exit template is tokenised once.
+ * @throws TraceRejected (`no_reference`) from the returned function, where a trace has nothing to score
+ */
+export function bankMaker(
+  template: ExitTemplate,
+  estimator: Estimator,
+  encode: (text: string) => Int32Array,
+): (references: readonly Reference[]) => ScoredBank {
+  const tokens = {
+    close: encode(template.close),
+    open: encode(template.open),
+    closer: encode(template.closer),
+  };
+  return (references) => {
+    const bank = bankOf(references, estimator);
+    if (estimator === 'joint' && bank.every(({ utility }) => utility === 0))
+      throw new TraceRejected(
+        'no_reference',
+        'no reference has a utility above 0, expected one for --estimator joint',
+      );
+    try {
+      return { bank, continuations: bank.map((reference) => suffixOf(reference, estimator, tokens, encode)) };
+    } catch (error) {
+      throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
+    }
+  };
 }

@@ -61,9 +61,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const ret = reward - baseline; // R* = ζ − b
   const deltas = input.estimator === 'joint' ? scaleTo(raw, Math.abs(ret)) : raw;
   const perSegment =
-    opts.rule === 'rudder'
-      ? rudder(deltas, ret, input, opts.residual)
-      : share(deltas, ret, ends);
+    opts.rule === 'rudder' ? rudder(deltas, ret, input, opts.residual) : share(deltas, ret, ends);
   if (typeof perSegment === 'string')
     return { sigma: uniform, deltas: Float32Array.from(deltas), fallback: perSegment };
   return {
@@ -78,7 +76,8 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
  */
 function valueDifferences({ ends, values, estimator }: SigmaInput): Float64Array {
   const deltas = new Float64Array(ends.length);
-  const largest = estimator === 'joint' ? values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY) : 0;
+  const largest =
+    estimator === 'joint' ? values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY) : 0;
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
   const value = (k: number) =>
     estimator === 'joint' ? Math.exp((values[k] as number) - largest) : (values[k] as number);
@@ -127,7 +126,11 @@ function share(deltas: Float64Array, ret: number, ends: Int32Array): Float64Arra
 }
 
 /** σ_t = m_t · σ of the segment's tokens; m_t is 1, or H_t over the segment's mean H (1 where that is 0). */
-function spread(perSegment: Float64Array, { ends, entropies }: SigmaInput, within: SigmaOptions['within']): Float32Array {
+function spread(
+  perSegment: Float64Array,
+  { ends, entropies }: SigmaInput,
+  within: SigmaOptions['within'],
+): Float32Array {
   const sigma = new Float32Array(ends[ends.length - 1] as number);
   let start = 0;
   for (let k = 0; k < ends.length; k++) {

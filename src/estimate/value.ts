@@ -20,7 +20,10 @@ export function stateValue(
   estimator: Estimator,
 ): number {
   if (estimator === 'pr-mean')
-    return logprobs.reduce((best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)), 0);
+    return logprobs.reduce(
+      (best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)),
+      0,
+    );
   const weighted = logprobs.map((lp, n) => sum(lp) + Math.log(utilities[n] as number)); // −∞ where ζ_n = 0
   return estimator === 'joint'
     ? logSumExp(weighted)

@@ -17,7 +17,9 @@ export function describeValue(value: unknown): string {
 export function describeKeys(value: object): string {
   const keys = Object.keys(value);
   if (keys.length === 0) return 'no keys';
-  const shown = keys.slice(0, MAX_KEYS).map((key) => (key.length > MAX_TEXT ? `${key.slice(0, MAX_TEXT)}…` : key));
+  const shown = keys
+    .slice(0, MAX_KEYS)
+    .map((key) => (key.length > MAX_TEXT ? `${key.slice(0, MAX_TEXT)}…` : key));
   return `keys ${shown.join(', ')}${keys.length > MAX_KEYS ? `, … (${keys.length} in all)` : ''}`;
 }
 

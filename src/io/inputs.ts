@@ -107,8 +107,7 @@ export async function* readRows(
 }
 
 async function* readBytes(path: string): AsyncGenerator<Buffer> {
-  const stream =
-    path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+  const stream = path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
   let isFirst = true;
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {

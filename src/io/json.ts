@@ -1,4 +1,4 @@
-// JSON text to values and back without loss: Python's NaN and Infinity, integers beyond 2^53, float32.
+// JSON text to values and back without loss, where plain JSON loses: NaN, integers beyond 2^53, float32.
 
 /** Deeper values than this are turned down: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_DEPTH = 256;
@@ -72,8 +72,9 @@ function parseLossless(text: string): unknown {
     if (match === null) return fail();
     at += match[0].length;
     const value = Number(match[0]);
-    const isInteger = match[1] === undefined && match[2] === undefined && Number.isFinite(Number(match[0]));
-    if (!isInteger || Number.isSafeInteger(value)) return value;
+    const isWord = match[0].endsWith('N') || match[0].endsWith('y');
+    if (isWord || match[1] !== undefined || match[2] !== undefined || Number.isSafeInteger(value))
+      return value;
     return BigInt(match[0]);
   }
   function list(levels: number): unknown[] {
@@ -138,32 +139,24 @@ function parseLossless(text: string): unknown {
   return value;
 }
 
-/**
- * Writes a value as JSON text: typed arrays as lists (float32 in the fewest digits that give the same
- * float32 again), BigInt as an integer, NaN and the infinities as null.
- */
+/** Writes a parsed value as JSON text: BigInt as an integer, NaN and the infinities as null. */
 export function stringifyJson(value: unknown): string {
-  switch (typeof value) {
-    case 'bigint':
-      return value.toString();
-    case 'object':
-      if (value === null) return 'null';
-      if (value instanceof Float32Array) return float32List(value);
-      if (value instanceof Int32Array) return `[${value.join(',')}]`;
-      if (Array.isArray(value)) return `[${value.map(stringifyJson).join(',')}]`;
-      return `{${Object.entries(value)
-        .filter(([, field]) => field !== undefined)
-        .map(([key, field]) => `${JSON.stringify(key)}:${stringifyJson(field)}`)
-        .join(',')}}`;
-    default:
-      return JSON.stringify(value) ?? 'null';
+  try {
+    return JSON.stringify(value) ?? 'null';
+  } catch (error) {
+    if (error instanceof TypeError) return stringifyWithBigInts(value);
+    throw error;
   }
 }
 
-function float32List(values: Float32Array): string {
-  let text = '[';
-  for (let i = 0; i < values.length; i++) text += (i > 0 ? ',' : '') + float32Text(values[i] as number);
-  return `${text}]`;
+function stringifyWithBigInts(value: unknown): string {
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  if (Array.isArray(value)) return `[${value.map(stringifyWithBigInts).join(',')}]`;
+  const fields = Object.entries(value).map(
+    ([key, field]) => `${JSON.stringify(key)}:${stringifyWithBigInts(field)}`,
+  );
+  return `{${fields.join(',')}}`;
 }
 
 const POWERS = Array.from({ length: 23 }, (_, n) => 10 ** n);

@@ -119,7 +119,10 @@ function parseLine(
   };
 
   if (line.length > maxLineBytes) {
-    return bad('line_too_long', `line of ${line.length} bytes, at most ${maxLineBytes}: raise --max-line-bytes`);
+    return bad(
+      'line_too_long',
+      `line of ${line.length} bytes, at most ${maxLineBytes}: raise --max-line-bytes`,
+    );
   }
   if (!isUtf8(bytes)) return bad('utf8', 'line is not UTF-8: convert the file with iconv');
   let columns: unknown;

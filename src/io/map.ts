@@ -114,7 +114,10 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
         lists.push({ field, path: path.text, values: found.items.map((item) => item?.value) });
         break;
       case 'no list':
-        throw new Mismatch('map', `${field}: ${path.text} leads to ${describeValue(found.value)}, expected a list`);
+        throw new Mismatch(
+          'map',
+          `${field}: ${path.text} leads to ${describeValue(found.value)}, expected a list`,
+        );
       case 'missing':
         throw new Mismatch(
           'map',
@@ -139,7 +142,8 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
     const lengths = `${first.path} has ${count} items and ${other.path} ${other.values.length}`;
     throw new Mismatch('map', `${first.field}, ${other.field}: ${lengths}, expected as many`);
   }
-  if (count === 0) throw new Mismatch('map', `${first.field}: ${first.path} is an empty list, no trace in the row`);
+  if (count === 0)
+    throw new Mismatch('map', `${first.field}: ${first.path} is an empty list, no trace in the row`);
   const traces = Array.from({ length: count }, (_, index) => {
     const items = lists.map(({ field, path, values }) => {
       return [field, { path, value: values[index], isMapped: true, isItem: true }] as const;

@@ -38,7 +38,8 @@ export type Resolved =
 export function parsePath(text: string): FieldPath {
   const [head = '', tail, ...more] = text.split('[]');
   if (more.length > 0) throw new SyntaxError('more than one []');
-  if (tail !== undefined && tail !== '' && !tail.startsWith('.')) throw new SyntaxError('expected . after []');
+  if (tail !== undefined && tail !== '' && !tail.startsWith('.'))
+    throw new SyntaxError('expected . after []');
   return {
     text,
     head: parseSteps(head),

@@ -45,6 +45,7 @@ function parseReference(value: unknown): Reference | string {
 
 function answerText(value: unknown): string | null {
   if (typeof value === 'string') return value === '' ? null : value;
-  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value))) return String(value);
+  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
+    return String(value);
   return null;
 }

@@ -55,8 +55,7 @@ export function inferColumns(): ColumnInference {
   const row: Seen = { kinds: STRUCT, fields: new Map() };
   return {
     add: (columns) => see(row, columns, MAX_NESTING),
-    finish: () =>
-      Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
+    finish: () => Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
   };
 }
 
@@ -134,13 +133,16 @@ export interface Misfit {
   readonly expected: string;
 }
 
-/** Finds the first value of a row that the columns' types cannot hold; null where all fit. */
+/** Finds the first value of a row that its column's type cannot hold; null where all fit. */
 export function findMisfit(
   columns: Readonly<Record<string, unknown>>,
   types: readonly PassThroughColumn[],
 ): Misfit | null {
-  const fields = types.map(({ name, type }) => ({ name, type }));
-  return misfit(columns, { kind: 'struct', fields }, '');
+  for (const { name, type } of types) {
+    const found = Object.hasOwn(columns, name) ? misfit(columns[name], type, name) : null;
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
@@ -157,7 +159,7 @@ function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
       if (typeof value !== 'object' || Array.isArray(value)) break;
       for (const [key, item] of Object.entries(value)) {
         const field = type.fields.find(({ name }) => name === key);
-        const at = path === '' ? key : `${path}.${key}`;
+        const at = `${path}.${key}`;
         if (field === undefined) {
           if (item === null) continue;
           return { path: at, found: describeValue(item), expected: 'no such key' };

@@ -99,7 +99,8 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null || value === '') return undefined;
   if (typeof value === 'string') return value;
-  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value))) return String(value);
+  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
+    return String(value);
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
 }
 
@@ -122,7 +123,8 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null) return undefined;
   const expected = 'expected a list of whole numbers from 0 to 2147483647';
-  if (!Array.isArray(value)) throw new Mismatch(code, `${field}: ${path} is ${describeValue(value)}, ${expected}`);
+  if (!Array.isArray(value))
+    throw new Mismatch(code, `${field}: ${path} is ${describeValue(value)}, ${expected}`);
   const ids = new Int32Array(value.length);
   for (let i = 0; i < value.length; i++) {
     const item: unknown = value[i];
@@ -139,10 +141,14 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Re
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
     if (!isNeeded && cell?.isMapped !== true) return [];
-    throw new Mismatch('map', `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`);
+    throw new Mismatch(
+      'map',
+      `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
+    );
   }
   if (parsed.length === 0 && isNeeded) {
-    const found = cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
+    const found =
+      cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
     throw new Mismatch('no_reference', `reference: ${found}: use --map reference=<path>`);
   }
   return withSolution(parsed, cells.get('solution'));
@@ -171,5 +177,8 @@ function reward(cells: Cells): number | null {
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (typeof value === 'bigint') return Number(value);
   if (typeof value === 'number' && Number.isFinite(value)) return value;
-  throw new Mismatch('reward', `reward: ${path} is ${describeValue(value)}, expected a number, true, false or null`);
+  throw new Mismatch(
+    'reward',
+    `reward: ${path} is ${describeValue(value)}, expected a number, true, false or null`,
+  );
 }

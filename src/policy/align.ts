@@ -6,6 +6,8 @@ export interface Alignment {
   readonly chars: Int32Array;
   /** (T+1) UTF-16 code units before each boundary, for slicing JavaScript strings */
   readonly units: Int32Array;
+  /** first boundary that has the whole text before it: tokens from here on lie beyond the text */
+  readonly textEnd: number;
 }
 
 /**
@@ -18,7 +20,7 @@ export function alignTokens(tokens: readonly Uint8Array[], text: string): Alignm
   const bytes = Buffer.from(text, 'utf8');
   const chars = new Int32Array(tokens.length + 1);
   const units = new Int32Array(tokens.length + 1);
-  let [byte, char, unit] = [0, 0, 0];
+  let [byte, char, unit, textEnd] = [0, 0, 0, 0];
   for (let t = 0; t < tokens.length; t++) {
     const token = tokens[t] as Uint8Array;
     if (byte < bytes.length) {
@@ -30,9 +32,10 @@ export function alignTokens(tokens: readonly Uint8Array[], text: string): Alignm
         char += 1;
         unit += lead >= 0xf0 ? 2 : 1; // four-byte characters are surrogate pairs in UTF-16
       }
+      textEnd = t + 1;
     }
     chars[t + 1] = char;
     units[t + 1] = unit;
   }
-  return byte === bytes.length ? { chars, units } : undefined;
+  return byte === bytes.length ? { chars, units, textEnd } : undefined;
 }

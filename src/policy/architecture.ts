@@ -52,7 +52,10 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   if (!parsed.success)
     throw new RredcotError(
       `${path}: this checkpoint cannot be built: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`,
-      { exitCode: EXIT.usage, hint: 'supported: LlamaForCausalLM without rope scaling, biases or quantisation' },
+      {
+        exitCode: EXIT.usage,
+        hint: 'supported: LlamaForCausalLM without rope scaling, biases or quantisation',
+      },
     );
   const c = parsed.data;
   const kvHeads = c.num_key_value_heads ?? c.num_attention_heads;

@@ -1,7 +1,18 @@
 // A policy folder on disk: policy.json, the graphs, the weights and the tokenizer that belong together.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { access, constants, copyFile, link, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import {
+  access,
+  constants,
+  copyFile,
+  link,
+  mkdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
@@ -66,11 +77,14 @@ export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
   try {
     text = await readFile(manifestPath, 'utf8');
   } catch (cause) {
-    throw new RredcotError(`${path}: not a policy folder (policy.json: ${(cause as NodeJS.ErrnoException).code})`, {
-      exitCode: EXIT.usage,
-      hint,
-      cause,
-    });
+    throw new RredcotError(
+      `${path}: not a policy folder (policy.json: ${(cause as NodeJS.ErrnoException).code})`,
+      {
+        exitCode: EXIT.usage,
+        hint,
+        cause,
+      },
+    );
   }
   const parsed = Manifest.safeParse(parseJson(text, manifestPath));
   if (!parsed.success)
@@ -109,7 +123,8 @@ export async function buildPolicyFolder(
 
   await mkdir(out, { recursive: true });
   if ((await realpath(out)) !== (await realpath(checkpoint)))
-    for (const file of [WEIGHTS, ...TOKENIZER_FILES]) await linkOrCopy(join(checkpoint, file), join(out, file));
+    for (const file of [WEIGHTS, ...TOKENIZER_FILES])
+      await linkOrCopy(join(checkpoint, file), join(out, file));
   await writeWhole(join(out, TRUNK_GRAPH), serialiseModel(buildTrunkGraph(architecture, weights)));
   await writeWhole(join(out, BRANCH_GRAPH), serialiseModel(buildBranchGraph(architecture, weights)));
   const files: Record<string, string> = {};
@@ -187,7 +202,10 @@ function parseJson(text: string, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, { exitCode: EXIT.usage, cause });
+    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
+      exitCode: EXIT.usage,
+      cause,
+    });
   }
 }
 

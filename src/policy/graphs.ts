@@ -103,7 +103,8 @@ export function buildBranchGraph(arch: Architecture, weights: ReadonlyMap<string
   const cosRows = g.node('Unsqueeze', [g.node('Gather', [cos, pos]), g.ints([1])]); // [G,1,R,hd/2]
   const sinRows = g.node('Unsqueeze', [g.node('Gather', [sin, pos]), g.ints([1])]);
   /** [G·R, heads·hd] → [G,heads,R,hd] */
-  const perHead = (flat: string) => g.node('Transpose', [g.node('Reshape', [flat, grouped])], { perm: [0, 2, 1, 3] });
+  const perHead = (flat: string) =>
+    g.node('Transpose', [g.node('Reshape', [flat, grouped])], { perm: [0, 2, 1, 3] });
 
   let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [G·R, d]
   for (let i = 0; i < arch.layers; i++) {
@@ -185,7 +186,9 @@ function branchAttention(arch: Architecture, layer: number, trunkK: string, trun
     { axis: -1 },
   );
   const mixed = g.node('MatMul', [g.node('Reshape', [weights, g.node('Shape', [scores])]), allV]);
-  const perRow = g.node('Transpose', [g.node('Reshape', [mixed, g.ints([heads, -1, headDim])])], { perm: [1, 0, 2] });
+  const perRow = g.node('Transpose', [g.node('Reshape', [mixed, g.ints([heads, -1, headDim])])], {
+    perm: [1, 0, 2],
+  });
   const flat = g.node('Reshape', [perRow, g.ints([0, -1])]);
   g.output(name('out'), flat, 'f32', ['R', heads * headDim]);
   return g;
@@ -203,7 +206,10 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
     return name;
   };
   const norm = (x: string, name: string, graph = g) =>
-    graph.node('SimplifiedLayerNormalization', [x, stored(name)], { axis: -1, epsilon: { float: arch.rmsNormEps } });
+    graph.node('SimplifiedLayerNormalization', [x, stored(name)], {
+      axis: -1,
+      epsilon: { float: arch.rmsNormEps },
+    });
   const linear = (x: string, name: string) => g.node('Gemm', [x, stored(name)], { transB: 1 });
   const at = (i: number) => `model.layers.${i}`;
   return {
@@ -239,9 +245,13 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       const logp = body.node('LogSoftmax', [body.node('Gemm', [h, matrix], { transB: 1 })], { axis: 1 }); // [C,V]
       const plogp = body.node('Mul', [body.node('Exp', [logp]), logp]);
       const entropy = body.node('Neg', [body.node('ReduceSum', [plogp, body.ints([1])], { keepdims: 0 })]);
-      const picked = body.node('GatherElements', [logp, body.node('Unsqueeze', [blockTargets, body.ints([1])])], {
-        axis: 1,
-      });
+      const picked = body.node(
+        'GatherElements',
+        [logp, body.node('Unsqueeze', [blockTargets, body.ints([1])])],
+        {
+          axis: 1,
+        },
+      );
       body.output('head.entropy', entropy, 'f32', ['C']);
       body.output('head.logprob', body.node('Squeeze', [picked, body.ints([1])]), 'f32', ['C']);
       const outputs = ['head.entropies', 'head.logprobs'] as const;

@@ -9,7 +9,12 @@ export type Dtype = keyof typeof DTYPE;
 export type Dim = number | string;
 
 /** An attribute of a node: integers are `number`, floats are wrapped so that 1.0 is not taken for an int. */
-export type Attribute = number | readonly number[] | string | { readonly float: number } | { readonly graph: Graph };
+export type Attribute =
+  | number
+  | readonly number[]
+  | string
+  | { readonly float: number }
+  | { readonly graph: Graph };
 
 /** Where a weight lies: a slice of a file beside the graph file. */
 export interface ExternalData {
@@ -133,7 +138,10 @@ function tensorHead(name: string, dtype: Dtype, shape: readonly number[]): Proto
 function valueInfo(name: string, dtype: Dtype, shape: readonly Dim[]): ProtoWriter {
   const dims = new ProtoWriter();
   for (const dim of shape)
-    dims.bytes(1, typeof dim === 'number' ? new ProtoWriter().varint(1, dim) : new ProtoWriter().bytes(2, dim));
+    dims.bytes(
+      1,
+      typeof dim === 'number' ? new ProtoWriter().varint(1, dim) : new ProtoWriter().bytes(2, dim),
+    );
   const tensor = new ProtoWriter().varint(1, DTYPE[dtype]).bytes(2, dims);
   return new ProtoWriter().bytes(1, name).bytes(2, new ProtoWriter().bytes(1, tensor));
 }

@@ -34,7 +34,9 @@ const ROWS_PER_GROUP = 64;
  * other inside their group only.
  */
 export function packBranches(branches: readonly Branch[]): PackedBranches {
-  const order = branches.map((_, i) => i).sort((a, b) => at(branches, a).exit - at(branches, b).exit || a - b);
+  const order = branches
+    .map((_, i) => i)
+    .sort((a, b) => at(branches, a).exit - at(branches, b).exit || a - b);
   const total = branches.reduce((sum, b) => sum + b.ids.length, 0);
   const longest = branches.reduce((most, b) => Math.max(most, b.ids.length), 0);
   const R = Math.max(longest, Math.min(ROWS_PER_GROUP, total));
@@ -67,7 +69,9 @@ export function packBranches(branches: readonly Branch[]): PackedBranches {
   let next = 0;
   for (const [i, { ids, exit, scoredFrom }] of branches.entries()) {
     if (scoredFrom < 1 || scoredFrom >= ids.length)
-      throw new RangeError(`branch ${i} scores tokens ${scoredFrom}..${ids.length}: expected at least one, after the first`);
+      throw new RangeError(
+        `branch ${i} scores tokens ${scoredFrom}..${ids.length}: expected at least one, after the first`,
+      );
     const first = start[i] as number;
     for (let j = 0; j < ids.length; j++) {
       packed.ids[first + j] = BigInt(ids[j] as number);

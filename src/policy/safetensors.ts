@@ -84,12 +84,15 @@ function parseHeader(
       return fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
     const expected = shape.reduce((product, size) => product * size, type.bytes);
     if (expected !== end - begin)
-      return fail(`tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`);
+      return fail(
+        `tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`,
+      );
     tensors.set(name, { name, dtype: type.dtype, shape, offset: base + begin, length: end - begin });
   }
   let last = { name: '', offset: base, length: 0 };
   for (const tensor of [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length)) {
-    if (tensor.offset < last.offset + last.length) return fail(`tensors ${last.name} and ${tensor.name} overlap`);
+    if (tensor.offset < last.offset + last.length)
+      return fail(`tensors ${last.name} and ${tensor.name} overlap`);
     last = tensor;
   }
   return tensors;

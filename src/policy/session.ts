@@ -46,11 +46,14 @@ export class PolicySession {
     try {
       await session.reply(0);
     } catch (cause) {
-      throw new RredcotError(`${folder.path}: ONNX Runtime cannot load the policy: ${(cause as Error).message}`, {
-        exitCode: EXIT.device,
-        hint: 'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
-        cause,
-      });
+      throw new RredcotError(
+        `${folder.path}: ONNX Runtime cannot load the policy: ${(cause as Error).message}`,
+        {
+          exitCode: EXIT.device,
+          hint: 'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
+          cause,
+        },
+      );
     }
     return session;
   }

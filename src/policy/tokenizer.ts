@@ -32,7 +32,9 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   const cache = new Map<number, Uint8Array>();
 
   const encode = (text: string, add_special_tokens: boolean) =>
-    Int32Array.from(text === '' && !add_special_tokens ? [] : tokenizer.encode(text, { add_special_tokens }).ids);
+    Int32Array.from(
+      text === '' && !add_special_tokens ? [] : tokenizer.encode(text, { add_special_tokens }).ids,
+    );
   const bytes = (id: number): Uint8Array => {
     let found = cache.get(id);
     if (found === undefined) {
@@ -78,15 +80,19 @@ function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
   const types = steps.map((step) => step.type);
   if (types.includes('ByteLevel')) return 'byte-level';
   if (types.every((type) => type === 'Fuse')) return 'character';
-  throw new RredcotError(`${path}: tokens are decoded by ${types.join(', ')}, which cannot be aligned to text`, {
-    exitCode: EXIT.usage,
-    hint: 'use a policy with a byte-level or character-level tokenizer',
-  });
+  throw new RredcotError(
+    `${path}: tokens are decoded by ${types.join(', ')}, which cannot be aligned to text`,
+    {
+      exitCode: EXIT.usage,
+      hint: 'use a policy with a byte-level or character-level tokenizer',
+    },
+  );
 }
 
 /** A byte-level token string spells each byte as one character: printable Latin-1 as itself, the rest from U+0100 on. */
 const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = (() => {
-  const printable = (b: number) => (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+  const printable = (b: number) =>
+    (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
   const table = new Map<string, number>();
   let next = 0x100;
   for (let b = 0; b < 256; b++) table.set(String.fromCharCode(printable(b) ? b : next++), b);

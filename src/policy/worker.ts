@@ -42,7 +42,10 @@ export interface JobResult {
   readonly entropies?: Float32Array;
   readonly logprobs?: Float32Array;
 }
-export type JobReply = { readonly seq: number } & ({ readonly result: JobResult } | { readonly error: string });
+export type JobReply = { readonly seq: number } & (
+  | { readonly result: JobResult }
+  | { readonly error: string }
+);
 
 type Feeds = Record<string, Tensor>;
 
@@ -66,7 +69,8 @@ let rope: RopeTables = ropeTables(arch, 1024);
 port.on('message', (message: JobMessage) => {
   run(message).then(
     (result) => port.postMessage({ seq: message.seq, result } satisfies JobReply, buffersOf(result)),
-    (error: unknown) => port.postMessage({ seq: message.seq, error: String((error as Error).message ?? error) }),
+    (error: unknown) =>
+      port.postMessage({ seq: message.seq, error: String((error as Error).message ?? error) }),
   );
 });
 port.postMessage({ seq: 0, result: {} } satisfies JobReply);

@@ -16,7 +16,12 @@ export function mergePieces(ends: Int32Array, weights: Float64Array, max: number
   const heap = new PairHeap();
   const push = (i: number) => {
     const j = next[i] as number;
-    if (j < P) heap.push({ sum: (weight[i] as number) + (weight[j] as number), left: i, version: version[i] as number });
+    if (j < P)
+      heap.push({
+        sum: (weight[i] as number) + (weight[j] as number),
+        left: i,
+        version: version[i] as number,
+      });
   };
   for (let i = 0; i < P; i++) push(i);
 

@@ -49,7 +49,7 @@ export function segmentCompletion(
   const T = tokens.units.length - 1;
   const answered = thought.answered && thought.end < T;
   // a trace that ended without an answer: exit K stands before its end token, which no state comes after
-  const textEnd = boundaryAfter(tokens.units, tokens.text.length);
+  const textEnd = tokens.textEnd ?? boundaryAfter(tokens.units, tokens.text.length);
   const exits = Int32Array.of(thought.start, ...thoughtEnds).map((exit) => Math.min(exit, textEnd));
   return { exits, thoughtEnds, tokens: T, answered };
 }

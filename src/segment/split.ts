@@ -26,8 +26,9 @@ export const TRANSITIONS: readonly string[] = [
 export const LONG_PIECE = 256;
 
 const SENTENCE_END = /[.!?]\s+/g;
-// inside a line: behind a newline there is a boundary already
-const TRANSITION = new RegExp(`[.!?][^\\S\\n]+(?=(?:${TRANSITIONS.join('|')})\\b)`, 'g');
+// a place before a whole word, at the start of a line or sentence; the word is looked for first, so that long runs of
+// white space cost nothing
+const TRANSITION = new RegExp(`(?=(?:${TRANSITIONS.join('|')})(?![\\p{L}\\p{N}_]))(?<=\\n|[.!?]\\s+)`, 'gu');
 
 /**
  * The pieces of the hybrid segmenter before merging: a boundary after every token with a newline and before every
@@ -69,7 +70,8 @@ export function splitGiven(ends: Int32Array, thought: ThoughtSpan): Int32Array {
 /** Boundaries after every token that contains a newline. */
 function newlineCuts({ text, units }: TokenText): number[] {
   const cuts: number[] = [];
-  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) cuts.push(boundaryAfter(units, at + 1));
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1))
+    cuts.push(boundaryAfter(units, at + 1));
   return cuts;
 }
 

@@ -1,0 +1,32 @@
+"""Weights on disk: safetensors written and read by hand, float32, Hugging Face names."""
+import json
+import struct
+import numpy as np
+import torch
+
+
+def save(model, path):
+    tensors = {f"model.{name}": p.detach().numpy().astype("<f4") for name, p in model.named_parameters()}
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, array in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 64)  # the data start on a multiple of 64
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in tensors.values():
+            file.write(array.tobytes())
+
+
+def load(model, path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            entry = header[f"model.{name}"]
+            start, end = entry["data_offsets"]
+            array = np.frombuffer(data[start:end], "<f4").reshape(entry["shape"])
+            p.copy_(torch.from_numpy(array.copy()))
+    return model

@@ -1,0 +1,185 @@
+// The command line: flags, defaults, help, and the one place where errors become exit codes.
+import { fileURLToPath } from 'node:url';
+import { Command, CommanderError, Option } from 'commander';
+import {
+  DEFAULT_FIXED_LENGTH,
+  DEFAULT_MAX_SEGMENTS,
+  oneOf,
+  positiveInteger,
+  resolveCreditOptions,
+  resolveMaxRejects,
+  resolveSegmentOptions,
+  usageError,
+} from './commands/options.js';
+import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { openLog } from './report/log.js';
+import { escapeControls } from './report/trace-view.js';
+import { VERSION } from './version.js';
+
+/** The policy that ships with the program. */
+const EMBEDDED_POLICY = fileURLToPath(new URL('../models/embedded', import.meta.url));
+const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+
+/** Flags of `score` and `segment` as commander hands them on. */
+interface JobFlags {
+  readonly output?: string;
+  readonly format?: string;
+  /** a folder; `false` for --no-policy */
+  readonly policy: string | false;
+  readonly map?: string;
+  readonly limit?: string;
+  readonly maxRejects?: string;
+  readonly segmenter: string;
+  readonly maxSegments?: string;
+  readonly fixedLength?: string;
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
+/** Runs the command line. @returns the exit code (DESIGN §5) */
+export async function main(argv: readonly string[]): Promise<ExitCode> {
+  let result: ExitCode = EXIT.done;
+  const program = new Command('rredcot')
+    .description(
+      'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
+    )
+    .version(VERSION, '-V, --version')
+    .exitOverride()
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'rredcot: ')) })
+    .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
+
+  job(program.command('score'), 'scored.parquet')
+    .summary('score traces: entropies, values at exit points, σ')
+    .description(
+      'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
+    )
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .addOption(
+      new Option(
+        '--estimator <name>',
+        'value of a state from its references (METHOD 3): pr|pr-mean|joint',
+      ).default('pr'),
+    )
+    .addOption(
+      new Option('--sigma <rule>', 'from values to σ (METHOD 4): rudder|share|uniform').default('rudder'),
+    )
+    .option(
+      '--baseline <b>',
+      "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
+      'auto',
+    )
+    .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
+    .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
+    .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .addHelpText(
+      'after',
+      '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
+    )
+    .action(async (inputs: string[], flags: JobFlags & Parameters<typeof resolveCreditOptions>[0]) => {
+      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+      const { score } = await import('./commands/score.js');
+      const credit = resolveCreditOptions(flags);
+      if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
+      result = await score(inputs, { ...jobOptions(flags), policy: flags.policy, credit }, log);
+    });
+
+  job(program.command('segment'), 'JSONL on stdout')
+    .summary('cut traces into segments, without scoring them')
+    .description(
+      'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
+    )
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .option('--no-policy', 'no entropies: merge by length, on characters')
+    .addHelpText(
+      'after',
+      '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
+    )
+    .action(async (inputs: string[], flags: JobFlags) => {
+      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+      const { segment } = await import('./commands/segment.js');
+      const policy = flags.policy === false ? null : flags.policy;
+      result = await segment(inputs, { ...jobOptions(flags), policy }, log);
+    });
+
+  const policy = program
+    .command('policy')
+    .summary('build policy folders')
+    .description('Works on policy folders.');
+  policy
+    .command('build')
+    .argument('<checkpoint>', 'folder with config.json, model.safetensors, tokenizer.json')
+    .requiredOption('-o, --output <folder>', 'policy folder to write')
+    .requiredOption(
+      '--exit-template <file>',
+      'JSON file {"close", "open", "closer"}: what forces an answer after a state',
+    )
+    .description(
+      'Builds the scoring graphs of a Hugging Face checkpoint; its weights are linked, not copied.',
+    )
+    .addHelpText(
+      'after',
+      '\nExample:\n  rredcot policy build ./checkpoint -o ./policy --exit-template exit_template.json\n',
+    )
+    .action(async (checkpoint: string, flags: { output: string; exitTemplate: string }) => {
+      const { buildPolicyFolder, readExitTemplate } = await import('./policy/folder.js');
+      await buildPolicyFolder(checkpoint, flags.output, await readExitTemplate(flags.exitTemplate));
+      process.stderr.write(`policy folder written to ${flags.output}\n`);
+    });
+
+  try {
+    await program.parseAsync(argv as string[]);
+    return result;
+  } catch (error) {
+    return report(error);
+  }
+}
+
+/** The flags that `score` and `segment` share. */
+function job(command: Command, defaultOutput: string): Command {
+  return command
+    .argument('[inputs...]', 'JSONL files; none or - is stdin')
+    .option(
+      '-o, --output <file>',
+      `.parquet, .arrow or .jsonl; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
+    )
+    .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+    )
+    .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
+    .option(
+      '--max-segments <n>',
+      `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
+    )
+    .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option('--limit <n>', 'take the first n traces')
+    .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false);
+}
+
+function jobOptions(flags: JobFlags) {
+  return {
+    map: flags.map,
+    output: flags.output,
+    format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
+    maxRejects: resolveMaxRejects(flags.maxRejects),
+    segments: resolveSegmentOptions(flags),
+  };
+}
+
+/** One clear line on stderr, what mends it on the next, and the exit code. */
+function report(error: unknown): ExitCode {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+  if (error instanceof RredcotError) {
+    const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;
+    process.stderr.write(`rredcot: ${escapeControls(error.message)}${hint}\n`);
+    return error.exitCode;
+  }
+  process.stderr.write(
+    `rredcot: this is a bug, please report it\n${(error as Error)?.stack ?? String(error)}\n`,
+  );
+  return EXIT.bug;
+}

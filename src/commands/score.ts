@@ -1,0 +1,205 @@
+// The main job, and the map of the program: traces in, every token's entropy, values at exit points, σ, rows out.
+import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { withContiguousMeans, withSurveyedMeans } from '../estimate/baseline.js';
+import { type CreditOptions, creditTrace, type ReadyTrace, type ScoredTrace } from '../estimate/credit.js';
+import { bankMaker, type Suffix } from '../estimate/references.js';
+import { resolveReward } from '../estimate/reward.js';
+import { stateValue, summedLogprobs } from '../estimate/value.js';
+import { parseFieldMap } from '../io/map.js';
+import {
+  OUR_COLUMNS,
+  type OutputFormat,
+  openOutput,
+  ReaderClosedError,
+  resolveColumnNames,
+} from '../io/output.js';
+import { openRejects } from '../io/rejects.js';
+import { type BadRow, rejectTrace } from '../io/rows.js';
+import { encodeTrace, spelledText } from '../policy/encode.js';
+import { openPolicyFolder } from '../policy/folder.js';
+import type { Branch } from '../policy/pack.js';
+import { PolicySession } from '../policy/session.js';
+import { loadTokenizer } from '../policy/tokenizer.js';
+import { colours, type Log } from '../report/log.js';
+import { Progress } from '../report/progress.js';
+import { Summary } from '../report/summary.js';
+import { drawTrace } from '../report/trace-view.js';
+import { givenBoundaries } from '../segment/given.js';
+import { type SegmentOptions, segmentCompletion } from '../segment/segment.js';
+import type { Trace } from '../trace.js';
+import { inOrder } from './in-order.js';
+import { checkRejects, type MaxRejects } from './options.js';
+import { openSource } from './source.js';
+import { fileMetadata, resolveTarget } from './target.js';
+
+export interface ScoreOptions {
+  readonly policy: string;
+  readonly map: string | undefined;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  readonly limit: number | undefined;
+  readonly maxRejects: MaxRejects | undefined;
+  readonly segments: SegmentOptions;
+  readonly credit: CreditOptions;
+}
+
+/** Traces whose policy runs overlap: while one is in the graph, the next is tokenised and the last one written. */
+const TRACES_AT_WORK = 3;
+
+/**
+ * `rredcot score`: reads traces, runs the policy over them, and writes each with its σ.
+ * @throws RredcotError with exit code 65 where more traces were rejected than `--max-rejects` allows, or all of them
+ */
+export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
+  const map = parseFieldMap(opts.map);
+  const policy = await openPolicyFolder(opts.policy);
+  const tokenizer = await loadTokenizer(policy.path);
+  const { architecture, exitTemplate } = policy;
+  const makeBank = bankMaker(exitTemplate, opts.credit.estimator, tokenizer.encode);
+  const rewardOf = (trace: Trace) => {
+    const text = () => trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
+    return resolveReward(trace, opts.credit.rewardRange, text, exitTemplate);
+  };
+
+  const source = await openSource(paths, {
+    map,
+    needs: { prompt: true, references: true },
+    limit: opts.limit,
+    reward: (trace) => orNull(() => rewardOf(trace).reward),
+    log,
+  });
+  const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map);
+  for (const warning of warnings) log.warn('column_renamed', warning);
+  const target = resolveTarget(opts.output ?? `${source.stem}.scored.parquet`, opts.format, source.stem);
+  const session = await PolicySession.open(policy);
+  const rejects = await openRejects(target.rejects);
+  const output = await openOutput({
+    path: target.path,
+    format: target.format,
+    ourColumns: OUR_COLUMNS,
+    passThrough: columns,
+    metadata: fileMetadata({ command: 'score', ...opts.credit, ...opts.segments }, policy),
+  });
+  const expected = source.survey && Math.min(source.survey.traces, opts.limit ?? Number.POSITIVE_INFINITY);
+  const progress = new Progress(log, expected);
+  const summary = new Summary();
+
+  const reject = async (bad: BadRow) => {
+    await rejects.add(bad);
+    progress.reject();
+    checkRejects(progress.totals(), opts.maxRejects, target.rejects, false);
+  };
+  /** `action`'s result; undefined where it turned the trace down */
+  const orReject = async <T>(trace: Trace, action: () => T | Promise<T>): Promise<T | undefined> => {
+    try {
+      return await action();
+    } catch (error) {
+      if (!(error instanceof TraceRejected)) throw error;
+      await reject(rejectTrace(trace, error));
+      return undefined;
+    }
+  };
+
+  /** read, map, encode: what is wrong with a trace itself shows here */
+  async function* readyTraces(): AsyncGenerator<ReadyTrace> {
+    for await (const trace of source.traces(reject)) {
+      const ready = await orReject(trace, () => {
+        const scoredBank = makeBank(trace.references);
+        const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+        const encoded = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+        return { ...encoded, ...scoredBank, group: trace.group, reward: rewardOf(trace) };
+      });
+      if (ready !== undefined) yield ready;
+    }
+  }
+
+  try {
+    const ready = source.survey
+      ? withSurveyedMeans(readyTraces(), source.survey.groupRewards)
+      : withContiguousMeans(readyTraces(), (item) => reject(rejectTrace(item.trace, SPLIT_GROUP)));
+    let serial = 0;
+    const rows = inOrder(ready, TRACES_AT_WORK, (item) =>
+      orReject(item.trace, async () =>
+        creditTrace(item, await scoreTrace(serial++, item, session, opts), opts.credit),
+      ),
+    );
+    for await (const row of rows) {
+      if (row === undefined) continue;
+      await output.write([row]);
+      progress.trace(row.completionIds?.length ?? 0);
+      summary.add(row);
+    }
+    checkRejects(progress.totals(), opts.maxRejects, target.rejects, true);
+    await output.close();
+  } catch (error) {
+    await output.abort();
+    if (error instanceof ReaderClosedError) return EXIT.done; // `| head` has what it wanted
+    throw error;
+  } finally {
+    await rejects.close();
+    await session.close();
+  }
+
+  const totals = progress.totals();
+  const valueName = opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂';
+  if (summary.example) {
+    const width = process.stderr.columns ?? 100;
+    log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
+  }
+  log.text(summary.describe(totals, rejects.counts).join('\n'));
+  if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
+  if (target.path !== '-') log.text(`written to ${target.path}`);
+  log.info('done', { ...totals, uniform_share: summary.uniform, output: target.path });
+  return EXIT.done;
+}
+
+/** The survey passes over what is turned down later, where the rejects file is open. */
+function orNull<T>(action: () => T | null): T | null {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof TraceRejected) return null;
+    throw error;
+  }
+}
+
+const SPLIT_GROUP = {
+  code: 'group_split',
+  reason:
+    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value',
+};
+
+/** Two runs of the policy: the trunk gives entropies, these the exit points; the branches give the values there. */
+async function scoreTrace(
+  serial: number,
+  { trace, promptIds, completionIds, tokens, chars, continuations }: ReadyTrace,
+  session: PolicySession,
+  { segments, credit: { estimator } }: ScoreOptions,
+): Promise<ScoredTrace> {
+  const ids = Int32Array.of(...promptIds, ...completionIds);
+  const given =
+    segments.segmenter === 'given' ? givenBoundaries(trace, chars, completionIds.length) : undefined;
+  const { entropies, logprobs } = await session.trunk(serial, ids, promptIds.length);
+  const segmentation = segmentCompletion(tokens, entropies, segments, given);
+  const branches = Array.from(segmentation.exits, (exit) =>
+    continuations.map((suffix) => branchAt(ids, promptIds.length + exit, suffix)),
+  );
+  const flat = await session.branches(serial, branches.flat());
+  await session.release(serial);
+  const N = continuations.length;
+  const utilities = Float32Array.from(continuations, (suffix) => suffix.utility);
+  const perExit = branches.map((_, k) => flat.slice(k * N, (k + 1) * N));
+  return {
+    entropies,
+    logprobs,
+    segmentation,
+    values: Float32Array.from(perExit, (scores) => stateValue(scores, utilities, estimator)),
+    referenceLogprobs: perExit.map(summedLogprobs),
+  };
+}
+
+/** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
+function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
+  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
+  return { exit: exit - 1, ids: Int32Array.of(ids[exit - 1] as number, ...suffix), scoredFrom: 1 };
+}

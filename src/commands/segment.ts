@@ -1,0 +1,236 @@
+// `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
+import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { segmentRows } from '../estimate/rows.js';
+import { parseFieldMap } from '../io/map.js';
+import {
+  type OurColumn,
+  type OutputFormat,
+  type OutputRow,
+  openOutput,
+  ReaderClosedError,
+  resolveColumnNames,
+} from '../io/output.js';
+import { openRejects } from '../io/rejects.js';
+import { type BadRow, rejectTrace } from '../io/rows.js';
+import { encodeTrace } from '../policy/encode.js';
+import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { PolicySession } from '../policy/session.js';
+import { loadTokenizer } from '../policy/tokenizer.js';
+import type { Log } from '../report/log.js';
+import { Progress } from '../report/progress.js';
+import { Summary } from '../report/summary.js';
+import { givenBoundaries } from '../segment/given.js';
+import { allEnds, type SegmentOptions, segmentCompletion, segmentSums } from '../segment/segment.js';
+import type { Trace } from '../trace.js';
+import { inOrder } from './in-order.js';
+import { checkRejects, type MaxRejects } from './options.js';
+import { openSource } from './source.js';
+import { fileMetadata, resolveTarget } from './target.js';
+
+export interface SegmentCommandOptions {
+  /** null: no policy, length stands in for entropy */
+  readonly policy: string | null;
+  readonly map: string | undefined;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  readonly limit: number | undefined;
+  readonly maxRejects: MaxRejects | undefined;
+  readonly segments: SegmentOptions;
+}
+
+const TRACES_AT_WORK = 3;
+
+/** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
+const LONG_PIECE_CHARACTERS = 1024;
+
+const COLUMNS: readonly OurColumn[] = ['id', 'group', 'segments', 'source_row', 'status'];
+const POLICY_COLUMNS: readonly OurColumn[] = [
+  ...COLUMNS,
+  'prompt_ids',
+  'completion_ids',
+  'logprobs',
+  'entropies',
+];
+
+/** Cuts every trace; errors and exit codes as `score`. Without `-o` it prints JSONL. */
+export async function segment(
+  paths: readonly string[],
+  opts: SegmentCommandOptions,
+  log: Log,
+): Promise<ExitCode> {
+  const map = parseFieldMap(opts.map);
+  const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
+  const source = await openSource(paths, {
+    map,
+    needs: { prompt: policy !== undefined, references: false },
+    limit: opts.limit,
+    reward: () => null,
+    log,
+  });
+  const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
+  const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map);
+  for (const warning of warnings) log.warn('column_renamed', warning);
+  const target = resolveTarget(
+    opts.output ?? '-',
+    opts.format ?? (opts.output ? undefined : 'jsonl'),
+    source.stem,
+  );
+  const cutter = policy === undefined ? byLength(opts.segments) : await byEntropy(policy, opts.segments);
+  log.info(
+    policy === undefined
+      ? 'no policy: pieces are merged by length in characters'
+      : "pieces are merged by the policy's entropies",
+  );
+  const rejects = await openRejects(target.rejects);
+  const weights = policy === undefined ? 'characters' : 'entropy';
+  const output = await openOutput({
+    path: target.path,
+    format: target.format,
+    ourColumns,
+    passThrough: columns,
+    metadata: fileMetadata({ command: 'segment', weights, ...opts.segments }, policy),
+  });
+  const expected = source.survey && Math.min(source.survey.traces, opts.limit ?? Number.POSITIVE_INFINITY);
+  const progress = new Progress(log, expected);
+  const summary = new Summary();
+  const reject = async (bad: BadRow) => {
+    await rejects.add(bad);
+    progress.reject();
+    checkRejects(progress.totals(), opts.maxRejects, target.rejects, false);
+  };
+
+  try {
+    const rows = inOrder(source.traces(reject), TRACES_AT_WORK, (trace) =>
+      cutter.cut(trace).catch(async (error: unknown) => {
+        if (!(error instanceof TraceRejected)) throw error;
+        await reject(rejectTrace(trace, error));
+        return undefined;
+      }),
+    );
+    for await (const row of rows) {
+      if (row === undefined) continue;
+      await output.write([row]);
+      progress.trace(row.completionIds?.length ?? 0);
+      summary.add(row);
+    }
+    checkRejects(progress.totals(), opts.maxRejects, target.rejects, true);
+    await output.close();
+  } catch (error) {
+    await output.abort();
+    if (error instanceof ReaderClosedError) return EXIT.done;
+    throw error;
+  } finally {
+    await rejects.close();
+    await cutter.close();
+  }
+  const totals = progress.totals();
+  log.text(summary.describe(totals, rejects.counts).join('\n'));
+  if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
+  if (target.path !== '-') log.text(`written to ${target.path}`);
+  log.info('done', { ...totals, output: target.path });
+  return EXIT.done;
+}
+
+/** Cuts single traces. */
+interface Cutter {
+  /** @throws TraceRejected */
+  cut(trace: Trace): Promise<OutputRow>;
+  close(): Promise<void>;
+}
+
+/** A trunk run a trace; its entropies decide the merge. */
+async function byEntropy(policy: PolicyFolder, segments: SegmentOptions): Promise<Cutter> {
+  const tokenizer = await loadTokenizer(policy.path);
+  const session = await PolicySession.open(policy);
+  const { vocab, maxTokens } = policy.architecture;
+  let serial = 0;
+  return {
+    async cut(trace) {
+      const { promptIds, completionIds, tokens, chars, status } = encodeTrace(
+        trace,
+        tokenizer,
+        vocab,
+        maxTokens,
+      );
+      const T = completionIds.length;
+      const given = segments.segmenter === 'given' ? givenBoundaries(trace, chars, T) : undefined;
+      const run = serial++;
+      const { entropies, logprobs } = await session.trunk(
+        run,
+        Int32Array.of(...promptIds, ...completionIds),
+        promptIds.length,
+      );
+      await session.release(run);
+      const segmentation = segmentCompletion(tokens, entropies, segments, given);
+      const sums = segmentSums(entropies, allEnds(segmentation));
+      const rows = segmentRows({ segmentation, chars, entropies: sums });
+      return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
+    },
+    close: () => session.close(),
+  };
+}
+
+/** Characters stand in for tokens, and their number for entropy. */
+function byLength(segments: SegmentOptions): Cutter {
+  return {
+    async cut(trace) {
+      if (trace.completion === '')
+        throw new TraceRejected(
+          'empty_completion',
+          'no completion text, expected some: leave out --no-policy for token ids',
+        );
+      const units = codePointBoundaries(trace.completion);
+      const T = units.length - 1;
+      const chars = Int32Array.from(units, (_, i) => i);
+      const given =
+        segments.segmenter === 'given' ? givenBoundaries(withoutTokenEnds(trace), chars, T) : undefined;
+      const segmentation = segmentCompletion(
+        { text: trace.completion, units },
+        new Float32Array(T).fill(1),
+        { ...segments, longPiece: LONG_PIECE_CHARACTERS },
+        given,
+      );
+      const rows = segmentRows({ segmentation, chars });
+      return { ...blankRow(trace), segments: rows.map((row) => ({ ...row, start: null, end: null })) };
+    },
+    close: async () => {},
+  };
+}
+
+/** Token indices mean nothing without a tokenizer: only character ends can be used. */
+function withoutTokenEnds(trace: Trace): Trace {
+  const { segmentEnds: _, ...rest } = trace;
+  return rest;
+}
+
+/** UTF-16 positions of a text's code point boundaries, 0 and the end included. */
+function codePointBoundaries(text: string): Int32Array {
+  const units = new Int32Array(text.length + 1);
+  let n = 0;
+  for (let unit = 0; unit < text.length; n++) {
+    unit += (text.codePointAt(unit) as number) > 0xffff ? 2 : 1;
+    units[n + 1] = unit;
+  }
+  return units.slice(0, n + 1);
+}
+
+/** A row with nothing in it but its trace. */
+function blankRow(trace: Trace): OutputRow {
+  return {
+    trace,
+    promptIds: null,
+    completionIds: null,
+    logprobs: null,
+    entropies: null,
+    sigma: null,
+    segments: [],
+    valueStart: null,
+    referenceLogprobs: null,
+    reward: null,
+    baseline: null,
+    referenceUtilities: null,
+    sigmaEss: null,
+    sigmaMaxWeight: null,
+    status: [],
+  };
+}

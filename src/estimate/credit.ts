@@ -1,0 +1,103 @@
+// From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
+import type { OutputRow } from '../io/output.js';
+import type { EncodedTrace } from '../policy/encode.js';
+import { allEnds, type Segmentation, segmentSums } from '../segment/segment.js';
+import type { Reference } from '../trace.js';
+import type { Estimator, Suffix } from './references.js';
+import type { Reward } from './reward.js';
+import { segmentRows } from './rows.js';
+import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
+
+/** b: the group's mean reward, v̂(s_0), a number, or the group's mean where there is a group and v̂(s_0) elsewhere. */
+export type Baseline = 'auto' | 'group' | 'value' | number;
+
+/** How values become credit. */
+export interface CreditOptions extends SigmaOptions {
+  readonly estimator: Estimator;
+  readonly baseline: Baseline;
+  /** input rewards low..high are mapped onto 0..1 */
+  readonly rewardRange: readonly [low: number, high: number];
+}
+
+/** A trace with everything that its scoring needs. */
+export interface ReadyTrace extends EncodedTrace {
+  readonly group: string | undefined;
+  readonly reward: Reward;
+  /** (N) the set of references that are scored */
+  readonly bank: readonly Reference[];
+  /** (N) what is scored after each exit point */
+  readonly continuations: readonly Suffix[];
+}
+
+/** What the policy says of a trace: METHOD §2–3. */
+export interface ScoredTrace {
+  /** (T) nats */
+  readonly entropies: Float32Array;
+  readonly logprobs: Float32Array;
+  readonly segmentation: Segmentation;
+  /** (K+1) v̂(s_k) */
+  readonly values: Float32Array;
+  /** (K+1) of (N) */
+  readonly referenceLogprobs: readonly Float32Array[];
+}
+
+/** Values to σ: METHOD §4, from what is stored, in float32. */
+export function creditTrace(
+  item: ReadyTrace & { readonly groupMean: number | undefined },
+  { entropies, logprobs, segmentation, values, referenceLogprobs }: ScoredTrace,
+  opts: CreditOptions,
+): OutputRow {
+  const reward = item.reward.reward === null ? null : Math.fround(item.reward.reward);
+  const { baseline, status } = baselineOf(item.groupMean, values[0] as number, reward, opts);
+  const ends = allEnds(segmentation);
+  const input: SigmaInput = {
+    ends,
+    answered: segmentation.answered,
+    values,
+    estimator: opts.estimator,
+    entropies,
+    reward,
+    baseline,
+  };
+  const { sigma, deltas, fallback } = redistribute(input, opts);
+  return {
+    trace: item.trace,
+    promptIds: item.promptIds,
+    completionIds: item.completionIds,
+    logprobs,
+    entropies,
+    sigma,
+    segments: segmentRows({
+      segmentation,
+      chars: item.chars,
+      entropies: segmentSums(entropies, ends),
+      values,
+      deltas,
+      sigma,
+    }),
+    valueStart: values[0] as number,
+    referenceLogprobs,
+    reward,
+    baseline: baseline ?? null,
+    referenceUtilities: Float32Array.from(item.bank, (reference) => reference.utility),
+    sigmaEss: sigmaEss(sigma),
+    sigmaMaxWeight: sigmaMaxWeight(sigma),
+    status: [...item.status, ...item.reward.status, ...(fallback === undefined ? [] : [status ?? fallback])],
+  };
+}
+
+/** b of METHOD §4, as stored (float32); undefined, with the reason, where the trace has none. */
+function baselineOf(
+  groupMean: number | undefined,
+  valueStart: number,
+  reward: number | null,
+  { baseline, estimator }: CreditOptions,
+): { baseline: number | undefined; status?: string } {
+  if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
+  if (baseline !== 'value' && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
+  if (baseline === 'group' || estimator === 'joint') return { baseline: undefined };
+  // v̂(s_0) is a probability of being right: no baseline for a graded reward
+  if (reward !== null && reward !== 0 && reward !== 1)
+    return { baseline: undefined, status: 'uniform:graded-reward' };
+  return { baseline: valueStart };
+}

@@ -1,0 +1,192 @@
+// Output rows in, Arrow record batches out, built straight from typed arrays.
+
+import {
+  Bool,
+  type Data,
+  type DataType,
+  Field,
+  Float32,
+  Float64,
+  Int32,
+  Int64,
+  List,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Utf8,
+} from 'apache-arrow';
+import type { OutputColumn, OutputRow } from './columns.js';
+import { stringifyJson } from './json.js';
+import type { ColumnType } from './schema.js';
+
+/** Offsets of text and lists are int32. */
+const MAX_OFFSET = 2 ** 31 - 1;
+
+/** The Arrow schema of the columns; every field nullable, as Hugging Face readers demand. */
+export function arrowSchema(
+  columns: readonly OutputColumn[],
+  metadata: Readonly<Record<string, string>>,
+): Schema {
+  const fields = columns.map(({ name, type }) => new Field(name, arrowType(type), true));
+  return new Schema(fields, new Map(Object.entries(metadata)));
+}
+
+function arrowType(type: ColumnType): DataType {
+  switch (type.kind) {
+    case 'bool':
+      return new Bool();
+    case 'int32':
+      return new Int32();
+    case 'int64':
+      return new Int64();
+    case 'float32':
+      return new Float32();
+    case 'double':
+      return new Float64();
+    case 'string':
+    case 'json':
+      return new Utf8();
+    case 'list':
+      // `element` is Parquet's own name for a list's child
+      return new List(new Field('element', arrowType(type.element), true));
+    case 'struct':
+      return new Struct(type.fields.map(({ name, type: field }) => new Field(name, arrowType(field), true)));
+  }
+}
+
+/** Builds one batch; the rows' values have been checked against the columns' types (`findMisfit`). */
+export function arrowBatch(
+  schema: Schema,
+  columns: readonly OutputColumn[],
+  rows: readonly OutputRow[],
+): RecordBatch {
+  const children = columns.map(({ name, type, value }, n) =>
+    buildData((schema.fields[n] as Field).type, type, rows.map(value), name),
+  );
+  const type = new Struct(schema.fields);
+  return new RecordBatch(schema, makeData({ type, length: rows.length, nullCount: 0, children }));
+}
+
+type Values = readonly unknown[];
+
+function buildData(arrow: DataType, type: ColumnType, values: Values, path: string): Data {
+  const base = { length: values.length, ...validity(values) };
+  switch (type.kind) {
+    case 'bool':
+      return makeData({ ...base, type: arrow as Bool, data: bits(values, (value) => value === true) });
+    case 'int32':
+      return makeData({
+        ...base,
+        type: arrow as Int32,
+        data: Int32Array.from(values as number[], zeroIfNull),
+      });
+    case 'float32':
+      return makeData({
+        ...base,
+        type: arrow as Float32,
+        data: Float32Array.from(values as number[], zeroIfNull),
+      });
+    case 'double':
+      return makeData({
+        ...base,
+        type: arrow as Float64,
+        data: Float64Array.from(values as number[], zeroIfNull),
+      });
+    case 'int64':
+      return makeData({
+        ...base,
+        type: arrow as Int64,
+        data: BigInt64Array.from(values as (number | bigint | null)[], (value) => BigInt(value ?? 0)),
+      });
+    case 'string':
+      return makeData({ ...base, type: arrow as Utf8, ...textBuffers(values as (string | null)[], path) });
+    case 'json': {
+      const texts = values.map((value) => (isNull(value) ? null : stringifyJson(value)));
+      return makeData({ ...base, type: arrow as Utf8, ...textBuffers(texts, path) });
+    }
+    case 'list':
+      return buildList(arrow as List, type.element, values, path);
+    case 'struct': {
+      const children = type.fields.map((field, n) => {
+        const items = values.map((value) => ownField(value, field.name));
+        return buildData((arrow.children[n] as Field).type, field.type, items, `${path}.${field.name}`);
+      });
+      return makeData({ ...base, type: arrow as Struct, children });
+    }
+  }
+}
+
+type ItemArray = Float32Array | Int32Array;
+
+function buildList(arrow: List, element: ColumnType, values: Values, path: string): Data {
+  const lists = values as readonly (ArrayLike<unknown> | null | undefined)[];
+  const valueOffsets = new Int32Array(lists.length + 1);
+  let end = 0;
+  for (const [n, list] of lists.entries()) {
+    end += list?.length ?? 0;
+    valueOffsets[n + 1] = end;
+  }
+  checkOffset(end, path);
+
+  const itemType = (arrow.children[0] as Field).type;
+  let child: Data;
+  if (lists.some((list) => list instanceof Float32Array || list instanceof Int32Array)) {
+    // 25k values a trace: copied whole, never one by one
+    const data = element.kind === 'float32' ? new Float32Array(end) : new Int32Array(end);
+    for (const [n, list] of lists.entries()) {
+      if (list) data.set(list as ItemArray, valueOffsets[n]);
+    }
+    child = makeData({ type: itemType, length: end, nullCount: 0, data } as Parameters<typeof makeData>[0]);
+  } else {
+    const items: unknown[] = new Array(end);
+    let at = 0;
+    for (const list of lists) for (let i = 0; i < (list?.length ?? 0); i++) items[at++] = list?.[i];
+    child = buildData(itemType, element, items, `${path}[]`);
+  }
+  return makeData({ type: arrow, length: lists.length, ...validity(values), valueOffsets, child });
+}
+
+function textBuffers(texts: readonly (string | null | undefined)[], path: string) {
+  const valueOffsets = new Int32Array(texts.length + 1);
+  let end = 0;
+  for (const [n, text] of texts.entries()) {
+    if (text) end += Buffer.byteLength(text);
+    checkOffset(end, path);
+    valueOffsets[n + 1] = end;
+  }
+  const data = Buffer.allocUnsafeSlow(end);
+  for (const [n, text] of texts.entries()) if (text) data.write(text, valueOffsets[n] as number);
+  return { valueOffsets, data: new Uint8Array(data.buffer) };
+}
+
+function checkOffset(end: number, path: string): void {
+  if (end > MAX_OFFSET) throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
+}
+
+function validity(values: Values): { nullCount: number; nullBitmap: Uint8Array | null } {
+  let nullCount = 0;
+  for (const value of values) if (isNull(value)) nullCount++;
+  return { nullCount, nullBitmap: nullCount === 0 ? null : bits(values, (value) => !isNull(value)) };
+}
+
+// one bit a value, lowest first
+function bits(values: Values, isSet: (value: unknown) => boolean): Uint8Array {
+  const bytes = new Uint8Array((values.length + 7) >> 3);
+  for (let i = 0; i < values.length; i++) {
+    if (isSet(values[i])) bytes[i >> 3] = (bytes[i >> 3] as number) | (1 << (i & 7));
+  }
+  return bytes;
+}
+
+function isNull(value: unknown): value is null | undefined {
+  return value === null || value === undefined;
+}
+
+function zeroIfNull(value: number | null): number {
+  return value ?? 0;
+}
+
+function ownField(value: unknown, name: string): unknown {
+  return !isNull(value) && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : null;
+}

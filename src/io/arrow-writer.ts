@@ -1,0 +1,64 @@
+// Output rows in, Arrow IPC bytes out: the stream format for pipes, the file format for files.
+
+import { RecordBatchFileWriter, RecordBatchStreamWriter } from 'apache-arrow';
+import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import type { OutputColumn } from './columns.js';
+import type { RowWriter } from './jsonl-writer.js';
+import type { ByteSink } from './stdout.js';
+
+type Bytes = ArrayBufferView | ArrayBufferLike;
+
+// arrow's writers queue bytes without end (no back-pressure): these hand them over after each batch.
+// `_position` has to be kept: the file's footer is made of it
+function collect(chunks: Uint8Array[], bytes: Bytes): number {
+  const chunk = ArrayBuffer.isView(bytes)
+    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    : new Uint8Array(bytes);
+  if (chunk.length > 0) chunks.push(chunk);
+  return chunk.length;
+}
+
+class StreamChunks extends RecordBatchStreamWriter {
+  chunks: Uint8Array[] = [];
+  protected override _write(bytes: Bytes): this {
+    this._position += collect(this.chunks, bytes);
+    return this;
+  }
+}
+
+class FileChunks extends RecordBatchFileWriter {
+  chunks: Uint8Array[] = [];
+  protected override _write(bytes: Bytes): this {
+    this._position += collect(this.chunks, bytes);
+    return this;
+  }
+}
+
+/** Writes record batches; the schema goes out even where there is no row. */
+export function openArrowWriter(
+  sink: ByteSink,
+  columns: readonly OutputColumn[],
+  options: { layout: 'stream' | 'file'; metadata: Readonly<Record<string, string>> },
+): RowWriter {
+  const schema = arrowSchema(columns, options.metadata);
+  const writer = options.layout === 'stream' ? new StreamChunks() : new FileChunks();
+  writer.reset(undefined, schema);
+
+  async function flush(): Promise<void> {
+    const bytes = Buffer.concat(writer.chunks);
+    writer.chunks = [];
+    if (bytes.length > 0) await sink.write(bytes);
+  }
+  return {
+    async write(rows) {
+      writer.write(arrowBatch(schema, columns, rows));
+      await flush();
+    },
+    async close() {
+      writer.close();
+      await flush();
+      await sink.commit();
+    },
+    abort: () => sink.abort(),
+  };
+}

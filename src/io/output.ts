@@ -1,0 +1,170 @@
+// Where the output goes, and in which format: picks the writer, gathers rows into batches, ends cleanly.
+
+import { EXIT, RredcotError } from '../errors.js';
+import { AtomicFile } from './atomic-file.js';
+import { type OurColumn, type OutputRow, outputColumns } from './columns.js';
+import type { RowWriter } from './jsonl-writer.js';
+import { describeType, findMisfit, type PassThroughColumn } from './schema.js';
+import { type ByteSink, openStreamSink } from './stdout.js';
+
+export {
+  OUR_COLUMNS,
+  type OurColumn,
+  type OutputRow,
+  resolveColumnNames,
+  type SegmentRow,
+} from './columns.js';
+export { ReaderClosedError } from './stdout.js';
+
+export type OutputFormat = 'parquet' | 'arrow' | 'jsonl';
+
+const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
+  ['.parquet', 'parquet'],
+  ['.arrow', 'arrow'],
+  ['.arrows', 'arrow'],
+  ['.jsonl', 'jsonl'],
+  ['.ndjson', 'jsonl'],
+];
+
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
+const BATCH_BYTES = 8 * 2 ** 20;
+
+/**
+ * The format that a file's name stands for.
+ * @throws RredcotError for a name without a known extension
+ */
+export function formatOf(path: string): OutputFormat {
+  const known = EXTENSIONS.find(([extension]) => path.toLowerCase().endsWith(extension));
+  if (known !== undefined) return known[1];
+  const names = EXTENSIONS.map(([extension]) => extension).join(', ');
+  throw new RredcotError(`${path}: the name does not tell the format, expected one of ${names}`, {
+    exitCode: EXIT.usage,
+    hint: '--format parquet|arrow|jsonl',
+  });
+}
+
+/** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
+export interface Output {
+  /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
+  write(rows: readonly OutputRow[]): Promise<void>;
+  close(): Promise<void>;
+  /** harmless after `close` or a second time */
+  abort(): Promise<void>;
+}
+
+export interface OutputTarget {
+  /** `-` is stdout */
+  readonly path: string;
+  readonly format: OutputFormat;
+  /** any of ours; they are written in their own order */
+  readonly ourColumns: readonly OurColumn[];
+  /** as `resolveColumnNames` named them */
+  readonly passThrough: readonly PassThroughColumn[];
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** Opens the output; nothing is visible under `path` before `close`. */
+export async function openOutput(target: OutputTarget): Promise<Output> {
+  const { path, passThrough } = target;
+  const isStdout = path === '-';
+  const writer = await openWriter(target);
+  const isTyped = target.format !== 'jsonl';
+  let pending: OutputRow[] = [];
+  let pendingBytes = 0;
+  let isEnded = false;
+
+  async function flush(): Promise<void> {
+    const rows = pending;
+    pending = [];
+    pendingBytes = 0;
+    if (rows.length > 0) await writer.write(rows);
+  }
+  async function abort(): Promise<void> {
+    if (isEnded) return;
+    isEnded = true;
+    pending = [];
+    await writer.abort();
+  }
+  async function guarded(action: () => Promise<void>): Promise<void> {
+    if (isEnded) throw new Error(`${path}: the output is closed`);
+    try {
+      await action();
+    } catch (error) {
+      await abort();
+      throw error;
+    }
+  }
+
+  return {
+    write: (rows) =>
+      guarded(async () => {
+        for (const row of rows) {
+          if (isTyped) checkTypes(row, passThrough);
+          pending.push(row);
+          pendingBytes += rawBytes(row);
+          if (pendingBytes >= BATCH_BYTES) await flush();
+        }
+        // who reads a pipe waits for the rows
+        if (isStdout) await flush();
+      }),
+    close: () =>
+      guarded(async () => {
+        await flush();
+        await writer.close();
+        isEnded = true;
+      }),
+    abort,
+  };
+}
+
+async function openWriter(target: OutputTarget): Promise<RowWriter> {
+  const { path, format, metadata } = target;
+  const columns = outputColumns(target.passThrough, target.ourColumns);
+  if (path === '-') {
+    if (format === 'parquet') {
+      throw new RredcotError('Parquet cannot be written to stdout: its readers need to seek', {
+        exitCode: EXIT.usage,
+        hint: '--format arrow, or -o <file>.parquet',
+      });
+    }
+    if (format === 'arrow' && process.stdout.isTTY) {
+      throw new RredcotError('Arrow data is binary and stdout is a terminal', {
+        exitCode: EXIT.usage,
+        hint: '--format jsonl, or -o <file>',
+      });
+    }
+  }
+  // the writers' modules cost 50 to 150 ms to load: only the one that is used
+  if (format === 'parquet') {
+    const { openParquetWriter } = await import('./parquet.js');
+    return openParquetWriter(await AtomicFile.open(path), columns, metadata);
+  }
+  const sink: ByteSink = path === '-' ? openStreamSink() : await AtomicFile.open(path);
+  if (format === 'jsonl') {
+    const { openJsonlWriter } = await import('./jsonl-writer.js');
+    return openJsonlWriter(sink, columns);
+  }
+  const { openArrowWriter } = await import('./arrow-writer.js');
+  const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowWriter(sink, columns, { layout, metadata });
+}
+
+// the types come from a first pass, so only a file that changed since can hold another value
+function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly PassThroughColumn[]): void {
+  const misfit = findMisfit(source.columns, passThrough);
+  if (misfit === null) return;
+  const column = passThrough.find(({ name }) => misfit.path.startsWith(name));
+  throw new RredcotError(
+    `${source.file}:${source.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
+    {
+      exitCode: EXIT.data,
+      hint: `the column was ${column === undefined ? 'another' : describeType(column.type)} when first read: did the file change?`,
+    },
+  );
+}
+
+function rawBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
+  const tokens = completionIds?.length ?? 0;
+  const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
+  return trace.source.raw.length + 16 * tokens + 64 * segments.length + 4 * references;
+}

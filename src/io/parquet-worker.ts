@@ -1,0 +1,154 @@
+// Worker thread: Arrow IPC batches in by message, Parquet bytes out to an open file.
+//
+// A thread of its own because a wasm panic inside parquet-wasm escapes every promise: here it ends the
+// thread, which the main thread sees as an 'error' event, and the wrecked module goes with it.
+
+import { openAsBlob, writeSync } from 'node:fs';
+import { ReadableStream } from 'node:stream/web';
+import { parentPort, workerData } from 'node:worker_threads';
+import {
+  Compression,
+  EnabledStatistics,
+  ParquetFile,
+  type RecordBatch,
+  Table,
+  transformParquetStream,
+  WriterPropertiesBuilder,
+} from 'parquet-wasm/node';
+
+/** What the thread is started with. */
+export interface ParquetJob {
+  /** open for writing, shared with the main thread */
+  readonly descriptor: number;
+  /** the same file's name, to re-read its footer */
+  readonly temporaryPath: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly dictionaryColumns: readonly string[];
+  readonly rowsPerGroup: number;
+  readonly rowGroupBytes: number;
+  readonly maxFileBytes: number;
+}
+
+export type ToParquetWorker =
+  | { readonly kind: 'batch'; readonly ipc: Uint8Array; readonly rows: number }
+  | { readonly kind: 'close' };
+
+export type FromParquetWorker =
+  | { readonly kind: 'taken' }
+  | { readonly kind: 'closed'; readonly rows: number; readonly bytes: number }
+  | { readonly kind: 'failed'; readonly message: string; readonly code?: string | undefined };
+
+const port = parentPort;
+if (port === null) throw new Error('parquet-worker runs as a worker thread');
+const job = workerData as ParquetJob;
+const post = (message: FromParquetWorker): void => port.postMessage(message);
+
+const inbox: ToParquetWorker[] = [];
+let wake: (() => void) | null = null;
+port.on('message', (message: ToParquetWorker) => {
+  inbox.push(message);
+  wake?.();
+});
+
+async function nextMessage(): Promise<ToParquetWorker> {
+  while (inbox.length === 0) {
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+  }
+  return inbox.shift() as ToParquetWorker;
+}
+
+let firstSchema: Uint8Array | null = null;
+// parquet-wasm swallows an error of its source and ends with a valid, shorter file: we keep our own
+let sourceError: unknown = null;
+let rowsFed = 0;
+
+// the first message of an IPC stream is the schema: names, types, nullability and metadata, byte for byte
+function schemaBytes(ipc: Uint8Array): Uint8Array {
+  const length = new DataView(ipc.buffer, ipc.byteOffset).getInt32(4, true);
+  return ipc.subarray(0, 8 + length);
+}
+
+// a batch of another type would lose its rows without an error, so it never gets that far
+function decodeBatch(ipc: Uint8Array, rows: number): RecordBatch[] {
+  const schema = schemaBytes(ipc);
+  firstSchema ??= schema.slice();
+  if (Buffer.compare(schema, firstSchema) !== 0) {
+    throw new Error('a batch has another schema than the first batch of the file');
+  }
+  const table = Table.fromIPCStream(ipc);
+  try {
+    const batches = table.recordBatches();
+    const decoded = batches.reduce((sum, batch) => sum + batch.numRows, 0);
+    if (decoded !== rows) throw new Error(`a batch of ${rows} rows was decoded as ${decoded} rows`);
+    return batches;
+  } finally {
+    table.free();
+  }
+}
+
+const source = new ReadableStream<RecordBatch>(
+  {
+    async pull(controller) {
+      try {
+        const message = await nextMessage();
+        if (message.kind === 'close') return controller.close();
+        for (const batch of decodeBatch(message.ipc, message.rows)) controller.enqueue(batch);
+        rowsFed += message.rows;
+        post({ kind: 'taken' });
+      } catch (error) {
+        sourceError = error;
+        controller.error(error);
+      }
+    },
+  },
+  { highWaterMark: 1 },
+);
+
+function writerProperties() {
+  let builder = new WriterPropertiesBuilder()
+    .setCompression(Compression.ZSTD)
+    // on floats a dictionary costs 18 % of the size
+    .setDictionaryEnabled(false)
+    .setStatisticsEnabled(EnabledStatistics.Chunk)
+    .setMaxRowGroupSize(job.rowsPerGroup)
+    // counts bytes as compressed: the bound for a file whose rows grow
+    .setMaxRowGroupBytes(job.rowGroupBytes)
+    .setKeyValueMetadata(new Map(Object.entries(job.metadata)));
+  for (const column of job.dictionaryColumns) builder = builder.setColumnDictionaryEnabled(column, true);
+  return builder.build();
+}
+
+async function run(): Promise<void> {
+  const parquet = (await transformParquetStream(
+    source as unknown as globalThis.ReadableStream,
+    writerProperties(),
+  )) as unknown as ReadableStream<Uint8Array>;
+  let bytes = 0;
+  for await (const chunk of parquet) {
+    if (sourceError !== null) throw sourceError;
+    bytes += chunk.length;
+    // offsets in the footer would wrap at 2^32 and the file be unreadable
+    if (bytes > job.maxFileBytes) {
+      throw Object.assign(new Error(`a Parquet file of over ${job.maxFileBytes} bytes`), {
+        code: 'TOO_LARGE',
+      });
+    }
+    for (let at = 0; at < chunk.length; ) at += writeSync(job.descriptor, chunk, at);
+  }
+  if (sourceError !== null) throw sourceError;
+
+  const file = await ParquetFile.fromFile(await openAsBlob(job.temporaryPath));
+  const rows = file.metadata().fileMetadata().numRows();
+  file.free();
+  if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
+  post({ kind: 'closed', rows, bytes });
+}
+
+run()
+  .catch((error: unknown) => {
+    const { code } = error as NodeJS.ErrnoException;
+    post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
+  })
+  .finally(() => port.close());

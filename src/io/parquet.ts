@@ -1,0 +1,150 @@
+// Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
+
+import { Worker } from 'node:worker_threads';
+import { RecordBatchStreamWriter } from 'apache-arrow';
+import { EXIT, RredcotError } from '../errors.js';
+import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import { type AtomicFile, writeError } from './atomic-file.js';
+import type { OutputColumn, OutputRow } from './columns.js';
+import type { RowWriter } from './jsonl-writer.js';
+import type { FromParquetWorker, ParquetJob, ToParquetWorker } from './parquet-worker.js';
+
+/** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
+const ROW_GROUP_BYTES = 48 * 2 ** 20;
+/** The format goes on, parquet-wasm's offsets end at 2^32; a row group and the footer still fit above. */
+const MAX_FILE_BYTES = 4_000_000_000;
+/** Batches on their way to the worker: one being encoded, one waiting. */
+const MAX_BATCHES_IN_FLIGHT = 2;
+
+/** Limits that tests lower. */
+export interface ParquetLimits {
+  readonly rowGroupBytes?: number;
+  readonly maxFileBytes?: number;
+}
+
+/** Opens a Parquet writer on a file. */
+export function openParquetWriter(
+  file: AtomicFile,
+  columns: readonly OutputColumn[],
+  metadata: Readonly<Record<string, string>>,
+  limits: ParquetLimits = {},
+): RowWriter {
+  const schema = arrowSchema(columns, {});
+  const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
+  let encoder: ParquetEncoder | null = null;
+  let rowsWritten = 0;
+
+  // the encoder counts a group in rows, so the first batch tells how many make the bytes
+  function start(batchBytes: number, batchRows: number): ParquetEncoder {
+    return startEncoder(file, {
+      descriptor: file.descriptor,
+      temporaryPath: file.temporaryPath,
+      metadata,
+      // values that repeat from row to row, in flat columns: parquet-wasm knows no others by name
+      dictionaryColumns: columns
+        .map(({ name }) => name)
+        .filter((name) => name === 'group' || name === 'status'),
+      rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / batchBytes) * batchRows)),
+      rowGroupBytes,
+      maxFileBytes,
+    });
+  }
+  async function write(rows: readonly OutputRow[]): Promise<void> {
+    const ipc = RecordBatchStreamWriter.writeAll([arrowBatch(schema, columns, rows)]).toUint8Array(true);
+    encoder ??= start(ipc.length, rows.length);
+    rowsWritten += rows.length;
+    await encoder.send(ipc, rows.length);
+  }
+  return {
+    write,
+    async close() {
+      // a stream without any batch makes no file: an empty one makes an empty file
+      if (rowsWritten === 0) await write([]);
+      const rows = await encoder?.close();
+      if (rows !== rowsWritten) {
+        throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
+      }
+      await file.commit();
+    },
+    async abort() {
+      await encoder?.terminate();
+      await file.abort();
+    },
+  };
+}
+
+/** The worker thread, seen from the main thread. */
+export interface ParquetEncoder {
+  /** Hands over a batch; waits while enough are on their way. The bytes are moved, not copied. */
+  send(ipc: Uint8Array, rows: number): Promise<void>;
+  /** Ends the file and returns the row count of its footer. */
+  close(): Promise<number>;
+  terminate(): Promise<void>;
+}
+
+/** Starts the worker; every failure of it, a crash too, rejects the call under way and all later ones. */
+export function startEncoder(file: { readonly path: string }, job: ParquetJob): ParquetEncoder {
+  const worker = new Worker(new URL('./parquet-worker.js', import.meta.url), { workerData: job });
+  let inFlight = 0;
+  let rows: number | null = null;
+  let failure: unknown = null;
+  const waiting: (() => void)[] = [];
+
+  const wake = (): void => {
+    for (const resume of waiting.splice(0)) resume();
+  };
+  const fail = (error: unknown): void => {
+    failure ??= error;
+    wake();
+  };
+  worker.on('message', (message: FromParquetWorker) => {
+    if (message.kind === 'taken') inFlight--;
+    else if (message.kind === 'closed') rows = message.rows;
+    else fail(encoderError(file.path, message));
+    wake();
+  });
+  worker.on('error', (error) =>
+    fail(new Error(`${file.path}: the Parquet encoder crashed: ${error.message}`)),
+  );
+  worker.on('exit', () => {
+    if (rows === null) fail(new Error(`${file.path}: the Parquet encoder ended early`));
+  });
+
+  async function until(isDone: () => boolean): Promise<void> {
+    while (failure === null && !isDone()) {
+      await new Promise<void>((resolve) => waiting.push(resolve));
+    }
+    if (failure !== null) throw failure;
+  }
+  const post = (message: ToParquetWorker, moved: ArrayBuffer[] = []): void =>
+    worker.postMessage(message, moved);
+
+  return {
+    async send(ipc, rowCount) {
+      await until(() => inFlight < MAX_BATCHES_IN_FLIGHT);
+      inFlight++;
+      post({ kind: 'batch', ipc, rows: rowCount }, [ipc.buffer as ArrayBuffer]);
+    },
+    async close() {
+      post({ kind: 'close' });
+      await until(() => rows !== null);
+      return rows as unknown as number;
+    },
+    async terminate() {
+      await worker.terminate();
+    },
+  };
+}
+
+function encoderError(
+  path: string,
+  { message, code }: { message: string; code?: string | undefined },
+): unknown {
+  if (code === 'TOO_LARGE') {
+    return new RredcotError(`${path}: ${message} cannot be written`, {
+      exitCode: EXIT.usage,
+      hint: 'split the input with --limit or --shard, or write --format arrow',
+    });
+  }
+  return writeError(Object.assign(new Error(`${path}: Parquet: ${message}`), code ? { code } : {}), path);
+}

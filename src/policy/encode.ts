@@ -1,0 +1,96 @@
+// Turns a trace into the token ids that the policy reads, aligned with the text they spell.
+import { TraceRejected } from '../errors.js';
+import type { TokenText } from '../segment/span.js';
+import type { Trace } from '../trace.js';
+import { alignTokens } from './align.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+
+/** A trace as token ids: prompt, then a completion of T tokens. */
+export interface EncodedTrace {
+  readonly trace: Trace;
+  readonly promptIds: Int32Array;
+  readonly completionIds: Int32Array;
+  /** the completion's text with its T+1 token boundaries */
+  readonly tokens: TokenText;
+  /** (T+1) code points of `trace.completion` before each boundary; null where the ids spell another text */
+  readonly chars: Int32Array | null;
+  /** what the user should know of the encoding: status codes */
+  readonly status: readonly string[];
+}
+
+/**
+ * Encodes a trace. Ids in the row are used as they are; text is tokenised once. Where both are there and disagree, the
+ * ids win and the status says `ids:text-mismatch`.
+ * @param vocab size of the policy's vocabulary
+ * @param maxTokens what prompt and completion may have together
+ * @throws TraceRejected where nothing can be scored
+ */
+export function encodeTrace(
+  trace: Trace,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+  maxTokens: number,
+): EncodedTrace {
+  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(trace.prompt);
+  if (promptIds.length === 0)
+    throw new TraceRejected(
+      'empty_prompt',
+      'the prompt has no token, expected at least one to predict the completion from: --map prompt=<path>',
+    );
+  checkIds(promptIds, 'prompt_ids', vocab);
+  const completionIds = trace.completionIds ?? tokenizer.encode(trace.completion);
+  if (completionIds.length === 0)
+    throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
+  checkIds(completionIds, 'completion_ids', vocab);
+  const total = promptIds.length + completionIds.length;
+  if (total > maxTokens)
+    throw new TraceRejected(
+      'too_long',
+      `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
+    );
+  return { trace, promptIds, completionIds, ...align(trace, completionIds, tokenizer) };
+}
+
+function checkIds(ids: Int32Array, field: string, vocab: number): void {
+  const at = ids.findIndex((id) => id < 0 || id >= vocab);
+  if (at >= 0)
+    throw new TraceRejected(
+      'ids',
+      `${field}[${at}] is ${ids[at]}, the policy's vocabulary has ${vocab} tokens: --policy <the policy that wrote the traces>`,
+    );
+}
+
+function align(
+  trace: Trace,
+  ids: Int32Array,
+  tokenizer: PolicyTokenizer,
+): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
+  const bytes = Array.from(ids, tokenizer.bytes);
+  const spelled = spelledText(ids, tokenizer);
+  const text = trace.completion === '' ? spelled : trace.completion;
+  const aligned = alignTokens(bytes, text);
+  if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
+    return {
+      tokens: { text, units: aligned.units, textEnd: aligned.textEnd },
+      chars: aligned.chars,
+      status: [],
+    };
+  // what was scored is what the ids spell: segment that
+  const own = alignTokens(bytes, spelled);
+  const units =
+    own?.units ?? Int32Array.from({ length: ids.length + 1 }, (_, t) => Math.min(t, spelled.length));
+  const code = trace.completionIds === undefined ? 'text:normalized' : 'ids:text-mismatch';
+  const tokens = { text: spelled, units, ...(own && { textEnd: own.textEnd }) };
+  return { tokens, chars: null, status: [code] };
+}
+
+/** The text of a token sequence without the special tokens at its end. */
+export function spelledText(ids: Int32Array, tokenizer: PolicyTokenizer): string {
+  let end = ids.length;
+  while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
+  return tokenizer.decode(ids.subarray(0, end)).toString('utf8');
+}
+
+function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: PolicyTokenizer): boolean {
+  return ids.subarray(from).every((id) => tokenizer.isSpecial(id));
+}

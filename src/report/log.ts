@@ -1,0 +1,73 @@
+// Everything the program says to people and log collectors: on stderr, since stdout is for data.
+import pino from 'pino';
+import pretty from 'pino-pretty';
+
+export interface LogOptions {
+  /** errors only */
+  readonly quiet: boolean;
+  /** pino's JSON lines instead of text */
+  readonly json: boolean;
+}
+
+/** What a command reports to. */
+export interface Log {
+  info(message: string, fields?: Record<string, unknown>): void;
+  /** something the user should know of; `code` is stable, for programs */
+  warn(code: string, message: string): void;
+  /** a block for people's eyes: left out of JSON logs, where `info` carries the figures */
+  text(block: string): void;
+  /** the state of a long job: one line that is drawn over on a terminal, a record every ten seconds elsewhere */
+  progress(line: string, fields: Record<string, unknown>): void;
+}
+
+const TERMINAL_INTERVAL_MS = 100;
+const RECORD_INTERVAL_MS = 10_000;
+const CLEAR_LINE = '\r\u001b[K';
+
+export function openLog({ quiet, json }: LogOptions): Log {
+  const onTerminal = process.stderr.isTTY === true && !json;
+  const stream = json
+    ? pino.destination({ fd: 2, sync: true })
+    : pretty({
+        destination: 2,
+        sync: true,
+        colorize: onTerminal && colours(),
+        ignore: 'pid,hostname,time',
+        hideObject: true,
+      });
+  const logger = pino({ level: quiet ? 'error' : 'info', base: null }, stream);
+  let drawn = false;
+  let last = performance.now() - TERMINAL_INTERVAL_MS;
+  const clear = () => {
+    if (drawn) process.stderr.write(CLEAR_LINE);
+    drawn = false;
+  };
+  return {
+    info(message, fields = {}) {
+      clear();
+      logger.info(fields, message);
+    },
+    warn(code, message) {
+      clear();
+      logger.warn({ code }, message);
+    },
+    text(block) {
+      clear();
+      if (!quiet && !json) process.stderr.write(`${block}\n`);
+    },
+    progress(line, fields) {
+      const now = performance.now();
+      if (quiet || now - last < (onTerminal ? TERMINAL_INTERVAL_MS : RECORD_INTERVAL_MS)) return;
+      last = now;
+      if (onTerminal) {
+        process.stderr.write(`${CLEAR_LINE}${line.slice(0, (process.stderr.columns ?? 80) - 1)}`);
+        drawn = true;
+      } else logger.info(fields, line);
+    },
+  };
+}
+
+/** Whether stderr takes colours: a terminal, and nobody said no (https://no-color.org). */
+export function colours(): boolean {
+  return process.stderr.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
+}

@@ -1,0 +1,68 @@
+// Counts what a run has done and says how fast it goes and how long it will take.
+import type { Log } from './log.js';
+
+/** Running totals of a run. */
+export interface Totals {
+  readonly traces: number;
+  readonly tokens: number;
+  readonly rejects: number;
+  readonly seconds: number;
+}
+
+export class Progress {
+  private readonly started = performance.now();
+  private traces = 0;
+  private tokens = 0;
+  private rejects = 0;
+
+  /** @param expected traces in all; undefined where nobody has counted them */
+  constructor(
+    private readonly log: Log,
+    private readonly expected: number | undefined,
+  ) {}
+
+  trace(tokens: number): void {
+    this.traces++;
+    this.tokens += tokens;
+    this.report();
+  }
+
+  reject(): void {
+    this.rejects++;
+    this.report();
+  }
+
+  totals(): Totals {
+    const { traces, tokens, rejects } = this;
+    return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
+  }
+
+  private report(): void {
+    const { traces, tokens, rejects, seconds } = this.totals();
+    const rate = tokens / Math.max(seconds, 1e-3);
+    const done = traces + rejects;
+    const left =
+      this.expected === undefined ? undefined : (seconds / done) * Math.max(0, this.expected - done);
+    const share = this.expected === undefined ? '' : ` of ${count(this.expected)}`;
+    const line = [
+      `${count(traces)}${share} traces`,
+      `${count(Math.round(rate))} tokens/s`,
+      ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
+      ...(left === undefined ? [] : [`${duration(left)} left`]),
+    ].join(' · ');
+    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: Math.round(rate), eta_s: left });
+  }
+}
+
+/** 1234567 → 1,234,567 */
+export function count(n: number): string {
+  return n.toLocaleString('en-US');
+}
+
+/** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */
+export function duration(seconds: number): string {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

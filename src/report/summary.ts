@@ -1,0 +1,60 @@
+// What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
+import type { OutputRow } from '../io/output.js';
+import { count, duration, type Totals } from './progress.js';
+
+/** Gathers a run's closing words; holds one trace, never more. */
+export class Summary {
+  private readonly codes = new Map<string, number>();
+  private fallbacks = 0;
+  private rows = 0;
+  private best: { readonly row: OutputRow; readonly span: number } | undefined;
+
+  add(row: OutputRow): void {
+    this.rows++;
+    for (const code of row.status) this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
+    if (row.status.some(isFallback)) this.fallbacks++;
+    const span = showsMuch(row);
+    if (this.best === undefined || span > this.best.span) this.best = { row, span };
+  }
+
+  /** share of traces whose σ fell back to uniform */
+  get uniform(): number {
+    return this.rows === 0 ? 0 : this.fallbacks / this.rows;
+  }
+
+  /** the trace worth drawing; undefined where none was scored */
+  get example(): OutputRow | undefined {
+    return this.best?.row;
+  }
+
+  /** The lines about the run. */
+  describe({ traces, tokens, seconds, rejects }: Totals, rejected: ReadonlyMap<string, number>): string[] {
+    const rate = count(Math.round(tokens / Math.max(seconds, 1e-3)));
+    const lines = [
+      `${count(traces)} traces, ${count(tokens)} tokens in ${duration(seconds)} (${rate} tokens/s)`,
+    ];
+    if (traces > 0) lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listed(this.codes)}`);
+    if (rejects > 0) lines.push(`rejected: ${count(rejects)}${listed(rejected)}`);
+    return lines;
+  }
+}
+
+function isFallback(code: string): boolean {
+  return code.startsWith('uniform:') || code === 'reward:unknown';
+}
+
+/** How far the values travel; long traces and fallbacks make poor pictures. */
+function showsMuch(row: OutputRow): number {
+  if (row.status.some(isFallback) || row.segments.length > 14) return -1;
+  const values = [row.valueStart, ...row.segments.map((segment) => segment.value)].filter((v) => v !== null);
+  return Math.max(...values) - Math.min(...values);
+}
+
+function listed(counts: ReadonlyMap<string, number>): string {
+  const entries = [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([code, n]) => `${code} ${count(n)}`);
+  return entries.length === 0 ? '' : ` (${entries.join(', ')})`;
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}

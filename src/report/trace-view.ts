@@ -1,0 +1,79 @@
+// Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
+import type { OutputRow, SegmentRow } from '../io/output.js';
+
+export interface ViewOptions {
+  readonly colours: boolean;
+  /** columns of the terminal */
+  readonly width: number;
+  /** what the values are called: v̂, or log v̂ for `joint` */
+  readonly valueName: string;
+}
+
+const BAR_WIDTH = 10;
+/** more segments than this are cut out of the middle */
+const MAX_LINES = 18;
+
+/** The drawing, lines joined by newlines. Values draw as bars from 0 to 1; σ draws leftwards where negative. */
+export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOptions): string {
+  const characters = [...row.trace.completion];
+  const total = Math.max(1e-9, ...row.segments.map((s) => Math.abs(s.sigma ?? 0)));
+  const paint = (text: string, sigma: number) =>
+    colours && sigma !== 0 ? `\u001b[${sigma > 0 ? 32 : 31}m${text}\u001b[0m` : text;
+  const line = (value: number | null, segment: SegmentRow | null) => {
+    const bar = value === null ? '' : valueBar(value);
+    const sigma = segment?.sigma ?? 0;
+    const [minus, plus] = sigmaBars(sigma / total);
+    const delta = segment === null || segment.kind === 'answer' ? '' : signed(segment.delta ?? 0);
+    const share = segment === null ? '' : signed(sigma);
+    const text = segment === null ? '(start)' : segmentText(characters, segment);
+    const left = `${number(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
+    const middle = `${share.padStart(7)} ${paint(`${minus}│${plus}`, sigma)} `;
+    const room = width - left.length - share.padStart(7).length - 2 * BAR_WIDTH - 4;
+    return `${left}${middle}${text.length > room ? `${text.slice(0, Math.max(0, room - 1))}…` : text}`;
+  };
+  const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
+  const cut = lines.length - MAX_LINES;
+  if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${cut} more segments`);
+  const reward = row.reward === null ? 'unknown' : number(row.reward).trim();
+  const baseline = row.baseline === null ? '' : `, baseline ${number(row.baseline).trim()}`;
+  const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;
+  const titles = `${valueName.padStart(7)} ${' '.repeat(BAR_WIDTH)} ${'Δ'.padStart(7)} ${'σ'.padStart(7)} ${' '.repeat(2 * BAR_WIDTH + 2)}segment`;
+  return [head, titles, ...lines].join('\n');
+}
+
+/** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */
+function segmentText(characters: readonly string[], { charStart, charEnd, kind }: SegmentRow): string {
+  if (charStart === null || charEnd === null) return `(${kind})`;
+  return escapeControls(characters.slice(charStart, charEnd).join('').replace(/\n+$/, ''));
+}
+
+/** Newlines as ⏎, other control and format characters as \u{…}. */
+export function escapeControls(text: string): string {
+  return text
+    .replaceAll('\n', '⏎')
+    .replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (c) => `\\u{${(c.codePointAt(0) as number).toString(16)}}`);
+}
+
+function valueBar(value: number): string {
+  const eighths = Math.round(Math.min(1, Math.max(0, value)) * BAR_WIDTH * 8);
+  const partial = eighths % 8 === 0 ? '' : String.fromCodePoint(0x2590 - (eighths % 8));
+  return '█'.repeat(Math.floor(eighths / 8)) + partial;
+}
+
+/** Bars left and right of zero for a share in -1..1, both BAR_WIDTH wide. */
+function sigmaBars(share: number): [minus: string, plus: string] {
+  const length = Math.round(Math.abs(share) * BAR_WIDTH);
+  const bar = '■'.repeat(length);
+  return share < 0
+    ? [bar.padStart(BAR_WIDTH), ' '.repeat(BAR_WIDTH)]
+    : [' '.repeat(BAR_WIDTH), bar.padEnd(BAR_WIDTH)];
+}
+
+function number(value: number | null): string {
+  if (value === null) return '';
+  return Math.abs(value) >= 100 ? value.toFixed(1) : value.toFixed(3);
+}
+
+function signed(value: number): string {
+  return `${value < 0 ? '−' : '+'}${number(Math.abs(value))}`;
+}
