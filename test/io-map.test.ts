@@ -59,7 +59,8 @@ describe('--map', () => {
   });
 
   it('does not follow inherited keys', () => {
-    expect(outcome({}, 'completion=constructor.name', NONE)).toMatchObject([{ code: 'map' }]);
+    const missing = { code: 'map', reason: expect.stringContaining('no "toString" in the row') };
+    expect(outcome({}, 'completion=toString', NONE)).toMatchObject([missing]);
     expect(outcome({ a: [] }, 'completion=a.length', NONE)).toMatchObject([{ code: 'map' }]);
   });
 

@@ -285,6 +285,10 @@ describe('our columns', () => {
     }
     expect(files[1]?.equals(files[0] as Buffer)).toBe(true);
     expect(files[2]?.equals(files[0] as Buffer)).toBe(true);
+    if (extension !== 'arrow') return;
+    const table = tableFromIPC(files[0] as Buffer);
+    expect(table.batches.length).toBeGreaterThan(1);
+    expect(table.toArray().map(({ id }) => id)).toEqual(rows.map(({ trace }) => trace.id));
   });
 });
 
@@ -294,8 +298,13 @@ describe('names', () => {
     inference.add(row);
     return inference.finish();
   };
-  const resolve = (row: Record<string, unknown>, spec?: string) => {
-    const { columns, warnings } = resolveColumnNames(infer(row), OUR_COLUMNS, parseFieldMap(spec));
+  const resolve = (row: Record<string, unknown>, spec?: string, rewardAsIs = true) => {
+    const { columns, warnings } = resolveColumnNames(
+      infer(row),
+      OUR_COLUMNS,
+      parseFieldMap(spec),
+      rewardAsIs,
+    );
     return [columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)), warnings.length];
   };
 
@@ -305,6 +314,8 @@ describe('names', () => {
       ['id→input_id', 'group→input_group', 'reward→input_reward', 'sigma→input_sigma'],
       4,
     ]);
+    expect(resolve({ reward: 1 })).toEqual([[], 0]);
+    expect(resolve({ reward: 1 }, undefined, false)).toEqual([['reward→input_reward'], 1]);
     expect(resolve({ id: 'a', x: 'b' }, 'id=x')).toEqual([['id→input_id', 'x'], 1]);
     expect(resolve({ id: 'a', c: ['x'] }, 'completion=c[]')).toEqual([['id→input_id', 'c'], 1]);
     expect(resolve({ status: 'a', input_status: 'b' })).toEqual([

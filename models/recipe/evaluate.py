@@ -15,14 +15,15 @@ def batches(items, size):
     return (items[i:i + size] for i in range(0, len(items), size))
 
 
-def sampled(model, prefixes, generator, size=500):
-    """Completed sequences, in the order of the prefixes; like lengths go together."""
+def sampled(model, prefixes, generator, copies=1, size=400):
+    """Completed sequences, `copies` of each prefix, in the order of the prefixes; like lengths go together."""
     order = sorted(range(len(prefixes)), key=lambda i: len(prefixes[i]))
     out = [None] * len(prefixes)
-    for part in batches(order, size):
-        for i, ids in zip(part, generate(model, [prefixes[i] for i in part], LIMIT, task.END, generator)):
-            out[i] = ids
-    return out
+    for part in batches(order, size // copies):
+        done = generate(model, [prefixes[i] for i in part], LIMIT, task.END, generator, copies)
+        for place, i in enumerate(part):
+            out[i] = done[place * copies:(place + 1) * copies]
+    return [ids for group in out for ids in group]
 
 
 def rewards(problems, prompts, sequences):
@@ -85,9 +86,9 @@ def monte_carlo(model, problems, generator, count):
         lines = thought.removeprefix("<think>\n").splitlines(keepends=True)
         chains.append((task.prompt_text(problem), lines, task.true_answer(problem)))
         ends = tree.exit_points(prompt, lines)
-        states += [ids[:end] for end in ends for _ in range(count)]
+        states += [ids[:end] for end in ends]
         owners += [number] * len(ends) * count
-    ended = sampled(model, states, generator)
+    ended = sampled(model, states, generator, count)
     won = rewards([problems[n] for n in owners], [prompts[n] for n in owners], ended)
     estimates, gold = tree.values(model, chains), []
     means = won.reshape(-1, count).mean(1)

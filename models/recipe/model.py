@@ -120,17 +120,20 @@ def new_cache(model, rows, length):
 
 
 @torch.no_grad()
-def generate(model, prefixes, limit, end, generator=None):
-    """Continue each list of ids up to `end` or `limit` tokens in all; greedy without a generator, else T = 1."""
-    out = [list(p) for p in prefixes]
-    lengths = torch.tensor([len(p) for p in out])
+def generate(model, prefixes, limit, end, generator=None, copies=1):
+    """Continue each list of ids, `copies` times, up to `end` or `limit` tokens in all; greedy without a generator, else T = 1."""
+    lengths = torch.tensor([len(p) for p in prefixes])
     width = int(lengths.max())
-    ids = torch.tensor([p + [0] * (width - len(p)) for p in out])
-    positions = torch.arange(width).expand(len(out), width)
-    cache = new_cache(model, len(out), limit)
+    ids = torch.tensor([p + [0] * (width - len(p)) for p in prefixes])
+    positions = torch.arange(width).expand(len(prefixes), width)
+    cache = new_cache(model, len(prefixes), limit)
     columns = torch.arange(limit)
     hidden = model(ids, positions, seen(columns[None, None, :width] <= positions[..., None]), cache)
-    last = hidden[torch.arange(len(out)), lengths - 1]
+    last = hidden[torch.arange(len(prefixes)), lengths - 1].repeat_interleave(copies, 0)
+    # a prefix is read once, then copied
+    cache = [[k.repeat_interleave(copies, 0), v.repeat_interleave(copies, 0)] for k, v in cache]
+    lengths = lengths.repeat_interleave(copies)
+    out = [list(p) for p in prefixes for _ in range(copies)]
     alive, running = torch.arange(len(out)), torch.ones(len(out), dtype=torch.bool)
     while True:
         logits = model.logits(last)

@@ -6,8 +6,8 @@ import re
 # the odds of the training distribution; sampled traces show about the same
 ODDS = {
     "operations": (5, 7),   # each problem has this many operations, uniformly
-    "mistake": 0.07,        # an operation gets a wrong result, and the chain goes on from it
-    "corrected": 0.30,      # the line after a mistake is a `wait, ` line that puts it right
+    "mistake": 0.08,        # an operation gets a wrong result, and the chain goes on from it
+    "corrected": 0.50,      # the line after a mistake is a `wait, ` line that puts it right
     "filler": 0.06,         # after an operation (and its correction) comes a line without content
 }
 FILLERS = ("so far so good.", "hmm, let me go on.", "ok, next.")

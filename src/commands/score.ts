@@ -68,7 +68,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     reward: (trace) => orNull(() => rewardOf(trace).reward),
     log,
   });
-  const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map);
+  const [low, high] = opts.credit.rewardRange;
+  const rewardAsIs = low === 0 && high === 1;
+  const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map, rewardAsIs);
   for (const warning of warnings) log.warn('column_renamed', warning);
   const target = resolveTarget(opts.output ?? `${source.stem}.scored.parquet`, opts.format, source.stem);
   const session = await PolicySession.open(policy);
@@ -149,7 +151,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   log.text(summary.describe(totals, rejects.counts).join('\n'));
   if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
   if (target.path !== '-') log.text(`written to ${target.path}`);
-  log.info('done', { ...totals, uniform_share: summary.uniform, output: target.path });
+  log.record('done', { ...totals, uniform_share: summary.uniform, output: target.path });
   return EXIT.done;
 }
 

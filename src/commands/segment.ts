@@ -68,7 +68,7 @@ export async function segment(
     log,
   });
   const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
-  const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map);
+  const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
   const target = resolveTarget(
     opts.output ?? '-',
@@ -127,7 +127,7 @@ export async function segment(
   log.text(summary.describe(totals, rejects.counts).join('\n'));
   if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
   if (target.path !== '-') log.text(`written to ${target.path}`);
-  log.info('done', { ...totals, output: target.path });
+  log.record('done', { ...totals, output: target.path });
   return EXIT.done;
 }
 

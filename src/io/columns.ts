@@ -117,13 +117,15 @@ export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
 
 /**
  * Finds output names for the input's columns where some are ours. A column that ours repeats (the trace's
- * own `id`, `group`, `prompt_ids`, `completion_ids`, taken from there) is left out; any other becomes
+ * own `id`, `group`, `prompt_ids`, `completion_ids`, `reward`, taken from there) is left out; any other becomes
  * `input_<name>`, with a warning.
+ * @param rewardAsIs the output's reward is the input's, on the same scale
  */
 export function resolveColumnNames(
   passThrough: readonly PassThroughColumn[],
   ourColumns: readonly OurColumn[],
   map: FieldMap,
+  rewardAsIs: boolean,
 ): { columns: PassThroughColumn[]; warnings: string[] } {
   const ours: ReadonlySet<string> = new Set(ourColumns);
   const taken = new Set([...ours, ...passThrough.map(({ name }) => name)]);
@@ -134,7 +136,7 @@ export function resolveColumnNames(
       columns.push(column);
       continue;
     }
-    if (isRepeated(column, map)) continue;
+    if (isRepeated(column, map, rewardAsIs)) continue;
     let as = `input_${column.name}`;
     while (taken.has(as)) as = `input_${as}`;
     taken.add(as);
@@ -144,14 +146,19 @@ export function resolveColumnNames(
   return { columns, warnings };
 }
 
-function isRepeated({ name, type }: PassThroughColumn, map: FieldMap): boolean {
-  if (name !== 'id' && name !== 'group' && name !== 'prompt_ids' && name !== 'completion_ids') return false;
+const REPEATABLE = ['id', 'group', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies OurColumn[];
+
+function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, rewardAsIs: boolean): boolean {
+  const name = REPEATABLE.find((ours) => ours === column);
+  if (name === undefined) return false;
   const mapped = map.mapped.get(name);
   if (mapped !== undefined && mapped.text !== name) return false;
   const explodes = Array.from(map.mapped.values()).some(({ tail }) => tail !== undefined);
   // in an exploded row ids get a number appended, so the row's own id is another value
   if (name === 'id') return type.kind === 'string' && !explodes;
   if (name === 'group') return type.kind === 'string';
+  // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
+  if (name === 'reward') return type.kind === 'int64' && rewardAsIs;
   return type.kind === 'list' && type.element.kind === 'int64';
 }
 

@@ -147,7 +147,8 @@ async function run(): Promise<void> {
 }
 
 run()
-  .catch((error: unknown) => {
+  .catch((caught: unknown) => {
+    const error = sourceError ?? caught;
     const { code } = error as NodeJS.ErrnoException;
     post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
   })

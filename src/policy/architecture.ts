@@ -35,6 +35,10 @@ const Config = z.object({
   rms_norm_eps: z.number().positive(),
   rope_theta: z.number().positive().default(10_000),
   rope_scaling: z.null().optional(),
+  // where transformers 5 keeps the base and the scaling
+  rope_parameters: z
+    .strictObject({ rope_type: z.literal('default').optional(), rope_theta: z.number().positive() })
+    .optional(),
   hidden_act: z.literal('silu').default('silu'),
   attention_bias: z.literal(false).default(false),
   mlp_bias: z.literal(false).default(false),
@@ -76,7 +80,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     vocab: c.vocab_size,
     maxTokens: c.max_position_embeddings,
     rmsNormEps: c.rms_norm_eps,
-    ropeTheta: c.rope_theta,
+    ropeTheta: c.rope_parameters?.rope_theta ?? c.rope_theta,
     tiedHead: c.tie_word_embeddings,
   };
 }

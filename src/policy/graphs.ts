@@ -56,14 +56,22 @@ export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string,
   const lastIndex = g.node('Cast', [g.node('Sub', [length, g.ints([1], [])])], { to: 6 });
   const seqlens = g.node('Expand', [lastIndex, batch]);
 
+  // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
+  const rotates = arch.headDim % 16 === 0;
+  const threeDims = (flat: string) => g.node('Reshape', [flat, perToken]);
+  const rotated = (flat: string) =>
+    rotates
+      ? threeDims(flat)
+      : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, { domain: 'com.microsoft' });
+
   let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [B·S, d]
   for (let i = 0; i < arch.layers; i++) {
     const { q, k, v } = layer.project(i, x);
     const [attended, key, value] = [`trunk.attended_${i}`, `trunk.k_${i}`, `trunk.v_${i}`] as const;
     g.node(
       'GroupQueryAttention',
-      [...[q, k, v].map((t) => g.node('Reshape', [t, perToken])), '', '', seqlens, total, cos, sin],
-      { num_heads: arch.heads, kv_num_heads: arch.kvHeads, do_rotary: 1 },
+      [rotated(q), rotated(k), threeDims(v), '', '', seqlens, total, ...(rotates ? [cos, sin] : [])],
+      { num_heads: arch.heads, kv_num_heads: arch.kvHeads, do_rotary: rotates ? 1 : 0 },
       { outputs: [attended, key, value], domain: 'com.microsoft' },
     );
     g.output(`k_${i}`, key, 'f32', kv);

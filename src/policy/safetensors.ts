@@ -14,11 +14,11 @@ export interface StoredTensor {
   readonly length: number;
 }
 
-const DTYPES: Readonly<Record<string, { dtype: Dtype; bytes: number }>> = {
-  F32: { dtype: 'f32', bytes: 4 },
-  F16: { dtype: 'f16', bytes: 2 },
-  BF16: { dtype: 'bf16', bytes: 2 },
-};
+const DTYPES: ReadonlyMap<unknown, { dtype: Dtype; bytes: number }> = new Map([
+  ['F32', { dtype: 'f32', bytes: 4 }],
+  ['F16', { dtype: 'f16', bytes: 2 }],
+  ['BF16', { dtype: 'bf16', bytes: 2 }],
+]);
 
 // the limit of the reference implementation: a larger header is an attack or a damaged length field
 const MAX_HEADER_BYTES = 100_000_000;
@@ -38,7 +38,9 @@ export async function readSafetensorsHeader(path: string): Promise<Map<string, S
     throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
   });
   try {
-    const fileBytes = (await file.stat()).size;
+    const stat = await file.stat();
+    if (!stat.isFile()) fail('not a file');
+    const fileBytes = stat.size;
     if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
     const lengthField = Buffer.alloc(8);
     await file.read(lengthField, 0, 8, 0);
@@ -72,9 +74,9 @@ function parseHeader(
   for (const [name, value] of Object.entries(entries)) {
     if (name === '__metadata__') continue;
     const entry = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown } | null;
-    const type = DTYPES[String(entry?.dtype)];
+    const type = DTYPES.get(entry?.dtype);
     if (type === undefined)
-      return fail(`tensor ${name} has dtype ${String(entry?.dtype)}, expected F32, F16 or BF16`);
+      return fail(`tensor ${name} has dtype ${JSON.stringify(entry?.dtype)}, expected F32, F16 or BF16`);
     const shape = entry?.shape;
     const range = entry?.data_offsets;
     if (!isSizes(shape) || !isSizes(range) || range.length !== 2)

@@ -67,6 +67,7 @@ export class PolicySession {
 
   /** Log-probabilities of every branch's scored tokens, one array a branch, nats. The trace's trunk must have run. */
   async branches(trace: number, branches: readonly Branch[]): Promise<Float32Array[]> {
+    if (branches.length === 0) return [];
     const { logprobs } = await this.send({ op: 'branches', trace, branches });
     let from = 0;
     return branches.map(({ ids, scoredFrom }) => {

@@ -11,11 +11,13 @@ export interface LogOptions {
 
 /** What a command reports to. */
 export interface Log {
-  info(message: string, fields?: Record<string, unknown>): void;
+  info(message: string): void;
   /** something the user should know of; `code` is stable, for programs */
   warn(code: string, message: string): void;
-  /** a block for people's eyes: left out of JSON logs, where `info` carries the figures */
+  /** a block for people's eyes: left out of JSON logs, where `record` carries the figures */
   text(block: string): void;
+  /** figures for programs: left out of text logs */
+  record(message: string, fields: Record<string, unknown>): void;
   /** the state of a long job: one line that is drawn over on a terminal, a record every ten seconds elsewhere */
   progress(line: string, fields: Record<string, unknown>): void;
 }
@@ -43,9 +45,12 @@ export function openLog({ quiet, json }: LogOptions): Log {
     drawn = false;
   };
   return {
-    info(message, fields = {}) {
+    info(message) {
       clear();
-      logger.info(fields, message);
+      logger.info(message);
+    },
+    record(message, fields) {
+      if (json) logger.info(fields, message);
     },
     warn(code, message) {
       clear();

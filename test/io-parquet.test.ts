@@ -1,0 +1,206 @@
+// The guard around parquet-wasm: each fault of IO §1 ends in an error and no file, never in lost rows.
+
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  Table as ArrowTable,
+  Float32,
+  Int32,
+  makeVector,
+  tableToIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { AtomicFile } from '../dist/io/atomic-file.js';
+import { type OurColumn, outputColumns } from '../dist/io/columns.js';
+import { openParquetWriter, type ParquetEncoder, startEncoder } from '../dist/io/parquet.js';
+import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from './io-helpers.js';
+
+let folder: string;
+let file: AtomicFile;
+let encoder: ParquetEncoder;
+
+beforeEach(async () => {
+  folder = await temporaryFolder();
+  file = await AtomicFile.open(join(folder, 'out.parquet'));
+  encoder = startEncoder(file, {
+    descriptor: file.descriptor,
+    temporaryPath: file.temporaryPath,
+    metadata: {},
+    dictionaryColumns: [],
+    rowsPerGroup: 1000,
+    rowGroupBytes: 2 ** 20,
+    maxFileBytes: 2 ** 30,
+  });
+});
+
+// whatever happened, an abort leaves nothing
+afterEach(async () => {
+  await encoder.terminate();
+  await file.abort();
+  expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+});
+
+const ints = (...values: number[]) => new ArrowTable({ a: vectorFromArray(values, new Int32()) });
+const ipc = (table: ArrowTable) => tableToIPC(table, 'stream');
+
+describe('the encoder', () => {
+  it('encodes batches of one schema', async () => {
+    await encoder.send(ipc(ints(1, 2, 3)), 3);
+    await encoder.send(ipc(ints(4)), 1);
+    expect(await encoder.close()).toBe(4);
+    await file.commit();
+    expect(await queryDuckdb(`select a from '${file.path}'`)).toEqual([
+      { a: 1 },
+      { a: 2 },
+      { a: 3 },
+      { a: 4 },
+    ]);
+  });
+
+  it.each([
+    ['another type', new ArrowTable({ a: makeVector(Float32Array.of(1, 2)) })],
+    ['another name', new ArrowTable({ b: vectorFromArray([1, 2], new Int32()) })],
+    ['text', new ArrowTable({ a: vectorFromArray(['x', 'y'], new Utf8()) })],
+    [
+      'another column more',
+      new ArrowTable({ a: vectorFromArray([1, 2], new Int32()), b: vectorFromArray([1, 2], new Float32()) }),
+    ],
+  ])('turns down a batch of %s', async (_, table) => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.send(ipc(table), 2).then(() => encoder.close());
+    await expect(end).rejects.toThrow('a batch has another schema than the first batch of the file');
+  });
+
+  it('turns down bytes that are no batch', async () => {
+    const end = encoder.send(new Uint8Array(64).fill(7), 1).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+
+  it('turns down a batch cut short', async () => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.send(ipc(ints(1, 2, 3, 4)).slice(0, -40), 4).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+
+  it('counts the rows of each batch', async () => {
+    const end = encoder.send(ipc(ints(1, 2)), 3).then(() => encoder.close());
+    await expect(end).rejects.toThrow('a batch of 3 rows was decoded as 2 rows');
+  });
+
+  it('rejects what is under way and all that follows when its thread dies', async () => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.close();
+    await encoder.terminate();
+    // either it was done before, or it says so
+    await end.catch((error: Error) => expect(error.message).toMatch(/ended early/));
+    const other = startEncoder(file, {
+      descriptor: -1,
+      temporaryPath: file.temporaryPath,
+      metadata: {},
+      dictionaryColumns: [],
+      rowsPerGroup: 1000,
+      rowGroupBytes: 2 ** 20,
+      maxFileBytes: 2 ** 30,
+    });
+    await other.send(ipc(ints(1)), 1);
+    await expect(other.close()).rejects.toThrow();
+    await expect(other.send(ipc(ints(1)), 1)).rejects.toThrow();
+    await expect(other.close()).rejects.toThrow();
+  });
+
+  it('survives a panic inside the module as an error', async () => {
+    // list offsets that run backwards: arrow-rs trusts what IPC says
+    const bytes = ipc(new ArrowTable({ a: vectorFromArray(['one', 'two', 'three'], new Utf8()) }));
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let offsets = 0;
+    for (let at = 0; at + 16 <= bytes.length; at += 4) {
+      if (
+        view.getInt32(at, true) === 3 &&
+        view.getInt32(at + 4, true) === 6 &&
+        view.getInt32(at + 8, true) === 11
+      ) {
+        offsets = at;
+      }
+    }
+    expect(offsets).toBeGreaterThan(0);
+    view.setInt32(offsets, 2 ** 30, true);
+    const end = encoder.send(bytes, 3).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+});
+
+describe('the writer', () => {
+  const columns = (...names: OurColumn[]) => outputColumns([], names);
+  const row = (n: number) => {
+    const sigma = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(n * 1000 + i));
+    return { ...bareRow({}, n), sigma, completionIds: Int32Array.from(sigma, (x) => Math.abs(x * 1e5)) };
+  };
+
+  it('stops below the size that would wrap the offsets', async () => {
+    const writer = openParquetWriter(
+      file,
+      columns('sigma'),
+      {},
+      { maxFileBytes: 100_000, rowGroupBytes: 40_000 },
+    );
+    const end = (async () => {
+      for (let n = 0; n < 100; n++) await writer.write([row(n), row(n + 1)]);
+      await writer.close();
+    })();
+    await expect(end).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('over 100000 bytes'),
+      hint: expect.stringContaining('--shard'),
+    });
+    await writer.abort();
+  });
+
+  it('makes row groups by bytes, without dictionaries for numbers and with encodings that all can read', async () => {
+    const names = ['id', 'completion_ids', 'sigma', 'source_row', 'status'] as const;
+    const writer = openParquetWriter(file, columns(...names), { a: 'b' }, { rowGroupBytes: 100_000 });
+    for (let n = 0; n < 100; n += 10) await writer.write(Array.from({ length: 10 }, (_, i) => row(n + i)));
+    await writer.close();
+
+    const { rows, groups, keys } = await readMetadata(file.path);
+    expect([rows, keys.get('a')]).toEqual([100, 'b']);
+    expect(groups).toBeGreaterThan(5);
+    expect(groups).toBeLessThan(12);
+    const chunks = await queryDuckdb(
+      `select distinct path_in_schema as path, encodings, compression from parquet_metadata('${file.path}')`,
+    );
+    for (const { path, encodings, compression } of chunks) {
+      expect(compression).toBe('ZSTD');
+      expect(String(encodings)).not.toContain('BYTE_STREAM_SPLIT');
+      expect(String(encodings).includes('DICTIONARY'), String(path)).toBe(path === 'status');
+    }
+    // Hugging Face and pyarrow call a list's child `element`
+    expect(chunks.map(({ path }) => path)).toContain('sigma, list, element');
+    expect(
+      await queryDuckdb(
+        `select count(*) as n, sum(len(sigma)) as values, max(source_row) as last from '${file.path}'`,
+      ),
+    ).toEqual([{ n: 100n, values: 100_000n, last: 99n }]);
+  });
+
+  it('bounds row groups by raw bytes where rows compress to almost nothing', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
+    const flat = { ...row(0), sigma: new Float32Array(1000) };
+    for (let n = 0; n < 100; n += 10) await writer.write(Array(10).fill(flat));
+    await writer.close();
+    expect((await readMetadata(file.path)).groups).toBe(4);
+  });
+
+  it('gives the memory of written batches back', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 2 ** 20 });
+    const batch = Array.from({ length: 500 }, (_, n) => row(n)); // 2 MB
+    for (let n = 0; n < 10; n++) await writer.write(batch);
+    const before = process.memoryUsage().rss;
+    for (let n = 0; n < 60; n++) await writer.write(batch);
+    // 120 MB went through
+    expect(process.memoryUsage().rss - before).toBeLessThan(80e6);
+    await writer.close();
+    expect((await readMetadata(file.path)).rows).toBe(35_000);
+  });
+});
