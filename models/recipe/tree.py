@@ -13,10 +13,10 @@ def exit_points(prompt, lines):
     return [int(n) for n in np.cumsum([len(prompt) + 2] + [len(task.encode(line)) for line in lines])]
 
 
-def with_exits(prompt, completion, ends, answer):
+def with_exits(prompt, completion, ends, answer, score_trunk=True):
     """One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored)."""
     trunk = prompt + completion
-    ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + completion
+    ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + (completion if score_trunk else [-1] * len(completion))
     positions, owner, limit = list(range(len(ids))), [0] * len(ids), list(range(1, len(ids) + 1))
     # a branch is the template (not scored) and the answer; the closer is a target only
     branch = TEMPLATE + task.encode(answer)
@@ -59,8 +59,8 @@ def values(model, chains, size=32):
         for prompt, lines, answer in chains[start:start + size]:
             ids, thought = task.encode(prompt), task.encode("<think>\n" + "".join(lines))
             ends = exit_points(ids, lines)
-            sequence = with_exits(ids, thought + [task.END], ends, answer)
-            sequences.append(sequence[:4] + ([-1] * (len(ids + thought)) + sequence[4][len(ids + thought):],))
+            # the trunk's last token is a target only: the end token stands in
+            sequences.append(with_exits(ids, thought + [task.END], ends, answer, score_trunk=False))
             counts.append(len(ends))
         logp, _ = score(model, collate(sequences))
         # answer and closer are scored at each exit: equally many targets an exit

@@ -6,29 +6,20 @@ import { bankMaker, type Suffix } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
 import { stateValue, summedLogprobs } from '../estimate/value.js';
 import { parseFieldMap } from '../io/map.js';
-import {
-  OUR_COLUMNS,
-  type OutputFormat,
-  openOutput,
-  ReaderClosedError,
-  resolveColumnNames,
-} from '../io/output.js';
-import { openRejects } from '../io/rejects.js';
-import { type BadRow, rejectTrace } from '../io/rows.js';
+import { OUR_COLUMNS, type OutputFormat, resolveColumnNames } from '../io/output.js';
+import { rejectTrace } from '../io/rows.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import type { Branch } from '../policy/pack.js';
 import { PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
-import { colours, type Log } from '../report/log.js';
-import { Progress } from '../report/progress.js';
-import { Summary } from '../report/summary.js';
-import { drawTrace } from '../report/trace-view.js';
+import type { Log } from '../report/log.js';
 import { givenBoundaries } from '../segment/given.js';
 import { type SegmentOptions, segmentCompletion } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { inOrder } from './in-order.js';
-import { checkRejects, type MaxRejects } from './options.js';
+import type { MaxRejects } from './options.js';
+import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 
@@ -74,84 +65,45 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   for (const warning of warnings) log.warn('column_renamed', warning);
   const target = resolveTarget(opts.output ?? `${source.stem}.scored.parquet`, opts.format, source.stem);
   const session = await PolicySession.open(policy);
-  const rejects = await openRejects(target.rejects);
-  const output = await openOutput({
-    path: target.path,
-    format: target.format,
-    ourColumns: OUR_COLUMNS,
-    passThrough: columns,
-    metadata: fileMetadata({ command: 'score', ...opts.credit, ...opts.segments }, policy),
-  });
-  const expected = source.survey && Math.min(source.survey.traces, opts.limit ?? Number.POSITIVE_INFINITY);
-  const progress = new Progress(log, expected);
-  const summary = new Summary();
-
-  const reject = async (bad: BadRow) => {
-    await rejects.add(bad);
-    progress.reject();
-    checkRejects(progress.totals(), opts.maxRejects, target.rejects, false);
-  };
-  /** `action`'s result; undefined where it turned the trace down */
-  const orReject = async <T>(trace: Trace, action: () => T | Promise<T>): Promise<T | undefined> => {
-    try {
-      return await action();
-    } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
-      await reject(rejectTrace(trace, error));
-      return undefined;
-    }
-  };
-
-  /** read, map, encode: what is wrong with a trace itself shows here */
-  async function* readyTraces(): AsyncGenerator<ReadyTrace> {
-    for await (const trace of source.traces(reject)) {
-      const ready = await orReject(trace, () => {
-        const scoredBank = makeBank(trace.references);
-        const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-        const encoded = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
-        return { ...encoded, ...scoredBank, group: trace.group, reward: rewardOf(trace) };
-      });
-      if (ready !== undefined) yield ready;
-    }
-  }
-
   try {
+    const sink = await openSink({
+      target,
+      ourColumns: OUR_COLUMNS,
+      passThrough: columns,
+      metadata: fileMetadata({ command: 'score', ...opts.credit, ...opts.segments }, policy),
+      maxRejects: opts.maxRejects,
+      expected: source.expected,
+      log,
+    });
+
+    /** read, map, encode: what is wrong with a trace itself shows here */
+    async function* readyTraces(): AsyncGenerator<ReadyTrace> {
+      for await (const trace of source.traces(sink.reject)) {
+        const ready = await sink.orReject(trace, () => {
+          const scoredBank = makeBank(trace.references);
+          const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+          const encoded = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+          return { ...encoded, ...scoredBank, group: trace.group, reward: rewardOf(trace) };
+        });
+        if (ready !== undefined) yield ready;
+      }
+    }
+
     const ready = source.survey
       ? withSurveyedMeans(readyTraces(), source.survey.groupRewards)
-      : withContiguousMeans(readyTraces(), (item) => reject(rejectTrace(item.trace, SPLIT_GROUP)));
+      : withContiguousMeans(readyTraces(), (item) => sink.reject(rejectTrace(item.trace, SPLIT_GROUP)));
     let serial = 0;
     const rows = inOrder(ready, TRACES_AT_WORK, (item) =>
-      orReject(item.trace, async () =>
-        creditTrace(item, await scoreTrace(serial++, item, session, opts), opts.credit),
-      ),
+      sink.orReject(item.trace, async () => {
+        const scored = await scoreTrace(serial++, item, session, opts);
+        return creditTrace(item, scored, opts.credit);
+      }),
     );
-    for await (const row of rows) {
-      if (row === undefined) continue;
-      await output.write([row]);
-      progress.trace(row.completionIds?.length ?? 0);
-      summary.add(row);
-    }
-    checkRejects(progress.totals(), opts.maxRejects, target.rejects, true);
-    await output.close();
-  } catch (error) {
-    await output.abort();
-    if (error instanceof ReaderClosedError) return EXIT.done; // `| head` has what it wanted
-    throw error;
+    await sink.drain(rows);
+    sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
   } finally {
-    await rejects.close();
     await session.close();
   }
-
-  const totals = progress.totals();
-  const valueName = opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂';
-  if (summary.example) {
-    const width = process.stderr.columns ?? 100;
-    log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
-  }
-  log.text(summary.describe(totals, rejects.counts).join('\n'));
-  if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
-  if (target.path !== '-') log.text(`written to ${target.path}`);
-  log.record('done', { ...totals, uniform_share: summary.uniform, output: target.path });
   return EXIT.done;
 }
 

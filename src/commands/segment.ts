@@ -2,28 +2,18 @@
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { parseFieldMap } from '../io/map.js';
-import {
-  type OurColumn,
-  type OutputFormat,
-  type OutputRow,
-  openOutput,
-  ReaderClosedError,
-  resolveColumnNames,
-} from '../io/output.js';
-import { openRejects } from '../io/rejects.js';
-import { type BadRow, rejectTrace } from '../io/rows.js';
+import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
 import type { Log } from '../report/log.js';
-import { Progress } from '../report/progress.js';
-import { Summary } from '../report/summary.js';
 import { givenBoundaries } from '../segment/given.js';
 import { allEnds, type SegmentOptions, segmentCompletion, segmentSums } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { inOrder } from './in-order.js';
-import { checkRejects, type MaxRejects } from './options.js';
+import type { MaxRejects } from './options.js';
+import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 
@@ -81,53 +71,28 @@ export async function segment(
       ? 'no policy: pieces are merged by length in characters'
       : "pieces are merged by the policy's entropies",
   );
-  const rejects = await openRejects(target.rejects);
-  const weights = policy === undefined ? 'characters' : 'entropy';
-  const output = await openOutput({
-    path: target.path,
-    format: target.format,
-    ourColumns,
-    passThrough: columns,
-    metadata: fileMetadata({ command: 'segment', weights, ...opts.segments }, policy),
-  });
-  const expected = source.survey && Math.min(source.survey.traces, opts.limit ?? Number.POSITIVE_INFINITY);
-  const progress = new Progress(log, expected);
-  const summary = new Summary();
-  const reject = async (bad: BadRow) => {
-    await rejects.add(bad);
-    progress.reject();
-    checkRejects(progress.totals(), opts.maxRejects, target.rejects, false);
-  };
-
   try {
-    const rows = inOrder(source.traces(reject), TRACES_AT_WORK, (trace) =>
-      cutter.cut(trace).catch(async (error: unknown) => {
-        if (!(error instanceof TraceRejected)) throw error;
-        await reject(rejectTrace(trace, error));
-        return undefined;
-      }),
+    const sink = await openSink({
+      target,
+      ourColumns,
+      passThrough: columns,
+      metadata: fileMetadata(
+        { command: 'segment', weights: policy ? 'entropy' : 'characters', ...opts.segments },
+        policy,
+      ),
+      maxRejects: opts.maxRejects,
+      expected: source.expected,
+      log,
+    });
+    await sink.drain(
+      inOrder(source.traces(sink.reject), TRACES_AT_WORK, (trace) =>
+        sink.orReject(trace, () => cutter.cut(trace)),
+      ),
     );
-    for await (const row of rows) {
-      if (row === undefined) continue;
-      await output.write([row]);
-      progress.trace(row.completionIds?.length ?? 0);
-      summary.add(row);
-    }
-    checkRejects(progress.totals(), opts.maxRejects, target.rejects, true);
-    await output.close();
-  } catch (error) {
-    await output.abort();
-    if (error instanceof ReaderClosedError) return EXIT.done;
-    throw error;
+    sink.report();
   } finally {
-    await rejects.close();
     await cutter.close();
   }
-  const totals = progress.totals();
-  log.text(summary.describe(totals, rejects.counts).join('\n'));
-  if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
-  if (target.path !== '-') log.text(`written to ${target.path}`);
-  log.record('done', { ...totals, output: target.path });
   return EXIT.done;
 }
 

@@ -25,6 +25,8 @@ export interface Source {
   /** the first light pass; undefined for a stream, which can be read only once */
   readonly survey: Survey | undefined;
   readonly columns: readonly PassThroughColumn[];
+  /** traces to come, where a survey has counted them */
+  readonly expected: number | undefined;
   /** the traces in input order; bad rows go to `reject` */
   traces(reject: (bad: BadRow) => Promise<void>): AsyncGenerator<Trace>;
 }
@@ -41,6 +43,7 @@ export async function openSource(paths: readonly string[], opts: SourceOptions):
     stem: first === '-' ? 'stdin' : (first.split('/').at(-1) ?? first).replace(/\.[^.]+$/, ''),
     survey,
     columns,
+    expected: survey && Math.min(survey.traces, opts.limit ?? Number.POSITIVE_INFINITY),
     async *traces(reject) {
       let taken = 0;
       for await (const row of rows) {

@@ -82,7 +82,7 @@ export function creditTrace(
     referenceUtilities: Float32Array.from(item.bank, (reference) => reference.utility),
     sigmaEss: sigmaEss(sigma),
     sigmaMaxWeight: sigmaMaxWeight(sigma),
-    status: [...item.status, ...item.reward.status, ...(fallback === undefined ? [] : [status ?? fallback])],
+    status: [...new Set([...item.status, ...item.reward.status, ...(fallback ? [status ?? fallback] : [])])],
   };
 }
 

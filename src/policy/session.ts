@@ -1,4 +1,5 @@
 // The policy as the main thread sees it: trunk and branch scores of traces, computed by a worker thread.
+import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EXIT, RredcotError } from '../errors.js';
 import type { PolicyFolder } from './folder.js';
@@ -23,6 +24,7 @@ export class PolicySession {
   private readonly pending = new Map<number, Pending>();
   private seq = 1;
   private failure: Error | undefined;
+  private ended = false;
 
   private constructor(private readonly worker: Worker) {
     worker.on('message', (reply: JobReply) => {
@@ -32,7 +34,10 @@ export class PolicySession {
       else waiting?.resolve(reply.result);
     });
     worker.on('error', (error) => this.fail(error));
-    worker.on('exit', (code) => this.fail(new Error(`the policy's thread ended (code ${code})`)));
+    worker.on('exit', (code) => {
+      this.ended = true;
+      this.fail(new Error(`the policy's thread ended (code ${code})`));
+    });
   }
 
   /**
@@ -82,9 +87,13 @@ export class PolicySession {
     await this.send({ op: 'release', trace });
   }
 
+  /** Ends the thread after the run under way; what was queued behind it fails. */
   async close(): Promise<void> {
-    this.failure ??= new Error('the policy is closed');
-    await this.worker.terminate();
+    if (this.ended) return;
+    const exited = once(this.worker, 'exit');
+    this.worker.postMessage({ op: 'close', seq: this.seq++ } satisfies JobMessage);
+    this.fail(new Error('the policy is closed'));
+    await exited;
   }
 
   private send(job: Job): Promise<JobResult> {

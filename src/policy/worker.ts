@@ -34,7 +34,12 @@ export interface ReleaseJob {
   readonly trace: number;
 }
 
-export type Job = TrunkJob | BranchJob | ReleaseJob;
+/** Ends the thread once the run under way is over: a thread that is terminated inside ONNX Runtime takes the process along. */
+export interface CloseJob {
+  readonly op: 'close';
+}
+
+export type Job = TrunkJob | BranchJob | ReleaseJob | CloseJob;
 export type JobMessage = Job & { readonly seq: number };
 
 /** Per scored token: (T) for a trunk, all branches' spans one after the other for branches; nats. */
@@ -68,16 +73,30 @@ const branchSession = await InferenceSession.create(join(folder, BRANCH_GRAPH), 
 const caches = new Map<number, Feeds>();
 let rope: RopeTables = ropeTables(arch, 1024);
 
+let queue = Promise.resolve();
+let closing = false;
 port.on('message', (message: JobMessage) => {
-  run(message).then(
-    (result) => port.postMessage({ seq: message.seq, result } satisfies JobReply, buffersOf(result)),
-    (error: unknown) =>
-      port.postMessage({ seq: message.seq, error: String((error as Error).message ?? error) }),
-  );
+  if (message.op === 'close') closing = true;
+  queue = queue.then(() => answer(message));
 });
 port.postMessage({ seq: 0, result: {} } satisfies JobReply);
 
-async function run(job: Job): Promise<JobResult> {
+/** Runs one job and replies; jobs that were queued before a close are dropped. */
+async function answer(message: JobMessage): Promise<void> {
+  if (message.op === 'close') return port?.close();
+  if (closing) return;
+  try {
+    const result = await run(message);
+    port?.postMessage({ seq: message.seq, result } satisfies JobReply, buffersOf(result));
+  } catch (error) {
+    port?.postMessage({
+      seq: message.seq,
+      error: String((error as Error).message ?? error),
+    } satisfies JobReply);
+  }
+}
+
+async function run(job: TrunkJob | BranchJob | ReleaseJob): Promise<JobResult> {
   if (job.op === 'trunk') return runTrunk(job);
   if (job.op === 'branches') return runBranches(job);
   caches.delete(job.trace);
