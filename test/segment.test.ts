@@ -19,7 +19,7 @@ import { seeded } from './oracle/toy.js';
 function spell(tokens: readonly string[]): TokenText {
   const units = new Int32Array(tokens.length + 1);
   for (const [t, token] of tokens.entries()) units[t + 1] = (units[t] as number) + token.length;
-  return { text: tokens.join(''), units };
+  return { text: tokens.join(''), units, textEnd: tokens.findLastIndex((token) => token !== '') + 1 };
 }
 
 interface Options {
@@ -177,13 +177,14 @@ describe('hybrid split', () => {
     // é as two byte tokens: its character counts with the first, the second has no text of its own
     const text = 'é\né. Wait é';
     const units = Int32Array.of(0, 1, 1, 2, 3, 3, 4, 9, 10, 11, 11);
-    const { thoughtEnds } = segmentCompletion({ text, units }, new Float32Array(10).fill(1), {
+    const { thoughtEnds } = segmentCompletion({ text, units, textEnd: 10 }, new Float32Array(10).fill(1), {
       segmenter: 'hybrid',
       fixedLength: 1,
     });
     expect([...thoughtEnds]).toEqual([3, 6, 10]);
     // the word right behind a split character: the cut lies behind all of that character's tokens
-    const emoji = { text: '😀. 😀\n😀', units: Int32Array.of(0, 2, 2, 2, 2, 4, 6, 6, 6, 6, 7, 9, 9, 9, 9) };
+    const units4 = Int32Array.of(0, 2, 2, 2, 2, 4, 6, 6, 6, 6, 7, 9, 9, 9, 9);
+    const emoji = { text: '😀. 😀\n😀', units: units4, textEnd: 14 };
     const found = segmentCompletion(emoji, new Float32Array(14), {
       segmenter: 'hybrid',
       fixedLength: 1,

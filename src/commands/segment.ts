@@ -150,7 +150,7 @@ function byLength(segments: SegmentOptions): Cutter {
       const given =
         segments.segmenter === 'given' ? givenBoundaries(withoutTokenEnds(trace), chars, T) : undefined;
       const segmentation = segmentCompletion(
-        { text: trace.completion, units },
+        { text: trace.completion, units, textEnd: T },
         new Float32Array(T).fill(1),
         { ...segments, longPiece: LONG_PIECE_CHARACTERS },
         given,

@@ -65,32 +65,39 @@ function align(
   ids: Int32Array,
   tokenizer: PolicyTokenizer,
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
-  const bytes = Array.from(ids, tokenizer.bytes);
-  const spelled = spelledText(ids, tokenizer);
-  const text = trace.completion === '' ? spelled : trace.completion;
-  const aligned = alignTokens(bytes, text);
+  const text = trace.completion || spelledText(ids, tokenizer);
+  const aligned = alignTokens(Array.from(ids, tokenizer.bytes), text);
   if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
     return {
       tokens: { text, units: aligned.units, textEnd: aligned.textEnd },
       chars: aligned.chars,
       status: [],
     };
-  // what was scored is what the ids spell: segment that
-  const own = alignTokens(bytes, spelled);
-  const units =
-    own?.units ?? Int32Array.from({ length: ids.length + 1 }, (_, t) => Math.min(t, spelled.length));
+  // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
   const code = trace.completionIds === undefined ? 'text:normalized' : 'ids:text-mismatch';
-  const tokens = { text: spelled, units, ...(own && { textEnd: own.textEnd }) };
-  return { tokens, chars: null, status: [code] };
+  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [code] };
+}
+
+/** A token sequence as Latin-1 text of one character a byte, up to the special tokens at its end. */
+function spelledBytes(ids: Int32Array, tokenizer: PolicyTokenizer): TokenText {
+  const textEnd = withoutEndTokens(ids, tokenizer).length;
+  const units = new Int32Array(ids.length + 1);
+  for (let t = 0; t < ids.length; t++)
+    units[t + 1] = (units[t] as number) + (t < textEnd ? tokenizer.bytes(ids[t] as number).length : 0);
+  return { text: tokenizer.decode(ids.subarray(0, textEnd)).toString('latin1'), units, textEnd };
 }
 
 /** The text of a token sequence without the special tokens at its end. */
 export function spelledText(ids: Int32Array, tokenizer: PolicyTokenizer): string {
+  return tokenizer.decode(withoutEndTokens(ids, tokenizer)).toString('utf8');
+}
+
+function withoutEndTokens(ids: Int32Array, tokenizer: PolicyTokenizer): Int32Array {
   let end = ids.length;
   while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
-  return tokenizer.decode(ids.subarray(0, end)).toString('utf8');
+  return ids.subarray(0, end);
 }
 
 function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: PolicyTokenizer): boolean {
-  return ids.subarray(from).every((id) => tokenizer.isSpecial(id));
+  return withoutEndTokens(ids, tokenizer).length <= from;
 }

@@ -1,6 +1,6 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { mergePieces } from './merge.js';
-import { boundaryAfter, findThought, type TokenText } from './span.js';
+import { findThought, type TokenText } from './span.js';
 import { splitFixed, splitGiven, splitHybrid, splitNewline } from './split.js';
 
 export const SEGMENTERS = ['hybrid', 'newline', 'fixed', 'given'] as const;
@@ -49,8 +49,7 @@ export function segmentCompletion(
   const T = tokens.units.length - 1;
   const answered = thought.answered && thought.end < T;
   // a trace that ended without an answer: exit K stands before its end token, which no state comes after
-  const textEnd = tokens.textEnd ?? boundaryAfter(tokens.units, tokens.text.length);
-  const exits = Int32Array.of(thought.start, ...thoughtEnds).map((exit) => Math.min(exit, textEnd));
+  const exits = Int32Array.of(thought.start, ...thoughtEnds).map((exit) => Math.min(exit, tokens.textEnd));
   return { exits, thoughtEnds, tokens: T, answered };
 }
 

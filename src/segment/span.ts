@@ -5,9 +5,8 @@ export interface TokenText {
   readonly text: string;
   /** (T+1) UTF-16 code units before each token boundary */
   readonly units: Int32Array;
-  /** first boundary that has the whole text before it, where known: `units` cannot tell the tokens of a split last
-   * character from end tokens that the text does not show */
-  readonly textEnd?: number;
+  /** first boundary that has the whole text before it; end tokens that the text does not show come after */
+  readonly textEnd: number;
 }
 
 /** The thought's place in a completion, as token boundaries. */
