@@ -12,6 +12,8 @@ import {
   usageError,
 } from './commands/options.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { removeTemporaryFiles } from './io/atomic-file.js';
+import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
 import { VERSION } from './version.js';
@@ -29,6 +31,7 @@ interface JobFlags {
   readonly map?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
+  readonly maxLineBytes: string;
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
@@ -39,6 +42,7 @@ interface JobFlags {
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
+  const signal = interruptible();
   const program = new Command('rredcot')
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
@@ -80,7 +84,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const { score } = await import('./commands/score.js');
       const credit = resolveCreditOptions(flags);
       if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
-      result = await score(inputs, { ...jobOptions(flags), policy: flags.policy, credit }, log);
+      result = await score(inputs, { ...jobOptions(flags), policy: flags.policy, credit, signal }, log);
     });
 
   job(program.command('segment'), 'JSONL on stdout')
@@ -98,7 +102,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const log = openLog({ quiet: flags.quiet, json: flags.logJson });
       const { segment } = await import('./commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
-      result = await segment(inputs, { ...jobOptions(flags), policy }, log);
+      result = await segment(inputs, { ...jobOptions(flags), policy, signal }, log);
     });
 
   const policy = program
@@ -134,6 +138,23 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   }
 }
 
+/**
+ * Aborted by the first SIGINT or SIGTERM, so that the run under way can end; a second one ends the process as it stands,
+ * without its temporary files.
+ */
+function interruptible(): AbortSignal {
+  const controller = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM'] as const)
+    process.on(name, () => {
+      if (controller.signal.aborted) {
+        removeTemporaryFiles();
+        process.kill(process.pid, 'SIGKILL');
+      }
+      controller.abort();
+    });
+  return controller.signal;
+}
+
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
   return command
@@ -155,6 +176,7 @@ function job(command: Command, defaultOutput: string): Command {
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
     .option('--limit <n>', 'take the first n traces')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
@@ -166,6 +188,7 @@ function jobOptions(flags: JobFlags) {
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
   };
 }

@@ -26,6 +26,12 @@ export class RredcotError extends Error {
   }
 }
 
+/** @throws RredcotError (exit 75) once the user or the machine has asked the program to stop */
+export function throwIfInterrupted(signal: AbortSignal): void {
+  if (signal.aborted)
+    throw new RredcotError('interrupted, no output was written', { exitCode: EXIT.interrupted });
+}
+
 /** Why a row or a trace went to the rejects file: a stable code for programs, a reason for people. */
 export interface Rejection {
   /** e.g. `json`, `utf8`, `map`, `empty_completion`, `no_reference`, `too_long` */

@@ -266,7 +266,8 @@ describe('score', () => {
       'truncated',
     ]);
     expect(scored[3]?.segments.every((segment) => segment.kind === 'thought')).toBe(true);
-    expect(run.stderr).toMatch(/reward:compared 2, reward:unknown 1/);
+    expect(run.stderr).toMatch(/σ uniform by fallback: .*reward:unknown 1/);
+    expect(run.stderr).toMatch(/also in status: \(reward:compared 2, truncated 1\)/);
   });
 
   it('keeps ids that disagree with the text, and says so', async () => {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
+import { fileStem } from '../dist/io/inputs.js';
 import { stringifyJson } from '../dist/io/json.js';
 import { type BadRow, type InputRow, readJsonlRows } from '../dist/io/jsonl.js';
 import type { OutputRow } from '../dist/io/output.js';
@@ -35,13 +36,16 @@ export function rowsOf(
   opts: { sizes?: readonly number[]; maxLineBytes?: number; file?: string } = {},
 ): Promise<(InputRow | BadRow)[]> {
   const { file = 'traces.jsonl', sizes, maxLineBytes } = opts;
-  return collect(readJsonlRows(chunksOf(Buffer.from(text as string), sizes), { file, maxLineBytes }));
+  return collect(
+    readJsonlRows(chunksOf(Buffer.from(text as string), sizes), { file, stem: fileStem(file), maxLineBytes }),
+  );
 }
 
 export function inputRow(columns: Record<string, unknown>, row = 0): InputRow {
   return {
     kind: 'row',
     file: 'data/traces.jsonl',
+    stem: 'traces',
     row,
     byteOffset: 0,
     raw: stringifyJson(columns),

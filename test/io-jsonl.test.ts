@@ -214,7 +214,7 @@ describe('inputs', () => {
       expect((error as Error).message).toContain(message);
     }
     await expect(resolveInputs(['-', '-'])).rejects.toMatchObject({ exitCode: 2 });
-    expect(await resolveInputs([])).toEqual([{ path: '-', format: 'jsonl', size: null }]);
+    expect(await resolveInputs([])).toEqual([{ path: '-', stem: 'stdin', format: 'jsonl', size: null }]);
   });
 
   it('reads several files in order and counts their bytes', async () => {

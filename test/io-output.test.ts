@@ -326,8 +326,8 @@ describe('names', () => {
 
   it('that are left double are a bug, told at once', async () => {
     const target = {
-      path: '/nowhere/x.jsonl',
-      format: 'jsonl',
+      path: '/nowhere/x.parquet',
+      format: 'parquet',
       ourColumns: OUR_COLUMNS,
       metadata: {},
     } as const;
@@ -524,7 +524,8 @@ describe('rejects', () => {
     const path = join(folder, 'out.rejects.jsonl');
     await writeFile(path, 'stale');
     const rejects = await openRejects(path);
-    expect(await readdir(folder)).toEqual([]);
+    // it may be the input of this very run: nothing is touched before the end
+    expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
     await rejects.close();
     expect(await readdir(folder)).toEqual([]);
 

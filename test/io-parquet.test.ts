@@ -152,7 +152,7 @@ describe('the writer', () => {
     await expect(end).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('over 100000 bytes'),
-      hint: expect.stringContaining('--shard'),
+      hint: expect.stringContaining('split the input'),
     });
     await writer.abort();
   });

@@ -275,7 +275,7 @@ describe('survey', () => {
       'x',
     ];
     const bytes = chunksOf(Buffer.from([...window, ...later].join('\n')));
-    const { columns, rows } = await inferFromWindow(readJsonlRows(bytes, { file: '-' }));
+    const { columns, rows } = await inferFromWindow(readJsonlRows(bytes, { file: '-', stem: 'stdin' }), true);
     expect(columns.map(({ name }) => name)).toEqual(['n', 's', 'e']);
     const all = await collect(rows);
     expect(all).toHaveLength(1024 + later.length);

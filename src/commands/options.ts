@@ -105,7 +105,7 @@ export function checkRejects(
   atEnd: boolean,
 ): void {
   const fail = (message: string): never => {
-    throw new RredcotError(`${message}; no output was written, the reasons are in ${rejectsFile}`, {
+    throw new RredcotError(`${message}; nothing was written but the reasons, in ${rejectsFile}`, {
       exitCode: EXIT.data,
       hint: 'mend the rows, or raise --max-rejects',
     });

@@ -1,10 +1,17 @@
 // The main job, and the map of the program: traces in, every token's entropy, values at exit points, σ, rows out.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
-import { withContiguousMeans, withSurveyedMeans } from '../estimate/baseline.js';
+import {
+  type GroupMean,
+  type RewardedTrace,
+  withContiguousMeans,
+  withoutMeans,
+  withSurveyedMeans,
+} from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace, type ReadyTrace, type ScoredTrace } from '../estimate/credit.js';
-import { bankMaker, type Suffix } from '../estimate/references.js';
+import { bankMaker, joinIds, type Suffix } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
 import { stateValue, summedLogprobs } from '../estimate/value.js';
+import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, type OutputFormat, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
@@ -21,7 +28,7 @@ import { inOrder } from './in-order.js';
 import type { MaxRejects } from './options.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
-import { fileMetadata, resolveTarget } from './target.js';
+import { fileMetadata, resolveTarget, stemOf } from './target.js';
 
 export interface ScoreOptions {
   readonly policy: string;
@@ -29,6 +36,8 @@ export interface ScoreOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   readonly limit: number | undefined;
+  readonly maxLineBytes: number;
+  readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
   readonly credit: CreditOptions;
@@ -52,48 +61,69 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     return resolveReward(trace, opts.credit.rewardRange, text, exitTemplate);
   };
 
-  const source = await openSource(paths, {
+  const inputs = await resolveInputs(paths);
+  const target = await resolveTarget(opts.output ?? `${stemOf(inputs)}.scored.parquet`, opts.format, inputs);
+  const { baseline, rewardRange } = opts.credit;
+  const usesGroups = baseline === 'auto' || baseline === 'group';
+  const source = await openSource(inputs, {
     map,
     needs: { prompt: true, references: true },
     limit: opts.limit,
-    reward: (trace) => orNull(() => rewardOf(trace).reward),
+    maxLineBytes: opts.maxLineBytes,
+    typed: target.format !== 'jsonl',
+    reward: usesGroups ? (trace) => orNull(() => rewardOf(trace).reward) : undefined,
     log,
+    signal: opts.signal,
   });
-  const [low, high] = opts.credit.rewardRange;
-  const rewardAsIs = low === 0 && high === 1;
+  const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
   const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map, rewardAsIs);
   for (const warning of warnings) log.warn('column_renamed', warning);
-  const target = resolveTarget(opts.output ?? `${source.stem}.scored.parquet`, opts.format, source.stem);
   const session = await PolicySession.open(policy);
   try {
     const sink = await openSink({
       target,
       ourColumns: OUR_COLUMNS,
       passThrough: columns,
-      metadata: fileMetadata({ command: 'score', ...opts.credit, ...opts.segments }, policy),
+      metadata: fileMetadata(
+        { command: 'score', map: opts.map, limit: opts.limit, ...opts.credit, ...opts.segments },
+        policy,
+      ),
       maxRejects: opts.maxRejects,
       expected: source.expected,
       log,
+      signal: opts.signal,
     });
 
-    /** read, map, encode: what is wrong with a trace itself shows here */
-    async function* readyTraces(): AsyncGenerator<ReadyTrace> {
+    /** read, map, find the reward */
+    async function* rewarded(): AsyncGenerator<RewardedTrace> {
       for await (const trace of source.traces(sink.reject)) {
-        const ready = await sink.orReject(trace, () => {
-          const scoredBank = makeBank(trace.references);
-          const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-          const encoded = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
-          return { ...encoded, ...scoredBank, group: trace.group, reward: rewardOf(trace) };
-        });
-        if (ready !== undefined) yield ready;
+        const reward = await sink.orReject(trace, () => rewardOf(trace));
+        if (reward !== undefined) yield { trace, reward };
       }
     }
 
-    const ready = source.survey
-      ? withSurveyedMeans(readyTraces(), source.survey.groupRewards)
-      : withContiguousMeans(readyTraces(), (item) => sink.reject(rejectTrace(item.trace, SPLIT_GROUP)));
+    /** baseline of the group, before anything else can turn a trace down: its reward counts all the same */
+    function withMeans(): AsyncGenerator<RewardedTrace & GroupMean> {
+      if (!usesGroups) return withoutMeans(rewarded());
+      if (source.survey) return withSurveyedMeans(rewarded(), source.survey.groupRewards);
+      return withContiguousMeans(rewarded(), ({ trace }) => sink.reject(rejectTrace(trace, SPLIT_GROUP)));
+    }
+
+    /** encode: what the policy cannot take shows here */
+    async function* ready(): AsyncGenerator<ReadyTrace> {
+      for await (const item of withMeans()) {
+        const encoded = await sink.orReject(item.trace, () => {
+          const scoredBank = makeBank(item.trace.references);
+          const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+          const room = architecture.maxTokens - longest;
+          return { ...scoredBank, ...encodeTrace(item.trace, tokenizer, architecture.vocab, room) };
+        });
+        if (encoded !== undefined) yield { ...item, ...encoded };
+      }
+    }
+
     let serial = 0;
-    const rows = inOrder(ready, TRACES_AT_WORK, (item) =>
+    const rows = inOrder(ready(), TRACES_AT_WORK, (item) =>
       sink.orReject(item.trace, async () => {
         const scored = await scoreTrace(serial++, item, session, opts);
         return creditTrace(item, scored, opts.credit);
@@ -130,7 +160,7 @@ async function scoreTrace(
   session: PolicySession,
   { segments, credit: { estimator } }: ScoreOptions,
 ): Promise<ScoredTrace> {
-  const ids = Int32Array.of(...promptIds, ...completionIds);
+  const ids = joinIds(promptIds, completionIds);
   const given =
     segments.segmenter === 'given' ? givenBoundaries(trace, chars, completionIds.length) : undefined;
   const { entropies, logprobs } = await session.trunk(serial, ids, promptIds.length);
@@ -155,5 +185,5 @@ async function scoreTrace(
 /** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
 function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
   if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
-  return { exit: exit - 1, ids: Int32Array.of(ids[exit - 1] as number, ...suffix), scoredFrom: 1 };
+  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
 }

@@ -1,6 +1,8 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { joinIds } from '../estimate/references.js';
 import { segmentRows } from '../estimate/rows.js';
+import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { encodeTrace } from '../policy/encode.js';
@@ -24,6 +26,8 @@ export interface SegmentCommandOptions {
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   readonly limit: number | undefined;
+  readonly maxLineBytes: number;
+  readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
 }
@@ -50,21 +54,22 @@ export async function segment(
 ): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
-  const source = await openSource(paths, {
+  const inputs = await resolveInputs(paths);
+  const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
+  const target = await resolveTarget(opts.output ?? '-', format, inputs);
+  const source = await openSource(inputs, {
     map,
     needs: { prompt: policy !== undefined, references: false },
     limit: opts.limit,
-    reward: () => null,
+    maxLineBytes: opts.maxLineBytes,
+    typed: target.format !== 'jsonl',
+    reward: undefined,
     log,
+    signal: opts.signal,
   });
   const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
   const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
-  const target = resolveTarget(
-    opts.output ?? '-',
-    opts.format ?? (opts.output ? undefined : 'jsonl'),
-    source.stem,
-  );
   const cutter = policy === undefined ? byLength(opts.segments) : await byEntropy(policy, opts.segments);
   log.info(
     policy === undefined
@@ -77,12 +82,19 @@ export async function segment(
       ourColumns,
       passThrough: columns,
       metadata: fileMetadata(
-        { command: 'segment', weights: policy ? 'entropy' : 'characters', ...opts.segments },
+        {
+          command: 'segment',
+          weights: policy ? 'entropy' : 'characters',
+          map: opts.map,
+          limit: opts.limit,
+          ...opts.segments,
+        },
         policy,
       ),
       maxRejects: opts.maxRejects,
       expected: source.expected,
       log,
+      signal: opts.signal,
     });
     await sink.drain(
       inOrder(source.traces(sink.reject), TRACES_AT_WORK, (trace) =>
@@ -122,7 +134,7 @@ async function byEntropy(policy: PolicyFolder, segments: SegmentOptions): Promis
       const run = serial++;
       const { entropies, logprobs } = await session.trunk(
         run,
-        Int32Array.of(...promptIds, ...completionIds),
+        joinIds(promptIds, completionIds),
         promptIds.length,
       );
       await session.release(run);
@@ -156,7 +168,11 @@ function byLength(segments: SegmentOptions): Cutter {
         given,
       );
       const rows = segmentRows({ segmentation, chars });
-      return { ...blankRow(trace), segments: rows.map((row) => ({ ...row, start: null, end: null })) };
+      return {
+        ...blankRow(trace),
+        segments: rows.map((row) => ({ ...row, start: null, end: null })),
+        status: ['segments:by-length'],
+      };
     },
     close: async () => {},
   };

@@ -1,5 +1,5 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
-import { TraceRejected } from '../errors.js';
+import { TraceRejected, throwIfInterrupted } from '../errors.js';
 import { type OurColumn, type OutputRow, openOutput, ReaderClosedError } from '../io/output.js';
 import { openRejects } from '../io/rejects.js';
 import { type BadRow, rejectTrace } from '../io/rows.js';
@@ -21,6 +21,7 @@ export interface SinkOptions {
   /** traces to come, where they have been counted */
   readonly expected: number | undefined;
   readonly log: Log;
+  readonly signal: AbortSignal;
 }
 
 export interface Sink {
@@ -30,14 +31,14 @@ export interface Sink {
   orReject<T>(trace: Trace, action: () => T | Promise<T>): Promise<T | undefined>;
   /** Writes all rows, passing over undefined, and makes the output visible; on an error nothing of it is left. */
   drain(rows: AsyncIterable<OutputRow | undefined>): Promise<void>;
-  /** Tells the user what was done; with `valueName` it draws the trace whose values travel farthest. */
+  /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
   report(valueName?: string): void;
 }
 
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, log, maxRejects } = opts;
-  const output = await openOutput({ ...target, ...opts });
   const rejects = await openRejects(target.rejects);
+  const output = await openOutput({ ...target, ...opts });
   const progress = new Progress(log, opts.expected);
   const summary = new Summary();
 
@@ -60,6 +61,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     async drain(rows) {
       try {
         for await (const row of rows) {
+          throwIfInterrupted(opts.signal);
           if (row === undefined) continue;
           await output.write([row]);
           progress.trace(row.completionIds?.length ?? 0);
@@ -81,7 +83,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         const width = process.stderr.columns ?? 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
       }
-      log.text(summary.describe(totals, rejects.counts).join('\n'));
+      log.text(summary.describe(totals, rejects.counts, valueName !== undefined).join('\n'));
       if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
       if (target.path !== '-') log.text(`written to ${target.path}`);
       log.record('done', { ...totals, uniform_share: summary.uniform, output: target.path });

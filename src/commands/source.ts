@@ -1,5 +1,6 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
-import { type Input, readRows, resolveInputs } from '../io/inputs.js';
+import { throwIfInterrupted } from '../errors.js';
+import { type Input, readRows } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { BadRow, InputRow } from '../io/rows.js';
 import type { PassThroughColumn } from '../io/schema.js';
@@ -13,15 +14,17 @@ export interface SourceOptions {
   readonly needs: Needs;
   /** take so many traces at most */
   readonly limit: number | undefined;
-  /** the reward that counts, for the groups' means */
-  readonly reward: (trace: Trace) => number | null;
+  readonly maxLineBytes: number | undefined;
+  /** whether the output has column types, which must be known before the first row is written */
+  readonly typed: boolean;
+  /** the reward that counts, for the groups' means; undefined where nobody needs these */
+  readonly reward: ((trace: Trace) => number | null) | undefined;
   readonly log: Log;
+  readonly signal: AbortSignal;
 }
 
 /** A command's inputs. */
 export interface Source {
-  /** name for outputs that the user did not name: the first file's stem */
-  readonly stem: string;
   /** the first light pass; undefined for a stream, which can be read only once */
   readonly survey: Survey | undefined;
   readonly columns: readonly PassThroughColumn[];
@@ -31,16 +34,15 @@ export interface Source {
   traces(reject: (bad: BadRow) => Promise<void>): AsyncGenerator<Trace>;
 }
 
-/** @throws RredcotError (exit 2) for an input that cannot be read */
-export async function openSource(paths: readonly string[], opts: SourceOptions): Promise<Source> {
-  const inputs = await resolveInputs(paths);
-  const survey = inputs.every((input) => input.size !== null) ? await surveyFiles(inputs, opts) : undefined;
-  const window = survey === undefined ? await inferFromWindow(readRows(inputs)) : undefined;
+/** Opens checked inputs. Files are read twice where types or group means are wanted, streams once. */
+export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
+  const { maxLineBytes } = opts;
+  const isFile = inputs.every((input) => input.size !== null);
+  const survey = isFile && (opts.typed || opts.reward) ? await surveyFiles(inputs, opts) : undefined;
+  const window = isFile ? undefined : await inferFromWindow(readRows(inputs, { maxLineBytes }), opts.typed);
   const columns = survey?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs);
-  const first = inputs[0]?.path ?? '-';
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes });
   return {
-    stem: first === '-' ? 'stdin' : (first.split('/').at(-1) ?? first).replace(/\.[^.]+$/, ''),
     survey,
     columns,
     expected: survey && Math.min(survey.traces, opts.limit ?? Number.POSITIVE_INFINITY),
@@ -66,17 +68,21 @@ export async function openSource(paths: readonly string[], opts: SourceOptions):
 
 async function surveyFiles(
   inputs: readonly Input[],
-  { map, needs, reward, log }: SourceOptions,
+  { map, needs, reward, limit, maxLineBytes, log, signal }: SourceOptions,
 ): Promise<Survey> {
   const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
   return surveyInputs(inputs, {
     map,
     needs,
-    reward,
-    onProgress: (bytes) =>
+    reward: reward ?? (() => null),
+    limit: reward === undefined ? limit : undefined,
+    maxLineBytes,
+    onProgress(bytes) {
+      throwIfInterrupted(signal);
       log.progress(
         `reading: ${count(Math.round(bytes / 2 ** 20))} of ${count(Math.round(total / 2 ** 20))} MiB`,
         { bytes },
-      ),
+      );
+    },
   });
 }

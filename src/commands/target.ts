@@ -1,6 +1,7 @@
 // Where a command's output and rejects go, and what the file says about how it was made.
-import type { OutputFormat } from '../io/output.js';
-import { formatOf } from '../io/output.js';
+import { realpath } from 'node:fs/promises';
+import { fileStem, type Input } from '../io/inputs.js';
+import { formatOf, type OutputFormat } from '../io/output.js';
 import type { PolicyFolder } from '../policy/folder.js';
 import { VERSION } from '../version.js';
 import { usageError } from './options.js';
@@ -14,17 +15,30 @@ export interface Target {
 }
 
 /**
- * `-o` and `--format`, with the command's default for the first.
- * @param stem of the input, names the rejects where the output is stdout
+ * `-o` and `--format`, with the command's default for the first. Where the output is stdout, the rejects are named after
+ * the first input.
+ * @throws RredcotError (exit 2) for a name that tells no format, or that is one of the inputs
  */
-export function resolveTarget(output: string, format: OutputFormat | undefined, stem: string): Target {
+export async function resolveTarget(
+  output: string,
+  format: OutputFormat | undefined,
+  inputs: readonly Input[],
+): Promise<Target> {
   if (output.endsWith('/')) throw usageError(`${output}: is a folder, expected a file`, '-o scored.parquet');
   const isStdout = output === '-';
-  return {
-    path: output,
-    format: format ?? (isStdout ? 'arrow' : formatOf(output)),
-    rejects: `${isStdout ? stem : output}.rejects.jsonl`,
-  };
+  const rejects = `${isStdout ? stemOf(inputs) : output}.rejects.jsonl`;
+  const read = new Set(await Promise.all(inputs.map(({ path }) => realpath(path).catch(() => undefined))));
+  for (const path of isStdout ? [rejects] : [output, rejects]) {
+    const real = await realpath(path).catch(() => undefined);
+    if (real !== undefined && read.has(real))
+      throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
+  }
+  return { path: output, format: format ?? (isStdout ? 'arrow' : formatOf(output)), rejects };
+}
+
+/** The first input's name without folder and extension. */
+export function stemOf(inputs: readonly Input[]): string {
+  return fileStem(inputs[0]?.path ?? '-');
 }
 
 /**

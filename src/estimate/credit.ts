@@ -3,8 +3,8 @@ import type { OutputRow } from '../io/output.js';
 import type { EncodedTrace } from '../policy/encode.js';
 import { allEnds, type Segmentation, segmentSums } from '../segment/segment.js';
 import type { Reference } from '../trace.js';
+import type { GroupMean, RewardedTrace } from './baseline.js';
 import type { Estimator, Suffix } from './references.js';
-import type { Reward } from './reward.js';
 import { segmentRows } from './rows.js';
 import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
 
@@ -20,9 +20,7 @@ export interface CreditOptions extends SigmaOptions {
 }
 
 /** A trace with everything that its scoring needs. */
-export interface ReadyTrace extends EncodedTrace {
-  readonly group: string | undefined;
-  readonly reward: Reward;
+export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean {
   /** (N) the set of references that are scored */
   readonly bank: readonly Reference[];
   /** (N) what is scored after each exit point */
@@ -43,7 +41,7 @@ export interface ScoredTrace {
 
 /** Values to σ: METHOD §4, from what is stored, in float32. */
 export function creditTrace(
-  item: ReadyTrace & { readonly groupMean: number | undefined },
+  item: ReadyTrace,
   { entropies, logprobs, segmentation, values, referenceLogprobs }: ScoredTrace,
   opts: CreditOptions,
 ): OutputRow {

@@ -48,10 +48,21 @@ export function suffixOf(
   const { close, open, closer } = template;
   const answer = encode(reference.answer);
   const u = estimator === 'joint' ? encode(reference.solution ?? '') : new Int32Array(0);
-  const ids = Int32Array.of(...close, ...u, ...open, ...answer, ...closer);
+  const ids = joinIds(close, u, open, answer, closer);
   const scoredFrom = estimator === 'joint' ? 0 : close.length + open.length;
   if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
   return { ids, scoredFrom, utility: reference.utility };
+}
+
+/** Token sequences one after the other. */
+export function joinIds(...parts: readonly Int32Array[]): Int32Array {
+  const joined = new Int32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
+  }
+  return joined;
 }
 
 /** What is scored of a trace's references: the bank as a set, and each entry's continuation. */
@@ -77,12 +88,15 @@ export function bankMaker(
     closer: encode(template.closer),
   };
   return (references) => {
-    const bank = bankOf(references, estimator);
-    if (estimator === 'joint' && bank.every(({ utility }) => utility === 0))
+    if (
+      estimator === 'joint' &&
+      !references.some(({ utility, solution }) => utility > 0 && solution !== undefined)
+    )
       throw new TraceRejected(
         'no_reference',
-        'no reference has a utility above 0, expected one for --estimator joint',
+        'no reference has a solution and a utility above 0, expected one for --estimator joint: --map solution=<path>',
       );
+    const bank = bankOf(references, estimator);
     try {
       return { bank, continuations: bank.map((reference) => suffixOf(reference, estimator, tokens, encode)) };
     } catch (error) {

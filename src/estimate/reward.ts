@@ -77,13 +77,20 @@ function insideBraces(text: string, start: number): string {
   return text.slice(start);
 }
 
-/** White space, dollar signs, a full stop at the end and thousands commas carry no meaning in an answer. */
+/**
+ * White space around an answer, dollar signs, a full stop at the end and thousands commas carry no meaning; neither do a
+ * number's plus sign and its zeros at either end. Digits are compared as text: no number is too long for it.
+ */
 function normalise(answer: string): string {
-  const bare = answer.replaceAll(/[\s$]/g, '').replace(/\.$/, '');
-  const digits = bare.replaceAll(/,(?=\d{3}(?:\D|$))/g, '');
-  return isNumber(digits) ? String(Number(digits)) : bare;
+  const bare = answer.replaceAll('$', '').trim().replace(/\.$/, '').replaceAll(/\s+/g, ' ');
+  const digits = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$/.test(bare) ? bare.replaceAll(',', '') : bare;
+  const [, sign, whole, fraction] = /^([+-]?)(\d*)(?:\.(\d*))?$/.exec(digits) ?? [];
+  if (!whole && !fraction) return bare;
+  const [left, right] = [(whole ?? '').replace(/^0+/, ''), (fraction ?? '').replace(/0+$/, '')];
+  if (left === '' && right === '') return '0';
+  return `${sign === '-' ? '-' : ''}${left || '0'}${right === '' ? '' : `.${right}`}`;
 }
 
-function isNumber(text: string): boolean {
-  return /^[+-]?(?:\d+\.?\d*|\.\d+)$/.test(text);
+function isNumber(normalised: string): boolean {
+  return /^-?\d+(?:\.\d+)?$/.test(normalised);
 }

@@ -1,9 +1,18 @@
 // A file that appears under its name whole or not at all.
 
 import { randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+
+/** Temporary files of this process: what an interruption leaves behind. */
+const temporaryPaths = new Set<string>();
+
+/** Removes every file that is still being written: for a process that is about to end. */
+export function removeTemporaryFiles(): void {
+  for (const path of temporaryPaths) rmSync(path, { force: true });
+}
 
 /** Bytes for `path`, written to a hidden sibling first; `commit` or `abort` ends it. */
 export class AtomicFile {
@@ -16,6 +25,7 @@ export class AtomicFile {
     this.path = path;
     this.temporaryPath = temporaryPath;
     this.#handle = handle;
+    temporaryPaths.add(temporaryPath);
   }
 
   /** @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file */
@@ -56,6 +66,7 @@ export class AtomicFile {
       await this.#handle.sync();
       await this.#close();
       await rename(this.temporaryPath, this.path);
+      temporaryPaths.delete(this.temporaryPath);
       await syncFolder(dirname(this.path));
     } catch (error) {
       await rm(this.temporaryPath, { force: true });
@@ -68,6 +79,7 @@ export class AtomicFile {
     if (!this.#isOpen) return;
     await this.#close();
     await rm(this.temporaryPath, { force: true });
+    temporaryPaths.delete(this.temporaryPath);
   }
 
   async #close(): Promise<void> {

@@ -1,7 +1,7 @@
 // The command line's input paths: checked up front, then read one after the other as rows.
 
 import { createReadStream } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
@@ -10,6 +10,8 @@ import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
 export interface Input {
   /** as the user gave it, `-` for stdin */
   readonly path: string;
+  /** how ids of its rows begin: {@link fileStem}, or the path where two inputs share that */
+  readonly stem: string;
   readonly format: InputFormat;
   /** bytes, null for stdin or a pipe */
   readonly size: number | null;
@@ -25,7 +27,7 @@ export interface ReadOptions {
 
 type RowReader = (
   bytes: AsyncIterable<Buffer>,
-  opts: ReadOptions & { readonly file: string },
+  opts: ReadOptions & { readonly file: string; readonly stem: string },
 ) => AsyncGenerator<InputRow | BadRow>;
 
 const READERS: Readonly<Record<InputFormat, RowReader>> = { jsonl: readJsonlRows };
@@ -55,26 +57,31 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   }
   const inputs: Input[] = [];
   for (const path of given) {
-    inputs.push(path === STDIN ? { path, format: 'jsonl', size: null } : await resolveFile(path));
+    const sharesName = given.filter((other) => fileStem(other) === fileStem(path)).length > 1;
+    const stem = sharesName ? path.slice(0, path.length - extname(path).length) : fileStem(path);
+    inputs.push({ path, stem, ...(path === STDIN ? UNSIZED : await resolveFile(path)) });
   }
   return inputs;
 }
 
-async function resolveFile(path: string): Promise<Input> {
+/** What can be read only once: stdin or a pipe. */
+const UNSIZED = { format: 'jsonl', size: null } as const;
+
+async function resolveFile(path: string): Promise<Pick<Input, 'format' | 'size'>> {
   try {
-    await using file = await open(path, 'r');
-    const stat = await file.stat();
-    if (stat.isDirectory()) {
+    const found = await stat(path);
+    if (found.isDirectory()) {
       throw new RredcotError(`${path}: is a folder, expected a JSONL file`, {
         exitCode: EXIT.usage,
         hint: `name its files: ${path.replace(/\/+$/, '')}/*.jsonl`,
       });
     }
-    // bytes read from a pipe are gone, so only a real file is looked into
-    if (!stat.isFile()) return { path, format: 'jsonl', size: null };
+    // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
+    if (!found.isFile()) return UNSIZED;
+    await using file = await open(path, 'r');
     const { buffer, bytesRead } = await file.read(Buffer.alloc(8), 0, 8, 0);
     refuseOtherFormats(buffer.subarray(0, bytesRead), path);
-    return { path, format: 'jsonl', size: stat.size };
+    return { format: 'jsonl', size: found.size };
   } catch (error) {
     throw fileError(error, path);
   }
@@ -101,8 +108,8 @@ export async function* readRows(
   inputs: readonly Input[],
   opts: ReadOptions = {},
 ): AsyncGenerator<InputRow | BadRow> {
-  for (const { path, format } of inputs) {
-    yield* READERS[format](readBytes(path), { ...opts, file: path });
+  for (const { path, stem, format } of inputs) {
+    yield* READERS[format](readBytes(path), { ...opts, file: path, stem });
   }
 }
 

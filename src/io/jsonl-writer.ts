@@ -12,18 +12,27 @@ export interface RowWriter {
   abort(): Promise<void>;
 }
 
-/** Writes one JSON object a row; a key that the input row lacks stays absent. */
+/**
+ * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
+ * our names is left out where it says the same, and becomes `input_<name>` where it does not.
+ * @param columns ours
+ */
 export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
-  const keys = columns.map(({ name }) => `${JSON.stringify(name)}:`);
+  const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
 
   function line(row: OutputRow): string {
-    let text = '';
-    for (const [n, { type, value }] of columns.entries()) {
-      const item = value(row);
-      if (item === undefined) continue;
-      text += `${text === '' ? '' : ','}${keys[n]}${jsonText(item, type)}`;
+    const ours = new Map(columns.map(({ name, type, value }) => [name, jsonText(value(row), type)]));
+    const input = row.trace.source.columns;
+    const parts: string[] = [];
+    for (const [name, item] of Object.entries(input)) {
+      const text = stringifyJson(item);
+      if (text === ours.get(name)) continue;
+      let as = name;
+      while (names.has(as) || (as !== name && Object.hasOwn(input, as))) as = `input_${as}`;
+      parts.push(`${JSON.stringify(as)}:${text}`);
     }
-    return `{${text}}\n`;
+    for (const [name, text] of ours) parts.push(`${JSON.stringify(name)}:${text}`);
+    return `{${parts.join(',')}}\n`;
   }
 
   return {

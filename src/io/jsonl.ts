@@ -19,8 +19,10 @@ const CARRIAGE_RETURN = 13;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 export interface JsonlOptions {
-  /** file name for messages and ids */
+  /** file name for messages */
   readonly file: string;
+  /** how ids begin */
+  readonly stem: string;
   readonly maxLineBytes?: number | undefined;
   /** told of every chunk of bytes read */
   readonly onBytes?: ((count: number) => void) | undefined;
@@ -35,14 +37,19 @@ export async function* readJsonlRows(
   if (!(maxLineBytes >= 1 && maxLineBytes <= LONGEST_LINE_BYTES)) {
     throw new RredcotError(`line limit is ${maxLineBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`, {
       exitCode: EXIT.usage,
-      hint: '--max-line-bytes <count>',
+      hint: '--max-line-bytes 268435456',
     });
   }
   let row = 0;
   for await (const line of splitLines(bytes, maxLineBytes, opts.onBytes)) {
     const text = withoutLineEnd(line.bytes);
     if (line.length === line.bytes.length && isBlank(text)) continue;
-    yield parseLine(line, text, { file: opts.file, row: row++, byteOffset: line.offset }, maxLineBytes);
+    yield parseLine(
+      line,
+      text,
+      { file: opts.file, stem: opts.stem, row: row++, byteOffset: line.offset },
+      maxLineBytes,
+    );
   }
 }
 
@@ -109,7 +116,7 @@ function isBlank(line: Buffer): boolean {
 function parseLine(
   line: Line,
   bytes: Buffer,
-  place: { file: string; row: number; byteOffset: number },
+  place: { file: string; stem: string; row: number; byteOffset: number },
   maxLineBytes: number,
 ): InputRow | BadRow {
   const raw = bytes.toString('utf8');

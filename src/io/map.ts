@@ -3,7 +3,6 @@
 import { EXIT, RredcotError } from '../errors.js';
 import type { Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
-import { fileStem } from './inputs.js';
 import { type FieldPath, parsePath, resolvePath } from './path.js';
 import { type BadRow, type InputRow, rejectRow } from './rows.js';
 import { buildTrace, type Cell, type Cells, Mismatch } from './trace-fields.js';
@@ -78,7 +77,7 @@ function fail(problem: string): never {
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
-  const rowId = `${fileStem(row.file)}:${row.row}`;
+  const rowId = `${row.stem}:${row.row}`;
   const found = attempt(() => findCells(row, map));
   if (found instanceof Mismatch) {
     yield rejectRow(row, found, rowId);

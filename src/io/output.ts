@@ -58,7 +58,7 @@ export interface OutputTarget {
   readonly format: OutputFormat;
   /** any of ours; they are written in their own order */
   readonly ourColumns: readonly OurColumn[];
-  /** as `resolveColumnNames` named them */
+  /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
 }
@@ -119,7 +119,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
 
 async function openWriter(target: OutputTarget): Promise<RowWriter> {
   const { path, format, metadata } = target;
-  const columns = outputColumns(target.passThrough, target.ourColumns);
+  const columns = outputColumns(format === 'jsonl' ? [] : target.passThrough, target.ourColumns);
   if (path === '-') {
     if (format === 'parquet') {
       throw new RredcotError('Parquet cannot be written to stdout: its readers need to seek', {

@@ -143,7 +143,7 @@ function encoderError(
   if (code === 'TOO_LARGE') {
     return new RredcotError(`${path}: ${message} cannot be written`, {
       exitCode: EXIT.usage,
-      hint: 'split the input with --limit or --shard, or write --format arrow',
+      hint: 'split the input, or write an .arrow file',
     });
   }
   return writeError(Object.assign(new Error(`${path}: Parquet: ${message}`), code ? { code } : {}), path);

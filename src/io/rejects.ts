@@ -1,6 +1,7 @@
 // Bad rows in, the rejects file and the counts by code out.
 
-import { rm } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
+import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { stringifyJson } from './json.js';
 import type { BadRow } from './rows.js';
@@ -16,26 +17,45 @@ export interface Rejects {
 }
 
 /**
- * Opens the rejects file of a run; null counts only. The file is made at the first reject, and one that an
- * earlier run left is removed at once: no file means no reject.
+ * Opens the rejects file of a run; null counts only. The file is made at the first reject; one that an earlier run left
+ * is replaced, or removed, when this one ends: no file means no reject.
+ * @throws RredcotError (exit 2) where something else than a file has its name
  */
 export async function openRejects(path: string | null): Promise<Rejects> {
   const counts = new Map<string, number>();
   let file: AtomicFile | null = null;
-  if (path !== null) await rm(path, { force: true });
+  const present = path === null ? null : await stat(path).catch(() => null);
+  if (present !== null && !present.isFile())
+    throw new RredcotError(`${path}: is no file, but the rejects would be written there`, {
+      exitCode: EXIT.usage,
+      hint: 'name another output with -o',
+    });
+  // several traces are at work at a time: their rejects are written one after the other
+  let queue: Promise<void> = Promise.resolve();
+  async function write({
+    file: from,
+    row,
+    byteOffset,
+    id,
+    raw,
+    rejection: { code, reason },
+  }: BadRow): Promise<void> {
+    if (path === null) return;
+    file ??= await AtomicFile.open(path);
+    const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
+    await file.write(Buffer.from(`${stringifyJson(line)}\n`));
+  }
   return {
     counts,
-    async add(bad) {
-      const { code, reason } = bad.rejection;
-      counts.set(code, (counts.get(code) ?? 0) + 1);
-      if (path === null) return;
-      file ??= await AtomicFile.open(path);
-      const { file: from, row, byteOffset, id, raw } = bad;
-      const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
-      await file.write(Buffer.from(`${stringifyJson(line)}\n`));
+    add(bad) {
+      counts.set(bad.rejection.code, (counts.get(bad.rejection.code) ?? 0) + 1);
+      queue = queue.then(() => write(bad));
+      return queue;
     },
     async close() {
-      await file?.commit();
+      await queue;
+      if (file !== null) await file.commit();
+      else if (path !== null) await rm(path, { force: true });
     },
     async abort() {
       await file?.abort();

@@ -8,6 +8,8 @@ export interface InputRow {
   readonly kind: 'row';
   /** file name as the user gave it, `-` for stdin */
   readonly file: string;
+  /** how ids that the row does not bring begin: the file's name without folder and extension, more where two are alike */
+  readonly stem: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
   /** offset of the row's first byte */

@@ -25,6 +25,8 @@ export interface SurveyOptions extends Omit<ReadOptions, 'onBytes'> {
   readonly needs: Needs;
   /** the reward that counts, null where unknown */
   readonly reward: (trace: Trace) => number | null;
+  /** stop after so many traces: for a job that takes no more of them, and needs no group in full */
+  readonly limit?: number | undefined;
   /** told of the bytes read so far, after each chunk */
   readonly onProgress?: (bytes: number) => void;
 }
@@ -55,6 +57,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     }
     // a row that is set aside is not written, so it has no say in the columns
     if (hasTrace) inference.add(row.columns);
+    if (traces >= (opts.limit ?? Number.POSITIVE_INFINITY)) break;
   }
   return { rows, traces, bytes, columns: inference.finish(), groupRewards };
 }
@@ -65,10 +68,13 @@ const WINDOW_BYTES = 16 * 2 ** 20;
 /**
  * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
  * then hands on all rows. A later row that does not fit comes out as a `BadRow` with code `column_type`.
+ * @param typed whether the output has types; where it has none there is nothing to infer, and rows of any kind fit
  */
 export async function inferFromWindow(
   rows: AsyncGenerator<InputRow | BadRow>,
+  typed: boolean,
 ): Promise<{ columns: PassThroughColumn[]; rows: AsyncGenerator<InputRow | BadRow> }> {
+  if (!typed) return { columns: [], rows };
   const inference = inferColumns();
   const window: (InputRow | BadRow)[] = [];
   let bytes = 0;

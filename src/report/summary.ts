@@ -27,13 +27,20 @@ export class Summary {
     return this.best?.row;
   }
 
-  /** The lines about the run. */
-  describe({ traces, tokens, seconds, rejects }: Totals, rejected: ReadonlyMap<string, number>): string[] {
+  /** The lines about the run. @param hasSigma whether there is σ to speak of */
+  describe(
+    { traces, tokens, seconds, rejects }: Totals,
+    rejected: ReadonlyMap<string, number>,
+    hasSigma: boolean,
+  ): string[] {
     const rate = count(Math.round(tokens / Math.max(seconds, 1e-3)));
-    const lines = [
-      `${count(traces)} traces, ${count(tokens)} tokens in ${duration(seconds)} (${rate} tokens/s)`,
-    ];
-    if (traces > 0) lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listed(this.codes)}`);
+    const size = tokens > 0 ? `${count(traces)} traces, ${count(tokens)} tokens` : `${count(traces)} traces`;
+    const lines = [`${size} in ${duration(seconds)}${tokens > 0 ? ` (${rate} tokens/s)` : ''}`];
+    const fallbacks = [...this.codes].filter(([code]) => isFallback(code));
+    const others = [...this.codes].filter(([code]) => !isFallback(code));
+    if (hasSigma && traces > 0)
+      lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listed(fallbacks)}`);
+    if (others.length > 0) lines.push(`also in status:${listed(others)}`);
     if (rejects > 0) lines.push(`rejected: ${count(rejects)}${listed(rejected)}`);
     return lines;
   }
@@ -50,7 +57,7 @@ function showsMuch(row: OutputRow): number {
   return Math.max(...values) - Math.min(...values);
 }
 
-function listed(counts: ReadonlyMap<string, number>): string {
+function listed(counts: Iterable<readonly [code: string, n: number]>): string {
   const entries = [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([code, n]) => `${code} ${count(n)}`);
   return entries.length === 0 ? '' : ` (${entries.join(', ')})`;
 }

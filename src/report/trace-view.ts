@@ -29,7 +29,7 @@ export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOpt
     const left = `${number(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
     const middle = `${share.padStart(7)} ${paint(`${minus}│${plus}`, sigma)} `;
     const room = width - left.length - share.padStart(7).length - 2 * BAR_WIDTH - 4;
-    return `${left}${middle}${text.length > room ? `${text.slice(0, Math.max(0, room - 1))}…` : text}`;
+    return `${left}${middle}${clipped(text, room)}`;
   };
   const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
   const cut = lines.length - MAX_LINES;
@@ -39,6 +39,11 @@ export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOpt
   const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;
   const titles = `${valueName.padStart(7)} ${' '.repeat(BAR_WIDTH)} ${'Δ'.padStart(7)} ${'σ'.padStart(7)} ${' '.repeat(2 * BAR_WIDTH + 2)}segment`;
   return [head, titles, ...lines].join('\n');
+}
+
+function clipped(text: string, room: number): string {
+  const characters = [...text];
+  return characters.length > room ? `${characters.slice(0, Math.max(0, room - 1)).join('')}…` : text;
 }
 
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */

@@ -49,7 +49,10 @@ export function segmentCompletion(
   const T = tokens.units.length - 1;
   const answered = thought.answered && thought.end < T;
   // a trace that ended without an answer: exit K stands before its end token, which no state comes after
-  const exits = Int32Array.of(thought.start, ...thoughtEnds).map((exit) => Math.min(exit, tokens.textEnd));
+  const exits = new Int32Array(thoughtEnds.length + 1);
+  exits.set([thought.start]);
+  exits.set(thoughtEnds, 1);
+  for (const [k, exit] of exits.entries()) exits[k] = Math.min(exit, tokens.textEnd);
   return { exits, thoughtEnds, tokens: T, answered };
 }
 
@@ -64,5 +67,9 @@ export function segmentSums(values: Float32Array, ends: Int32Array): Float64Arra
 
 /** Ends of all segments, the answer segment included where there is one. */
 export function allEnds({ thoughtEnds, tokens, answered }: Segmentation): Int32Array {
-  return answered ? Int32Array.of(...thoughtEnds, tokens) : thoughtEnds;
+  if (!answered) return thoughtEnds;
+  const ends = new Int32Array(thoughtEnds.length + 1);
+  ends.set(thoughtEnds);
+  ends[thoughtEnds.length] = tokens;
+  return ends;
 }

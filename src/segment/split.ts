@@ -42,8 +42,10 @@ export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece =
   let from = thought.start;
   for (const end of pieces) {
     const { units } = tokens;
+    // no spread: a piece can have more sentences than a call can have arguments
     if (end - from > longPiece)
-      ends.push(...matchCuts(tokens, SENTENCE_END, units[from] as number, units[end] as number));
+      for (const cut of matchCuts(tokens, SENTENCE_END, units[from] as number, units[end] as number))
+        ends.push(cut);
     ends.push(end);
     from = end;
   }
