@@ -6,14 +6,14 @@ import re
 # the odds of the training distribution; sampled traces show about the same
 ODDS = {
     "operations": (5, 7),   # each problem has this many operations, uniformly
-    "mistake": 0.08,        # an operation gets a wrong result, and the chain goes on from it
-    "corrected": 0.50,      # the line after a mistake is a `wait, ` line that puts it right
+    "mistake": 0.07,        # an operation gets a wrong result, and the chain goes on from it
+    "corrected": 0.35,      # the line after a mistake is a `wait, ` line that puts it right
     "filler": 0.06,         # after an operation (and its correction) comes a line without content
 }
 FILLERS = ("so far so good.", "hmm, let me go on.", "ok, next.")
-# multipliers are coprime to 10, so that results stay spread over 0..9
-OPERANDS = {"+": range(1, 10), "-": range(1, 10), "*": (3, 7, 9)}
-OPERATORS = "++--*"
+# doubling and multiplying by 5 fold results together, so that the largest is not nearly always 9
+OPERANDS = {"+": range(1, 10), "-": range(1, 10), "*": (2, 5)}
+OPERATORS = "+-**"
 FAMILIES = ("top", "low")
 
 EXIT = {"close": "</think>\n", "open": "answer: ", "closer": "\n"}

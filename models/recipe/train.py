@@ -80,7 +80,7 @@ def rate_at(progress):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=1600)
     parser.add_argument("--micro", type=int, default=8, help="sequences a micro-batch (small ones stay in the cache)")
     parser.add_argument("--accumulate", type=int, default=4, help="micro-batches a step")
     parser.add_argument("--muon-rate", type=float, default=0.02)

@@ -50,11 +50,11 @@ function isFallback(code: string): boolean {
   return code.startsWith('uniform:') || code === 'reward:unknown';
 }
 
-/** How far the values travel; long traces and fallbacks make poor pictures. */
+/** How far the values travel beyond their largest step; long traces and fallbacks make poor pictures. */
 function showsMuch(row: OutputRow): number {
   if (row.status.some(isFallback) || row.segments.length > 14) return -1;
-  const values = [row.valueStart, ...row.segments.map((segment) => segment.value)].filter((v) => v !== null);
-  return Math.max(...values) - Math.min(...values);
+  const steps = row.segments.map((segment) => Math.abs(segment.delta ?? 0));
+  return steps.reduce((sum, step) => sum + step, 0) - Math.max(...steps);
 }
 
 function listed(counts: Iterable<readonly [code: string, n: number]>): string {
