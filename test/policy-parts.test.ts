@@ -432,7 +432,7 @@ describe('config.json', () => {
   });
 
   test.each<[string, unknown]>([
-    ['architectures', ['Qwen2ForCausalLM']],
+    ['architectures', ['MixtralForCausalLM']],
     ['architectures', ['LlamaForCausalLM', 'Other']],
     ['architectures', []],
     ['num_hidden_layers', 0],
