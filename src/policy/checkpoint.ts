@@ -58,7 +58,10 @@ async function locateTensors(
       const other = tensors.get(tensorName)?.location;
       if (other !== undefined) throw lie(folder, `tensor ${tensorName} is in both ${other} and ${name}`);
       if (index.get(tensorName) !== name)
-        throw lie(indexPath, `tensor ${tensorName} is in ${name}, the index says ${index.get(tensorName)}`);
+        throw lie(
+          indexPath,
+          `tensor ${tensorName} is in ${name}, the index has it in ${index.get(tensorName) ?? 'no file'}`,
+        );
       tensors.set(tensorName, { ...tensor, location: name });
     }
   }

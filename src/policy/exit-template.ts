@@ -41,7 +41,9 @@ const THINK_END = '</think>';
  * several; it leaves its thoughts by the tag, any other by an empty line. Both then give a boxed answer.
  */
 export function deriveExitTemplate(tokenizer: PolicyTokenizer, chatTemplate: string): ExitTemplate {
-  const thinks = tokenizer.encode(THINK_END).length === 1 || chatTemplate.includes(THINK_END);
+  const ids = tokenizer.encode(THINK_END);
+  const isToken = ids.length === 1 && tokenizer.decode(ids).toString('utf8') === THINK_END; // not <unk>
+  const thinks = isToken || chatTemplate.includes(THINK_END);
   return {
     close: thinks ? `\n${THINK_END}\n\n` : '\n\n',
     open: '**Final Answer**\n\\boxed{',

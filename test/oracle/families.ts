@@ -57,8 +57,8 @@ function brain(bits: number): number {
 export function loadFamily(folder: string): FamilyModel {
   const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as Json;
   const tensors = new Map<string, Row>();
-  const index = join(folder, 'model.safetensors.index.json');
-  if (!existsSync(index)) readTensors(join(folder, 'model.safetensors'), tensors);
+  const [single, index] = [join(folder, 'model.safetensors'), join(folder, 'model.safetensors.index.json')];
+  if (existsSync(single)) readTensors(single, tensors);
   else {
     const { weight_map } = JSON.parse(readFileSync(index, 'utf8')) as { weight_map: Record<string, string> };
     for (const file of new Set(Object.values(weight_map))) readTensors(join(folder, file), tensors);
