@@ -4,6 +4,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compareReference, compareRuns } from '../dist/policy/check.js';
+import type { Branch } from '../dist/policy/pack.js';
+import type { PolicySession } from '../dist/policy/session.js';
 import { type Json, LLAMA, writeCheckpoint } from './checkpoints.js';
 import { familyScores, loadFamily } from './oracle/families.js';
 import { ROOT, rredcot } from './program.js';
@@ -229,6 +232,35 @@ describe('policy check', () => {
       expect(run.code).toBe(2);
       expect(run.stderr).toMatch(message);
     }
+  });
+});
+
+describe('a check that cannot fail would be none', () => {
+  /** a policy that gives every token the same numbers, but for what a test spoils */
+  const stand = (branch: number, entropy = 1) =>
+    ({
+      trunk: async (_: number, sequence: Int32Array, from: number) => ({
+        logprobs: new Float32Array(sequence.length - from).fill(-2),
+        entropies: new Float32Array(sequence.length - from).fill(sequence.length === 30 ? entropy : 1),
+      }),
+      branches: async (_: number, branches: readonly Branch[]) =>
+        branches.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom).fill(branch)),
+      release: async () => {},
+    }) as unknown as PolicySession;
+  const ids = new Int32Array(30);
+  const largest = async (session: PolicySession) =>
+    (await compareRuns(session, ids, new Int32Array(3))).map(({ nats }) => nats);
+
+  test('branches that differ, a trunk that differs from shorter readings, and NaN are seen', async () => {
+    expect(await largest(stand(-2))).toEqual([0, 0, 0, 0]);
+    expect(await largest(stand(-2.5))).toEqual([0, 0, 0.5, 0.5]);
+    expect(await largest(stand(-2, 3))).toEqual([0, 2, 0, 0]);
+    expect(await largest(stand(Number.NaN))).toEqual([0, 0, Number.NaN, Number.NaN]);
+    const numbers = new Array<number>(29).fill(-2);
+    const reference = { ids, logprobs: numbers, entropies: numbers, tolerance: undefined };
+    const [logprob, entropy] = await compareReference(stand(-2, Number.NaN), reference);
+    expect(logprob).toMatchObject({ nats: 0, count: 29 });
+    expect(entropy).toMatchObject({ nats: Number.NaN, token: 1 });
   });
 });
 
