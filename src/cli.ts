@@ -1,6 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
+import { addPolicyCommands } from './cli-policy.js';
 import {
   DEFAULT_FIXED_LENGTH,
   DEFAULT_MAX_SEGMENTS,
@@ -105,30 +106,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await segment(inputs, { ...jobOptions(flags), policy, signal }, log);
     });
 
-  const policy = program
-    .command('policy')
-    .summary('build policy folders')
-    .description('Works on policy folders.');
-  policy
-    .command('build')
-    .argument('<checkpoint>', 'folder with config.json, model.safetensors, tokenizer.json')
-    .requiredOption('-o, --output <folder>', 'policy folder to write')
-    .requiredOption(
-      '--exit-template <file>',
-      'JSON file {"close", "open", "closer"}: what forces an answer after a state',
-    )
-    .description(
-      'Builds the scoring graphs of a Hugging Face checkpoint; its weights are linked, not copied.',
-    )
-    .addHelpText(
-      'after',
-      '\nExample:\n  rredcot policy build ./checkpoint -o ./policy --exit-template exit_template.json\n',
-    )
-    .action(async (checkpoint: string, flags: { output: string; exitTemplate: string }) => {
-      const { buildPolicyFolder, readExitTemplate } = await import('./policy/folder.js');
-      await buildPolicyFolder(checkpoint, flags.output, await readExitTemplate(flags.exitTemplate));
-      process.stderr.write(`policy folder written to ${flags.output}\n`);
-    });
+  addPolicyCommands(program);
 
   try {
     await program.parseAsync(argv as string[]);

@@ -432,7 +432,7 @@ describe('config.json', () => {
   });
 
   test.each<[string, unknown]>([
-    ['architectures', ['Qwen2ForCausalLM']],
+    ['architectures', ['MixtralForCausalLM']],
     ['architectures', ['LlamaForCausalLM', 'Other']],
     ['architectures', []],
     ['num_hidden_layers', 0],
@@ -623,7 +623,7 @@ describe('tokenizer', () => {
     return folder;
   };
 
-  test('a SentencePiece decoder is refused by name', async () => {
+  test('a SentencePiece decoder on a byte-level tokenizer is refused by name', async () => {
     const replace = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
     const folder = copyWith('sentencepiece', (spec) => {
       spec.decoder = { type: 'Sequence', decoders: [replace, { type: 'ByteFallback' }, { type: 'Fuse' }] };

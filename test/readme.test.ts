@@ -62,12 +62,8 @@ describe('README', () => {
 
   it('its other commands run', async () => {
     const others = blocks.slice(2).flatMap((block) => block.split('\n'));
-    expect(others.length).toBe(5);
+    expect(others.length).toBe(7);
     await symlink(EMBEDDED, join(folder, 'checkpoint'));
-    await writeFile(
-      join(folder, 'exit_template.json'),
-      '{"close": "</think>\\n", "open": "answer: ", "closer": "\\n"}',
-    );
     for (const command of others) {
       const { status, stderr } = run(command);
       expect(status, `${command}: ${stderr}`).toBe(0);

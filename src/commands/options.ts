@@ -137,9 +137,10 @@ export function positiveInteger(flag: string, text: string, least = 1): number {
   return value;
 }
 
-function finite(flag: string, text: string, expected: string): number {
+/** Checks a flag that takes a number. */
+export function finite(flag: string, text: string, expected: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isFinite(value))
-    throw usageError(`${flag} ${text}: expected ${expected}`, `see rredcot score --help`);
+    throw usageError(`${flag} ${text}: expected ${expected}`, 'see --help of the command');
   return value;
 }

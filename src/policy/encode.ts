@@ -66,7 +66,12 @@ function align(
   tokenizer: PolicyTokenizer,
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
   const text = trace.completion || spelledText(ids, tokenizer);
-  const aligned = alignTokens(Array.from(ids, tokenizer.bytes), text);
+  const spelled = Array.from(ids, tokenizer.bytes);
+  const first = spelled[0];
+  // decoding a sampled completion takes off a SentencePiece text's first space, which the ids still have
+  if (tokenizer.kind === 'sentencepiece' && first?.[0] === 0x20 && !text.startsWith(' '))
+    spelled[0] = first.subarray(1);
+  const aligned = alignTokens(spelled, text);
   if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
     return {
       tokens: { text, units: aligned.units, textEnd: aligned.textEnd },

@@ -1,39 +1,33 @@
 // A policy folder on disk: policy.json, the graphs, the weights and the tokenizer that belong together.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import {
-  access,
-  constants,
-  copyFile,
-  link,
-  mkdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  writeFile,
-} from 'node:fs/promises';
+import { access, constants, lstat, mkdir, readFile, realpath, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
-import { type Architecture, parseArchitecture } from './architecture.js';
-import { buildBranchGraph, buildTrunkGraph, expectedWeights, type Weight } from './graphs.js';
+import { type Architecture, ArchitectureSchema } from './architecture.js';
+import { readCheckpoint, type WeightFile } from './checkpoint.js';
+import {
+  checkExitTemplate,
+  deriveExitTemplate,
+  type ExitTemplate,
+  ExitTemplateSchema,
+  readChatTemplate,
+} from './exit-template.js';
+import { buildBranchGraph, buildTrunkGraph } from './graphs.js';
 import { serialiseModel } from './onnx.js';
-import { readSafetensorsHeader } from './safetensors.js';
+import { linkOrCopy, writeWhole } from './place.js';
 import { loadTokenizer } from './tokenizer.js';
 
+export { type ExitTemplate, readExitTemplate } from './exit-template.js';
+
 const FORMAT = 1;
-const WEIGHTS = 'model.safetensors';
+const MANIFEST = 'policy.json';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
+/** newer checkpoints keep the chat template in a file of its own */
+const CHAT_TEMPLATE = 'chat_template.jinja';
 export const TRUNK_GRAPH = 'trunk.onnx';
 export const BRANCH_GRAPH = 'branch.onnx';
-
-/** What is put between a state and a reference answer (METHOD §3): close {u} open {y} closer. */
-export interface ExitTemplate {
-  readonly close: string;
-  readonly open: string;
-  readonly closer: string;
-}
 
 /** A policy folder's manifest, as read from its policy.json. */
 export interface PolicyFolder {
@@ -44,26 +38,12 @@ export interface PolicyFolder {
   readonly files: Readonly<Record<string, string>>;
 }
 
-const size = z.number().int().positive();
-const ExitTemplateFile = z.strictObject({ close: z.string(), open: z.string(), closer: z.string() });
 const Manifest = z.object({
   format: z.literal(FORMAT),
-  architecture: z.object({
-    family: z.literal('LlamaForCausalLM'),
-    layers: size,
-    hidden: size,
-    heads: size,
-    kvHeads: size,
-    headDim: size,
-    intermediate: size,
-    vocab: size,
-    maxTokens: size,
-    rmsNormEps: z.number().positive(),
-    ropeTheta: z.number().positive(),
-    tiedHead: z.boolean(),
-  }),
-  exitTemplate: ExitTemplateFile,
-  files: z.record(z.string(), z.string().regex(/^[0-9a-f]{64}$/)),
+  architecture: ArchitectureSchema,
+  exitTemplate: ExitTemplateSchema,
+  // plain names: a manifest cannot point out of its folder
+  files: z.record(z.string().regex(/^(?!\.\.?$)[^/\\]+$/), z.string().regex(/^[0-9a-f]{64}$/)),
 });
 
 /**
@@ -71,7 +51,7 @@ const Manifest = z.object({
  * @throws RredcotError (exit 2) where the folder is missing, unreadable or of another format
  */
 export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
-  const manifestPath = join(path, 'policy.json');
+  const manifestPath = join(path, MANIFEST);
   const hint = 'build one with: rredcot policy build <checkpoint> -o <folder>';
   let text: string;
   try {
@@ -93,96 +73,98 @@ export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
       hint,
     });
   const { architecture, exitTemplate, files } = parsed.data;
-  for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, WEIGHTS, ...TOKENIZER_FILES])
+  for (const file of new Set([TRUNK_GRAPH, BRANCH_GRAPH, ...TOKENIZER_FILES, ...Object.keys(files)]))
     await readable(join(path, file), hint);
   return { path, architecture, exitTemplate, files };
 }
 
 /**
- * Builds a policy folder from a Hugging Face checkpoint (config.json, model.safetensors, tokenizer.json). The weights
- * are linked, not copied, where the file system allows; the graphs point into them.
+ * Builds a policy folder from a Hugging Face checkpoint (config.json, safetensors, tokenizer.json). The weights are
+ * linked, not copied, where the file system allows; the graphs point into them.
  * @param out folder to write; may be the checkpoint itself
+ * @param given parts of the exit template; the others are derived from tokenizer and chat template
  * @throws RredcotError (exit 2) where the checkpoint is not one that can be built
  */
 export async function buildPolicyFolder(
   checkpoint: string,
   out: string,
-  exitTemplate: ExitTemplate,
+  given: Partial<ExitTemplate> = {},
+  opts: { readonly log?: (message: string) => void } = {},
 ): Promise<PolicyFolder> {
-  const configPath = join(checkpoint, 'config.json');
-  const config = await readFile(configPath, 'utf8').catch((cause: unknown) => {
-    throw new RredcotError(`${checkpoint}: not a checkpoint (no config.json)`, {
+  const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
+  const tokenizer = await loadTokenizer(checkpoint); // refuses now what would fail at the first trace
+  const derived = deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+  const exitTemplate = { ...derived, ...given };
+  checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+
+  try {
+    await mkdir(out, { recursive: true });
+    await checkTarget(checkpoint, out, weightFiles);
+    await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
+    const kept = await linkedFiles(checkpoint, out, weightFiles, opts.log);
+    await writeWhole(join(out, TRUNK_GRAPH), serialiseModel(buildTrunkGraph(architecture, weights)));
+    await writeWhole(join(out, BRANCH_GRAPH), serialiseModel(buildBranchGraph(architecture, weights)));
+    const files: Record<string, string> = {};
+    for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, ...kept]) files[file] = await sha256(join(out, file));
+    const manifest = { format: FORMAT, architecture, exitTemplate, files };
+    await writeWhole(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (cause instanceof RredcotError || code === undefined) throw cause;
+    throw new RredcotError(`${out}: the policy folder cannot be written (${(cause as Error).message})`, {
       exitCode: EXIT.usage,
-      hint: 'give the folder that holds config.json, model.safetensors and tokenizer.json',
+      hint: '-o <a folder that can be written>',
       cause,
     });
-  });
-  const architecture = parseArchitecture(parseJson(config, configPath), configPath);
-  const weights = await checkedWeights(join(checkpoint, WEIGHTS), architecture);
-  await loadTokenizer(checkpoint); // refuses now what would fail at the first trace
-
-  await mkdir(out, { recursive: true });
-  if ((await realpath(out)) !== (await realpath(checkpoint)))
-    for (const file of [WEIGHTS, ...TOKENIZER_FILES])
-      await linkOrCopy(join(checkpoint, file), join(out, file));
-  await writeWhole(join(out, TRUNK_GRAPH), serialiseModel(buildTrunkGraph(architecture, weights)));
-  await writeWhole(join(out, BRANCH_GRAPH), serialiseModel(buildBranchGraph(architecture, weights)));
-  const files: Record<string, string> = {};
-  for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, WEIGHTS, ...TOKENIZER_FILES])
-    files[file] = await sha256(join(out, file));
-  const manifest = { format: FORMAT, architecture, exitTemplate, files };
-  await writeWhole(join(out, 'policy.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  }
   return openPolicyFolder(out);
 }
 
-/** Reads an exit template given as a JSON file {close, open, closer}. */
-export async function readExitTemplate(path: string): Promise<ExitTemplate> {
-  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RredcotError(`${path}: exit template cannot be read`, { exitCode: EXIT.usage, cause });
-  });
-  const parsed = ExitTemplateFile.safeParse(parseJson(text, path));
-  if (!parsed.success)
-    throw new RredcotError(`${path}: ${oneLine(z.prettifyError(parsed.error))}`, {
+/** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
+async function checkTarget(
+  checkpoint: string,
+  out: string,
+  weightFiles: readonly WeightFile[],
+): Promise<void> {
+  const elsewhere = '-o <another folder>';
+  if ((await realpath(out)) === (await realpath(checkpoint))) {
+    for (const { name } of weightFiles)
+      if ((await lstat(join(out, name))).isSymbolicLink())
+        throw new RredcotError(`${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`, {
+          exitCode: EXIT.usage,
+          hint: elsewhere,
+        });
+  } else if ((await isThere(join(out, 'config.json'))) && !(await isThere(join(out, MANIFEST))))
+    throw new RredcotError(`${out}: holds another checkpoint, whose weights would be replaced`, {
       exitCode: EXIT.usage,
-      hint: 'expected {"close": …, "open": …, "closer": …}',
+      hint: elsewhere,
     });
-  return parsed.data;
 }
 
-/** The tensors that the graphs need, each present in the file with the right shape. */
-async function checkedWeights(path: string, arch: Architecture): Promise<Map<string, Weight>> {
-  const tensors = await readSafetensorsHeader(path);
-  const weights = new Map<string, Weight>();
-  for (const [name, shape] of expectedWeights(arch)) {
-    const tensor = tensors.get(name);
-    const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
-    if (tensor === undefined || tensor.shape.join() !== shape.join())
-      throw new RredcotError(`${path}: tensor ${name} ${found}, config.json expects [${shape.join(', ')}]`, {
-        exitCode: EXIT.usage,
-        hint: 'config.json and model.safetensors must be of the same checkpoint',
-      });
-    if (tensor.dtype !== 'f32')
-      throw new RredcotError(`${path}: tensor ${name} is ${tensor.dtype}, expected f32`, {
-        exitCode: EXIT.usage,
-        hint: 'convert the checkpoint to float32',
-      });
-    weights.set(name, { ...tensor, location: basename(path) });
-  }
-  return weights;
+/** Weights and tokenizer in the policy folder, by name. */
+async function linkedFiles(
+  checkpoint: string,
+  out: string,
+  weightFiles: readonly WeightFile[],
+  log: ((message: string) => void) | undefined,
+): Promise<string[]> {
+  const sources = [...weightFiles];
+  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE])
+    if (name !== CHAT_TEMPLATE || (await isThere(join(checkpoint, name))))
+      sources.push({ name, path: join(checkpoint, name) });
+  if ((await realpath(out)) !== (await realpath(checkpoint)))
+    for (const { name, path } of sources) await linkOrCopy(path, join(out, basename(name)), log);
+  return sources.map(({ name }) => name);
 }
 
-/** A hard link where source and target share a file system, else a copy. */
-async function linkOrCopy(from: string, to: string): Promise<void> {
-  await rm(to, { force: true });
-  await link(await realpath(from), to).catch(() => copyFile(from, to));
+function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
-async function writeWhole(path: string, content: string | Uint8Array): Promise<void> {
-  await writeFile(`${path}.tmp`, content);
-  await rename(`${path}.tmp`, path);
-}
-
-async function sha256(path: string): Promise<string> {
+export async function sha256(path: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
   return hash.digest('hex');

@@ -1,6 +1,8 @@
 // Builds the two scoring graphs of a Llama-style policy: the trunk reads traces, the branch graph scores references at exits.
 import type { Architecture } from './architecture.js';
-import { type Dtype, type ExternalData, Graph } from './onnx.js';
+import { FAMILIES, windowOf } from './families.js';
+import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
+import { DTYPE, type Dtype, type ExternalData, Graph } from './onnx.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export interface Weight extends ExternalData {
@@ -12,6 +14,7 @@ export interface Weight extends ExternalData {
 /** Every tensor name the graphs need, with the shape that the architecture demands of it. */
 export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
   const { hidden: d, heads, kvHeads, headDim, intermediate: f, vocab } = arch;
+  const { qkvBias, qkNorm } = FAMILIES[arch.family];
   const shapes = new Map<string, readonly number[]>([
     ['model.embed_tokens.weight', [vocab, d]],
     ['model.norm.weight', [d]],
@@ -24,6 +27,15 @@ export function expectedWeights(arch: Architecture): Map<string, readonly number
     shapes.set(`${at}self_attn.k_proj.weight`, [kvHeads * headDim, d]);
     shapes.set(`${at}self_attn.v_proj.weight`, [kvHeads * headDim, d]);
     shapes.set(`${at}self_attn.o_proj.weight`, [d, heads * headDim]);
+    if (qkvBias) {
+      shapes.set(`${at}self_attn.q_proj.bias`, [heads * headDim]);
+      shapes.set(`${at}self_attn.k_proj.bias`, [kvHeads * headDim]);
+      shapes.set(`${at}self_attn.v_proj.bias`, [kvHeads * headDim]);
+    }
+    if (qkNorm) {
+      shapes.set(`${at}self_attn.q_norm.weight`, [headDim]);
+      shapes.set(`${at}self_attn.k_norm.weight`, [headDim]);
+    }
     shapes.set(`${at}post_attention_layernorm.weight`, [d]);
     shapes.set(`${at}mlp.gate_proj.weight`, [f, d]);
     shapes.set(`${at}mlp.up_proj.weight`, [f, d]);
@@ -58,6 +70,7 @@ export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string,
 
   // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
   const rotates = arch.headDim % 16 === 0;
+  const isPadded = paddedHeadDim(arch.headDim) !== arch.headDim;
   const threeDims = (flat: string) => g.node('Reshape', [flat, perToken]);
   const rotated = (flat: string) =>
     rotates
@@ -67,16 +80,33 @@ export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string,
   let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [B·S, d]
   for (let i = 0; i < arch.layers; i++) {
     const { q, k, v } = layer.project(i, x);
+    const window = windowOf(arch, i);
     const [attended, key, value] = [`trunk.attended_${i}`, `trunk.k_${i}`, `trunk.v_${i}`] as const;
     g.node(
       'GroupQueryAttention',
-      [rotated(q), rotated(k), threeDims(v), '', '', seqlens, total, ...(rotates ? [cos, sin] : [])],
-      { num_heads: arch.heads, kv_num_heads: arch.kvHeads, do_rotary: rotates ? 1 : 0 },
+      [
+        padHeads(g, rotated(q), arch.heads, arch.headDim),
+        padHeads(g, rotated(k), arch.kvHeads, arch.headDim),
+        padHeads(g, threeDims(v), arch.kvHeads, arch.headDim),
+        '',
+        '',
+        seqlens,
+        total,
+        ...(rotates ? [cos, sin] : []),
+      ],
+      {
+        num_heads: arch.heads,
+        kv_num_heads: arch.kvHeads,
+        do_rotary: rotates ? 1 : 0,
+        ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
+        ...(window === undefined ? {} : { local_window_size: window }),
+      },
       { outputs: [attended, key, value], domain: 'com.microsoft' },
     );
-    g.output(`k_${i}`, key, 'f32', kv);
-    g.output(`v_${i}`, value, 'f32', kv);
-    const flat = g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
+    g.output(`k_${i}`, cutHeads(g, key, arch.headDim), 'f32', kv);
+    g.output(`v_${i}`, cutHeads(g, value, arch.headDim), 'f32', kv);
+    const narrow = cutFlatHeads(g, attended, arch.heads, arch.headDim);
+    const flat = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
     x = layer.finish(i, x, flat);
   }
   const { entropies, logprobs } = layer.head(x);
@@ -179,7 +209,13 @@ function branchAttention(arch: Architecture, layer: number, trunkK: string, trun
   const seesTrunk = g.node('Less', [row(positions), column(exit)]); // [R,keys]
   const sameBranch = g.node('Equal', [row(branch), column(branch)]);
   const seesOwn = g.node('And', [sameBranch, g.node('LessOrEqual', [row(pos), column(pos)])]); // [R,R]
-  const visible = g.node('Concat', [seesTrunk, seesOwn], { axis: 1 }); // [R,E]
+  let visible = g.node('Concat', [seesTrunk, seesOwn], { axis: 1 }); // [R,E]
+  const window = windowOf(arch, layer);
+  if (window !== undefined) {
+    const keyPositions = g.node('Concat', [positions, pos], { axis: 0 }); // [E]
+    const before = g.node('Sub', [pos, g.ints([window], [])]); // [R], the last position out of sight
+    visible = g.node('And', [visible, g.node('Greater', [row(keyPositions), column(before)])]);
+  }
   const bias = g.node('Where', [visible, g.float(0), g.float(-1e30)]);
 
   // query heads that share a key head lie together: [heads,R,hd] = [kvHeads, shared·R, hd], one batched MatMul
@@ -213,23 +249,49 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       placed.set(name, g.weight(name, weight.dtype, weight.shape, { location, offset, length }));
     return name;
   };
+  const widened = new Map<string, string>();
+  const isFloat32 = (name: string) => weights.get(name)?.dtype === 'f32';
+  /** a weight as float32; half-precision ones are cast in the main graph, where bodies see them too */
+  const float32 = (name: string): string => {
+    if (isFloat32(name)) return stored(name);
+    const cast = widened.get(name) ?? g.node('Cast', [stored(name)], { to: DTYPE.f32 });
+    widened.set(name, cast);
+    return cast;
+  };
   const norm = (x: string, name: string, graph = g) =>
-    graph.node('SimplifiedLayerNormalization', [x, stored(name)], {
+    graph.node('SimplifiedLayerNormalization', [x, float32(name)], {
       axis: -1,
       epsilon: { float: arch.rmsNormEps },
     });
-  const linear = (x: string, name: string) => g.node('Gemm', [x, stored(name)], { transB: 1 });
+  const linear = (x: string, name: string, bias?: string) =>
+    g.node('Gemm', [x, float32(name), ...(bias === undefined ? [] : [float32(bias)])], { transB: 1 });
+  const { qkvBias, qkNorm } = FAMILIES[arch.family];
+  /** RMS norm of each head on its own: x [N,heads·hd], weight [hd] */
+  const normHeads = (x: string, name: string, heads: number) => {
+    const perHead = g.node('Reshape', [x, g.ints([-1, arch.headDim])]);
+    return g.node('Reshape', [norm(perHead, name), g.ints([-1, heads * arch.headDim])]);
+  };
   const at = (i: number) => `model.layers.${i}`;
   return {
     /** ids [N] → [N,d] */
-    embed: (ids: string) => g.node('Gather', [stored('model.embed_tokens.weight'), ids]),
+    embed(ids: string) {
+      const name = 'model.embed_tokens.weight';
+      const rows = g.node('Gather', [stored(name), ids]); // cast after it: only the rows in use
+      return isFloat32(name) ? rows : g.node('Cast', [rows], { to: DTYPE.f32 });
+    },
     /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
     project(i: number, x: string) {
       const h = norm(x, `${at(i)}.input_layernorm.weight`);
+      const projected = (letter: 'q' | 'k' | 'v') => {
+        const name = `${at(i)}.self_attn.${letter}_proj`;
+        return linear(h, `${name}.weight`, qkvBias ? `${name}.bias` : undefined);
+      };
+      const [q, k, v] = [projected('q'), projected('k'), projected('v')] as const;
+      if (!qkNorm) return { q, k, v };
       return {
-        q: linear(h, `${at(i)}.self_attn.q_proj.weight`),
-        k: linear(h, `${at(i)}.self_attn.k_proj.weight`),
-        v: linear(h, `${at(i)}.self_attn.v_proj.weight`),
+        q: normHeads(q, `${at(i)}.self_attn.q_norm.weight`, arch.heads),
+        k: normHeads(k, `${at(i)}.self_attn.k_norm.weight`, arch.kvHeads),
+        v,
       };
     },
     /** output projection and SwiGLU, both residual: x [N,d], attended [N,heads·hd] → [N,d] */
@@ -249,7 +311,7 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       const blockRows = body.input('head.rows', 'i64', ['C']);
       const blockTargets = body.input('head.targets', 'i64', ['C']);
       const h = norm(body.node('Gather', [x, blockRows]), 'model.norm.weight', body); // [C,d]
-      const matrix = stored(arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight');
+      const matrix = float32(arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight');
       const logp = body.node('LogSoftmax', [body.node('Gemm', [h, matrix], { transB: 1 })], { axis: 1 }); // [C,V]
       const plogp = body.node('Mul', [body.node('Exp', [logp]), logp]);
       const entropy = body.node('Neg', [body.node('ReduceSum', [plogp, body.ints([1])], { keepdims: 0 })]);

@@ -1,6 +1,7 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
 import { EXIT, RredcotError } from '../errors.js';
+import { repeatedKey } from './json-keys.js';
 import type { Dtype } from './onnx.js';
 
 /** A tensor's place in its file. */
@@ -63,14 +64,17 @@ function parseHeader(
   fail: (found: string) => never,
 ): Map<string, StoredTensor> {
   const tensors = new Map<string, StoredTensor>();
+  const text = header.toString('utf8');
   let entries: Record<string, unknown>;
   try {
-    entries = JSON.parse(header.toString('utf8')) as Record<string, unknown>;
+    entries = JSON.parse(text) as Record<string, unknown>;
   } catch (error) {
     return fail(`its header is not JSON (${(error as Error).message})`);
   }
   if (typeof entries !== 'object' || entries === null || Array.isArray(entries))
     return fail('its header is not a JSON object');
+  const twice = repeatedKey(text);
+  if (twice !== undefined) return fail(`its header has ${JSON.stringify(twice)} twice`);
   for (const [name, value] of Object.entries(entries)) {
     if (name === '__metadata__') continue;
     const entry = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown } | null;

@@ -2,13 +2,14 @@
 import { readFile } from 'node:fs/promises';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { EXIT, RredcotError } from '../errors.js';
+import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
-export type TokenizerKind = 'byte-level' | 'character';
+export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
 export interface PolicyTokenizer {
   readonly kind: TokenizerKind;
-  /** Ids of a text as it begins a sequence: with the tokenizer's own start token, where it has one. */
+  /** Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. */
   encodePrompt(text: string): Int32Array;
   /** Ids of a text that continues a sequence: nothing is added. */
   encode(text: string): Int32Array;
@@ -28,28 +29,26 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   const config = await readJson(`${folder}/tokenizer_config.json`);
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
   const tokenizer = new Tokenizer(spec, config);
+  const continuing = kind === 'sentencepiece' ? new Tokenizer(withoutPrefixSpace(spec), config) : tokenizer;
   const added = tokenizer.get_added_tokens_decoder();
   const cache = new Map<number, Uint8Array>();
 
-  const encode = (text: string, add_special_tokens: boolean) =>
-    Int32Array.from(
-      text === '' && !add_special_tokens ? [] : tokenizer.encode(text, { add_special_tokens }).ids,
-    );
+  const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
     let found = cache.get(id);
     if (found === undefined) {
       const token = tokenizer.id_to_token(id) ?? '';
       const content = added.get(id)?.content;
-      found =
-        content !== undefined || kind === 'character' ? Buffer.from(content ?? token) : byteLevelBytes(token);
+      found = content !== undefined ? Buffer.from(content) : spell(token);
       cache.set(id, found);
     }
     return found;
   };
   return {
     kind,
-    encodePrompt: (text) => encode(text, true),
-    encode: (text) => encode(text, false),
+    encodePrompt: (text) => Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids),
+    encode: (text) =>
+      Int32Array.from(text === '' ? [] : continuing.encode(text, { add_special_tokens: false }).ids),
     bytes,
     decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
     isSpecial: (id) => added.get(id)?.special === true,
@@ -73,18 +72,19 @@ interface Part {
   readonly decoders?: readonly Part[];
 }
 
-/** Byte-level tokenizers decode through a ByteLevel step; a character tokenizer's tokens are plain text. */
+/** A tokenizer shows by its decoder how its tokens spell text: bytes, pieces, or plain text as it stands. */
 function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
   const decoder = (spec.decoder ?? null) as Part | null;
   const steps = decoder?.type === 'Sequence' ? (decoder.decoders ?? []) : decoder === null ? [] : [decoder];
   const types = steps.map((step) => step.type);
   if (types.includes('ByteLevel')) return 'byte-level';
   if (types.every((type) => type === 'Fuse')) return 'character';
+  if (isSentencePiece(spec)) return 'sentencepiece';
   throw new RredcotError(
     `${path}: tokens are decoded by ${types.join(', ')}, which cannot be aligned to text`,
     {
       exitCode: EXIT.usage,
-      hint: 'use a policy with a byte-level or character-level tokenizer',
+      hint: 'use a policy with a byte-level, a character-level or a SentencePiece tokenizer with byte fallback',
     },
   );
 }
@@ -108,3 +108,10 @@ function byteLevelBytes(token: string): Uint8Array {
   }
   return Uint8Array.from(bytes);
 }
+
+/** Bytes of a token that is no added one, by kind. */
+const spellings: Readonly<Record<TokenizerKind, (token: string) => Uint8Array>> = {
+  'byte-level': byteLevelBytes,
+  character: (token) => Buffer.from(token),
+  sentencepiece: pieceBytes,
+};

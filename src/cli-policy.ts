@@ -1,0 +1,74 @@
+// The flags and help of `rredcot policy build`, `info` and `check`.
+import type { Command } from 'commander';
+import { finite, usageError } from './commands/options.js';
+import type { BuildFlags } from './commands/policy-build.js';
+import { escapeControls } from './report/trace-view.js';
+
+/** Adds the policy commands; each does its work in its action and throws what goes wrong. */
+export function addPolicyCommands(program: Command): void {
+  const policy = program
+    .command('policy')
+    .summary('build, show and check policy folders')
+    .description('Works on policy folders.');
+
+  policy
+    .command('build')
+    .argument('<checkpoint>', 'folder with config.json, safetensors (one file, or shards) and tokenizer.json')
+    .requiredOption('-o, --output <folder>', 'policy folder to write')
+    .option(
+      '--exit-template <file>',
+      'JSON file {"close", "open", "closer"}: what forces an answer after a state (default: from the chat template)',
+    )
+    .option(
+      '--exit-close <text>',
+      "leaves the thought; as it stands, a line break is $'\\n' in bash; wins over the file",
+    )
+    .option('--exit-open <text>', 'comes before the answer')
+    .option('--exit-closer <text>', 'comes after it')
+    .description(
+      'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
+    .action(async (checkpoint: string, flags: BuildFlags) => {
+      const { policyBuild } = await import('./commands/policy-build.js');
+      await policyBuild(checkpoint, flags, (line) => process.stderr.write(`${escapeControls(line)}\n`));
+    });
+
+  policy
+    .command('info')
+    .argument('<folder>', 'policy folder')
+    .description('Shows architecture, parameters, vocabulary, limits, exit template and files.')
+    .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
+    .action(async (folder: string) => {
+      const { policyInfo } = await import('./commands/policy-info.js');
+      for (const line of await policyInfo(folder)) process.stdout.write(`${escapeControls(line)}\n`);
+    });
+
+  policy
+    .command('check')
+    .argument('<folder>', 'policy folder')
+    .option('--text <file>', 'text to read (default: a built-in one)')
+    .option(
+      '--reference <file>',
+      'JSON {"ids", "logprobs", "entropies"} of another implementation (examples/make_reference.py)',
+    )
+    .option('--tolerance <nats>', "largest difference allowed (default: the reference's own, or 0.001)")
+    .description(
+      'Compares trunk, branches and naive re-encoding on a text, and all with reference numbers; exit 65 where they differ.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
+    .action(async (folder: string, flags: { text?: string; reference?: string; tolerance?: string }) => {
+      const { policyCheck } = await import('./commands/policy-check.js');
+      const { text, reference } = flags;
+      const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
+      await policyCheck(folder, { text, reference, tolerance: toleranceOf(flags.tolerance) }, print);
+    });
+}
+
+function toleranceOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const expected = 'a positive number of nats';
+  const value = finite('--tolerance', text, expected);
+  if (value <= 0) throw usageError(`--tolerance ${text}: expected ${expected}`, '--tolerance 0.001');
+  return value;
+}

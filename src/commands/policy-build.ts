@@ -1,0 +1,39 @@
+// `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
+import { type ExitTemplate, readExitTemplate } from '../policy/exit-template.js';
+import { buildPolicyFolder } from '../policy/folder.js';
+import { loadTokenizer } from '../policy/tokenizer.js';
+import { templateLines } from './policy-info.js';
+
+export interface BuildFlags {
+  readonly output: string;
+  readonly exitTemplate?: string;
+  readonly exitClose?: string;
+  readonly exitOpen?: string;
+  readonly exitCloser?: string;
+}
+
+/** @param print gets what was built and from what, a line at a time */
+export async function policyBuild(
+  checkpoint: string,
+  flags: BuildFlags,
+  print: (line: string) => void,
+): Promise<void> {
+  const template = await givenTemplate(flags);
+  const policy = await buildPolicyFolder(checkpoint, flags.output, template, { log: print });
+  const given = Object.keys(template).length;
+  const origin = given === 3 ? 'given' : given === 0 ? 'from the checkpoint' : 'given in part';
+  print(`exit template, ${origin}:`);
+  for (const line of templateLines(policy.exitTemplate, await loadTokenizer(policy.path))) print(`  ${line}`);
+  print(`policy folder written to ${flags.output}`);
+}
+
+/** The parts that the flags give; a part's own flag wins over the file. */
+async function givenTemplate(flags: BuildFlags): Promise<Partial<ExitTemplate>> {
+  const file = flags.exitTemplate === undefined ? {} : await readExitTemplate(flags.exitTemplate);
+  return {
+    ...file,
+    ...(flags.exitClose === undefined ? {} : { close: flags.exitClose }),
+    ...(flags.exitOpen === undefined ? {} : { open: flags.exitOpen }),
+    ...(flags.exitCloser === undefined ? {} : { closer: flags.exitCloser }),
+  };
+}

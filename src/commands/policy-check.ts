@@ -1,0 +1,131 @@
+// `rredcot policy check`: is the folder what was built, and does it compute what it should.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { EXIT, RredcotError } from '../errors.js';
+import {
+  compareReference,
+  compareRuns,
+  type Difference,
+  LEAST_TOKENS,
+  readReference,
+} from '../policy/check.js';
+import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
+import { PolicySession } from '../policy/session.js';
+import { loadTokenizer } from '../policy/tokenizer.js';
+import { usageError } from './options.js';
+
+export interface CheckOptions {
+  /** file of the text to read; undefined: the built-in one */
+  readonly text: string | undefined;
+  readonly reference: string | undefined;
+  /** nats; undefined: the reference's own, or {@link DEFAULT_TOLERANCE} */
+  readonly tolerance: number | undefined;
+}
+
+/** Float32 sums in another order differ by some 1e-5 nats in small models, by some 1e-4 in large ones. */
+export const DEFAULT_TOLERANCE = 1e-3;
+
+const TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.
+
+Wait, the question asks for the arrival time: 9:40 plus 1 h 30 min is 11:10. Let me check: 84 × 1.5 = 126. ✓
+
+\`\`\`python
+def arrival(minutes, distance, speed):
+    return minutes + 60 * distance / speed
+\`\`\`
+
+Hence the train arrives at 11:10, naïve rounding or not.
+`;
+
+/**
+ * @param print gets the report, a line at a time
+ * @throws RredcotError (exit 65) where a check fails
+ */
+export async function policyCheck(
+  path: string,
+  opts: CheckOptions,
+  print: (line: string) => void,
+): Promise<void> {
+  const policy = await openPolicyFolder(path);
+  const reference =
+    opts.reference === undefined ? undefined : await readReference(opts.reference, policy.architecture.vocab);
+  const { ids, other } = await checkedIds(policy, opts.text);
+  const failures: string[] = [];
+
+  const changed = await changedFiles(policy);
+  print(
+    changed.length === 0
+      ? `files: ${Object.keys(policy.files).length} as built`
+      : `files: ${changed.join(', ')} not as built`,
+  );
+  if (changed.length > 0) failures.push(`${changed.join(', ')} changed since the build`);
+
+  const session = await PolicySession.open(policy);
+  try {
+    const show = (differences: readonly Difference[], tolerance: number) => {
+      for (const { what, count, nats, token } of differences) {
+        const failed = !(nats <= tolerance);
+        print(`  ${what.padEnd(27)} ${nats.toExponential(1)} at token ${token} (${count} compared)`);
+        if (failed) failures.push(`${what} differ by ${nats.toExponential(1)} nats at token ${token}`);
+      }
+    };
+    const tolerance = opts.tolerance ?? DEFAULT_TOLERANCE;
+    print(`text of ${ids.length} tokens, largest differences in nats (allowed ${tolerance}):`);
+    show(await compareRuns(session, ids, other), tolerance);
+    if (reference !== undefined) {
+      const allowed = opts.tolerance ?? reference.tolerance ?? DEFAULT_TOLERANCE;
+      print(`reference of ${reference.ids.length} tokens, largest differences in nats (allowed ${allowed}):`);
+      show(await compareReference(session, reference), allowed);
+    }
+  } finally {
+    await session.close();
+  }
+  if (failures.length > 0)
+    throw new RredcotError(`${path}: the policy does not check: ${failures.join('; ')}`, {
+      exitCode: EXIT.data,
+      hint: 'build the folder again; compare with a reference in float32; --tolerance <nats>',
+    });
+  print('all checks hold');
+}
+
+/** The text's ids, cut to what the policy takes, and a continuation that is not the text's. */
+async function checkedIds(
+  { path, architecture, exitTemplate }: PolicyFolder,
+  textFile: string | undefined,
+): Promise<{ ids: Int32Array; other: Int32Array }> {
+  const tokenizer = await loadTokenizer(path);
+  const text =
+    textFile === undefined
+      ? TEXT
+      : await readFile(textFile, 'utf8').catch((cause: Error) => {
+          throw usageError(`${textFile}: cannot be read (${cause.message})`, '--text <a text file>');
+        });
+  const whole = tokenizer.encodePrompt(text);
+  const other = Int32Array.of(
+    ...tokenizer.encode(exitTemplate.close),
+    ...tokenizer.encode(exitTemplate.open),
+    ...tokenizer.encode(exitTemplate.closer),
+    ...whole.subarray(0, 2), // two tokens at least, whatever the template
+  );
+  const ids = whole.slice(0, architecture.maxTokens - other.length);
+  if (ids.length < LEAST_TOKENS)
+    throw usageError(
+      `${textFile ?? 'the built-in text'} has ${ids.length} tokens, expected at least ${LEAST_TOKENS}`,
+      '--text <a longer text>',
+    );
+  const beyond = ids.find((id) => id >= architecture.vocab);
+  if (beyond !== undefined)
+    throw usageError(
+      `the tokenizer gives the id ${beyond}, the policy's vocabulary has ${architecture.vocab} tokens`,
+      'config.json and tokenizer.json must be of the same checkpoint',
+    );
+  return { ids, other };
+}
+
+/** Files whose sha256 is no longer what policy.json says. */
+async function changedFiles({ path, files }: PolicyFolder): Promise<string[]> {
+  const changed: string[] = [];
+  for (const [name, expected] of Object.entries(files))
+    if ((await sha256(join(path, name))) !== expected) changed.push(name);
+  return changed;
+}

@@ -1,0 +1,77 @@
+// `rredcot policy info`: what a policy folder holds, without running it.
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Architecture } from '../policy/architecture.js';
+import { type ExitTemplate, templateTokens } from '../policy/exit-template.js';
+import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { expectedWeights } from '../policy/graphs.js';
+import { readSafetensorsHeader } from '../policy/safetensors.js';
+import { loadTokenizer, type PolicyTokenizer } from '../policy/tokenizer.js';
+
+/** @returns lines for people */
+export async function policyInfo(path: string): Promise<string[]> {
+  const policy = await openPolicyFolder(path);
+  const { architecture: arch, exitTemplate, files } = policy;
+  const tokenizer = await loadTokenizer(path);
+  const lines = [
+    `policy        ${path}`,
+    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${arch.tiedHead ? 'tied' : 'own'} head`,
+    `rope          ${ropeText(arch)}`,
+    `attention     ${windowText(arch)}`,
+    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
+    `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
+    `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
+    ...under('exit template', templateLines(exitTemplate, tokenizer)),
+  ];
+  const listed: string[] = [];
+  for (const [name, sha256] of Object.entries(files)) {
+    const { size } = await stat(join(path, name));
+    listed.push(`${sha256.slice(0, 12)}…  ${count(size).padStart(14)} bytes  ${name}`);
+  }
+  return [...lines, ...under('files', listed)];
+}
+
+/** Each part of a template as JSON text, with its number of tokens. */
+export function templateLines(template: ExitTemplate, tokenizer: PolicyTokenizer): string[] {
+  const tokens = templateTokens(template, tokenizer);
+  return (['close', 'open', 'closer'] as const).map(
+    (part) =>
+      `${part.padEnd(6)} ${JSON.stringify(template[part])} (${tokens[part]} token${tokens[part] === 1 ? '' : 's'})`,
+  );
+}
+
+function ropeText({ ropeTheta, ropeScaling: scaling }: Architecture): string {
+  const theta = `theta ${count(ropeTheta)}`;
+  if (scaling === undefined) return theta;
+  if (scaling.type === 'linear') return `${theta}, linear × ${scaling.factor}`;
+  return `${theta}, ${scaling.type} × ${scaling.factor} from ${count(scaling.originalMaxTokens)} tokens`;
+}
+
+function windowText({ slidingWindow, layers }: Architecture): string {
+  if (slidingWindow === undefined) return 'full';
+  return `the last ${count(slidingWindow.tokens)} tokens in ${slidingWindow.layers.length} of ${layers} layers`;
+}
+
+function parametersOf(arch: Architecture): number {
+  let total = 0;
+  for (const shape of expectedWeights(arch).values()) total += shape.reduce((product, n) => product * n, 1);
+  return total;
+}
+
+/** e.g. `bf16`, or `bf16 and f32` where tensors differ */
+async function dtypesOf({ path, files, architecture }: PolicyFolder): Promise<string> {
+  const expected = expectedWeights(architecture);
+  const dtypes = new Set<string>();
+  for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
+    for (const tensor of (await readSafetensorsHeader(join(path, name))).values())
+      if (expected.has(tensor.name)) dtypes.add(tensor.dtype);
+  return [...dtypes].sort().join(' and ');
+}
+
+function under(title: string, lines: readonly string[]): string[] {
+  return lines.map((line, i) => (i === 0 ? title : '').padEnd(14) + line);
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en-US');
+}
