@@ -17,7 +17,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
-import { buildBranchGraph, buildTrunkGraph, expectedWeights, type Weight } from './graphs.js';
+import { buildScoringGraph, expectedWeights, type Weight } from './graphs.js';
 import { serialiseModel } from './onnx.js';
 import { readSafetensorsHeader } from './safetensors.js';
 import { loadTokenizer } from './tokenizer.js';
@@ -25,8 +25,7 @@ import { loadTokenizer } from './tokenizer.js';
 const FORMAT = 1;
 const WEIGHTS = 'model.safetensors';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
-export const TRUNK_GRAPH = 'trunk.onnx';
-export const BRANCH_GRAPH = 'branch.onnx';
+export const GRAPH = 'policy.onnx';
 
 /** What is put between a state and a reference answer (METHOD §3): close {u} open {y} closer. */
 export interface ExitTemplate {
@@ -93,8 +92,7 @@ export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
       hint,
     });
   const { architecture, exitTemplate, files } = parsed.data;
-  for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, WEIGHTS, ...TOKENIZER_FILES])
-    await readable(join(path, file), hint);
+  for (const file of [GRAPH, WEIGHTS, ...TOKENIZER_FILES]) await readable(join(path, file), hint);
   return { path, architecture, exitTemplate, files };
 }
 
@@ -125,11 +123,9 @@ export async function buildPolicyFolder(
   if ((await realpath(out)) !== (await realpath(checkpoint)))
     for (const file of [WEIGHTS, ...TOKENIZER_FILES])
       await linkOrCopy(join(checkpoint, file), join(out, file));
-  await writeWhole(join(out, TRUNK_GRAPH), serialiseModel(buildTrunkGraph(architecture, weights)));
-  await writeWhole(join(out, BRANCH_GRAPH), serialiseModel(buildBranchGraph(architecture, weights)));
+  await writeWhole(join(out, GRAPH), serialiseModel(buildScoringGraph(architecture, weights)));
   const files: Record<string, string> = {};
-  for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, WEIGHTS, ...TOKENIZER_FILES])
-    files[file] = await sha256(join(out, file));
+  for (const file of [GRAPH, WEIGHTS, ...TOKENIZER_FILES]) files[file] = await sha256(join(out, file));
   const manifest = { format: FORMAT, architecture, exitTemplate, files };
   await writeWhole(join(out, 'policy.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   return openPolicyFolder(out);
