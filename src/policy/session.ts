@@ -16,6 +16,9 @@ export interface TraceScores {
   readonly branches: readonly Float32Array[];
 }
 
+/** What scoring asks of a policy. */
+export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'>;
+
 /** The machine has not enough memory for a run: fewer or shorter traces may fit. */
 export class OutOfMemoryError extends Error {}
 
@@ -75,13 +78,15 @@ export class PolicySession {
    * @param keep number under which keys and values are kept for {@link branches}
    * @throws OutOfMemoryError
    */
-  run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+  async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
     for (const { ids, promptLength } of traces)
       if (promptLength < 1 || promptLength >= ids.length)
         throw new RangeError(`a trace of ${ids.length} tokens with a prompt of ${promptLength}`);
+    // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
+    const packed = traces.map(({ ids, promptLength, branches }) => ({ ids, promptLength, branches }));
     return this.send(
-      { op: 'run', traces, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
-      traces,
+      { op: 'run', traces: packed, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
+      packed,
     );
   }
 

@@ -4,7 +4,7 @@ import type { Suffix } from '../estimate/references.js';
 import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '../segment/segment.js';
 import { type Load, planBatches } from './batch.js';
 import type { Branch } from './pack.js';
-import { OutOfMemoryError, type PolicySession, type TraceScores } from './session.js';
+import { OutOfMemoryError, type PolicyRuns, type TraceScores } from './session.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -77,7 +77,7 @@ let lastKept = 0;
  * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
  */
 export async function runBatch(
-  session: PolicySession,
+  session: PolicyRuns,
   jobs: readonly TraceJob[],
   strategy: 'one-run' | 'two-run',
 ): Promise<(TraceResult | TraceRejected)[]> {
@@ -96,7 +96,7 @@ export async function runBatch(
   }
 }
 
-async function oneRun(session: PolicySession, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
   const candidates = jobs.map((job) => Array.from(candidateExits(job.pieces)));
   const scored = await session.run(
     jobs.map((job, b) => ({ ...job, branches: branchesAt(job, candidates[b] as number[]) })),
@@ -113,7 +113,7 @@ async function oneRun(session: PolicySession, jobs: readonly TraceJob[]): Promis
   });
 }
 
-async function twoRuns(session: PolicySession, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
   const kept = ++lastKept;
   try {
     const trunks = await session.run(

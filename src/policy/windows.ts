@@ -2,7 +2,7 @@
 import type { TraceRejected } from '../errors.js';
 import type { Trace } from '../trace.js';
 import { inOrder } from './in-order.js';
-import type { PolicySession } from './session.js';
+import type { PolicyRuns } from './session.js';
 import { planWindow, runBatch, type Strategy, type TraceJob, type TraceResult } from './strategy.js';
 
 /** A trace on its way through the policy. */
@@ -27,7 +27,7 @@ const BATCHES_AT_WORK = 3;
 /** Scores every trace; the order is the input's, whatever ran together. */
 export async function* scoreWindows<T extends Job>(
   jobs: AsyncIterable<T>,
-  session: PolicySession,
+  session: PolicyRuns,
   strategy: Strategy,
 ): AsyncGenerator<Scored<T>> {
   async function* batches() {
