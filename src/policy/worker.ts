@@ -88,7 +88,7 @@ async function answer(message: JobMessage): Promise<void> {
     port?.postMessage({ seq: message.seq, result } satisfies JobReply, buffers);
   } catch (error) {
     const text = String((error as Error).message ?? error);
-    const outOfMemory = /bad_alloc|allocat|out of memory|OOM/i.test(text);
+    const outOfMemory = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text);
     port?.postMessage({ seq: message.seq, error: text, outOfMemory } satisfies JobReply);
   }
 }
