@@ -15,6 +15,7 @@ import {
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { removeTemporaryFiles } from './io/atomic-file.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
+import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
 import { VERSION } from './version.js';
@@ -75,18 +76,26 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     )
     .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
+    .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
     .addHelpText(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
     )
-    .action(async (inputs: string[], flags: JobFlags & Parameters<typeof resolveCreditOptions>[0]) => {
-      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
-      const { score } = await import('./commands/score.js');
-      const credit = resolveCreditOptions(flags);
-      if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
-      result = await score(inputs, { ...jobOptions(flags), policy: flags.policy, credit, signal }, log);
-    });
+    .action(
+      async (
+        inputs: string[],
+        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string },
+      ) => {
+        const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+        const { score } = await import('./commands/score.js');
+        const credit = resolveCreditOptions(flags);
+        if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
+        const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
+        const job = { ...jobOptions(flags), policy: flags.policy, credit, strategy, signal };
+        result = await score(inputs, job, log);
+      },
+    );
 
   job(program.command('segment'), 'JSONL on stdout')
     .summary('cut traces into segments, without scoring them')

@@ -25,7 +25,7 @@ import { deriveExitTemplate, readChatTemplate } from '../dist/policy/exit-templa
 import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../dist/policy/folder.js';
 import { repeatedKey } from '../dist/policy/json-keys.js';
 import { readSafetensorsHeader } from '../dist/policy/safetensors.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession, type TraceScores } from '../dist/policy/session.js';
 import { loadTokenizer } from '../dist/policy/tokenizer.js';
 import {
   headerBytes,
@@ -62,7 +62,9 @@ async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
 async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<void> {
   const session = await PolicySession.open(policy);
   try {
-    const { logprobs } = await session.trunk(0, IDS, 1);
+    const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [
+      TraceScores,
+    ];
     const expected = familyScores(loadFamily(checkpoint), [...IDS]).logprobs.slice(1);
     for (const [t, logprob] of expected.entries())
       expect(Math.abs((logprobs[t] as number) - logprob)).toBeLessThan(1e-4);

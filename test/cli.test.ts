@@ -106,10 +106,10 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     await writeFile(join(policy, 'policy.json'), await readFile(join(EMBEDDED, 'policy.json')));
     run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/trunk\.onnx/);
+    expect(run.stderr).toMatch(/policy\.onnx/);
     for (const name of await readdir(EMBEDDED))
       await writeFile(join(policy, name), await readFile(join(EMBEDDED, name)));
-    await writeFile(join(policy, 'trunk.onnx'), 'no graph');
+    await writeFile(join(policy, 'policy.onnx'), 'no graph');
     run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code, run.stderr).toBe(69);
     expect(run.stderr).toMatch(/policy: ONNX Runtime cannot load/);

@@ -7,7 +7,7 @@ import { parseArchitecture } from '../dist/policy/architecture.js';
 import { windowOf } from '../dist/policy/families.js';
 import { buildPolicyFolder } from '../dist/policy/folder.js';
 import type { Branch } from '../dist/policy/pack.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession, type TraceScores } from '../dist/policy/session.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
 import { familyScores, loadFamily } from './oracle/families.js';
 import { seeded } from './oracle/toy.js';
@@ -106,7 +106,9 @@ async function differences(config: Json, opts: Parameters<typeof writeCheckpoint
   try {
     const model = loadFamily(`${at}/checkpoint`);
     const ids = randomIds(50);
-    const { logprobs, entropies } = await session.trunk(0, ids, 1);
+    const [{ logprobs, entropies }] = (await session.run([{ ids, promptLength: 1, branches: [] }], 0)) as [
+      TraceScores,
+    ];
     const expected = familyScores(model, [...ids]);
     const trunk = Math.max(
       worst(logprobs, expected.logprobs.slice(1)),
@@ -115,12 +117,17 @@ async function differences(config: Json, opts: Parameters<typeof writeCheckpoint
     const branches = [1, 1, 7, 23, 24, 49, 50].map(
       (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13)), scoredFrom: 1 + (i % 2) }),
     );
-    const scores = await session.branches(0, branches);
+    const [{ branches: scores }] = (await session.branches(0, [branches])) as [TraceScores];
+    const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
+    for (const [i, score] of scores.entries())
+      expect(worst(together.branches[i] as Float32Array, score)).toBeLessThan(NATS);
     let [branchesNaive, branchesOracle] = [0, 0];
     for (const [i, branch] of branches.entries()) {
       const whole = Int32Array.of(...ids.subarray(0, branch.exit), ...branch.ids);
       const from = branch.exit + branch.scoredFrom;
-      const naive = await session.trunk(1, whole, from);
+      const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [
+        TraceScores,
+      ];
       branchesNaive = Math.max(branchesNaive, worst(scores[i] as Float32Array, naive.logprobs));
       const oracle = familyScores(model, [...whole]).logprobs.slice(from);
       branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));

@@ -1,4 +1,4 @@
-// What the package promises beside its code: exact pins, committed graphs that are built from the committed weights.
+// What the package promises beside its code: exact pins, a committed graph that is built from the committed weights.
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -15,9 +15,12 @@ describe('package.json', () => {
 });
 
 describe('models/embedded', () => {
-  it('holds the graphs and the manifest that its weights build', async () => {
+  it('holds the graph and the manifest that its weights build, and no other graph', async () => {
     const folder = await temporaryFolder();
     await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(join(EMBEDDED, 'exit_template.json')));
+    const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx'));
+    expect(onnx(await readdir(folder))).toEqual(['policy.onnx']);
+    expect(onnx(await readdir(EMBEDDED))).toEqual(['policy.onnx']);
     for (const name of await readdir(folder)) {
       const [built, committed] = await Promise.all([
         readFile(join(folder, name)),

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { compareReference, compareRuns } from '../dist/policy/check.js';
-import type { Branch } from '../dist/policy/pack.js';
+import type { Branch, PackedTrace } from '../dist/policy/pack.js';
 import type { PolicySession } from '../dist/policy/session.js';
 import { type Json, LLAMA, writeCheckpoint } from './checkpoints.js';
 import { familyScores, loadFamily } from './oracle/families.js';
@@ -109,7 +109,7 @@ describe('policy info', () => {
       'limit         1,024 tokens',
       'close  "\\n</think>\\n\\n" (4 tokens)',
       'model-00002-of-00002.safetensors',
-      'trunk.onnx',
+      'policy.onnx',
     ])
       expect(run.stdout).toContain(part);
   });
@@ -237,25 +237,33 @@ describe('policy check', () => {
 
 describe('a check that cannot fail would be none', () => {
   /** a policy that gives every token the same numbers, but for what a test spoils */
-  const stand = (branch: number, entropy = 1) =>
+  const stand = (branch: number, entropy = 1, together = branch) =>
     ({
-      trunk: async (_: number, sequence: Int32Array, from: number) => ({
-        logprobs: new Float32Array(sequence.length - from).fill(-2),
-        entropies: new Float32Array(sequence.length - from).fill(sequence.length === 30 ? entropy : 1),
-      }),
-      branches: async (_: number, branches: readonly Branch[]) =>
-        branches.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom).fill(branch)),
+      run: async (traces: readonly PackedTrace[]) =>
+        traces.map(({ ids: sequence, promptLength, branches }) => ({
+          logprobs: new Float32Array(sequence.length - promptLength).fill(-2),
+          entropies: new Float32Array(sequence.length - promptLength).fill(
+            sequence.length === 30 ? entropy : 1,
+          ),
+          branches: scored(branches, together),
+        })),
+      branches: async (_: number, [branches]: readonly [readonly Branch[]]) => [
+        { logprobs: new Float32Array(0), entropies: new Float32Array(0), branches: scored(branches, branch) },
+      ],
       release: async () => {},
     }) as unknown as PolicySession;
+  const scored = (branches: readonly Branch[], value: number) =>
+    branches.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom).fill(value));
   const ids = new Int32Array(30);
   const largest = async (session: PolicySession) =>
     (await compareRuns(session, ids, new Int32Array(3))).map(({ nats }) => nats);
 
   test('branches that differ, a trunk that differs from shorter readings, and NaN are seen', async () => {
-    expect(await largest(stand(-2))).toEqual([0, 0, 0, 0]);
-    expect(await largest(stand(-2.5))).toEqual([0, 0, 0.5, 0.5]);
-    expect(await largest(stand(-2, 3))).toEqual([0, 2, 0, 0]);
-    expect(await largest(stand(Number.NaN))).toEqual([0, 0, Number.NaN, Number.NaN]);
+    expect(await largest(stand(-2))).toEqual([0, 0, 0, 0, 0]);
+    expect(await largest(stand(-2.5))).toEqual([0, 0, 0.5, 0.5, 0]);
+    expect(await largest(stand(-2, 3))).toEqual([0, 2, 0, 0, 0]);
+    expect(await largest(stand(-2, 1, -3))).toEqual([0, 0, 0, 0, 1]);
+    expect(await largest(stand(Number.NaN, 1, -2))).toEqual([0, 0, Number.NaN, Number.NaN, Number.NaN]);
     const numbers = new Array<number>(29).fill(-2);
     const reference = { ids, logprobs: numbers, entropies: numbers, tolerance: undefined };
     const [logprob, entropy] = await compareReference(stand(-2, Number.NaN), reference);

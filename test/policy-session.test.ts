@@ -8,11 +8,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RredcotError } from '../dist/errors.js';
 import { parseArchitecture } from '../dist/policy/architecture.js';
 import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../dist/policy/folder.js';
-import { buildBranchGraph, buildTrunkGraph, type Weight } from '../dist/policy/graphs.js';
+import { buildScoringGraph, type Weight } from '../dist/policy/graphs.js';
 import { serialiseModel } from '../dist/policy/onnx.js';
 import type { Branch } from '../dist/policy/pack.js';
 import { readSafetensorsHeader } from '../dist/policy/safetensors.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession, type TraceScores } from '../dist/policy/session.js';
 import { loadTokenizer } from '../dist/policy/tokenizer.js';
 import { continuationLogprobs, fork, loadOracleModel, type OracleModel, tokenStats } from './oracle/llama.js';
 import { seeded } from './oracle/toy.js';
@@ -61,16 +61,36 @@ const plausibleIds = (random: () => number, length: number) => {
   return Int32Array.from(Buffer.from(text).subarray(0, length));
 };
 
+/** A trace by itself; keys and values are kept under a number for {@link branchScores}. */
+async function trunk(
+  keep: number | undefined,
+  ids: Int32Array,
+  promptLength: number,
+  policy = session,
+): Promise<TraceScores> {
+  const scores = await policy.run([{ ids, promptLength, branches: [] }], keep);
+  expect(scores).toHaveLength(1);
+  expect(scores[0]?.branches).toEqual([]);
+  return scores[0] as TraceScores;
+}
+
+/** Log-probabilities of each branch of a kept trace, in a run of their own. */
+async function branchScores(
+  kept: number,
+  branches: readonly Branch[],
+  policy = session,
+): Promise<readonly Float32Array[]> {
+  const scores = await policy.branches(kept, [branches]);
+  expect(scores).toHaveLength(1);
+  const { entropies, logprobs, branches: found } = scores[0] as TraceScores;
+  expect([entropies.length, logprobs.length]).toEqual([0, 0]);
+  return found;
+}
+
 /** log p of a branch's scored tokens by reading trace and continuation from the first token on. */
 async function reencoded(ids: Int32Array, { exit, ids: suffix, scoredFrom }: Branch): Promise<Float32Array> {
-  const trace = nextTrace++;
-  const { logprobs } = await session.trunk(
-    trace,
-    Int32Array.of(...ids.subarray(0, exit), ...suffix),
-    exit + scoredFrom,
-  );
-  await session.release(trace);
-  return logprobs;
+  const whole = Int32Array.of(...ids.subarray(0, exit), ...suffix);
+  return (await trunk(undefined, whole, exit + scoredFrom)).logprobs;
 }
 
 describe('the trunk', () => {
@@ -79,7 +99,7 @@ describe('the trunk', () => {
     const prompt = tokenizer.encodePrompt('12+34*2=?\n');
     const completion = tokenizer.encode('<think>\n34*2=68\nWait, 12+68=80\n</think>\nanswer: 80\n');
     const ids = Int32Array.of(...prompt, ...completion);
-    const { entropies, logprobs } = await session.trunk(0, ids, prompt.length);
+    const { entropies, logprobs } = await trunk(0, ids, prompt.length);
     const expected = tokenStats(model, [...ids]);
     expectClose(logprobs, expected.logprobs.slice(prompt.length));
     expectClose(entropies, expected.entropies.slice(prompt.length));
@@ -99,7 +119,7 @@ describe('the trunk', () => {
       [97, 40],
     ] as const) {
       const ids = randomIds(random, length);
-      const { entropies, logprobs } = await session.trunk(0, ids, promptLength);
+      const { entropies, logprobs } = await trunk(0, ids, promptLength);
       const expected = tokenStats(model, [...ids]);
       expectClose(logprobs, expected.logprobs.slice(promptLength));
       expectClose(entropies, expected.entropies.slice(promptLength));
@@ -110,22 +130,22 @@ describe('the trunk', () => {
   test('over 1,024 tokens: longer rope tables and a second block of the head', async () => {
     const random = seeded(2);
     const ids = plausibleIds(random, 1060);
-    const { entropies, logprobs } = await session.trunk(0, ids, 1);
+    const { entropies, logprobs } = await trunk(0, ids, 1);
     const expected = tokenStats(model, [...ids]);
     expectClose(entropies, expected.entropies.slice(1));
     // float32 over a long trace unlike any the policy knows: 2.4e-4 at the worst token, and no worse behind 1,024
     expectClose(logprobs, expected.logprobs.slice(1), 5e-4);
     expectClose(logprobs.subarray(1023), expected.logprobs.slice(1024), 2.5e-4);
     const branch = { exit: 1050, ids: plausibleIds(random, 9), scoredFrom: 2 };
-    const [scores] = await session.branches(0, [branch]);
+    const [scores] = await branchScores(0, [branch]);
     const state = fork(expected.state, 1050);
     expectClose(scores as Float32Array, continuationLogprobs(model, state, [...branch.ids]).slice(2));
     await session.release(0);
   });
 
   test('a prompt of no token, or no token after it, is refused', async () => {
-    await expect(session.trunk(0, Int32Array.of(1, 2), 0)).rejects.toThrow(RangeError);
-    await expect(session.trunk(0, Int32Array.of(1, 2), 2)).rejects.toThrow(RangeError);
+    await expect(trunk(0, Int32Array.of(1, 2), 0)).rejects.toThrow(RangeError);
+    await expect(trunk(0, Int32Array.of(1, 2), 2)).rejects.toThrow(RangeError);
   });
 });
 
@@ -152,12 +172,17 @@ describe('branches', () => {
       fc.asyncProperty(cases, async ({ seed, length, branches }) => {
         const ids = randomIds(seeded(seed), length);
         const trace = nextTrace++;
-        await session.trunk(trace, ids, 1);
-        const scores = await session.branches(trace, branches);
+        await trunk(trace, ids, 1);
+        const scores = await branchScores(trace, branches);
         await session.release(trace);
+        const [packed] = await session.run([{ ids, promptLength: 1, branches }]);
         expect(scores).toHaveLength(branches.length);
-        for (const [i, branch] of branches.entries())
-          expectClose(scores[i] as Float32Array, await reencoded(ids, branch));
+        expect(packed?.branches).toHaveLength(branches.length);
+        for (const [i, branch] of branches.entries()) {
+          const naive = await reencoded(ids, branch);
+          expectClose(scores[i] as Float32Array, naive);
+          expectClose(packed?.branches[i] as Float32Array, naive);
+        }
       }),
       // a fixed seed: the bound is one of rounding, not of logic
       { numRuns: 30, seed: 20 },
@@ -175,8 +200,8 @@ describe('branches', () => {
         scoredFrom: 1 + (i % 2),
       };
     });
-    await session.trunk(0, ids, 1);
-    const scores = await session.branches(0, branches);
+    await trunk(0, ids, 1);
+    const scores = await branchScores(0, branches);
     for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
       const expected = continuationLogprobs(model, fork(state, exit), [...suffix]).slice(scoredFrom);
       expectClose(scores[i] as Float32Array, expected);
@@ -190,11 +215,11 @@ describe('branches', () => {
     const branches = Array.from({ length: 30 }, (_, i): Branch => {
       return { exit: 1 + ((i * 37) % 70), ids: plausibleIds(random, 2 + ((i * 11) % 25)), scoredFrom: 1 };
     });
-    await session.trunk(0, ids, 1);
-    const together = await session.branches(0, branches);
-    const reversed = (await session.branches(0, [...branches].reverse())).reverse();
+    await trunk(0, ids, 1);
+    const together = await branchScores(0, branches);
+    const reversed = (await branchScores(0, [...branches].reverse())).toReversed();
     for (const [i, branch] of branches.entries()) {
-      const [alone] = await session.branches(0, [branch]);
+      const [alone] = await branchScores(0, [branch]);
       expectClose(together[i] as Float32Array, alone as Float32Array);
       expectClose(reversed[i] as Float32Array, alone as Float32Array);
     }
@@ -207,7 +232,7 @@ describe('branches', () => {
     const branches = Array.from({ length: 20 }, (_, i): Branch => {
       return { exit: 1 + i * 9, ids: randomIds(random, 12), scoredFrom: 1 };
     });
-    const run = async () => [await session.trunk(0, ids, 1), await session.branches(0, branches)];
+    const run = async () => [await trunk(0, ids, 1), await branchScores(0, branches)];
     const first = await run();
     for (let n = 0; n < 4; n++) expect(await run()).toEqual(first);
     await session.release(0);
@@ -220,8 +245,8 @@ describe('branches', () => {
       { exit: 10, ids: randomIds(random, 150), scoredFrom: 1 },
       { exit: 20, ids: randomIds(random, 3), scoredFrom: 2 },
     ];
-    await session.trunk(0, ids, 1);
-    const scores = await session.branches(0, branches);
+    await trunk(0, ids, 1);
+    const scores = await branchScores(0, branches);
     for (const [i, branch] of branches.entries())
       expectClose(scores[i] as Float32Array, await reencoded(ids, branch));
     await session.release(0);
@@ -232,17 +257,17 @@ describe('branches', () => {
     const [head, a, b] = [randomIds(random, 20), randomIds(random, 15), randomIds(random, 15)] as const;
     const branch = { exit: 20, ids: randomIds(random, 6), scoredFrom: 1 };
     const far = { exit: 35, ids: randomIds(random, 6), scoredFrom: 1 };
-    await session.trunk(1, Int32Array.of(...head, ...a), 1);
-    await session.trunk(2, Int32Array.of(...head, ...b), 1);
-    const [one] = await session.branches(1, [branch, far]);
-    const [two] = await session.branches(2, [branch, far]);
+    await trunk(1, Int32Array.of(...head, ...a), 1);
+    await trunk(2, Int32Array.of(...head, ...b), 1);
+    const [one] = await branchScores(1, [branch, far]);
+    const [two] = await branchScores(2, [branch, far]);
     expectClose(one as Float32Array, two as Float32Array);
     await Promise.all([session.release(1), session.release(2)]);
   });
 
   test('no branches give no scores', async () => {
-    await session.trunk(0, Int32Array.of(1, 2, 3), 1);
-    expect(await session.branches(0, [])).toEqual([]);
+    await trunk(0, Int32Array.of(1, 2, 3), 1);
+    expect(await branchScores(0, [])).toEqual([]);
     await session.release(0);
   });
 });
@@ -257,10 +282,10 @@ describe('several traces at once', () => {
         return { exit: 2 + 5 * k, ids: randomIds(random, 4), scoredFrom: 1 };
       }),
     }));
-    const trunks = traces.map(({ trace, ids }) => session.trunk(trace, ids, 1));
+    const trunks = traces.map(({ trace, ids }) => trunk(trace, ids, 1));
     const scores = traces.map(async ({ trace, branches }, i) => {
       await trunks[i];
-      return session.branches(trace, branches);
+      return branchScores(trace, branches);
     });
     for (const [i, { ids, branches }] of traces.entries()) {
       const { logprobs } = await (trunks[i] as (typeof trunks)[number]);
@@ -274,13 +299,46 @@ describe('several traces at once', () => {
     await Promise.all(traces.map(({ trace }) => session.release(trace)));
   });
 
-  test('a second trunk of the same number replaces the first', async () => {
+  test('in one run, padded to the longest: the float64 pass for each, and branches of its own trace', async () => {
+    const random = seeded(13);
+    const traces = [25, 70, 8, 41].map((length, b) => ({
+      ids: randomIds(random, length),
+      promptLength: 1 + b,
+      branches: Array.from({ length: (b + 1) % 4 }, (_, k): Branch => {
+        return { exit: length - 2 * k, ids: randomIds(random, 5), scoredFrom: 2 };
+      }),
+      // what else a caller's object holds stays here: a function could not be copied to the thread
+      note: () => b,
+    }));
+    const together = await session.run(traces, 20);
+    const apart = await session.branches(
+      20,
+      traces.map(({ branches }) => branches),
+    );
+    await session.release(20);
+    expect([together.length, apart.length]).toEqual([4, 4]);
+    for (const [b, { ids, promptLength, branches }] of traces.entries()) {
+      const { state, entropies, logprobs } = tokenStats(model, [...ids]);
+      expectClose(together[b]?.entropies ?? [], entropies.slice(promptLength));
+      expectClose(together[b]?.logprobs ?? [], logprobs.slice(promptLength));
+      for (const scores of [together[b], apart[b]]) {
+        expect(scores?.branches).toHaveLength(branches.length);
+        for (const [k, { exit, ids: suffix }] of branches.entries())
+          expectClose(
+            scores?.branches[k] ?? [],
+            continuationLogprobs(model, fork(state, exit), [...suffix]).slice(2),
+          );
+      }
+    }
+  });
+
+  test('a second run kept under the same number replaces the first', async () => {
     const random = seeded(12);
     const [first, second] = [randomIds(random, 30), randomIds(random, 12)];
     const branch = { exit: 9, ids: randomIds(random, 5), scoredFrom: 1 };
-    await session.trunk(5, first, 1);
-    await session.trunk(5, second, 1);
-    const [scores] = await session.branches(5, [branch]);
+    await trunk(5, first, 1);
+    await trunk(5, second, 1);
+    const [scores] = await branchScores(5, [branch]);
     expectClose(scores as Float32Array, await reencoded(second, branch));
     await session.release(5);
   });
@@ -289,44 +347,44 @@ describe('several traces at once', () => {
 describe('failures', () => {
   const branch: Branch = { exit: 1, ids: Int32Array.of(1, 2), scoredFrom: 1 };
 
-  test('branches without a trunk, and after release, are an error that names the trace', async () => {
-    await expect(session.branches(777, [branch])).rejects.toThrow('no trunk of trace 777');
-    await session.trunk(778, Int32Array.of(1, 2, 3), 1);
-    expect(await session.branches(778, [branch])).toHaveLength(1);
+  test('branches of a run that was not kept, and after release, are an error that names the number', async () => {
+    await expect(branchScores(777, [branch])).rejects.toThrow('no run was kept as 777');
+    await trunk(778, Int32Array.of(1, 2, 3), 1);
+    expect(await branchScores(778, [branch])).toHaveLength(1);
     await session.release(778);
-    await expect(session.branches(778, [branch])).rejects.toThrow('no trunk of trace 778');
+    await expect(branchScores(778, [branch])).rejects.toThrow('no run was kept as 778');
     await session.release(778); // twice is no harm
   });
 
   test('a branch that scores nothing, or its first token, is an error; the session goes on', async () => {
-    await session.trunk(0, Int32Array.of(1, 2, 3), 1);
+    await trunk(0, Int32Array.of(1, 2, 3), 1);
     for (const scoredFrom of [0, 2])
-      await expect(session.branches(0, [{ ...branch, scoredFrom }])).rejects.toThrow('expected at least one');
-    expect(await session.branches(0, [branch])).toHaveLength(1);
+      await expect(branchScores(0, [{ ...branch, scoredFrom }])).rejects.toThrow('expected at least one');
+    expect(await branchScores(0, [branch])).toHaveLength(1);
     await session.release(0);
   });
 
   test('an id outside the vocabulary is an error; the session goes on', async () => {
-    await expect(session.trunk(0, Int32Array.of(1, 259, 3), 1)).rejects.toThrow("the policy's run failed");
-    expect((await session.trunk(0, Int32Array.of(1, 2, 3), 1)).logprobs).toHaveLength(2);
+    await expect(trunk(0, Int32Array.of(1, 259, 3), 1)).rejects.toThrow("the policy's run failed");
+    expect((await trunk(0, Int32Array.of(1, 2, 3), 1)).logprobs).toHaveLength(2);
     await session.release(0);
   });
 
   test('a closed session rejects what is sent to it and what is under way', async () => {
     const other = await PolicySession.open(folder);
-    const under = other.trunk(0, new Int32Array(1000), 1);
+    const under = trunk(0, new Int32Array(1000), 1, other);
     const refused = expect(under).rejects.toThrow('closed');
     await other.close();
     await refused;
-    await expect(other.trunk(0, Int32Array.of(1, 2), 1)).rejects.toThrow('closed');
+    await expect(trunk(0, Int32Array.of(1, 2), 1, other)).rejects.toThrow('closed');
   });
 
   test('a missing or broken graph is a RredcotError with exit 69', async () => {
     const broken = join(scratch, 'broken');
     const copy = await buildPolicyFolder(embedded, broken, { close: 'a', open: 'b', closer: 'c' });
     for (const spoil of [
-      () => writeFileSync(join(broken, 'trunk.onnx'), 'no graph'),
-      () => rmSync(join(broken, 'trunk.onnx')),
+      () => writeFileSync(join(broken, 'policy.onnx'), 'no graph'),
+      () => rmSync(join(broken, 'policy.onnx')),
     ]) {
       spoil();
       const error: unknown = await PolicySession.open(copy).then(
@@ -358,8 +416,7 @@ describe('stories260K', () => {
       for (const [name, tensor] of tensors) weights.set(name, { ...tensor, location: 'model.safetensors' });
       const path = mkdtempSync(join(scratch, 'stories-'));
       copyFileSync(join(stories, 'model.safetensors'), join(path, 'model.safetensors'));
-      writeFileSync(join(path, 'trunk.onnx'), serialiseModel(buildTrunkGraph(architecture, weights)));
-      writeFileSync(join(path, 'branch.onnx'), serialiseModel(buildBranchGraph(architecture, weights)));
+      writeFileSync(join(path, 'policy.onnx'), serialiseModel(buildScoringGraph(architecture, weights)));
       const policy = await PolicySession.open({
         path,
         architecture,
@@ -371,14 +428,14 @@ describe('stories260K', () => {
         const T = published.ids.length;
         // one token more, whichever: its entropy is that of the last published position
         const ids = Int32Array.of(...published.ids, 0);
-        const { entropies, logprobs } = await policy.trunk(0, ids, 1);
+        const { entropies, logprobs } = await trunk(0, ids, 1, policy);
         expectClose(logprobs.subarray(0, T - 1), published.token_logprobs);
         expectClose(entropies, published.token_entropies_nats);
         const last = published.ids[T - 1] as number;
         const branches = published.logits_last_top5.map(([id]): Branch => {
           return { exit: T - 1, ids: Int32Array.of(last, id), scoredFrom: 1 };
         });
-        const top = (await policy.branches(0, branches)).map(([logprob]) => logprob as number);
+        const top = (await branchScores(0, branches, policy)).map(([logprob]) => logprob as number);
         // logits up to their common normaliser
         expectClose(
           top.map((logprob) => logprob - (top[0] as number)),

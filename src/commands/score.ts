@@ -7,24 +7,24 @@ import {
   withoutMeans,
   withSurveyedMeans,
 } from '../estimate/baseline.js';
-import { type CreditOptions, creditTrace, type ReadyTrace, type ScoredTrace } from '../estimate/credit.js';
-import { bankMaker, joinIds, type Suffix } from '../estimate/references.js';
+import { type CreditOptions, creditTrace, type ReadyTrace } from '../estimate/credit.js';
+import { bankMaker } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
-import { stateValue, summedLogprobs } from '../estimate/value.js';
+import { traceValues } from '../estimate/value.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, type OutputFormat, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
-import type { Branch } from '../policy/pack.js';
 import { PolicySession } from '../policy/session.js';
+import type { Strategy } from '../policy/strategy.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
+import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
-import { givenBoundaries } from '../segment/given.js';
-import { type SegmentOptions, segmentCompletion } from '../segment/segment.js';
+import { cutTrace } from '../segment/given.js';
+import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import { inOrder } from './in-order.js';
 import type { MaxRejects } from './options.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
@@ -40,11 +40,9 @@ export interface ScoreOptions {
   readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
+  readonly strategy: Strategy;
   readonly credit: CreditOptions;
 }
-
-/** Traces whose policy runs overlap: while one is in the graph, the next is tokenised and the last one written. */
-const TRACES_AT_WORK = 3;
 
 /**
  * `rredcot score`: reads traces, runs the policy over them, and writes each with its σ.
@@ -109,27 +107,33 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       return withContiguousMeans(rewarded(), ({ trace }) => sink.reject(rejectTrace(trace, SPLIT_GROUP)));
     }
 
-    /** encode: what the policy cannot take shows here */
+    /** encode, split into pieces: what the policy cannot take shows here */
     async function* ready(): AsyncGenerator<ReadyTrace> {
       for await (const item of withMeans()) {
         const encoded = await sink.orReject(item.trace, () => {
           const scoredBank = makeBank(item.trace.references);
           const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
           const room = architecture.maxTokens - longest;
-          return { ...scoredBank, ...encodeTrace(item.trace, tokenizer, architecture.vocab, room) };
+          const tokens = encodeTrace(item.trace, tokenizer, architecture.vocab, room);
+          return { ...scoredBank, ...tokens, pieces: cutTrace(tokens, opts.segments) };
         });
         if (encoded !== undefined) yield { ...item, ...encoded };
       }
     }
 
-    let serial = 0;
-    const rows = inOrder(ready(), TRACES_AT_WORK, (item) =>
-      sink.orReject(item.trace, async () => {
-        const scored = await scoreTrace(serial++, item, session, opts);
-        return creditTrace(item, scored, opts.credit);
-      }),
-    );
-    await sink.drain(rows);
+    /** score: segments and the references' log-probabilities at exit points; then values, σ, the row */
+    async function* credited() {
+      for await (const { job, result } of scoreWindows(ready(), session, opts.strategy)) {
+        if (result instanceof TraceRejected) {
+          await sink.reject(rejectTrace(job.trace, result));
+          continue;
+        }
+        const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
+        const values = traceValues(result.branches, utilities, opts.credit.estimator);
+        yield creditTrace(job, result, values, opts.credit);
+      }
+    }
+    await sink.drain(credited());
     sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
   } finally {
     await session.close();
@@ -152,38 +156,3 @@ const SPLIT_GROUP = {
   reason:
     'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value',
 };
-
-/** Two runs of the policy: the trunk gives entropies, these the exit points; the branches give the values there. */
-async function scoreTrace(
-  serial: number,
-  { trace, promptIds, completionIds, tokens, chars, continuations }: ReadyTrace,
-  session: PolicySession,
-  { segments, credit: { estimator } }: ScoreOptions,
-): Promise<ScoredTrace> {
-  const ids = joinIds(promptIds, completionIds);
-  const given =
-    segments.segmenter === 'given' ? givenBoundaries(trace, chars, completionIds.length) : undefined;
-  const { entropies, logprobs } = await session.trunk(serial, ids, promptIds.length);
-  const segmentation = segmentCompletion(tokens, entropies, segments, given);
-  const branches = Array.from(segmentation.exits, (exit) =>
-    continuations.map((suffix) => branchAt(ids, promptIds.length + exit, suffix)),
-  );
-  const flat = await session.branches(serial, branches.flat());
-  await session.release(serial);
-  const N = continuations.length;
-  const utilities = Float32Array.from(continuations, (suffix) => suffix.utility);
-  const perExit = branches.map((_, k) => flat.slice(k * N, (k + 1) * N));
-  return {
-    entropies,
-    logprobs,
-    segmentation,
-    values: Float32Array.from(perExit, (scores) => stateValue(scores, utilities, estimator)),
-    referenceLogprobs: perExit.map(summedLogprobs),
-  };
-}
-
-/** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
-function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
-  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
-  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
-}

@@ -1,22 +1,22 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
-import { joinIds } from '../estimate/references.js';
 import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
+import { rejectTrace } from '../io/rows.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
+import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
-import { givenBoundaries } from '../segment/given.js';
-import { allEnds, type SegmentOptions, segmentCompletion, segmentSums } from '../segment/segment.js';
+import { cutTrace } from '../segment/given.js';
+import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import { inOrder } from './in-order.js';
 import type { MaxRejects } from './options.js';
-import { openSink } from './sink.js';
-import { openSource } from './source.js';
+import { openSink, type Sink } from './sink.js';
+import { openSource, type Source } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 
 export interface SegmentCommandOptions {
@@ -31,8 +31,6 @@ export interface SegmentCommandOptions {
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
 }
-
-const TRACES_AT_WORK = 3;
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
 const LONG_PIECE_CHARACTERS = 1024;
@@ -70,87 +68,78 @@ export async function segment(
   const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
   const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
-  const cutter = policy === undefined ? byLength(opts.segments) : await byEntropy(policy, opts.segments);
   log.info(
     policy === undefined
       ? 'no policy: pieces are merged by length in characters'
       : "pieces are merged by the policy's entropies",
   );
-  try {
-    const sink = await openSink({
-      target,
-      ourColumns,
-      passThrough: columns,
-      metadata: fileMetadata(
-        {
-          command: 'segment',
-          weights: policy ? 'entropy' : 'characters',
-          map: opts.map,
-          limit: opts.limit,
-          ...opts.segments,
-        },
-        policy,
-      ),
-      maxRejects: opts.maxRejects,
-      expected: source.expected,
-      log,
-      signal: opts.signal,
-    });
-    await sink.drain(
-      inOrder(source.traces(sink.reject), TRACES_AT_WORK, (trace) =>
-        sink.orReject(trace, () => cutter.cut(trace)),
-      ),
-    );
-    sink.report();
-  } finally {
-    await cutter.close();
-  }
+  const sink = await openSink({
+    target,
+    ourColumns,
+    passThrough: columns,
+    metadata: fileMetadata(
+      {
+        command: 'segment',
+        weights: policy ? 'entropy' : 'characters',
+        map: opts.map,
+        limit: opts.limit,
+        ...opts.segments,
+      },
+      policy,
+    ),
+    maxRejects: opts.maxRejects,
+    expected: source.expected,
+    log,
+    signal: opts.signal,
+  });
+  await sink.drain(
+    policy ? byEntropy(source, policy, opts.segments, sink) : byLength(source, opts.segments, sink),
+  );
+  sink.report();
   return EXIT.done;
 }
 
-/** Cuts single traces. */
-interface Cutter {
-  /** @throws TraceRejected */
-  cut(trace: Trace): Promise<OutputRow>;
-  close(): Promise<void>;
-}
-
-/** A trunk run a trace; its entropies decide the merge. */
-async function byEntropy(policy: PolicyFolder, segments: SegmentOptions): Promise<Cutter> {
+/** One run of the policy a trace; its entropies decide the merge. */
+async function* byEntropy(
+  source: Source,
+  policy: PolicyFolder,
+  segments: SegmentOptions,
+  sink: Sink,
+): AsyncGenerator<OutputRow> {
   const tokenizer = await loadTokenizer(policy.path);
-  const session = await PolicySession.open(policy);
   const { vocab, maxTokens } = policy.architecture;
-  let serial = 0;
-  return {
-    async cut(trace) {
-      const { promptIds, completionIds, tokens, chars, status } = encodeTrace(
-        trace,
-        tokenizer,
-        vocab,
-        maxTokens,
-      );
-      const T = completionIds.length;
-      const given = segments.segmenter === 'given' ? givenBoundaries(trace, chars, T) : undefined;
-      const run = serial++;
-      const { entropies, logprobs } = await session.trunk(
-        run,
-        joinIds(promptIds, completionIds),
-        promptIds.length,
-      );
-      await session.release(run);
-      const segmentation = segmentCompletion(tokens, entropies, segments, given);
+  async function* ready() {
+    for await (const trace of source.traces(sink.reject)) {
+      const job = await sink.orReject(trace, () => {
+        const encoded = encodeTrace(trace, tokenizer, vocab, maxTokens);
+        return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
+      });
+      if (job !== undefined) yield job;
+    }
+  }
+  const session = await PolicySession.open(policy);
+  try {
+    for await (const { job, result } of scoreWindows(ready(), session, 'auto')) {
+      if (result instanceof TraceRejected) {
+        await sink.reject(rejectTrace(job.trace, result));
+        continue;
+      }
+      const { entropies, logprobs, segmentation } = result;
+      const { trace, promptIds, completionIds, chars, status } = job;
       const sums = segmentSums(entropies, allEnds(segmentation));
       const rows = segmentRows({ segmentation, chars, entropies: sums });
-      return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
-    },
-    close: () => session.close(),
-  };
+      yield { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
+    }
+  } finally {
+    await session.close();
+  }
 }
 
 /** Characters stand in for tokens, and their number for entropy. */
-function byLength(segments: SegmentOptions): Cutter {
-  return {
-    async cut(trace) {
+async function* byLength(source: Source, segments: SegmentOptions, sink: Sink): AsyncGenerator<OutputRow> {
+  const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
+  for await (const trace of source.traces(sink.reject)) {
+    const row = await sink.orReject(trace, () => {
       if (trace.completion === '')
         throw new TraceRejected(
           'empty_completion',
@@ -159,23 +148,18 @@ function byLength(segments: SegmentOptions): Cutter {
       const units = codePointBoundaries(trace.completion);
       const T = units.length - 1;
       const chars = Int32Array.from(units, (_, i) => i);
-      const given =
-        segments.segmenter === 'given' ? givenBoundaries(withoutTokenEnds(trace), chars, T) : undefined;
-      const segmentation = segmentCompletion(
-        { text: trace.completion, units, textEnd: T },
-        new Float32Array(T).fill(1),
-        { ...segments, longPiece: LONG_PIECE_CHARACTERS },
-        given,
-      );
+      const tokens = { text: trace.completion, units, textEnd: T };
+      const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
+      const segmentation = mergeSegments(pieces, new Float32Array(T).fill(1));
       const rows = segmentRows({ segmentation, chars });
       return {
         ...blankRow(trace),
         segments: rows.map((row) => ({ ...row, start: null, end: null })),
         status: ['segments:by-length'],
       };
-    },
-    close: async () => {},
-  };
+    });
+    if (row !== undefined) yield row;
+  }
 }
 
 /** Token indices mean nothing without a tokenizer: only character ends can be used. */

@@ -1,12 +1,13 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
 import type { OutputRow } from '../io/output.js';
 import type { EncodedTrace } from '../policy/encode.js';
-import { allEnds, type Segmentation, segmentSums } from '../segment/segment.js';
-import type { Reference } from '../trace.js';
+import type { TraceResult } from '../policy/strategy.js';
+import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
-import type { Estimator, Suffix } from './references.js';
+import type { Estimator, ScoredBank } from './references.js';
 import { segmentRows } from './rows.js';
 import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
+import type { TraceValues } from './value.js';
 
 /** b: the group's mean reward, v̂(s_0), a number, or the group's mean where there is a group and v̂(s_0) elsewhere. */
 export type Baseline = 'auto' | 'group' | 'value' | number;
@@ -20,29 +21,15 @@ export interface CreditOptions extends SigmaOptions {
 }
 
 /** A trace with everything that its scoring needs. */
-export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean {
-  /** (N) the set of references that are scored */
-  readonly bank: readonly Reference[];
-  /** (N) what is scored after each exit point */
-  readonly continuations: readonly Suffix[];
-}
-
-/** What the policy says of a trace: METHOD §2–3. */
-export interface ScoredTrace {
-  /** (T) nats */
-  readonly entropies: Float32Array;
-  readonly logprobs: Float32Array;
-  readonly segmentation: Segmentation;
-  /** (K+1) v̂(s_k) */
-  readonly values: Float32Array;
-  /** (K+1) of (N) */
-  readonly referenceLogprobs: readonly Float32Array[];
+export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, ScoredBank {
+  readonly pieces: Pieces;
 }
 
 /** Values to σ: METHOD §4, from what is stored, in float32. */
 export function creditTrace(
   item: ReadyTrace,
-  { entropies, logprobs, segmentation, values, referenceLogprobs }: ScoredTrace,
+  { entropies, logprobs, segmentation }: TraceResult,
+  { values, referenceLogprobs }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
   const reward = item.reward.reward === null ? null : Math.fround(item.reward.reward);

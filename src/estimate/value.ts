@@ -30,6 +30,26 @@ export function stateValue(
     : weighted.reduce((total, logWeight) => total + Math.exp(logWeight), 0);
 }
 
+/** A trace's values; N references at K+1 exit points. */
+export interface TraceValues {
+  /** (K+1) v̂(s_k); log v̂ for `joint` */
+  readonly values: Float32Array;
+  /** (K+1) of (N) summed log-probabilities, nats */
+  readonly referenceLogprobs: readonly Float32Array[];
+}
+
+/** Values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
+export function traceValues(
+  branches: readonly (readonly TokenLogprobs[])[],
+  utilities: Float32Array,
+  estimator: Estimator,
+): TraceValues {
+  return {
+    values: Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, estimator)),
+    referenceLogprobs: branches.map(summedLogprobs),
+  };
+}
+
 /** Σ_i log p(y_n,i) of every reference: the row of `reference_logprobs` for one exit point. */
 export function summedLogprobs(logprobs: readonly TokenLogprobs[]): Float32Array {
   return Float32Array.from(logprobs, sum);

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
 import type { Branch } from './pack.js';
-import type { PolicySession } from './session.js';
+import type { PolicyRuns, TraceScores } from './session.js';
 
 /** The largest difference of two lists of numbers that should be the same. */
 export interface Difference {
@@ -16,8 +16,8 @@ export interface Difference {
   readonly token: number;
 }
 
-/** A trace number that no job of a check shares with another. */
-const [WHOLE, PART] = [1, 2] as const;
+/** The number under which a check keeps its text's keys and values. */
+const KEPT = 1;
 const EXITS = 8;
 const CONTINUATION_TOKENS = 16;
 
@@ -29,7 +29,7 @@ export const LEAST_TOKENS = 4;
  * continuation, and reads each of those sequences again from its first token on.
  */
 export async function compareRuns(
-  session: PolicySession,
+  session: PolicyRuns,
   ids: Int32Array,
   other: Int32Array,
 ): Promise<Difference[]> {
@@ -38,20 +38,22 @@ export async function compareRuns(
     trunkEntropy: new Largest('trunk − naive, entropy'),
     branchTrunk: new Largest('branches − trunk, log p'),
     branchNaive: new Largest('branches − naive, log p'),
+    oneRun: new Largest('one run − two runs, log p'),
   };
-  const whole = await session.trunk(WHOLE, ids, 1); // scores token t at t − 1
+  const whole = await single(session, ids, 1, KEPT); // scores token t at t − 1
   const branches = exitPoints(ids.length).flatMap((exit): Branch[] => [
     { exit, ids: ids.slice(exit, exit + CONTINUATION_TOKENS), scoredFrom: 1 },
     { exit, ids: other, scoredFrom: 1 },
   ]);
-  const scores = await session.branches(WHOLE, branches);
-  await session.release(WHOLE);
+  const scores = ((await session.branches(KEPT, [branches]))[0] as TraceScores).branches;
+  await session.release(KEPT);
+  const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
   for (const [i, { exit, ids: continuation, scoredFrom }] of branches.entries()) {
     const from = exit + scoredFrom;
     const sequence = Int32Array.of(...ids.subarray(0, exit), ...continuation);
-    const naive = await session.trunk(PART, sequence, from);
-    await session.release(PART);
+    const naive = await single(session, sequence, from);
     differences.branchNaive.add(scores[i] as Float32Array, naive.logprobs, from);
+    differences.oneRun.add(together.branches[i] as Float32Array, scores[i] as Float32Array, from);
     if (i % 2 === 1) continue; // not the text itself: the trunk knows nothing of it
     const span = [from - 1, from - 1 + naive.logprobs.length] as const;
     differences.branchTrunk.add(scores[i] as Float32Array, whole.logprobs.subarray(...span), from);
@@ -59,6 +61,17 @@ export async function compareRuns(
     differences.trunkEntropy.add(whole.entropies.subarray(...span), naive.entropies, from);
   }
   return Object.values(differences).map((largest) => largest.result());
+}
+
+/** Reads one sequence, of which tokens from.. are scored. */
+async function single(
+  session: PolicyRuns,
+  ids: Int32Array,
+  from: number,
+  keep?: number,
+): Promise<TraceScores> {
+  const [scores] = await session.run([{ ids, promptLength: from, branches: [] }], keep);
+  return scores as TraceScores;
 }
 
 /** Exit points spread over T tokens; at least two tokens are left behind the last. */
@@ -126,13 +139,12 @@ export async function readReference(path: string, vocab: number): Promise<Refere
 }
 
 export async function compareReference(
-  session: PolicySession,
+  session: PolicyRuns,
   { ids, logprobs, entropies }: Reference,
 ): Promise<Difference[]> {
   // an entropy after the last token needs a token behind it, whichever
   const read = entropies.length === ids.length ? Int32Array.of(...ids, 0) : ids;
-  const found = await session.trunk(WHOLE, read, 1);
-  await session.release(WHOLE);
+  const found = await single(session, read, 1);
   const [logprob, entropy] = [
     new Largest('trunk − reference, log p'),
     new Largest('trunk − reference, entropy'),

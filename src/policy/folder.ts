@@ -14,7 +14,7 @@ import {
   ExitTemplateSchema,
   readChatTemplate,
 } from './exit-template.js';
-import { buildBranchGraph, buildTrunkGraph } from './graphs.js';
+import { buildScoringGraph } from './graphs.js';
 import { serialiseModel } from './onnx.js';
 import { linkOrCopy, writeWhole } from './place.js';
 import { loadTokenizer } from './tokenizer.js';
@@ -26,8 +26,7 @@ const MANIFEST = 'policy.json';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
-export const TRUNK_GRAPH = 'trunk.onnx';
-export const BRANCH_GRAPH = 'branch.onnx';
+export const GRAPH = 'policy.onnx';
 
 /** A policy folder's manifest, as read from its policy.json. */
 export interface PolicyFolder {
@@ -73,14 +72,14 @@ export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
       hint,
     });
   const { architecture, exitTemplate, files } = parsed.data;
-  for (const file of new Set([TRUNK_GRAPH, BRANCH_GRAPH, ...TOKENIZER_FILES, ...Object.keys(files)]))
+  for (const file of new Set([GRAPH, ...TOKENIZER_FILES, ...Object.keys(files)]))
     await readable(join(path, file), hint);
   return { path, architecture, exitTemplate, files };
 }
 
 /**
  * Builds a policy folder from a Hugging Face checkpoint (config.json, safetensors, tokenizer.json). The weights are
- * linked, not copied, where the file system allows; the graphs point into them.
+ * linked, not copied, where the file system allows; the graph points into them.
  * @param out folder to write; may be the checkpoint itself
  * @param given parts of the exit template; the others are derived from tokenizer and chat template
  * @throws RredcotError (exit 2) where the checkpoint is not one that can be built
@@ -102,10 +101,9 @@ export async function buildPolicyFolder(
     await checkTarget(checkpoint, out, weightFiles);
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     const kept = await linkedFiles(checkpoint, out, weightFiles, opts.log);
-    await writeWhole(join(out, TRUNK_GRAPH), serialiseModel(buildTrunkGraph(architecture, weights)));
-    await writeWhole(join(out, BRANCH_GRAPH), serialiseModel(buildBranchGraph(architecture, weights)));
+    await writeWhole(join(out, GRAPH), serialiseModel(buildScoringGraph(architecture, weights)));
     const files: Record<string, string> = {};
-    for (const file of [TRUNK_GRAPH, BRANCH_GRAPH, ...kept]) files[file] = await sha256(join(out, file));
+    for (const file of [GRAPH, ...kept]) files[file] = await sha256(join(out, file));
     const manifest = { format: FORMAT, architecture, exitTemplate, files };
     await writeWhole(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {

@@ -1,4 +1,4 @@
-// Builds the two scoring graphs of a Llama-style policy: the trunk reads traces, the branch graph scores references at exits.
+// Builds the scoring graph of a Llama-style policy: it reads traces and scores references at their exit points.
 import type { Architecture } from './architecture.js';
 import { FAMILIES, windowOf } from './families.js';
 import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
@@ -45,20 +45,93 @@ export function expectedWeights(arch: Architecture): Map<string, readonly number
 }
 
 /**
- * The trunk: B traces of S tokens, causal, each read once.
+ * The scoring graph: B traces of S tokens each, causal (the trunk), and G groups of R rows in which branches stand. A
+ * branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the trunk may come as keys
+ * and values of an earlier run; with P = 0 there are none.
  *
- * in  ids [B,S] i64 · cos, sin [M, headDim/2] f32, M ≥ S · rows, targets [n,C] i64: the rows of the flattened [B·S]
- *     positions to reduce and the token that follows each
- * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,S,headDim] f32 per layer, keys after rotation
+ * One graph serves three runs, so that its weights are held once: both parts at once where the exit points are known;
+ * the trunk with one idle row as its branches; the branches after a trunk that is one idle token long.
+ *
+ * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
+ *     branch_ids, branch_pos, branch_exit, branch_number [G,R] i64: token, position, number of the trace's tokens in
+ *     sight, which branch · group_trace, group_keys [G,1] i64: the trace of the group, how many of its keys the group needs
+ *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·R] to read
+ *     out, and the token that follows each
+ * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim] f32 per layer
  */
-export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string, Weight>): Graph {
-  const g = new Graph('trunk');
-  const kv = ['B', arch.kvHeads, 'S', arch.headDim] as const;
+export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<string, Weight>): Graph {
+  const { layers, kvHeads, headDim } = arch;
+  const g = new Graph('policy');
   const ids = g.input('ids', 'i64', ['B', 'S']);
-  const cos = g.input('cos', 'f32', ['M', arch.headDim / 2]);
-  const sin = g.input('sin', 'f32', ['M', arch.headDim / 2]);
+  const branchIds = g.input('branch_ids', 'i64', ['G', 'R']);
+  const branch: BranchInputs = {
+    pos: g.input('branch_pos', 'i64', ['G', 'R']),
+    exit: g.input('branch_exit', 'i64', ['G', 'R']),
+    number: g.input('branch_number', 'i64', ['G', 'R']),
+    trace: g.input('group_trace', 'i64', ['G', 1]),
+    keys: g.input('group_keys', 'i64', ['G', 1]),
+  };
+  const rope: Rope = {
+    cos: g.input('cos', 'f32', ['M', headDim / 2]),
+    sin: g.input('sin', 'f32', ['M', headDim / 2]),
+  };
+  const rows = g.input('rows', 'i64', ['n', 'C']);
+  const targets = g.input('targets', 'i64', ['n', 'C']);
   const layer = decoder(g, arch, weights);
+  const attendTrunk = trunkAttention(g, arch, ids, rope);
+  const attendBranches = branchAttention(g, arch, branchIds, branch, rope);
 
+  const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
+  const trunkRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
+  /** [B·S + G·R, width] → the trunk's rows and the branches' */
+  const parts = (t: string) => [
+    g.node('Slice', [t, g.ints([0]), trunkRows, g.ints([0])]),
+    g.node('Slice', [t, trunkRows, g.ints([2 ** 31]), g.ints([0])]),
+  ];
+  const readOut = g.node('Reshape', [rows, g.ints([-1])]);
+
+  let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·R, d]
+  for (let i = 0; i < layers; i++) {
+    const { q, k, v } = layer.project(i, x);
+    const [trunkQ, branchQ] = parts(q) as [string, string];
+    const [trunkK, branchK] = parts(k) as [string, string];
+    const [trunkV, branchV] = parts(v) as [string, string];
+    const trunk = attendTrunk(i, trunkQ, trunkK, trunkV);
+    /** the trace's keys or values so far, [B,kvHeads,P+S,headDim] */
+    const whole = (name: string, own: string) => {
+      const past = g.input(`past_${name}_${i}`, 'f32', ['B', kvHeads, 'P', headDim]);
+      const all = g.node('Concat', [past, own], { axis: 2 }, { outputs: [`${name}_${i}`] });
+      g.output(all, all, 'f32', ['B', kvHeads, 'T', headDim]);
+      return all;
+    };
+    const branches = attendBranches(i, branchQ, branchK, branchV, whole('k', trunk.k), whole('v', trunk.v));
+    const attended = g.node('Concat', [trunk.attended, branches], { axis: 0 }); // [B·S + G·R, heads·headDim]
+    // the last layer's output is wanted in the read-out rows only
+    const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
+    x = layer.finish(i, pick(x), pick(attended));
+  }
+  const blocks = g.node('Concat', [g.node('Shape', [rows]), g.ints([arch.hidden])], { axis: 0 }); // [n,C,d]
+  const { entropies, logprobs } = layer.head(g.node('Reshape', [x, blocks]), targets);
+  g.output('entropies', entropies, 'f32', ['n', 'C']);
+  g.output('logprobs', logprobs, 'f32', ['n', 'C']);
+  return g;
+}
+
+interface Rope {
+  readonly cos: string;
+  readonly sin: string;
+}
+
+interface BranchInputs {
+  readonly pos: string;
+  readonly exit: string;
+  readonly number: string;
+  readonly trace: string;
+  readonly keys: string;
+}
+
+/** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
+function trunkAttention(g: Graph, arch: Architecture, ids: string, { cos, sin }: Rope) {
   const batchAndLength = g.node('Shape', [ids]); // [B,S]
   const perToken = g.node('Concat', [batchAndLength, g.ints([-1])], { axis: 0 }); // [B,S,-1]
   const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
@@ -76,12 +149,9 @@ export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string,
     rotates
       ? threeDims(flat)
       : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, { domain: 'com.microsoft' });
-
-  let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [B·S, d]
-  for (let i = 0; i < arch.layers; i++) {
-    const { q, k, v } = layer.project(i, x);
+  return (i: number, q: string, k: string, v: string) => {
+    const outputs = [`policy.attended_${i}`, `policy.key_${i}`, `policy.value_${i}`] as const;
     const window = windowOf(arch, i);
-    const [attended, key, value] = [`trunk.attended_${i}`, `trunk.k_${i}`, `trunk.v_${i}`] as const;
     g.node(
       'GroupQueryAttention',
       [
@@ -101,73 +171,38 @@ export function buildTrunkGraph(arch: Architecture, weights: ReadonlyMap<string,
         ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
         ...(window === undefined ? {} : { local_window_size: window }),
       },
-      { outputs: [attended, key, value], domain: 'com.microsoft' },
+      { outputs, domain: 'com.microsoft' },
     );
-    g.output(`k_${i}`, cutHeads(g, key, arch.headDim), 'f32', kv);
-    g.output(`v_${i}`, cutHeads(g, value, arch.headDim), 'f32', kv);
-    const narrow = cutFlatHeads(g, attended, arch.heads, arch.headDim);
-    const flat = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
-    x = layer.finish(i, x, flat);
-  }
-  const { entropies, logprobs } = layer.head(x);
-  g.output('entropies', entropies, 'f32', ['n', 'C']);
-  g.output('logprobs', logprobs, 'f32', ['n', 'C']);
-  return g;
+    const narrow = cutFlatHeads(g, outputs[0], arch.heads, arch.headDim);
+    const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
+    return { attended, k: cutHeads(g, outputs[1], arch.headDim), v: cutHeads(g, outputs[2], arch.headDim) };
+  };
 }
 
-/**
- * The branches: G groups of C' rows; a branch is a run of rows inside one group that sees its trace's trunk up to its
- * exit point, and itself.
- *
- * in  ids, pos, exit, branch [G,R] i64: token, position, number of trunk tokens in sight, branch number of each row ·
- *     trace, keys [G,1] i64: which of the B traces the group belongs to, how many of its keys the group needs at most ·
- *     cos, sin [M, headDim/2] · rows, targets [n,C] as in the trunk, over the flattened [G·R] · k_i, v_i of the trunk
- * out logprobs [n,C] f32
- */
-export function buildBranchGraph(arch: Architecture, weights: ReadonlyMap<string, Weight>): Graph {
-  const g = new Graph('branch');
-  const half = arch.headDim / 2;
-  const ids = g.input('ids', 'i64', ['G', 'R']);
-  const pos = g.input('pos', 'i64', ['G', 'R']);
-  const exit = g.input('exit', 'i64', ['G', 'R']);
-  const branch = g.input('branch', 'i64', ['G', 'R']);
-  const trace = g.input('trace', 'i64', ['G', 1]);
-  const keys = g.input('keys', 'i64', ['G', 1]);
-  const cos = g.input('cos', 'f32', ['M', half]);
-  const sin = g.input('sin', 'f32', ['M', half]);
-  const layer = decoder(g, arch, weights);
-
+/** Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] and the trunk's keys and values → [G·R,heads·hd]. */
+function branchAttention(
+  g: Graph,
+  arch: Architecture,
+  ids: string,
+  branch: BranchInputs,
+  { cos, sin }: Rope,
+) {
   const grouped = g.node('Concat', [g.node('Shape', [ids]), g.ints([-1, arch.headDim])], { axis: 0 }); // [G,R,-1,hd]
-  const cosRows = g.node('Unsqueeze', [g.node('Gather', [cos, pos]), g.ints([1])]); // [G,1,R,hd/2]
-  const sinRows = g.node('Unsqueeze', [g.node('Gather', [sin, pos]), g.ints([1])]);
+  const [cosRows, sinRows] = [cos, sin].map((table) =>
+    g.node('Unsqueeze', [g.node('Gather', [table, branch.pos]), g.ints([1])]),
+  ) as [string, string]; // [G,1,R,hd/2]
   /** [G·R, heads·hd] → [G,heads,R,hd] */
   const perHead = (flat: string) =>
     g.node('Transpose', [g.node('Reshape', [flat, grouped])], { perm: [0, 2, 1, 3] });
-
-  let x = layer.embed(g.node('Reshape', [ids, g.ints([-1])])); // [G·R, d]
-  for (let i = 0; i < arch.layers; i++) {
-    const trunkK = g.input(`k_${i}`, 'f32', ['B', arch.kvHeads, 'S', arch.headDim]);
-    const trunkV = g.input(`v_${i}`, 'f32', ['B', arch.kvHeads, 'S', arch.headDim]);
-    const { q, k, v } = layer.project(i, x);
-    const attended = g.node(
-      'Scan',
-      [
-        rotate(g, perHead(q), cosRows, sinRows, half),
-        rotate(g, perHead(k), cosRows, sinRows, half),
-        perHead(v),
-        exit,
-        branch,
-        pos,
-        trace,
-        keys,
-      ],
-      { body: { graph: branchAttention(arch, i, trunkK, trunkV) }, num_scan_inputs: 8 },
-    ); // [G,R,heads·hd]
-    const flat = g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
-    x = layer.finish(i, x, flat);
-  }
-  g.output('logprobs', layer.head(x).logprobs, 'f32', ['n', 'C']);
-  return g;
+  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, arch.headDim / 2);
+  return (i: number, q: string, k: string, v: string, trunkK: string, trunkV: string) => {
+    const { exit, number, pos, trace, keys } = branch;
+    const attended = g.node('Scan', [rotated(q), rotated(k), perHead(v), exit, number, pos, trace, keys], {
+      body: { graph: groupAttention(arch, i, trunkK, trunkV) },
+      num_scan_inputs: 8,
+    }); // [G,R,heads·hd]
+    return g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
+  };
 }
 
 /** Half-split rotary embedding (Hugging Face convention) of x [G,heads,R,hd] by cos, sin [G,1,R,hd/2]. */
@@ -180,7 +215,7 @@ function rotate(g: Graph, x: string, cos: string, sin: string, half: number): st
 }
 
 /** Scan body: attention of one group's rows to the trunk before their exits and to their own branch. */
-function branchAttention(arch: Architecture, layer: number, trunkK: string, trunkV: string): Graph {
+function groupAttention(arch: Architecture, layer: number, trunkK: string, trunkV: string): Graph {
   const { heads, kvHeads, headDim } = arch;
   const g = new Graph(`attend_${layer}`);
   const name = (n: string) => `attend_${layer}.${n}`;
@@ -238,7 +273,7 @@ function branchAttention(arch: Architecture, layer: number, trunkK: string, trun
   return g;
 }
 
-/** The parts both graphs share: everything that acts on single rows. */
+/** The parts of a layer that act on single rows. */
 function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weight>) {
   const placed = new Map<string, string>();
   const stored = (name: string): string => {
@@ -303,14 +338,12 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       const mixed = g.node('Mul', [silu, linear(h, `${at(i)}.mlp.up_proj.weight`)]);
       return g.node('Add', [y, linear(mixed, `${at(i)}.mlp.down_proj.weight`)]);
     },
-    /** Adds the inputs rows and targets [n,C]; x [N,d] → entropies and logprobs [n,C], C rows of logits at a time. */
-    head(x: string) {
-      const rows = g.input('rows', 'i64', ['n', 'C']);
-      const targets = g.input('targets', 'i64', ['n', 'C']);
+    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C], C rows of logits at a time */
+    head(x: string, targets: string) {
       const body = new Graph('head');
-      const blockRows = body.input('head.rows', 'i64', ['C']);
+      const blockX = body.input('head.x', 'f32', ['C', arch.hidden]);
       const blockTargets = body.input('head.targets', 'i64', ['C']);
-      const h = norm(body.node('Gather', [x, blockRows]), 'model.norm.weight', body); // [C,d]
+      const h = norm(blockX, 'model.norm.weight', body); // [C,d]
       const matrix = float32(arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight');
       const logp = body.node('LogSoftmax', [body.node('Gemm', [h, matrix], { transB: 1 })], { axis: 1 }); // [C,V]
       const plogp = body.node('Mul', [body.node('Exp', [logp]), logp]);
@@ -325,7 +358,7 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       body.output('head.entropy', entropy, 'f32', ['C']);
       body.output('head.logprob', body.node('Squeeze', [picked, body.ints([1])]), 'f32', ['C']);
       const outputs = ['head.entropies', 'head.logprobs'] as const;
-      g.node('Scan', [rows, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
+      g.node('Scan', [x, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
       return { entropies: outputs[0], logprobs: outputs[1] };
     },
   };

@@ -49,8 +49,9 @@ export class Graph {
     return name;
   }
 
+  /** Declares an output; a value of another name is passed on to it. */
   output(name: string, value: string, dtype: Dtype, shape: readonly Dim[]): void {
-    this.node('Identity', [value], {}, { outputs: [name] });
+    if (value !== name) this.node('Identity', [value], {}, { outputs: [name] });
     this.outputs.push(valueInfo(name, dtype, shape));
   }
 

@@ -1,4 +1,4 @@
-// Packs branches into the groups of rows that the branch graph scans: pure index arithmetic over typed arrays.
+// Packs traces and their branches into the rows that the scoring graph runs over: pure index arithmetic.
 
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
@@ -6,11 +6,18 @@ export interface Branch {
   readonly exit: number;
   /** the continuation's token ids (A) */
   readonly ids: Int32Array;
-  /** tokens scoredFrom..A-1 are scored, each given everything before it; at least 1, the token before must be in `ids` */
+  /** tokens scoredFrom..A-1 are scored, each given everything before it; at least 1: the token before must be in `ids` */
   readonly scoredFrom: number;
 }
 
-/** Inputs of the branch graph for one trace; G groups of R rows. */
+/** A trace in a run: its own tokens, of which promptLength.. are scored, and its branches. */
+export interface PackedTrace {
+  readonly ids: Int32Array;
+  readonly promptLength: number;
+  readonly branches: readonly Branch[];
+}
+
+/** The branch rows of a run: G groups of R rows. */
 export interface PackedBranches {
   readonly groups: number;
   readonly rowsPerGroup: number;
@@ -18,8 +25,9 @@ export interface PackedBranches {
   readonly ids: BigInt64Array;
   readonly pos: BigInt64Array;
   readonly exit: BigInt64Array;
-  readonly branch: BigInt64Array;
-  /** (G) tokens of the trace that the group's last branch sees */
+  readonly number: BigInt64Array;
+  /** (G) which trace the group belongs to, how many of its tokens the group's last branch sees */
+  readonly trace: BigInt64Array;
   readonly keys: BigInt64Array;
   /** rows of the flattened [G·R] to read out and the token that follows each, in the order of the branches given */
   readonly rows: Int32Array;
@@ -30,60 +38,83 @@ export interface PackedBranches {
 const ROWS_PER_GROUP = 64;
 
 /**
- * Branches sorted by exit fill one group after the other; a branch never straddles two, since its rows attend to each
- * other inside their group only.
+ * The branches of each trace, sorted by exit, fill one group after the other. A group belongs to one trace, and a branch
+ * never straddles two groups, since its rows attend to each other inside their group only. Without any branch there is
+ * one idle group of one row.
+ * @param traces (B) branches of each trace
  */
-export function packBranches(branches: readonly Branch[]): PackedBranches {
-  const order = branches
-    .map((_, i) => i)
-    .sort((a, b) => at(branches, a).exit - at(branches, b).exit || a - b);
-  const total = branches.reduce((sum, b) => sum + b.ids.length, 0);
-  const longest = branches.reduce((most, b) => Math.max(most, b.ids.length), 0);
-  const R = Math.max(longest, Math.min(ROWS_PER_GROUP, total));
+export function packBranches(traces: readonly (readonly Branch[])[]): PackedBranches {
+  const all = traces.flat();
+  const longest = all.reduce((most, b) => Math.max(most, b.ids.length), 1);
+  const busiest = traces.reduce((most, branches) => Math.max(most, rowsOf(branches)), 1);
+  const R = Math.max(longest, Math.min(ROWS_PER_GROUP, busiest));
 
-  const start = new Int32Array(branches.length); // first row of each branch in the flattened [G·R]
+  const start: number[] = []; // first row of each branch in the flattened [G·R], in the order given
+  const trace: number[] = [];
   const keys: number[] = [];
-  let free = 0; // rows left in the last group
-  for (const i of order) {
-    const { ids, exit } = at(branches, i);
-    if (ids.length > free) {
-      keys.push(0);
-      free = R;
+  for (const [b, branches] of traces.entries()) {
+    const first = start.length;
+    let free = 0; // rows left in the last group
+    const order = branches
+      .map((_, i) => i)
+      .sort((i, j) => exitOf(branches, i) - exitOf(branches, j) || i - j);
+    for (const i of order) {
+      const { ids, exit } = branches[i] as Branch;
+      if (ids.length > free) {
+        trace.push(b);
+        keys.push(0);
+        free = R;
+      }
+      start[first + i] = keys.length * R - free;
+      free -= ids.length;
+      keys[keys.length - 1] = exit; // exits rise along the order
     }
-    start[i] = keys.length * R - free;
-    free -= ids.length;
-    keys[keys.length - 1] = exit; // exits rise along the order
+  }
+  if (keys.length === 0) {
+    trace.push(0);
+    keys.push(0);
   }
 
   const G = keys.length;
   // rows that stay padding: token 0 at position 0, in sight of nothing but their own kind (branch -1)
-  const packed = {
-    ids: new BigInt64Array(G * R),
-    pos: new BigInt64Array(G * R),
-    exit: new BigInt64Array(G * R),
-    branch: new BigInt64Array(G * R).fill(-1n),
-  };
-  const scored = branches.reduce((sum, b) => sum + b.ids.length - b.scoredFrom, 0);
+  const ids = new BigInt64Array(G * R);
+  const pos = new BigInt64Array(G * R);
+  const exits = new BigInt64Array(G * R);
+  const number = new BigInt64Array(G * R).fill(-1n);
+  const scored = all.reduce((sum, b) => sum + b.ids.length - b.scoredFrom, 0);
   const rows = new Int32Array(scored);
   const targets = new Int32Array(scored);
   let next = 0;
-  for (const [i, { ids, exit, scoredFrom }] of branches.entries()) {
-    if (scoredFrom < 1 || scoredFrom >= ids.length)
+  for (const [i, branch] of all.entries()) {
+    const { exit, scoredFrom } = branch;
+    if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
       throw new RangeError(
-        `branch ${i} scores tokens ${scoredFrom}..${ids.length}: expected at least one, after the first`,
+        `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
       );
     const first = start[i] as number;
-    for (let j = 0; j < ids.length; j++) {
-      packed.ids[first + j] = BigInt(ids[j] as number);
-      packed.pos[first + j] = BigInt(exit + j);
-      packed.exit[first + j] = BigInt(exit);
-      packed.branch[first + j] = BigInt(i);
+    for (let j = 0; j < branch.ids.length; j++) {
+      ids[first + j] = BigInt(branch.ids[j] as number);
+      pos[first + j] = BigInt(exit + j);
+      exits[first + j] = BigInt(exit);
+      number[first + j] = BigInt(i);
       if (j < scoredFrom) continue;
       rows[next] = first + j - 1;
-      targets[next++] = ids[j] as number;
+      targets[next++] = branch.ids[j] as number;
     }
   }
-  return { groups: G, rowsPerGroup: R, ...packed, keys: BigInt64Array.from(keys, BigInt), rows, targets };
+  const [traceOf, keysOf] = [BigInt64Array.from(trace, BigInt), BigInt64Array.from(keys, BigInt)];
+  return {
+    groups: G,
+    rowsPerGroup: R,
+    ids,
+    pos,
+    exit: exits,
+    number,
+    trace: traceOf,
+    keys: keysOf,
+    rows,
+    targets,
+  };
 }
 
 /** Logits rows held at once: about 3 × 128 MB at most, whatever the vocabulary, and never fewer than 32. */
@@ -92,13 +123,17 @@ export function headBlock(rows: number, vocab: number): number {
   return Math.max(1, Math.min(rows, limit));
 }
 
-/** Row numbers as the head's [n,C] input: padded to whole blocks by repeating row 0. */
+/** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */
 export function blockRows(values: Int32Array, block: number): BigInt64Array {
-  const padded = new BigInt64Array(Math.ceil(values.length / block) * block);
+  const padded = new BigInt64Array(Math.max(1, Math.ceil(values.length / block)) * block);
   for (let i = 0; i < values.length; i++) padded[i] = BigInt(values[i] as number);
   return padded;
 }
 
-function at(branches: readonly Branch[], i: number): Branch {
-  return branches[i] as Branch;
+function rowsOf(branches: readonly Branch[]): number {
+  return branches.reduce((sum, b) => sum + b.ids.length, 0);
+}
+
+function exitOf(branches: readonly Branch[], i: number): number {
+  return (branches[i] as Branch).exit;
 }

@@ -1,25 +1,33 @@
-// The policy as the main thread sees it: trunk and branch scores of traces, computed by a worker thread.
+// The policy as the main thread sees it: scores of traces and of branches from them, computed by a worker thread.
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EXIT, RredcotError } from '../errors.js';
 import type { PolicyFolder } from './folder.js';
-import type { Branch } from './pack.js';
+import type { Branch, PackedTrace } from './pack.js';
 import type { Job, JobMessage, JobReply, JobResult, WorkerInit } from './worker.js';
 
-/** What the policy says of a completion of T tokens, each given everything before it. */
-export interface TrunkScores {
-  /** (T) entropy of the predicting distribution, nats, full vocabulary */
+/** What the policy says of one trace of a run; every token is predicted from everything before it. */
+export interface TraceScores {
+  /** (T) entropy of the predicting distribution, nats, full vocabulary; T = 0 where only branches were run */
   readonly entropies: Float32Array;
   /** (T) log-probability of the token itself, nats */
   readonly logprobs: Float32Array;
+  /** log-probabilities of every branch's scored tokens, nats */
+  readonly branches: readonly Float32Array[];
 }
 
+/** What scoring asks of a policy. */
+export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'>;
+
+/** The machine has not enough memory for a run: fewer or shorter traces may fit. */
+export class OutOfMemoryError extends Error {}
+
 interface Pending {
-  readonly resolve: (result: JobResult) => void;
+  readonly resolve: (result: JobResult | undefined) => void;
   readonly reject: (error: Error) => void;
 }
 
-/** A running policy. Traces are named by a number of the caller's choice until they are released. */
+/** A running policy. */
 export class PolicySession {
   private readonly pending = new Map<number, Pending>();
   private seq = 1;
@@ -30,8 +38,9 @@ export class PolicySession {
     worker.on('message', (reply: JobReply) => {
       const waiting = this.pending.get(reply.seq);
       this.pending.delete(reply.seq);
-      if ('error' in reply) waiting?.reject(new Error(`the policy's run failed: ${reply.error}`));
-      else waiting?.resolve(reply.result);
+      if (!('error' in reply)) return waiting?.resolve(reply.result);
+      const Kind = reply.outOfMemory ? OutOfMemoryError : Error;
+      waiting?.reject(new Kind(`the policy's run failed: ${reply.error}`));
     });
     worker.on('error', (error) => this.fail(error));
     worker.on('exit', (code) => {
@@ -41,8 +50,8 @@ export class PolicySession {
   }
 
   /**
-   * Loads a policy's graphs into a worker thread.
-   * @throws RredcotError (exit 69) where ONNX Runtime cannot load them
+   * Loads a policy's graph into a worker thread.
+   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it
    */
   static async open(folder: PolicyFolder): Promise<PolicySession> {
     const init: WorkerInit = { folder: folder.path, architecture: folder.architecture };
@@ -63,28 +72,37 @@ export class PolicySession {
     return session;
   }
 
-  /** Reads a whole trace once; tokens promptLength.. of `ids` are scored. Needs promptLength ≥ 1. */
-  async trunk(trace: number, ids: Int32Array, promptLength: number): Promise<TrunkScores> {
-    if (promptLength < 1 || promptLength >= ids.length)
-      throw new RangeError(`trunk of ${ids.length} tokens with a prompt of ${promptLength}`);
-    return (await this.send({ op: 'trunk', trace, ids, promptLength })) as TrunkScores;
+  /**
+   * One run: reads B traces once, and scores their branches, whose exit points must be known.
+   * @param traces (B) promptLength ≥ 1 each
+   * @param keep number under which keys and values are kept for {@link branches}
+   * @throws OutOfMemoryError
+   */
+  async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    for (const { ids, promptLength } of traces)
+      if (promptLength < 1 || promptLength >= ids.length)
+        throw new RangeError(`a trace of ${ids.length} tokens with a prompt of ${promptLength}`);
+    // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
+    const packed = traces.map(({ ids, promptLength, branches }) => ({ ids, promptLength, branches }));
+    return this.send(
+      { op: 'run', traces: packed, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
+      packed,
+    );
   }
 
-  /** Log-probabilities of every branch's scored tokens, one array a branch, nats. The trace's trunk must have run. */
-  async branches(trace: number, branches: readonly Branch[]): Promise<Float32Array[]> {
-    if (branches.length === 0) return [];
-    const { logprobs } = await this.send({ op: 'branches', trace, branches });
-    let from = 0;
-    return branches.map(({ ids, scoredFrom }) => {
-      const span = (logprobs as Float32Array).subarray(from, from + ids.length - scoredFrom);
-      from += span.length;
-      return span;
-    });
+  /**
+   * Scores branches of the traces of an earlier run.
+   * @param kept the number it was kept under
+   * @param branches (B) of each trace
+   */
+  branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
+    const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
+    return this.send({ op: 'run', traces, cache: { id: kept, mode: 'use' } }, traces);
   }
 
-  /** Frees what the trunk kept for the trace's branches. */
-  async release(trace: number): Promise<void> {
-    await this.send({ op: 'release', trace });
+  /** Frees what a run has kept. */
+  async release(kept: number): Promise<void> {
+    await this.post({ op: 'release', cache: kept });
   }
 
   /** Ends the thread after the run under way; what was queued behind it fails. */
@@ -96,14 +114,35 @@ export class PolicySession {
     await exited;
   }
 
-  private send(job: Job): Promise<JobResult> {
+  private async send(job: Job, traces: readonly PackedTrace[]): Promise<TraceScores[]> {
+    const { entropies, logprobs } = (await this.post(job)) as JobResult;
+    // the traces' own tokens come first, then the branches': unpack in the same order
+    let own = 0;
+    let branch = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    return traces.map(({ ids, promptLength, branches }) => {
+      const T = ids.length - promptLength;
+      const scores = {
+        entropies: entropies.subarray(own, own + T),
+        logprobs: logprobs.subarray(own, own + T),
+      };
+      own += T;
+      const perBranch = branches.map(({ ids: continuation, scoredFrom }) => {
+        const span = logprobs.subarray(branch, branch + continuation.length - scoredFrom);
+        branch += span.length;
+        return span;
+      });
+      return { ...scores, branches: perBranch };
+    });
+  }
+
+  private post(job: Job): Promise<JobResult | undefined> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
     const seq = this.seq++;
     this.worker.postMessage({ ...job, seq } satisfies JobMessage);
     return this.reply(seq);
   }
 
-  private reply(seq: number): Promise<JobResult> {
+  private reply(seq: number): Promise<JobResult | undefined> {
     return new Promise((resolve, reject) => this.pending.set(seq, { resolve, reject }));
   }
 

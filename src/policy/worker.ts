@@ -1,11 +1,11 @@
-// The thread that owns the ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
+// The thread that owns the ONNX session: `run()` blocks its event loop for a whole pass, so it must not be the main one.
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from './architecture.js';
-import { BRANCH_GRAPH, TRUNK_GRAPH } from './folder.js';
-import { type Branch, blockRows, headBlock, packBranches } from './pack.js';
+import { GRAPH } from './folder.js';
+import { blockRows, headBlock, type PackedTrace, packBranches } from './pack.js';
 import { type RopeTables, ropeTables } from './rope.js';
 
 export interface WorkerInit {
@@ -13,25 +13,19 @@ export interface WorkerInit {
   readonly architecture: Architecture;
 }
 
-/** One trace's trunk: the whole sequence, of which tokens promptLength.. are read out. Its keys and values stay here. */
-export interface TrunkJob {
-  readonly op: 'trunk';
-  readonly trace: number;
-  readonly ids: Int32Array;
-  readonly promptLength: number;
+/** Runs B traces at once. */
+export interface RunJob {
+  readonly op: 'run';
+  /** (B) where `cache` is read, `ids` are empty: the branches follow on the traces of the run that kept it */
+  readonly traces: readonly PackedTrace[];
+  /** keeps the traces' keys and values in this thread under a number, or uses what was kept */
+  readonly cache?: { readonly id: number; readonly mode: 'keep' | 'use' };
 }
 
-/** Continuations of a trace whose trunk has run. */
-export interface BranchJob {
-  readonly op: 'branches';
-  readonly trace: number;
-  readonly branches: readonly Branch[];
-}
-
-/** Forgets a trace's keys and values. */
+/** Forgets what a run has kept. */
 export interface ReleaseJob {
   readonly op: 'release';
-  readonly trace: number;
+  readonly cache: number;
 }
 
 /** Ends the thread once the run under way is over: a thread that is terminated inside ONNX Runtime takes the process along. */
@@ -39,17 +33,17 @@ export interface CloseJob {
   readonly op: 'close';
 }
 
-export type Job = TrunkJob | BranchJob | ReleaseJob | CloseJob;
+export type Job = RunJob | ReleaseJob | CloseJob;
 export type JobMessage = Job & { readonly seq: number };
 
-/** Per scored token: (T) for a trunk, all branches' spans one after the other for branches; nats. */
+/** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
 export interface JobResult {
-  readonly entropies?: Float32Array;
-  readonly logprobs?: Float32Array;
+  readonly entropies: Float32Array;
+  readonly logprobs: Float32Array;
 }
 export type JobReply = { readonly seq: number } & (
-  | { readonly result: JobResult }
-  | { readonly error: string }
+  | { readonly result?: JobResult }
+  | { readonly error: string; readonly outOfMemory: boolean }
 );
 
 type Feeds = Record<string, Tensor>;
@@ -58,7 +52,7 @@ const port = parentPort;
 if (port === null) throw new Error('policy/worker.js runs as a worker thread');
 const { folder, architecture: arch } = workerData as WorkerInit;
 
-const options: InferenceSession.SessionOptions = {
+const session = await InferenceSession.create(join(folder, GRAPH), {
   executionProviders: ['cpu'],
   graphOptimizationLevel: 'all',
   intraOpNumThreads: availableParallelism(),
@@ -66,10 +60,8 @@ const options: InferenceSession.SessionOptions = {
   extra: { session: { intra_op: { allow_spinning: '0' } } },
   // warnings about unused initialisers and the like are nobody's business on stderr
   logSeverityLevel: 3,
-};
-const trunkSession = await InferenceSession.create(join(folder, TRUNK_GRAPH), options);
-const branchSession = await InferenceSession.create(join(folder, BRANCH_GRAPH), options);
-/** keys and values [1,kvHeads,S,headDim] of every layer, by trace */
+});
+/** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
 let rope: RopeTables = ropeTables(arch, 1024);
 
@@ -79,77 +71,97 @@ port.on('message', (message: JobMessage) => {
   if (message.op === 'close') closing = true;
   queue = queue.then(() => answer(message));
 });
-port.postMessage({ seq: 0, result: {} } satisfies JobReply);
+port.postMessage({ seq: 0 } satisfies JobReply);
 
 /** Runs one job and replies; jobs that were queued before a close are dropped. */
 async function answer(message: JobMessage): Promise<void> {
   if (message.op === 'close') return port?.close();
   if (closing) return;
+  if (message.op === 'release') {
+    caches.delete(message.cache);
+    port?.postMessage({ seq: message.seq } satisfies JobReply);
+    return;
+  }
   try {
     const result = await run(message);
-    port?.postMessage({ seq: message.seq, result } satisfies JobReply, buffersOf(result));
+    const buffers = [result.entropies.buffer, result.logprobs.buffer] as ArrayBuffer[];
+    port?.postMessage({ seq: message.seq, result } satisfies JobReply, buffers);
   } catch (error) {
-    port?.postMessage({
-      seq: message.seq,
-      error: String((error as Error).message ?? error),
-    } satisfies JobReply);
+    const text = String((error as Error).message ?? error);
+    const outOfMemory = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text);
+    port?.postMessage({ seq: message.seq, error: text, outOfMemory } satisfies JobReply);
   }
 }
 
-async function run(job: TrunkJob | BranchJob | ReleaseJob): Promise<JobResult> {
-  if (job.op === 'trunk') return runTrunk(job);
-  if (job.op === 'branches') return runBranches(job);
-  caches.delete(job.trace);
-  return {};
-}
+async function run({ traces, cache }: RunJob): Promise<JobResult> {
+  const B = traces.length;
+  const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
+  if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
+  const past = kept ?? emptyPast(B);
+  const P = past.past_k_0?.dims[2] ?? 0;
 
-async function runTrunk({ trace, ids, promptLength }: TrunkJob): Promise<JobResult> {
-  const scored = ids.length - promptLength;
-  // the distribution over token t stands in row t-1
-  const rows = Int32Array.from({ length: scored }, (_, i) => promptLength + i - 1);
-  const out = await trunkSession.run({
-    ids: int64(BigInt64Array.from(ids, BigInt), [1, ids.length]),
-    ...ropeFeeds(ids.length),
-    ...headFeeds(rows, ids.subarray(promptLength)),
-  });
-  const { entropies, logprobs, ...cache } = out as Feeds;
-  caches.set(trace, cache);
-  return { entropies: floats(entropies, scored), logprobs: floats(logprobs, scored) };
-}
+  // the trunk: traces padded at their end to the longest; one idle token each where the branches alone are run
+  const S = traces.reduce((most, { ids }) => Math.max(most, ids.length), 1);
+  const ids = new BigInt64Array(B * S);
+  const rows: number[] = [];
+  const targets: number[] = [];
+  let positions = P + S;
+  for (const [b, { ids: own, promptLength, branches }] of traces.entries()) {
+    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+    // the distribution over token t stands in row t-1
+    for (let t = promptLength; t < own.length; t++) {
+      rows.push(b * S + t - 1);
+      targets.push(own[t] as number);
+    }
+    for (const branch of branches) positions = Math.max(positions, branch.exit + branch.ids.length);
+  }
+  const packed = packBranches(traces.map(({ branches }) => branches));
+  for (const row of packed.rows) rows.push(B * S + row);
+  for (const target of packed.targets) targets.push(target);
 
-async function runBranches({ trace, branches }: BranchJob): Promise<JobResult> {
-  const cache = caches.get(trace);
-  if (cache === undefined) throw new Error(`no trunk of trace ${trace}`);
-  const packed = packBranches(branches);
   const { groups: G, rowsPerGroup: R } = packed;
-  const positions = branches.reduce((most, b) => Math.max(most, b.exit + b.ids.length), 0);
-  const out = await branchSession.run({
-    ids: int64(packed.ids, [G, R]),
-    pos: int64(packed.pos, [G, R]),
-    exit: int64(packed.exit, [G, R]),
-    branch: int64(packed.branch, [G, R]),
-    trace: int64(new BigInt64Array(G), [G, 1]),
-    keys: int64(packed.keys, [G, 1]),
-    ...ropeFeeds(positions),
-    ...headFeeds(packed.rows, packed.targets),
-    ...cache,
-  });
-  return { logprobs: floats((out as Feeds).logprobs, packed.rows.length) };
+  const C = headBlock(rows.length, arch.vocab);
+  const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
+  const tables = ropeFor(positions);
+  const feeds: Feeds = {
+    ids: int64(ids, [B, S]),
+    branch_ids: int64(packed.ids, [G, R]),
+    branch_pos: int64(packed.pos, [G, R]),
+    branch_exit: int64(packed.exit, [G, R]),
+    branch_number: int64(packed.number, [G, R]),
+    group_trace: int64(packed.trace, [G, 1]),
+    group_keys: int64(packed.keys, [G, 1]),
+    cos: new Tensor('float32', tables.cos, [tables.positions, arch.headDim / 2]),
+    sin: new Tensor('float32', tables.sin, [tables.positions, arch.headDim / 2]),
+    rows: int64(blockRows(Int32Array.from(rows), C), blocks),
+    targets: int64(blockRows(Int32Array.from(targets), C), blocks),
+    ...past,
+  };
+  const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? cacheNames() : [])];
+  const out = (await session.run(feeds, wanted)) as Feeds;
+  if (cache?.mode === 'keep')
+    caches.set(
+      cache.id,
+      Object.fromEntries(cacheNames().map((name) => [`past_${name}`, out[name] as Tensor])),
+    );
+  return { entropies: floats(out.entropies, rows.length), logprobs: floats(out.logprobs, rows.length) };
+}
+
+function cacheNames(): string[] {
+  return Array.from({ length: arch.layers }, (_, i) => [`k_${i}`, `v_${i}`]).flat();
+}
+
+function emptyPast(batch: number): Feeds {
+  const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
+  return Object.fromEntries(cacheNames().map((name) => [`past_${name}`, empty]));
 }
 
 /** cos and sin tables long enough for `positions`; grown by doubling so that few lengths occur. */
-function ropeFeeds(positions: number): Feeds {
+function ropeFor(positions: number): RopeTables {
   let length = rope.positions;
   while (length < positions) length *= 2;
   if (length > rope.positions) rope = ropeTables(arch, length);
-  const dims = [rope.positions, arch.headDim / 2];
-  return { cos: new Tensor('float32', rope.cos, dims), sin: new Tensor('float32', rope.sin, dims) };
-}
-
-function headFeeds(rows: Int32Array, targets: Int32Array): Feeds {
-  const block = headBlock(rows.length, arch.vocab);
-  const dims = [Math.ceil(rows.length / block), block];
-  return { rows: int64(blockRows(rows, block), dims), targets: int64(blockRows(targets, block), dims) };
+  return rope;
 }
 
 function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
@@ -159,8 +171,4 @@ function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
 /** The first `length` values of a graph output, in a buffer of their own. */
 function floats(tensor: Tensor | undefined, length: number): Float32Array {
   return (tensor as Tensor).data.slice(0, length) as Float32Array;
-}
-
-function buffersOf(result: JobResult): ArrayBuffer[] {
-  return Object.values(result).map((array: Float32Array) => array.buffer as ArrayBuffer);
 }

@@ -1,6 +1,22 @@
-// Reads segment ends that a row brings along as token boundaries.
+// Cuts a trace into pieces, by segment ends that its row brings along where the segmenter asks for them.
 import { TraceRejected } from '../errors.js';
 import type { Trace } from '../trace.js';
+import { cutPieces, type Pieces, type SegmentOptions } from './segment.js';
+import type { TokenText } from './span.js';
+
+/** The parts of an encoded trace that its segmentation depends on. */
+export interface Cuttable {
+  readonly trace: Trace;
+  readonly tokens: TokenText;
+  /** (T+1) code points before each token boundary; null where they are not known */
+  readonly chars: Int32Array | null;
+}
+
+/** @throws TraceRejected (`segments`) for `--segmenter given` without sound ends in the row */
+export function cutTrace({ trace, tokens, chars }: Cuttable, opts: SegmentOptions): Pieces {
+  if (opts.segmenter !== 'given') return cutPieces(tokens, opts);
+  return cutPieces(tokens, opts, givenBoundaries(trace, chars, tokens.units.length - 1));
+}
 
 /**
  * @param chars (T+1) code points before each token boundary; null where they are not known
@@ -8,7 +24,7 @@ import type { Trace } from '../trace.js';
  * @returns rising token boundaries
  * @throws TraceRejected (`segments`) where the row has no ends, or ends that do not fit the completion
  */
-export function givenBoundaries(trace: Trace, chars: Int32Array | null, tokens: number): Int32Array {
+function givenBoundaries(trace: Trace, chars: Int32Array | null, tokens: number): Int32Array {
   const { segmentEnds, segmentCharEnds } = trace;
   if (segmentEnds !== undefined) {
     checkRising(segmentEnds, 'segment_ends', tokens, 'tokens');

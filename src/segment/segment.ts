@@ -1,6 +1,6 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { mergePieces } from './merge.js';
-import { findThought, type TokenText } from './span.js';
+import { findThought, type ThoughtSpan, type TokenText } from './span.js';
 import { splitFixed, splitGiven, splitHybrid, splitNewline } from './split.js';
 
 export const SEGMENTERS = ['hybrid', 'newline', 'fixed', 'given'] as const;
@@ -28,32 +28,58 @@ export interface Segmentation {
   readonly answered: boolean;
 }
 
-/**
- * @param weights (T) what the merge keeps apart: token entropies in nats, or ones where length stands in for them
- * @param given segment ends (token boundaries) for the `given` segmenter
- */
+/** A completion cut into pieces, of which the segments are made by merging. */
+export interface Pieces {
+  readonly tokens: TokenText;
+  readonly thought: ThoughtSpan;
+  /** (P) piece ends as token boundaries, the last one the thought's end */
+  readonly ends: Int32Array;
+  /** thought segments that will be left after merging */
+  readonly segments: number;
+}
+
+/** @param given segment ends (token boundaries) for the `given` segmenter */
+export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32Array): Pieces {
+  const thought = findThought(tokens);
+  const ends = {
+    hybrid: () => splitHybrid(tokens, thought, opts.longPiece),
+    newline: () => splitNewline(tokens, thought),
+    fixed: () => splitFixed(opts.fixedLength, thought),
+    given: () => splitGiven(given ?? new Int32Array(0), thought),
+  }[opts.segmenter]();
+  return { tokens, thought, ends, segments: Math.min(ends.length, opts.maxSegments ?? ends.length) };
+}
+
+/** Exit points 0..P if no pieces were merged: the segments' exits are among them, whatever the entropies. */
+export function candidateExits({
+  tokens,
+  thought,
+  ends,
+}: Pick<Pieces, 'tokens' | 'thought' | 'ends'>): Int32Array {
+  const exits = new Int32Array(ends.length + 1);
+  exits.set([thought.start]);
+  exits.set(ends, 1);
+  // a trace that ended without an answer: its last exit stands before its end token, which no state comes after
+  return exits.map((exit) => Math.min(exit, tokens.textEnd));
+}
+
+/** @param weights (T) what the merge keeps apart: token entropies in nats, or ones where length stands in for them */
+export function mergeSegments(pieces: Pieces, weights: Float32Array): Segmentation {
+  const { tokens, thought } = pieces;
+  const thoughtEnds = mergePieces(pieces.ends, segmentSums(weights, pieces.ends), pieces.segments);
+  const T = tokens.units.length - 1;
+  const exits = candidateExits({ ...pieces, ends: thoughtEnds });
+  return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
+}
+
+/** {@link cutPieces} and {@link mergeSegments} in one go. */
 export function segmentCompletion(
   tokens: TokenText,
   weights: Float32Array,
   opts: SegmentOptions,
   given?: Int32Array,
 ): Segmentation {
-  const thought = findThought(tokens);
-  const pieces = {
-    hybrid: () => splitHybrid(tokens, thought, opts.longPiece),
-    newline: () => splitNewline(tokens, thought),
-    fixed: () => splitFixed(opts.fixedLength, thought),
-    given: () => splitGiven(given ?? new Int32Array(0), thought),
-  }[opts.segmenter]();
-  const thoughtEnds = mergePieces(pieces, segmentSums(weights, pieces), opts.maxSegments ?? pieces.length);
-  const T = tokens.units.length - 1;
-  const answered = thought.answered && thought.end < T;
-  // a trace that ended without an answer: exit K stands before its end token, which no state comes after
-  const exits = new Int32Array(thoughtEnds.length + 1);
-  exits.set([thought.start]);
-  exits.set(thoughtEnds, 1);
-  for (const [k, exit] of exits.entries()) exits[k] = Math.min(exit, tokens.textEnd);
-  return { exits, thoughtEnds, tokens: T, answered };
+  return mergeSegments(cutPieces(tokens, opts, given), weights);
 }
 
 /** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */

@@ -1,0 +1,41 @@
+// `npm run bench [-- --quick]`: runs every measurement, prints the table, writes bench/results.json.
+import { execFileSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { availableParallelism, cpus } from 'node:os';
+import { fileURLToPath } from 'node:url';
+
+const quick = process.argv.includes('--quick');
+const measurements = [
+  ['exits.mjs', quick ? '2048,4096' : '2048,4096,8192,16384', quick ? '3' : '7'],
+  ['head.mjs', 'all', quick ? '1' : '3'],
+  ['whole.mjs', quick ? '3' : '7'],
+  ['merge.mjs'],
+  ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
+  ...(quick ? [] : [['pytorch.mjs']]),
+];
+
+console.log(
+  `${cpus()[0].model}, ${availableParallelism()} cores, Node ${process.version}${quick ? ', quick' : ''}`,
+);
+const results = [];
+for (const [script, ...args] of measurements) {
+  const path = fileURLToPath(new URL(script, import.meta.url));
+  const printed = execFileSync(process.execPath, [path, ...args], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  for (const result of JSON.parse(printed.trim().split('\n').at(-1))) {
+    const ok = result.reach === undefined ? undefined : reached(result.value, result.reach);
+    results.push({ ...result, ok });
+    const verdict = ok === undefined ? '' : `${result.reach.padEnd(8)} ${ok ? 'ok' : 'MISSED'}`;
+    console.log(
+      `${result.value.toFixed(result.value < 100 ? 3 : 0).padStart(9)} ${result.unit.padEnd(9)} ${verdict.padEnd(16)} ${result.name}`,
+    );
+  }
+}
+await writeFile(new URL('results.json', import.meta.url), `${JSON.stringify(results, null, 2)}\n`);
+
+function reached(value, reach) {
+  const bound = Number(reach.slice(2));
+  return reach.startsWith('<=') ? value <= bound : value >= bound;
+}

@@ -1,0 +1,88 @@
+// What the program adds to the policy's runs: the whole of `rredcot score` against the same runs alone, in one process.
+import { readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { score } from '../dist/commands/score.js';
+import { bankMaker } from '../dist/estimate/references.js';
+import { encodeTrace } from '../dist/policy/encode.js';
+import { openPolicyFolder } from '../dist/policy/folder.js';
+import { PolicySession } from '../dist/policy/session.js';
+import { loadTokenizer } from '../dist/policy/tokenizer.js';
+import { scoreWindows } from '../dist/policy/windows.js';
+import { cutTrace } from '../dist/segment/given.js';
+import { interleaved } from './measure.mjs';
+
+const rounds = Number(process.argv[2]);
+const policyPath = fileURLToPath(new URL('../models/embedded', import.meta.url));
+const fixtures = fileURLToPath(new URL('../fixtures/chains.jsonl', import.meta.url));
+const segments = { segmenter: 'hybrid', fixedLength: 64, maxSegments: 40 };
+const credit = {
+  estimator: 'pr',
+  rule: 'rudder',
+  baseline: 'auto',
+  residual: 'uniform',
+  within: 'uniform',
+  rewardRange: [0, 1],
+};
+const silent = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
+
+const policy = await openPolicyFolder(policyPath);
+const tokenizer = await loadTokenizer(policyPath);
+const bank = bankMaker(policy.exitTemplate, 'pr', tokenizer.encode);
+const jobs = (await readFile(fixtures, 'utf8'))
+  .trim()
+  .split('\n')
+  .map((line, row) => {
+    const fixture = JSON.parse(line);
+    const trace = {
+      id: fixture.id,
+      prompt: fixture.prompt,
+      completion: fixture.completion,
+      promptIds: Int32Array.from(fixture.prompt_ids),
+      completionIds: Int32Array.from(fixture.completion_ids),
+      references: [{ answer: fixture.answer, utility: 1 }],
+      reward: fixture.reward,
+      source: { file: 'chains.jsonl', row, byteOffset: 0, columns: {}, raw: '' },
+    };
+    const encoded = encodeTrace(trace, tokenizer, policy.architecture.vocab, policy.architecture.maxTokens);
+    return { ...encoded, ...bank(trace.references), pieces: cutTrace(encoded, segments) };
+  });
+async function* all() {
+  yield* jobs;
+}
+
+const out = join(tmpdir(), `rredcot-bench-${process.pid}.parquet`);
+const ms = await interleaved(
+  {
+    async whole() {
+      await score(
+        [fixtures],
+        { policy: policyPath, output: out, segments, credit, strategy: 'auto' },
+        silent,
+      );
+    },
+    async bare() {
+      const session = await PolicySession.open(policy);
+      for await (const _ of scoreWindows(all(), session, 'auto'));
+      await session.close();
+    },
+  },
+  rounds,
+);
+await rm(out, { force: true });
+console.log(
+  JSON.stringify([
+    {
+      name: 'whole score / its policy runs, 512 fixture traces',
+      value: ms.whole / ms.bare,
+      unit: '×',
+      reach: '<=1.1',
+    },
+    {
+      name: 'score, 512 fixture traces, tokens/s',
+      value: (1000 * jobs.reduce((sum, job) => sum + job.completionIds.length, 0)) / ms.whole,
+      unit: 'tokens/s',
+    },
+  ]),
+);
