@@ -127,8 +127,8 @@ describe('layouts', () => {
     await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
     expect(readdirSync(checkpoint).sort()).toEqual(
       [
-        ...['branch.onnx', 'config.json', 'model.safetensors', 'policy.json'],
-        ...['tokenizer.json', 'tokenizer_config.json', 'trunk.onnx'],
+        ...['config.json', 'model.safetensors', 'policy.json', 'policy.onnx'],
+        ...['tokenizer.json', 'tokenizer_config.json'],
       ].sort(),
     );
   });
@@ -169,8 +169,8 @@ describe('layouts', () => {
   test('an interrupted build leaves no policy.json', async () => {
     const [checkpoint, out] = [writeCheckpoint(fresh(), LLAMA), fresh()];
     await buildPolicyFolder(checkpoint, out, TEMPLATE);
-    rmSync(join(out, 'trunk.onnx'));
-    mkdirSync(join(out, 'trunk.onnx')); // what cannot be replaced by a file
+    rmSync(join(out, 'policy.onnx'));
+    mkdirSync(join(out, 'policy.onnx')); // what cannot be replaced by a file
     await failureOf(buildPolicyFolder(checkpoint, out, TEMPLATE));
     expect(existsSync(join(out, 'policy.json'))).toBe(false);
   });
@@ -193,7 +193,7 @@ describe('layouts', () => {
     const out = fresh();
     cpSync(EMBEDDED, out, { recursive: true });
     const manifest = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as { files: Json };
-    manifest.files['../secret'] = manifest.files['trunk.onnx'];
+    manifest.files['../secret'] = manifest.files['policy.onnx'];
     writeFileSync(join(out, 'policy.json'), JSON.stringify(manifest));
     expect((await failureOf(openPolicyFolder(out))).message).toContain('../secret');
   });

@@ -139,7 +139,7 @@ describe('policy check', () => {
     for (const args of [[], ['--text', text]]) {
       const run = await check(...args, '--tolerance', '1e-4');
       expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(/^files: 6 as built\ntext of \d+ tokens/);
+      expect(run.stdout).toMatch(/^files: 5 as built\ntext of \d+ tokens/);
       for (const pair of [
         'trunk − naive, log p',
         'trunk − naive, entropy',

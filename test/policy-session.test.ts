@@ -40,6 +40,13 @@ afterAll(async () => {
   rmSync(scratch, { recursive: true, force: true });
 });
 
+/**
+ * On text unlike any the policy knows float32 itself is this far from float64: its activations reach 1,100, and PyTorch's
+ * float32 pass over such text differs by 1.2e-4 from its float64 pass within 3,600 tokens. A wrong mask, position or row
+ * gives differences of .1 and more. The fixtures are held to 1e-4, in score.test.ts.
+ */
+const NATS_UNLIKE = 5e-4;
+
 function expectClose(found: ArrayLike<number>, expected: ArrayLike<number>, tolerance = NATS): void {
   expect(found.length).toBe(expected.length);
   let worst = 0;
@@ -51,14 +58,16 @@ function expectClose(found: ArrayLike<number>, expected: ArrayLike<number>, tole
 const randomIds = (random: () => number, length: number, vocab = 259) =>
   Int32Array.from({ length }, () => Math.floor(random() * vocab));
 
-/** Ids as the policy was trained on, bytes of sums, so that log-probabilities stay small. */
+/** What the policy was trained on: the fixtures' traces one after the other. */
+const chains = readFileSync(new URL('../fixtures/chains.jsonl', import.meta.url), 'utf8')
+  .trim()
+  .split('\n')
+  .flatMap((line): number[] => JSON.parse(line).completion_ids);
+
+/** Ids of which the policy knows what to expect, so that log-probabilities stay small and float32 keeps 1e-4 nats. */
 const plausibleIds = (random: () => number, length: number) => {
-  let text = '';
-  while (text.length < length) {
-    const [a, b] = [random(), random()].map((x) => Math.floor(x * 90)) as [number, number];
-    text += `${a}+${b}=${a + b}\n`;
-  }
-  return Int32Array.from(Buffer.from(text).subarray(0, length));
+  const from = Math.floor(random() * (chains.length - length));
+  return Int32Array.from(chains.slice(from, from + length));
 };
 
 /** A trace by itself; keys and values are kept under a number for {@link branchScores}. */
@@ -139,7 +148,11 @@ describe('the trunk', () => {
     const branch = { exit: 1050, ids: plausibleIds(random, 9), scoredFrom: 2 };
     const [scores] = await branchScores(0, [branch]);
     const state = fork(expected.state, 1050);
-    expectClose(scores as Float32Array, continuationLogprobs(model, state, [...branch.ids]).slice(2));
+    expectClose(
+      scores as Float32Array,
+      continuationLogprobs(model, state, [...branch.ids]).slice(2),
+      NATS_UNLIKE,
+    );
     await session.release(0);
   });
 
@@ -155,11 +168,12 @@ describe('branches', () => {
       fc
         .record({
           exit: fc.integer({ min: 1, max: length }),
-          ids: fc.array(fc.integer({ min: 0, max: 258 }), { minLength: 2, maxLength: 40 }),
+          seed: fc.integer(),
+          tokens: fc.integer({ min: 2, max: 40 }),
           from: fc.nat(),
         })
-        .map(({ exit, ids, from }): Branch => {
-          return { exit, ids: Int32Array.from(ids), scoredFrom: 1 + (from % (ids.length - 1)) };
+        .map(({ exit, seed, tokens, from }): Branch => {
+          return { exit, ids: plausibleIds(seeded(seed), tokens), scoredFrom: 1 + (from % (tokens - 1)) };
         });
     const cases = fc.integer({ min: 2, max: 120 }).chain((length) =>
       fc.record({
@@ -170,7 +184,7 @@ describe('branches', () => {
     );
     await fc.assert(
       fc.asyncProperty(cases, async ({ seed, length, branches }) => {
-        const ids = randomIds(seeded(seed), length);
+        const ids = plausibleIds(seeded(seed), length);
         const trace = nextTrace++;
         await trunk(trace, ids, 1);
         const scores = await branchScores(trace, branches);
@@ -180,8 +194,8 @@ describe('branches', () => {
         expect(packed?.branches).toHaveLength(branches.length);
         for (const [i, branch] of branches.entries()) {
           const naive = await reencoded(ids, branch);
-          expectClose(scores[i] as Float32Array, naive);
-          expectClose(packed?.branches[i] as Float32Array, naive);
+          expectClose(scores[i] as Float32Array, naive, NATS_UNLIKE);
+          expectClose(packed?.branches[i] as Float32Array, naive, NATS_UNLIKE);
         }
       }),
       // a fixed seed: the bound is one of rounding, not of logic
@@ -302,10 +316,10 @@ describe('several traces at once', () => {
   test('in one run, padded to the longest: the float64 pass for each, and branches of its own trace', async () => {
     const random = seeded(13);
     const traces = [25, 70, 8, 41].map((length, b) => ({
-      ids: randomIds(random, length),
+      ids: plausibleIds(random, length),
       promptLength: 1 + b,
       branches: Array.from({ length: (b + 1) % 4 }, (_, k): Branch => {
-        return { exit: length - 2 * k, ids: randomIds(random, 5), scoredFrom: 2 };
+        return { exit: length - 2 * k, ids: plausibleIds(random, 5), scoredFrom: 2 };
       }),
       // what else a caller's object holds stays here: a function could not be copied to the thread
       note: () => b,
