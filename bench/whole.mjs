@@ -25,6 +25,7 @@ const credit = {
   within: 'uniform',
   rewardRange: [0, 1],
 };
+const { signal } = new AbortController();
 const silent = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
 
 const policy = await openPolicyFolder(policyPath);
@@ -58,7 +59,15 @@ const ms = await interleaved(
     async whole() {
       await score(
         [fixtures],
-        { policy: policyPath, output: out, segments, credit, strategy: 'auto' },
+        {
+          policy: policyPath,
+          output: out,
+          segments,
+          credit,
+          strategy: 'auto',
+          maxLineBytes: 2 ** 28,
+          signal,
+        },
         silent,
       );
     },
