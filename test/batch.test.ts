@@ -58,14 +58,29 @@ const SHAPE: JobShape = {
 
 describe('planBatches', () => {
   const anyLoads = fc.array(
-    fc.record({ tokens: fc.integer({ min: 1, max: 900 }), branchRows: fc.nat(600) }),
+    fc
+      .record({
+        tokens: fc.integer({ min: 1, max: 900 }),
+        branches: fc.nat(20),
+        longestBranch: fc.integer({ min: 1, max: 300 }),
+      })
+      .map(({ branches, ...load }): Load => ({ ...load, branchRows: branches * load.longestBranch })),
     { maxLength: 60 },
   );
   const rowsOf = (loads: readonly Load[], batch: readonly number[]) => {
     const own = batch.map((i) => loads[i] as Load);
     const longest = Math.max(...own.map(({ tokens }) => tokens));
-    return own.length * longest + own.reduce((sum, { branchRows }) => sum + branchRows, 0);
+    const busiest = Math.max(...own.map(({ branchRows }) => branchRows));
+    // groups are as wide as the widest branch, and 64 rows or what there is otherwise
+    const R = Math.max(...own.map((load) => load.longestBranch), Math.min(64, busiest));
+    return own.reduce((sum, { branchRows }) => sum + longest + R * Math.ceil(branchRows / R), 0);
   };
+  /** one is not much longer or wider than the other: by 64 rows, or by half */
+  const alike = (a: Load, b: Load) =>
+    (['tokens', 'longestBranch'] as const).every((key) => {
+      const [more, less] = [Math.max(a[key], b[key]), Math.min(a[key], b[key])];
+      return more - less <= 64 || more - less <= more / 2;
+    });
 
   test('every item is in one batch, once; the same loads give the same batches', () => {
     fc.assert(
@@ -78,14 +93,17 @@ describe('planBatches', () => {
     );
   });
 
-  test('rows stay within the budget, padding included, but for an item alone; the next item had no room', () => {
+  test('rows stay within the budget, padding included, but for an item alone; the next item had no room or was unlike', () => {
     fc.assert(
       fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
         const batches = planBatches(loads, budget);
         for (const [n, batch] of batches.entries()) {
           if (batch.length > 1) expect(rowsOf(loads, batch)).toBeLessThanOrEqual(budget);
+          const first = loads[batch[0] as number] as Load;
+          for (const i of batch) expect(alike(first, loads[i] as Load)).toBe(true);
           const next = batches[n + 1]?.[0];
-          if (next !== undefined) expect(rowsOf(loads, [...batch, next])).toBeGreaterThan(budget);
+          if (next !== undefined && alike(first, loads[next] as Load))
+            expect(rowsOf(loads, [...batch, next])).toBeGreaterThan(budget);
         }
       }),
     );
@@ -113,16 +131,21 @@ describe('planBatches', () => {
 
   test('by default 4,096 rows; equal items keep their order', () => {
     expect(BATCH_ROWS).toBe(4096);
-    const alike = Array.from({ length: 9 }, () => ({ tokens: 900, branchRows: 124 }));
-    expect(planBatches(alike)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
+    const equal = Array.from({ length: 9 }, () => ({ tokens: 896, branchRows: 124, longestBranch: 62 }));
+    expect(planBatches(equal)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
     expect(planBatches([])).toEqual([]);
-    const pair = [alike, alike].map(() => ({ tokens: 7, branchRows: 3 }));
+    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3 }));
     expect([19, 20].map((budget) => planBatches(pair, budget).length)).toEqual([2, 1]);
     const [short, long] = [
-      { tokens: 10, branchRows: 5 },
-      { tokens: 5000, branchRows: 0 },
+      { tokens: 10, branchRows: 5, longestBranch: 5 },
+      { tokens: 5000, branchRows: 0, longestBranch: 0 },
     ];
     expect(planBatches([short, long, short])).toEqual([[1], [0, 2]]);
+    // a long trace, or one with a long reference, takes no short ones along
+    const tall = { tokens: 1900, branchRows: 60, longestBranch: 12 };
+    const wide = { tokens: 60, branchRows: 600, longestBranch: 600 };
+    const many = Array.from({ length: 30 }, () => ({ tokens: 60, branchRows: 60, longestBranch: 12 }));
+    expect(planBatches([tall, wide, ...many]).slice(0, 2)).toEqual([[0], [1]]);
   });
 });
 
@@ -295,6 +318,13 @@ describe('runBatch', () => {
         },
       ),
     );
+  });
+
+  test('batches at work together hold one set of keys and values: what fits alone fits', async () => {
+    const shapes = Array.from({ length: 6 }, (_, name): JobShape => ({ ...SHAPE, name }));
+    const policy = new FakePolicy(150); // the trace of 100 tokens, and its 50 branch rows beside it
+    const results = await Promise.all(shapes.map((shape) => runBatch(policy, [jobOf(shape)], 'two-run')));
+    expect(results).toEqual(shapes.map((shape) => [expectedResult(shape, jobOf(shape))]));
   });
 
   test('any other failure is passed on at once, and nothing stays kept', async () => {

@@ -37,6 +37,11 @@ export interface PackedBranches {
 /** Rows of a group: few enough that no row attends to many keys beyond its exit, enough to keep a MatMul busy. */
 const ROWS_PER_GROUP = 64;
 
+/** R: the longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise. @param busiest most rows of a trace */
+export function rowsPerGroup(longest: number, busiest: number): number {
+  return Math.max(1, longest, Math.min(ROWS_PER_GROUP, busiest));
+}
+
 /**
  * The branches of each trace, sorted by exit, fill one group after the other. A group belongs to one trace, and a branch
  * never straddles two groups, since its rows attend to each other inside their group only. Without any branch there is
@@ -47,7 +52,7 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
   const all = traces.flat();
   const longest = all.reduce((most, b) => Math.max(most, b.ids.length), 1);
   const busiest = traces.reduce((most, branches) => Math.max(most, rowsOf(branches)), 1);
-  const R = Math.max(longest, Math.min(ROWS_PER_GROUP, busiest));
+  const R = rowsPerGroup(longest, busiest);
 
   const start: number[] = []; // first row of each branch in the flattened [G·R], in the order given
   const trace: number[] = [];

@@ -79,9 +79,13 @@ export class PolicySession {
    * @throws OutOfMemoryError
    */
   async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
-    for (const { ids, promptLength } of traces)
+    for (const { ids, promptLength, branches } of traces) {
       if (promptLength < 1 || promptLength >= ids.length)
         throw new RangeError(`a trace of ${ids.length} tokens with a prompt of ${promptLength}`);
+      const beyond = branches.find(({ exit }) => exit < 0 || exit > ids.length);
+      if (beyond !== undefined)
+        throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
+    }
     // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
     const packed = traces.map(({ ids, promptLength, branches }) => ({ ids, promptLength, branches }));
     return this.send(

@@ -67,10 +67,13 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy): Batch
 
 function loadOf({ ids, pieces, continuations }: TraceJob, strategy: 'one-run' | 'two-run'): Load {
   const exits = 1 + (strategy === 'one-run' ? pieces.ends.length : pieces.segments);
-  return { tokens: ids.length, branchRows: exits * rowsPerExit(continuations) };
+  const longestBranch = continuations.reduce((most, suffix) => Math.max(most, rowsOf(suffix)), 0);
+  return { tokens: ids.length, branchRows: exits * rowsPerExit(continuations), longestBranch };
 }
 
 let lastKept = 0;
+/** The end of the last two-run of each session: one trace's keys and values are held at a time, whoever waits. */
+const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 
 /**
  * Scores the traces of a batch. Where memory runs out, the two halves are tried by themselves.
@@ -114,6 +117,15 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
 }
 
 async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+  const mine = Promise.resolve(lastTwoRuns.get(session)).then(() => runTwice(session, jobs));
+  lastTwoRuns.set(
+    session,
+    mine.catch(() => {}), // whoever is next starts all the same
+  );
+  return mine;
+}
+
+async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
   const kept = ++lastKept;
   try {
     const trunks = await session.run(
@@ -152,5 +164,10 @@ function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Su
 }
 
 function rowsPerExit(continuations: readonly Suffix[]): number {
-  return continuations.reduce((sum, { ids, scoredFrom }) => sum + ids.length + (scoredFrom === 0 ? 1 : 0), 0);
+  return continuations.reduce((sum, suffix) => sum + rowsOf(suffix), 0);
+}
+
+/** Rows of a suffix as a branch: one more where its first token is scored. */
+function rowsOf({ ids, scoredFrom }: Suffix): number {
+  return ids.length + (scoredFrom === 0 ? 1 : 0);
 }
