@@ -62,7 +62,7 @@ describe('README', () => {
 
   it('its other commands run', async () => {
     const others = blocks.slice(2).flatMap((block) => block.split('\n'));
-    expect(others.length).toBe(5);
+    expect(others.length).toBe(6);
     await symlink(EMBEDDED, join(folder, 'checkpoint'));
     await writeFile(
       join(folder, 'exit_template.json'),

@@ -5,6 +5,7 @@ import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
+import { type Device, type DeviceChoice, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
@@ -22,6 +23,7 @@ import { fileMetadata, resolveTarget } from './target.js';
 export interface SegmentCommandOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
+  readonly device: DeviceChoice;
   readonly map: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
@@ -54,6 +56,7 @@ export async function segment(
 ): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
+  const { device } = await resolveDevice(opts.device);
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
@@ -70,7 +73,8 @@ export async function segment(
   const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
   const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
-  const cutter = policy === undefined ? byLength(opts.segments) : await byEntropy(policy, opts.segments);
+  const cutter =
+    policy === undefined ? byLength(opts.segments) : await byEntropy(policy, device, opts.segments);
   log.info(
     policy === undefined
       ? 'no policy: pieces are merged by length in characters'
@@ -116,9 +120,9 @@ interface Cutter {
 }
 
 /** A trunk run a trace; its entropies decide the merge. */
-async function byEntropy(policy: PolicyFolder, segments: SegmentOptions): Promise<Cutter> {
+async function byEntropy(policy: PolicyFolder, device: Device, segments: SegmentOptions): Promise<Cutter> {
   const tokenizer = await loadTokenizer(policy.path);
-  const session = await PolicySession.open(policy);
+  const session = await PolicySession.open(policy, device);
   const { vocab, maxTokens } = policy.architecture;
   let serial = 0;
   return {

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from './architecture.js';
+import { type Device, deviceName } from './device.js';
 import { BRANCH_GRAPH, TRUNK_GRAPH } from './folder.js';
 import { type Branch, blockRows, headBlock, packBranches } from './pack.js';
+import { placementCheck } from './placement.js';
 import { type RopeTables, ropeTables } from './rope.js';
 
 export interface WorkerInit {
   readonly folder: string;
   readonly architecture: Architecture;
+  readonly device: Device;
 }
 
 /** One trace's trunk: the whole sequence, of which tokens promptLength.. are read out. Its keys and values stay here. */
@@ -56,10 +59,10 @@ type Feeds = Record<string, Tensor>;
 
 const port = parentPort;
 if (port === null) throw new Error('policy/worker.js runs as a worker thread');
-const { folder, architecture: arch } = workerData as WorkerInit;
+const { folder, architecture: arch, device } = workerData as WorkerInit;
 
 const options: InferenceSession.SessionOptions = {
-  executionProviders: ['cpu'],
+  executionProviders: [device],
   graphOptimizationLevel: 'all',
   intraOpNumThreads: availableParallelism(),
   // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
@@ -67,11 +70,20 @@ const options: InferenceSession.SessionOptions = {
   // warnings about unused initialisers and the like are nobody's business on stderr
   logSeverityLevel: 3,
 };
-const trunkSession = await InferenceSession.create(join(folder, TRUNK_GRAPH), options);
-const branchSession = await InferenceSession.create(join(folder, BRANCH_GRAPH), options);
+const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
+const open = (graph: string) =>
+  InferenceSession.create(join(folder, graph), { ...options, ...placement?.options(graph) });
+const trunkSession = await open(TRUNK_GRAPH);
+const branchSession = await open(BRANCH_GRAPH);
 /** keys and values [1,kvHeads,S,headDim] of every layer, by trace */
 const caches = new Map<number, Feeds>();
 let rope: RopeTables = ropeTables(arch, 1024);
+await placement?.verify([trunkSession, branchSession], async () => {
+  const ids = Int32Array.of(0, 0);
+  await runTrunk({ op: 'trunk', trace: -1, ids, promptLength: 1 });
+  await runBranches({ op: 'branches', trace: -1, branches: [{ exit: 1, ids, scoredFrom: 1 }] });
+  caches.delete(-1);
+});
 
 let queue = Promise.resolve();
 let closing = false;
