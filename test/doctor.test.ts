@@ -182,6 +182,10 @@ describe('the rows', () => {
       '                                  mend it: ONNXRUNTIME_NODE_INSTALL=cuda12 node /app/node_modules/onnxruntime-node/script/install.js (downloads from nuget.org)',
     ]);
     expect(text).toMatch(/--device auto will use cpu: a reason\.\n$/);
+    const said = 'What CUDA lacks need not be mended';
+    expect(text.includes(said)).toBe(!CUDA_GRAPHS);
+    const well = cudaChecks({ ...cuda, provider: [], libraries: cuda.libraries.slice(0, 1) });
+    expect(formatDiagnosis({ checks: well, cpuWorks: true, auto })).not.toContain(said);
   });
 
   it('CUDA: an old driver, no driver, no GPU', () => {

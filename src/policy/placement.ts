@@ -68,14 +68,17 @@ export function placementCheck(device: string): PlacementCheck {
     options: (graph) => ({ enableProfiling: true, profileFilePrefix: join(folder, graph) }),
     async verify(sessions, tinyRun) {
       try {
-        await tinyRun();
+        // nodes that are out of place are the better message where they are also why the run fails
+        const failure = await tinyRun().catch((error: unknown) => error ?? new Error('the first run failed'));
         for (const session of sessions) session.endProfiling();
         const profiles = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8'));
-        const fault =
-          profiles.length < sessions.length
-            ? `${sessions.length - profiles.length} profiles of a run on ${device} are missing: placement unknown`
-            : placementFault(profiles.flatMap(heavyNodes), device);
+        const nodes = profiles.flatMap(heavyNodes);
+        const missing = sessions.length - profiles.length;
+        const fault = placementFault(nodes, device);
+        if (failure !== undefined && (nodes.length === 0 || fault === undefined)) throw failure;
         if (fault !== undefined) throw new Error(fault);
+        if (missing > 0)
+          throw new Error(`${missing} profiles of a run on ${device} are missing: placement unknown`);
       } finally {
         remove();
         process.removeListener('exit', remove);
