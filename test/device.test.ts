@@ -13,16 +13,14 @@ import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { afterAll, describe, expect, it } from 'vitest';
 import {
-  autoDevice,
   type CudaFindings,
   cudaProblems,
   driverVersion,
   findCuda,
   gpusInSight,
   onnxRuntimePackage,
-  parseDevice,
-  resolveDevice,
-} from '../dist/policy/device.js';
+} from '../dist/policy/cuda.js';
+import { autoDevice, parseDevice, resolveDevice } from '../dist/policy/device.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { findLibrary, parseLoaderCache, readDynamicSection } from '../dist/policy/libraries.js';
 import { heavyNodes, placementCheck, placementFault } from '../dist/policy/placement.js';

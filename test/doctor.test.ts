@@ -11,7 +11,8 @@ import {
   formatDiagnosis,
   nodeCheck,
 } from '../dist/commands/doctor.js';
-import { CUDA_GRAPHS, type CudaFindings, onnxRuntimePackage } from '../dist/policy/device.js';
+import { type CudaFindings, onnxRuntimePackage } from '../dist/policy/cuda.js';
+import { CUDA_GRAPHS } from '../dist/policy/device.js';
 import { ROOT, rredcot } from './program.js';
 
 /** Doctor's own process sees no CUDA: no driver's tools on the path, no libraries beyond the system's. */

@@ -6,17 +6,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode } from '../errors.js';
 import {
-  autoDevice,
-  CUDA_GRAPHS,
   type CudaFindings,
   cudaProblems,
-  deviceName,
   driverProblems,
   findCuda,
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../policy/device.js';
+} from '../policy/cuda.js';
+import { autoDevice, CUDA_GRAPHS, deviceName } from '../policy/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
 import { escapeControls } from '../report/trace-view.js';
@@ -42,7 +40,7 @@ export interface Diagnosis {
 const FIXTURES = fileURLToPath(new URL('../../fixtures/chains.jsonl', import.meta.url));
 const OLDEST_NODE = [20, 19] as const;
 const REINSTALL = 'npm ci --onnxruntime-node-install=skip';
-/** nats; float32 rounding is a hundred times smaller on every CPU, a kernel that computes nonsense is far beyond */
+/** nats; float32 rounding stays far below (2e-6 where this was written), a kernel that computes nonsense far above */
 const TOLERANCE = 1e-2;
 
 /**
