@@ -15,6 +15,7 @@ import {
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { removeTemporaryFiles } from './io/atomic-file.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
+import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
@@ -30,6 +31,7 @@ interface JobFlags {
   readonly format?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
+  readonly device: string;
   readonly map?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
@@ -112,10 +114,24 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const log = openLog({ quiet: flags.quiet, json: flags.logJson });
       const { segment } = await import('./commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
+      if (policy === null && flags.device !== 'auto')
+        throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
       result = await segment(inputs, { ...jobOptions(flags), policy, signal }, log);
     });
 
   addPolicyCommands(program);
+  program
+    .command('doctor')
+    .summary('check this machine: what the policy can run on, and what mends the rest')
+    .description(
+      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that mends it. Ends with what --device auto will use. Exit 69 where not even the CPU works.',
+    )
+    .option('--json', 'one JSON object instead of the table', false)
+    .addHelpText('after', '\nExample:\n  rredcot doctor\n')
+    .action(async (flags: { json: boolean }) => {
+      const { doctor } = await import('./commands/doctor.js');
+      result = await doctor(EMBEDDED_POLICY, flags);
+    });
 
   try {
     await program.parseAsync(argv as string[]);
@@ -161,6 +177,11 @@ function job(command: Command, defaultOutput: string): Command {
       `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(
+      '--device <name>',
+      'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
+      'auto',
+    )
     .option('--limit <n>', 'take the first n traces')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
     .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
@@ -171,6 +192,7 @@ function job(command: Command, defaultOutput: string): Command {
 function jobOptions(flags: JobFlags) {
   return {
     map: flags.map,
+    device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),

@@ -15,6 +15,7 @@ import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, type OutputFormat, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
+import { type DeviceChoice, resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
@@ -32,6 +33,7 @@ import { fileMetadata, resolveTarget, stemOf } from './target.js';
 
 export interface ScoreOptions {
   readonly policy: string;
+  readonly device: DeviceChoice;
   readonly map: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
@@ -51,6 +53,7 @@ export interface ScoreOptions {
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
   const policy = await openPolicyFolder(opts.policy);
+  const { device } = await resolveDevice(opts.device);
   const tokenizer = await loadTokenizer(policy.path);
   const { architecture, exitTemplate } = policy;
   const makeBank = bankMaker(exitTemplate, opts.credit.estimator, tokenizer.encode);
@@ -76,7 +79,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
   const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map, rewardAsIs);
   for (const warning of warnings) log.warn('column_renamed', warning);
-  const session = await PolicySession.open(policy);
+  const session = await PolicySession.open(policy, device);
   try {
     const sink = await openSink({
       target,

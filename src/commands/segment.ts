@@ -5,6 +5,7 @@ import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
+import { type Device, type DeviceChoice, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
@@ -22,6 +23,7 @@ import { fileMetadata, resolveTarget } from './target.js';
 export interface SegmentCommandOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
+  readonly device: DeviceChoice;
   readonly map: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
@@ -52,6 +54,7 @@ export async function segment(
 ): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
+  const { device } = await resolveDevice(opts.device);
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
@@ -93,7 +96,7 @@ export async function segment(
     signal: opts.signal,
   });
   await sink.drain(
-    policy ? byEntropy(source, policy, opts.segments, sink) : byLength(source, opts.segments, sink),
+    policy ? byEntropy(source, policy, device, opts.segments, sink) : byLength(source, opts.segments, sink),
   );
   sink.report();
   return EXIT.done;
@@ -103,6 +106,7 @@ export async function segment(
 async function* byEntropy(
   source: Source,
   policy: PolicyFolder,
+  device: Device,
   segments: SegmentOptions,
   sink: Sink,
 ): AsyncGenerator<OutputRow> {
@@ -117,7 +121,7 @@ async function* byEntropy(
       if (job !== undefined) yield job;
     }
   }
-  const session = await PolicySession.open(policy);
+  const session = await PolicySession.open(policy, device);
   try {
     for await (const { job, result } of scoreWindows(ready(), session, 'auto')) {
       if (result instanceof TraceRejected) {

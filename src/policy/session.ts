@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EXIT, RredcotError } from '../errors.js';
+import { type Device, deviceName, sessionHint } from './device.js';
 import type { PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace } from './pack.js';
 import type { Job, JobMessage, JobReply, JobResult, WorkerInit } from './worker.js';
@@ -51,20 +52,22 @@ export class PolicySession {
 
   /**
    * Loads a policy's graph into a worker thread.
-   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it
+   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
    */
-  static async open(folder: PolicyFolder): Promise<PolicySession> {
-    const init: WorkerInit = { folder: folder.path, architecture: folder.architecture };
+  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
+    const init: WorkerInit = { folder: folder.path, architecture: folder.architecture, device };
     const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: init });
     const session = new PolicySession(worker);
     try {
       await session.reply(0);
     } catch (cause) {
       throw new RredcotError(
-        `${folder.path}: ONNX Runtime cannot load the policy: ${(cause as Error).message}`,
+        `${folder.path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`,
         {
           exitCode: EXIT.device,
-          hint: 'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
+          hint:
+            sessionHint(device) ??
+            'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
           cause,
         },
       );

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from './architecture.js';
+import { type Device, deviceName } from './device.js';
 import { GRAPH } from './folder.js';
 import { blockRows, headBlock, type PackedTrace, packBranches } from './pack.js';
+import { placementCheck } from './placement.js';
 import { type RopeTables, ropeTables } from './rope.js';
 
 export interface WorkerInit {
   readonly folder: string;
   readonly architecture: Architecture;
+  readonly device: Device;
 }
 
 /** Runs B traces at once. */
@@ -50,20 +53,26 @@ type Feeds = Record<string, Tensor>;
 
 const port = parentPort;
 if (port === null) throw new Error('policy/worker.js runs as a worker thread');
-const { folder, architecture: arch } = workerData as WorkerInit;
+const { folder, architecture: arch, device } = workerData as WorkerInit;
 
+const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
 const session = await InferenceSession.create(join(folder, GRAPH), {
-  executionProviders: ['cpu'],
+  executionProviders: [device],
   graphOptimizationLevel: 'all',
   intraOpNumThreads: availableParallelism(),
   // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
   extra: { session: { intra_op: { allow_spinning: '0' } } },
   // warnings about unused initialisers and the like are nobody's business on stderr
   logSeverityLevel: 3,
+  ...placement?.options(GRAPH),
 });
 /** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
 let rope: RopeTables = ropeTables(arch, 1024);
+await placement?.verify([session], async () => {
+  const ids = Int32Array.of(0, 0);
+  await run({ op: 'run', traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
+});
 
 let queue = Promise.resolve();
 let closing = false;

@@ -1,0 +1,231 @@
+// `rredcot doctor`: what this machine can run the policy on, what is missing, and the line that mends it.
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { availableParallelism, freemem, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { EXIT, type ExitCode } from '../errors.js';
+import {
+  type CudaFindings,
+  cudaProblems,
+  driverProblems,
+  findCuda,
+  libraryProblem,
+  onnxRuntimePackage,
+  type Problem,
+} from '../policy/cuda.js';
+import { autoDevice, CUDA_GRAPHS, deviceName } from '../policy/device.js';
+import { openPolicyFolder } from '../policy/folder.js';
+import { PolicySession, type TraceScores } from '../policy/session.js';
+import { escapeControls } from '../report/trace-view.js';
+
+/** One line of the table. */
+export interface Check {
+  readonly name: string;
+  /** wrong: it is there and will not do */
+  readonly state: 'ok' | 'missing' | 'wrong';
+  readonly detail: string;
+  /** the one line that mends it */
+  readonly mend?: string;
+}
+
+export interface Diagnosis {
+  readonly checks: readonly Check[];
+  /** whether the policy runs on the CPU, which is all that scoring needs */
+  readonly cpuWorks: boolean;
+  /** what `--device auto` takes; null where nothing works */
+  readonly auto: { readonly device: string; readonly reason: string } | null;
+}
+
+const FIXTURES = fileURLToPath(new URL('../../fixtures/chains.jsonl', import.meta.url));
+const OLDEST_NODE = [20, 19] as const;
+const REINSTALL = 'npm ci --onnxruntime-node-install=skip';
+/** nats; float32 rounding stays far below (2e-6 where this was written), a kernel that computes nonsense far above */
+const TOLERANCE = 1e-2;
+
+/**
+ * Prints the state of this machine on stdout.
+ * @param embedded the embedded policy's folder
+ * @returns exit 0 where the policy runs on the CPU, 69 where not
+ */
+export async function doctor(embedded: string, opts: { readonly json: boolean }): Promise<ExitCode> {
+  const diagnosis = await diagnose(embedded);
+  process.stdout.write(opts.json ? `${JSON.stringify(diagnosis, null, 2)}\n` : formatDiagnosis(diagnosis));
+  return diagnosis.cpuWorks ? EXIT.done : EXIT.device;
+}
+
+async function diagnose(embedded: string): Promise<Diagnosis> {
+  const policy = await policyCheck(embedded);
+  const cuda = await findCuda();
+  const cpuWorks = policy.state === 'ok';
+  const auto = autoDevice(CUDA_GRAPHS ? cuda : undefined);
+  return {
+    checks: [
+      nodeCheck(process.versions.node),
+      { name: 'platform', state: 'ok', detail: platform() },
+      { name: 'cores and memory', state: 'ok', detail: resources() },
+      runtimeCheck(),
+      await providersCheck(),
+      policy,
+      ...cudaChecks(cuda),
+    ],
+    cpuWorks,
+    auto: cpuWorks ? { device: deviceName(auto.device), reason: auto.reason } : null,
+  };
+}
+
+/** Node's version against the oldest one that package.json allows. */
+export function nodeCheck(version: string): Check {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const recent = major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]);
+  const name = 'node';
+  if (recent) return { name, state: 'ok', detail: version };
+  const oldest = OLDEST_NODE.join('.');
+  return {
+    name,
+    state: 'wrong',
+    detail: `${version}, needs ${oldest}`,
+    mend: `install Node ${oldest} or newer`,
+  };
+}
+
+function platform(): string {
+  const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  const glibc = header?.glibcVersionRuntime;
+  return `${process.platform}/${process.arch}${glibc === undefined ? '' : `, glibc ${glibc}`}`;
+}
+
+function resources(): string {
+  const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  const limit = process.constrainedMemory();
+  const limited = limit > 0 && limit < totalmem() ? `, of which this process may use ${gib(limit)}` : '';
+  return `${availableParallelism()} cores, ${gib(totalmem())} (${gib(freemem())} free)${limited}`;
+}
+
+function runtimeCheck(): Check {
+  const name = 'onnxruntime-node';
+  const found = onnxRuntimePackage();
+  if (found === undefined)
+    return { name, state: 'missing', detail: 'not among the installed packages', mend: REINSTALL };
+  const binary = join(found.nativeFolder, 'onnxruntime_binding.node');
+  if (existsSync(binary)) return { name, state: 'ok', detail: `${found.version}, ${binary}` };
+  return {
+    name,
+    state: 'missing',
+    detail: `${found.version} has no ${binary}`,
+    mend: `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`,
+  };
+}
+
+/** What the binding itself lists: whether its native part can be loaded at all. */
+async function providersCheck(): Promise<Check> {
+  const name = 'providers';
+  try {
+    const { listSupportedBackends } = await import('onnxruntime-node');
+    const backends = listSupportedBackends();
+    const those = (bundled: boolean) =>
+      backends.filter((backend) => backend.bundled === bundled).map((backend) => backend.name);
+    const rest = those(false);
+    return {
+      name,
+      state: 'ok',
+      detail: `${those(true).join(', ')} bundled${rest.length > 0 ? `; ${rest.join(', ')} not` : ''}`,
+    };
+  } catch (error) {
+    return { name, state: 'wrong', detail: firstLine(error), mend: REINSTALL };
+  }
+}
+
+/** Loads the embedded policy and scores one fixture trace on the CPU: trunk and branches must say the same. */
+async function policyCheck(embedded: string): Promise<Check> {
+  const name = 'embedded policy';
+  try {
+    const began = performance.now();
+    const difference = await scoreFixture(embedded);
+    const seconds = ((performance.now() - began) / 1000).toFixed(2);
+    if (!(difference <= TOLERANCE))
+      throw new Error(`trunk and branches differ by ${difference} nats, expected at most ${TOLERANCE}`);
+    return { name, state: 'ok', detail: `loaded and scored a fixture trace on the CPU in ${seconds} s` };
+  } catch (error) {
+    return { name, state: 'wrong', detail: firstLine(error), mend: REINSTALL };
+  }
+}
+
+/** @returns the largest difference between a trace's log-probabilities by the trunk and by a branch, nats */
+async function scoreFixture(embedded: string): Promise<number> {
+  const [line = ''] = (await readFile(FIXTURES, 'utf8')).split('\n', 1);
+  const trace = JSON.parse(line) as { prompt_ids: number[]; completion_ids: number[] };
+  const ids = Int32Array.from([...trace.prompt_ids, ...trace.completion_ids]);
+  const prompt = trace.prompt_ids.length;
+  const session = await PolicySession.open(await openPolicyFolder(embedded));
+  try {
+    // the trace's own second half, as a continuation of its first
+    const exit = prompt + (trace.completion_ids.length >> 1);
+    const branches = [{ exit, ids: ids.slice(exit), scoredFrom: 1 }];
+    const [scores] = (await session.run([{ ids, promptLength: prompt, branches }])) as [TraceScores];
+    const { logprobs } = scores;
+    const branch = scores.branches[0] as Float32Array;
+    const trunk = logprobs.subarray(exit + 1 - prompt);
+    const differences = Array.from(branch, (value, i) => Math.abs(value - (trunk[i] as number)));
+    return differences.length === trunk.length ? Math.max(...differences) : Number.NaN;
+  } finally {
+    await session.close();
+  }
+}
+
+/** The rows about CUDA: driver, GPUs, ONNX Runtime's provider, NVIDIA's libraries. */
+export function cudaChecks(cuda: CudaFindings): Check[] {
+  if (cuda.platform !== 'linux/x64') {
+    const [problem] = cudaProblems(cuda, 0) as [Problem];
+    return [{ name: 'CUDA', state: 'missing', detail: problem.what, mend: problem.mend }];
+  }
+  const { driver, gpus } = cuda;
+  const [trouble] = driverProblems(cuda, 0);
+  const found = driver === undefined ? [] : [driver, gpus.length === 0 ? 'no GPU in sight' : gpus.join(', ')];
+  const driverCheck: Check = {
+    name: 'NVIDIA driver',
+    ...(trouble === undefined
+      ? { state: 'ok', detail: found.join(', ') }
+      : { state: driver === undefined ? 'missing' : 'wrong', detail: trouble.what, mend: trouble.mend }),
+  };
+  const libraries = [...cuda.libraries, ...cuda.provider].map((library): Check => {
+    const problem = libraryProblem(library, cuda);
+    if (problem === undefined) return { name: library.name, state: 'ok', detail: library.path ?? '' };
+    const { what, mend } = problem;
+    const state = library.path === undefined ? 'missing' : 'wrong';
+    return {
+      name: library.name,
+      state,
+      detail: what
+        .slice(library.name.length)
+        .replace(/^ is missing /, ' ')
+        .trim(),
+      mend,
+    };
+  });
+  return [driverCheck, ...libraries];
+}
+
+/** The table: a row a check, under it the line that mends it; neighbours with the same cure share the line. */
+export function formatDiagnosis({ checks, auto }: Diagnosis): string {
+  const width = Math.max(...checks.map(({ name }) => name.length));
+  const lines = checks.flatMap(({ name, state, detail, mend }, i) => {
+    const row = `${name.padEnd(width)}  ${state.padEnd(7)}  ${escapeControls(detail)}`.trimEnd();
+    if (mend === undefined || checks[i + 1]?.mend === mend) return [row];
+    return [row, `${' '.repeat(width + 2)}mend it: ${escapeControls(mend)}`];
+  });
+  const sentence =
+    auto === null
+      ? 'Nothing can be scored here, not even on the CPU: mend what is above first.'
+      : `--device auto will use ${auto.device}: ${auto.reason}.`;
+  const cudaLacks = checks.some(({ name, state }) => state !== 'ok' && /^(CUDA|NVIDIA|lib)/.test(name));
+  const honest =
+    cudaLacks && auto !== null && !CUDA_GRAPHS
+      ? 'What CUDA lacks need not be mended for this version.\n'
+      : '';
+  return `${lines.join('\n')}\n\n${honest}${escapeControls(sentence)}\n`;
+}
+
+function firstLine(error: unknown): string {
+  return String((error as Error).message ?? error).split('\n', 1)[0] as string;
+}

@@ -1,0 +1,88 @@
+// Refuses a CUDA session whose heavy nodes ONNX Runtime has put on the CPU, which it does without a word.
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { InferenceSession } from 'onnxruntime-node';
+
+/** A node of a graph that ran, and the execution provider that ran it. */
+export interface PlacedNode {
+  readonly name: string;
+  readonly op: string;
+  readonly provider: string;
+}
+
+/** Where nearly all of a pass's work is; shape arithmetic may well stay on the CPU. */
+const HEAVY = new Set([
+  ...['Gemm', 'MatMul', 'FusedGemm', 'FusedMatMul', 'MatMulNBits', 'Softmax', 'LogSoftmax'],
+  ...['GroupQueryAttention', 'MultiHeadAttention', 'Attention'],
+]);
+const NAMED_AT_MOST = 3;
+
+/** The heavy nodes in a profile that ONNX Runtime wrote (a JSON list of events), each once. */
+export function heavyNodes(profile: string): PlacedNode[] {
+  const events = JSON.parse(profile) as readonly {
+    cat?: string;
+    name?: string;
+    args?: { op_name?: string; provider?: string };
+  }[];
+  const nodes = new Map<string, PlacedNode>();
+  for (const { cat, name, args } of events)
+    if (cat === 'Node' && name?.endsWith('_kernel_time') && args?.provider && HEAVY.has(args.op_name ?? '')) {
+      const node = { name: name.replace(/_kernel_time$/, ''), op: args.op_name as string };
+      nodes.set(`${node.name} ${args.provider}`, { ...node, provider: args.provider });
+    }
+  return [...nodes.values()];
+}
+
+/** What is wrong with where the heavy nodes ran, by name; undefined where all of them ran on the device. */
+export function placementFault(nodes: readonly PlacedNode[], device: string): string | undefined {
+  // a profile without heavy nodes proves nothing, and must not pass for a good one
+  if (nodes.length === 0) return `the profile of a run on ${device} names no heavy node: placement unknown`;
+  const onCpu = nodes.filter(({ provider }) => provider === 'CPUExecutionProvider');
+  if (onCpu.length === 0) return undefined;
+  const kinds = [...new Set(onCpu.map(({ op }) => op))].map((op) => {
+    const names = onCpu.filter((node) => node.op === op).map(({ name }) => name);
+    const more = names.length > NAMED_AT_MOST ? `, and ${names.length - NAMED_AT_MOST} more` : '';
+    return `${op} (${names.slice(0, NAMED_AT_MOST).join(', ')}${more})`;
+  });
+  return `${onCpu.length} of ${nodes.length} heavy nodes run on the CPU instead of ${device}: ${kinds.join('; ')}`;
+}
+
+/** One profiled run of a set of sessions, taken right after they are opened. */
+export interface PlacementCheck {
+  /** session options that turn the profile on; `graph` keeps the sessions' files apart */
+  options(graph: string): InferenceSession.SessionOptions;
+  /**
+   * Runs `tinyRun`, ends the profiles and reads where the nodes ran.
+   * @throws Error naming heavy nodes that ran on the CPU
+   */
+  verify(sessions: readonly InferenceSession[], tinyRun: () => Promise<void>): Promise<void>;
+}
+
+/** @param device as it is named to people, e.g. cuda:0 */
+export function placementCheck(device: string): PlacementCheck {
+  const folder = mkdtempSync(join(tmpdir(), 'rredcot-placement-'));
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  process.once('exit', remove); // a session that cannot be opened never gets to verify()
+  return {
+    options: (graph) => ({ enableProfiling: true, profileFilePrefix: join(folder, graph) }),
+    async verify(sessions, tinyRun) {
+      try {
+        // nodes that are out of place are the better message where they are also why the run fails
+        const failure = await tinyRun().catch((error: unknown) => error ?? new Error('the first run failed'));
+        for (const session of sessions) session.endProfiling();
+        const profiles = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8'));
+        const nodes = profiles.flatMap(heavyNodes);
+        const missing = sessions.length - profiles.length;
+        const fault = placementFault(nodes, device);
+        if (failure !== undefined && (nodes.length === 0 || fault === undefined)) throw failure;
+        if (fault !== undefined) throw new Error(fault);
+        if (missing > 0)
+          throw new Error(`${missing} profiles of a run on ${device} are missing: placement unknown`);
+      } finally {
+        remove();
+        process.removeListener('exit', remove);
+      }
+    },
+  };
+}
