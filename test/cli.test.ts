@@ -1,5 +1,6 @@
 // The command line as a user meets it: what goes wrong is said in one line with what mends it, and has its exit code.
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -109,7 +110,17 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     expect(run.stderr).toMatch(/policy\.onnx/);
     for (const name of await readdir(EMBEDDED))
       await writeFile(join(policy, name), await readFile(join(EMBEDDED, name)));
+    // weights of another training: they would load, and give other numbers than the hashes in the output say
+    const weights = await readFile(join(EMBEDDED, 'model.safetensors'));
+    await writeFile(join(policy, 'model.safetensors'), Buffer.from(weights).fill(0, weights.length - 2e4));
+    run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toMatch(/model\.safetensors: is not the file that policy\.json was built with/);
+    await writeFile(join(policy, 'model.safetensors'), weights);
     await writeFile(join(policy, 'policy.onnx'), 'no graph');
+    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
+    manifest.files['policy.onnx'] = createHash('sha256').update('no graph').digest('hex');
+    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
     run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code, run.stderr).toBe(69);
     expect(run.stderr).toMatch(/policy: ONNX Runtime cannot load/);

@@ -10,7 +10,7 @@ import { loadTokenizer, type PolicyTokenizer } from '../policy/tokenizer.js';
 
 /** @returns lines for people */
 export async function policyInfo(path: string): Promise<string[]> {
-  const policy = await openPolicyFolder(path);
+  const policy = await openPolicyFolder(path, { verify: false });
   const { architecture: arch, exitTemplate, files } = policy;
   const tokenizer = await loadTokenizer(path);
   const lines = [

@@ -1,7 +1,7 @@
 // A policy folder on disk: policy.json, the graphs, the weights and the tokenizer that belong together.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { access, constants, lstat, mkdir, readFile, realpath, rm } from 'node:fs/promises';
+import { access, constants, lstat, mkdir, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
@@ -46,10 +46,14 @@ const Manifest = z.object({
 });
 
 /**
- * Reads a policy folder's manifest.
- * @throws RredcotError (exit 2) where the folder is missing, unreadable or of another format
+ * Reads a policy folder's manifest and checks that its files are there.
+ * @param opts verify: also that files of up to 64 MiB are the ones that were built (default true)
+ * @throws RredcotError (exit 2) where the folder is missing, unreadable, of another format, or changed
  */
-export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
+export async function openPolicyFolder(
+  path: string,
+  opts: { readonly verify?: boolean } = {},
+): Promise<PolicyFolder> {
   const manifestPath = join(path, MANIFEST);
   const hint = 'build one with: rredcot policy build <checkpoint> -o <folder>';
   let text: string;
@@ -74,6 +78,7 @@ export async function openPolicyFolder(path: string): Promise<PolicyFolder> {
   const { architecture, exitTemplate, files } = parsed.data;
   for (const file of new Set([GRAPH, ...TOKENIZER_FILES, ...Object.keys(files)]))
     await readable(join(path, file), hint);
+  if (opts.verify ?? true) await verifySmallFiles(path, files);
   return { path, architecture, exitTemplate, files };
 }
 
@@ -115,7 +120,7 @@ export async function buildPolicyFolder(
       cause,
     });
   }
-  return openPolicyFolder(out);
+  return openPolicyFolder(out, { verify: false });
 }
 
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */
@@ -166,6 +171,21 @@ export async function sha256(path: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
   return hash.digest('hex');
+}
+
+/** Weights of gigabytes are not read for this: `policy check` does. */
+const VERIFIED_BYTES = 64 * 2 ** 20;
+
+/** The hashes go into the output as its provenance: files that are not what was built are refused. */
+async function verifySmallFiles(path: string, files: Readonly<Record<string, string>>): Promise<void> {
+  for (const [name, expected] of Object.entries(files)) {
+    const file = join(path, name);
+    if ((await stat(file)).size > VERIFIED_BYTES || (await sha256(file)) === expected) continue;
+    throw new RredcotError(`${file}: is not the file that policy.json was built with (sha256)`, {
+      exitCode: EXIT.usage,
+      hint: 'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
+    });
+  }
 }
 
 async function readable(path: string, hint: string): Promise<void> {
