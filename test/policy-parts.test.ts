@@ -660,10 +660,10 @@ describe('tokenizer', () => {
 // ------ the head's blocks and tables
 
 describe('the head in blocks', () => {
-  test('a block holds all rows where they fit, else about 2^24 logits, 32 to 1,024 rows', () => {
+  test('a block holds all rows where they fit, else about 2^23 logits, 32 to 1,024 rows', () => {
     expect(headBlock(10, 259)).toBe(10);
     expect(headBlock(5000, 259)).toBe(1024);
-    expect(headBlock(5000, 151_936)).toBe(110);
+    expect(headBlock(5000, 151_936)).toBe(55);
     expect(headBlock(5000, 2 ** 25)).toBe(32);
     expect(headBlock(0, 259)).toBe(1);
   });

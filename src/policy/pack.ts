@@ -122,9 +122,9 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
   };
 }
 
-/** Logits rows held at once: about 4 × 64 MB at most, whatever the vocabulary, and never fewer than 32. */
+/** Logits rows held at once: about 4 × 32 MB at most, whatever the vocabulary, and never fewer than 32. */
 export function headBlock(rows: number, vocab: number): number {
-  const limit = Math.max(32, Math.min(1024, Math.floor(2 ** 24 / vocab)));
+  const limit = Math.max(32, Math.min(1024, Math.floor(2 ** 23 / vocab)));
   return Math.max(1, Math.min(rows, limit));
 }
 
