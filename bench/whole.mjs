@@ -67,6 +67,7 @@ const ms = await interleaved(
           strategy: 'auto',
           maxLineBytes: 2 ** 28,
           signal,
+          device: { name: 'cpu' },
         },
         silent,
       );

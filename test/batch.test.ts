@@ -184,6 +184,13 @@ describe('chooseStrategy', () => {
   });
 });
 
+test('chooseStrategy reads very long traces in two runs', () => {
+  // the prompt's tokens count
+  const long = (tokens: number) => chooseStrategy(jobOf({ ...SHAPE, tokens, piece: tokens }));
+  const prompt = jobOf(SHAPE).promptLength;
+  expect([long(12_288 - prompt), long(12_289 - prompt)]).toEqual(['one-run', 'two-run']);
+});
+
 describe('planWindow', () => {
   test('every trace once, run as its strategy says; batches within the budget', () => {
     fc.assert(

@@ -3,6 +3,8 @@ import { EXIT, RredcotError } from '../errors.js';
 import type { Baseline, CreditOptions } from '../estimate/credit.js';
 import { ESTIMATORS } from '../estimate/references.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
+import type { OutputFormat } from '../io/output.js';
+import type { DeviceChoice } from '../policy/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../segment/segment.js';
 
 /** METHOD §2: thought segments a trace is cut into. */
@@ -12,6 +14,19 @@ export const DEFAULT_FIXED_LENGTH = 64;
 
 /** At most so many rejects: a number, or a share of all traces. */
 export type MaxRejects = { readonly count: number } | { readonly share: number };
+
+/** What `score` and `segment` share. */
+export interface JobOptions {
+  readonly device: DeviceChoice;
+  readonly map: string | undefined;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  readonly limit: number | undefined;
+  readonly maxLineBytes: number;
+  readonly signal: AbortSignal;
+  readonly maxRejects: MaxRejects | undefined;
+  readonly segments: SegmentOptions;
+}
 
 /** An error in how the command was called (exit 2). */
 export function usageError(message: string, hint: string): RredcotError {

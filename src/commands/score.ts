@@ -13,9 +13,9 @@ import { resolveReward } from '../estimate/reward.js';
 import { traceValues } from '../estimate/value.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
-import { OUR_COLUMNS, type OutputFormat, resolveColumnNames } from '../io/output.js';
+import { OUR_COLUMNS, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
-import { type DeviceChoice, resolveDevice } from '../policy/device.js';
+import { resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
@@ -24,24 +24,14 @@ import { loadTokenizer } from '../policy/tokenizer.js';
 import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
-import type { SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { MaxRejects } from './options.js';
+import type { JobOptions } from './options.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget, stemOf } from './target.js';
 
-export interface ScoreOptions {
+export interface ScoreOptions extends JobOptions {
   readonly policy: string;
-  readonly device: DeviceChoice;
-  readonly map: string | undefined;
-  readonly output: string | undefined;
-  readonly format: OutputFormat | undefined;
-  readonly limit: number | undefined;
-  readonly maxLineBytes: number;
-  readonly signal: AbortSignal;
-  readonly maxRejects: MaxRejects | undefined;
-  readonly segments: SegmentOptions;
   readonly strategy: Strategy;
   readonly credit: CreditOptions;
 }

@@ -3,9 +3,9 @@ import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
-import { type OurColumn, type OutputFormat, type OutputRow, resolveColumnNames } from '../io/output.js';
+import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { rejectTrace } from '../io/rows.js';
-import { type Device, type DeviceChoice, resolveDevice } from '../policy/device.js';
+import { type Device, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
@@ -15,23 +15,14 @@ import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import type { MaxRejects } from './options.js';
+import type { JobOptions } from './options.js';
 import { openSink, type Sink } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 
-export interface SegmentCommandOptions {
+export interface SegmentCommandOptions extends JobOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
-  readonly device: DeviceChoice;
-  readonly map: string | undefined;
-  readonly output: string | undefined;
-  readonly format: OutputFormat | undefined;
-  readonly limit: number | undefined;
-  readonly maxLineBytes: number;
-  readonly signal: AbortSignal;
-  readonly maxRejects: MaxRejects | undefined;
-  readonly segments: SegmentOptions;
 }
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */

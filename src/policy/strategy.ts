@@ -38,8 +38,12 @@ export interface TraceResult {
 const SECOND_RUN_ROWS = 64;
 const SECOND_RUN_SHARE = 0.03;
 
+/** Beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
+const LONG_TRACE = 12_288;
+
 /** The cheaper way for one trace: rows that would be thrown away against the price of a second run. */
 export function chooseStrategy({ ids, pieces, continuations }: TraceJob): 'one-run' | 'two-run' {
+  if (ids.length > LONG_TRACE) return 'two-run';
   const wasted = (pieces.ends.length - pieces.segments) * rowsPerExit(continuations);
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE * ids.length ? 'one-run' : 'two-run';
 }
