@@ -3,8 +3,15 @@ import type { Suffix } from '../dist/estimate/references.js';
 import type { Branch, PackedTrace } from '../dist/policy/pack.js';
 import { OutOfMemoryError, type PolicyRuns, type TraceScores } from '../dist/policy/session.js';
 import type { TraceJob, TraceResult } from '../dist/policy/strategy.js';
-import { cutPieces, segmentCompletion } from '../dist/segment/segment.js';
+import { cutPieces, mergeSegments, type SegmentOptions } from '../dist/segment/segment.js';
 import type { TokenText } from '../dist/segment/span.js';
+
+const segmentCompletion = (
+  tokens: TokenText,
+  weights: Float32Array,
+  opts: SegmentOptions,
+  given?: Int32Array,
+) => mergeSegments(cutPieces(tokens, opts, given), weights);
 
 /** A hash of a token sequence; `from` goes on from the hash of what came before. */
 function hash(ids: Iterable<number>, from = 0x811c9dc5): number {

@@ -5,15 +5,24 @@ import { alignTokens } from '../dist/policy/align.js';
 import { mergePieces } from '../dist/segment/merge.js';
 import {
   allEnds,
+  cutPieces,
+  mergeSegments,
   type Segmentation,
   type Segmenter,
-  segmentCompletion,
+  type SegmentOptions,
   segmentSums,
 } from '../dist/segment/segment.js';
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../dist/segment/span.js';
 import { splitFixed, splitGiven, splitHybrid, splitNewline, TRANSITIONS } from '../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from './oracle/segment.js';
 import { seeded } from './oracle/toy.js';
+
+const segmentCompletion = (
+  tokens: TokenText,
+  weights: Float32Array,
+  opts: SegmentOptions,
+  given?: Int32Array,
+) => mergeSegments(cutPieces(tokens, opts, given), weights);
 
 /** Tokens given as strings, of which trailing empty ones stand for end tokens that the text does not show. */
 function spell(tokens: readonly string[]): TokenText {

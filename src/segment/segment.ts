@@ -72,16 +72,6 @@ export function mergeSegments(pieces: Pieces, weights: Float32Array): Segmentati
   return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
 }
 
-/** {@link cutPieces} and {@link mergeSegments} in one go. */
-export function segmentCompletion(
-  tokens: TokenText,
-  weights: Float32Array,
-  opts: SegmentOptions,
-  given?: Int32Array,
-): Segmentation {
-  return mergeSegments(cutPieces(tokens, opts, given), weights);
-}
-
 /** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */
 export function segmentSums(values: Float32Array, ends: Int32Array): Float64Array {
   const sums = new Float64Array(ends.length);
