@@ -80,7 +80,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     report(valueName) {
       const totals = progress.totals();
       if (valueName !== undefined && summary.example !== undefined) {
-        const width = process.stderr.columns ?? 100;
+        const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
       }
       log.text(summary.describe(totals, rejects.counts, valueName !== undefined).join('\n'));

@@ -65,7 +65,7 @@ export function openLog({ quiet, json }: LogOptions): Log {
       if (quiet || now - last < (onTerminal ? TERMINAL_INTERVAL_MS : RECORD_INTERVAL_MS)) return;
       last = now;
       if (onTerminal) {
-        process.stderr.write(`${CLEAR_LINE}${line.slice(0, (process.stderr.columns ?? 80) - 1)}`);
+        process.stderr.write(`${CLEAR_LINE}${line.slice(0, (process.stderr.columns || 80) - 1)}`);
         drawn = true;
       } else logger.info(fields, line);
     },
