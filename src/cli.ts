@@ -47,6 +47,10 @@ interface JobFlags {
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const signal = interruptible();
+  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice it by themselves
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
   const program = new Command('rredcot')
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
@@ -182,7 +186,7 @@ function job(command: Command, defaultOutput: string): Command {
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
       'auto',
     )
-    .option('--limit <n>', 'take the first n traces')
+    .option('--limit <n>', 'take the first n traces, rejected ones counted')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
     .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
     .option('--quiet', 'errors only', false)

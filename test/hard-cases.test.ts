@@ -155,6 +155,26 @@ describe('traces of more pieces than a call has arguments', () => {
   });
 });
 
+describe('a command line that ends early', () => {
+  it('help into a reader that leaves ends quietly', () => {
+    const command = `node ${join(ROOT, 'bin/rredcot.js')} score --help | true; echo \${PIPESTATUS[0]}`;
+    for (let i = 0; i < 3; i++) {
+      const run = spawnSync('bash', ['-c', command], { encoding: 'utf8' });
+      expect(run.stderr).toBe('');
+      expect(run.stdout).toBe('0\n');
+    }
+  });
+
+  it('--limit counts rejected traces, so that a wrong map shows at once', async () => {
+    const rows = `{\n${`${JSON.stringify({ question: 'a' })}\n`.repeat(50)}`;
+    const out = join(folder, 'limited.parquet');
+    const run = await rredcot(['score', await file('limited.jsonl', rows), '--limit', '3', '-o', out]);
+    expect(run.code).toBe(65);
+    expect(run.stderr).toMatch(/every one of 3 traces was rejected.*\n {2}try: .*--map/s);
+    expect((await readJsonl(`${out}.rejects.jsonl`)).length).toBe(3);
+  });
+});
+
 describe('joint', () => {
   it('turns down traces whose references have no solution', async () => {
     const rows = good({ group: 'a', solution: 'a: 3+4=7 top 7\n' }) + good({ group: 'a' });

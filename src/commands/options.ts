@@ -119,10 +119,10 @@ export function checkRejects(
   rejectsFile: string,
   atEnd: boolean,
 ): void {
-  const fail = (message: string): never => {
+  const fail = (message: string, hint = 'mend the rows, or raise --max-rejects'): never => {
     throw new RredcotError(`${message}; nothing was written but the reasons, in ${rejectsFile}`, {
       exitCode: EXIT.data,
-      hint: 'mend the rows, or raise --max-rejects',
+      hint,
     });
   };
   const all = traces + rejects;
@@ -130,7 +130,11 @@ export function checkRejects(
     fail(`${rejects} traces rejected, --max-rejects allows ${limit.count}`);
   if (limit !== undefined && 'share' in limit && atEnd && rejects > limit.share * all)
     fail(`${rejects} of ${all} traces rejected, --max-rejects allows ${100 * limit.share} %`);
-  if (atEnd && traces === 0 && rejects > 0) fail(`every one of ${rejects} traces was rejected`);
+  if (atEnd && traces === 0 && rejects > 0)
+    fail(
+      `every one of ${rejects} traces was rejected`,
+      'mend the rows, or tell where their fields are with --map',
+    );
 }
 
 /** Checks a flag with named choices. */

@@ -12,7 +12,7 @@ import type { Trace } from '../trace.js';
 export interface SourceOptions {
   readonly map: FieldMap;
   readonly needs: Needs;
-  /** take so many traces at most */
+  /** take so many traces at most, rejected ones counted */
   readonly limit: number | undefined;
   readonly maxLineBytes: number | undefined;
   /** whether the output has column types, which must be known before the first row is written */
@@ -49,17 +49,12 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     async *traces(reject) {
       let taken = 0;
       for await (const row of rows) {
-        if (row.kind === 'bad') {
-          await reject(row);
-          continue;
-        }
-        for (const trace of mapRow(row, opts.map, opts.needs)) {
-          if (taken === opts.limit) return;
+        const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
+        for (const trace of found) {
+          taken++;
           if ('kind' in trace) await reject(trace);
-          else {
-            taken++;
-            yield trace;
-          }
+          else yield trace;
+          if (taken === opts.limit) return;
         }
       }
     },

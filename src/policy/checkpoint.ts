@@ -204,6 +204,11 @@ async function readJson(path: string, missing: RredcotError): Promise<unknown> {
   const text = await readFile(path, 'utf8').catch(() => {
     throw missing;
   });
+  return parseJson(text, path);
+}
+
+/** @throws RredcotError (exit 2) naming the file */
+export function parseJson(text: string, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {

@@ -6,7 +6,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../errors.js';
 import { type Architecture, ArchitectureSchema } from './architecture.js';
-import { readCheckpoint, type WeightFile } from './checkpoint.js';
+import { parseJson, readCheckpoint, type WeightFile } from './checkpoint.js';
 import {
   checkExitTemplate,
   deriveExitTemplate,
@@ -196,17 +196,6 @@ async function readable(path: string, hint: string): Promise<void> {
       cause,
     });
   });
-}
-
-function parseJson(text: string, path: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      cause,
-    });
-  }
 }
 
 function oneLine(text: string): string {
