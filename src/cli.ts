@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { addPolicyCommands } from './cli-policy.js';
+import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
   DEFAULT_MAX_SEGMENTS,
@@ -13,8 +14,8 @@ import {
   usageError,
 } from './commands/options.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
-import { removeTemporaryFiles } from './io/atomic-file.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
+import { parseShard } from './io/shard.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
@@ -24,6 +25,11 @@ import { VERSION } from './version.js';
 /** The policy that ships with the program. */
 const EMBEDDED_POLICY = fileURLToPath(new URL('../models/embedded', import.meta.url));
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+
+/** Default of `--rows-per-chunk`: what a death costs at most. */
+const ROWS_PER_CHUNK = 512;
+/** The same where a row takes a millisecond. */
+const ROWS_PER_CHEAP_CHUNK = 16_384;
 
 /** Flags of `score` and `segment` as commander hands them on. */
 interface JobFlags {
@@ -39,6 +45,10 @@ interface JobFlags {
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
+  readonly shard?: string;
+  readonly rowsPerChunk?: string;
+  readonly restart: boolean;
+  readonly timeLimit?: string;
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -46,7 +56,8 @@ interface JobFlags {
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
-  const signal = interruptible();
+  const interruption = interruptible();
+  const { signal } = interruption;
   // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice it by themselves
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
@@ -98,7 +109,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const credit = resolveCreditOptions(flags);
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
-        const job = { ...jobOptions(flags), policy: flags.policy, credit, strategy, signal };
+        const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
+        const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, credit, strategy, signal };
+        interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);
       },
     );
@@ -120,7 +133,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
-      result = await segment(inputs, { ...jobOptions(flags), policy, signal }, log);
+      const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
+      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
     });
 
   addPolicyCommands(program);
@@ -145,30 +160,13 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   }
 }
 
-/**
- * Aborted by the first SIGINT or SIGTERM, so that the run under way can end; a second one ends the process as it stands,
- * without its temporary files.
- */
-function interruptible(): AbortSignal {
-  const controller = new AbortController();
-  for (const name of ['SIGINT', 'SIGTERM'] as const)
-    process.on(name, () => {
-      if (controller.signal.aborted) {
-        removeTemporaryFiles();
-        process.kill(process.pid, 'SIGKILL');
-      }
-      controller.abort();
-    });
-  return controller.signal;
-}
-
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
   return command
     .argument('[inputs...]', 'JSONL files; none or - is stdin')
     .option(
-      '-o, --output <file>',
-      `.parquet, .arrow or .jsonl; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
+      '-o, --output <file|folder>',
+      `.parquet, .arrow or .jsonl; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
     .option(
@@ -188,6 +186,16 @@ function job(command: Command, defaultOutput: string): Command {
     )
     .option('--limit <n>', 'take the first n traces, rejected ones counted')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option(
+      '--shard <i/n>',
+      'do every n-th row, from the i-th (default: the place in a Slurm array or Indexed Job)',
+    )
+    .option(
+      '--rows-per-chunk <n>',
+      `input rows that are kept or done again together (default: ${ROWS_PER_CHUNK}; ${ROWS_PER_CHEAP_CHUNK} without a policy)`,
+    )
+    .option('--restart', 'drop what an earlier run has left at the output', false)
+    .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
     .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false);
@@ -203,7 +211,13 @@ function jobOptions(flags: JobFlags) {
     maxRejects: resolveMaxRejects(flags.maxRejects),
     maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
+    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    restart: flags.restart,
   };
+}
+
+function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
+  return rowsPerChunk === undefined ? byDefault : positiveInteger('--rows-per-chunk', rowsPerChunk);
 }
 
 /** One clear line on stderr, what mends it on the next, and the exit code. */

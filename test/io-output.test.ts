@@ -490,6 +490,7 @@ describe('rejects', () => {
     kind: 'bad' as const,
     file: 'a.jsonl',
     row,
+    ordinal: row,
     byteOffset: 10 * row,
     raw: '{"a": "é\u2028',
     rejection: { code, reason: 'because' },

@@ -4,7 +4,8 @@ import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
-import { rejectTrace } from '../io/rows.js';
+import { type BadRow, eachTrace } from '../io/rows.js';
+import { windowOf } from '../io/shard.js';
 import { type Device, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
@@ -16,11 +17,12 @@ import { cutTrace } from '../segment/given.js';
 import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions } from './options.js';
-import { openSink, type Sink } from './sink.js';
+import { alreadyDone, openRun, type Run, type RunOptions } from './run.js';
+import { openSink } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 
-export interface SegmentCommandOptions extends JobOptions {
+export interface SegmentCommandOptions extends JobOptions, RunOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
 }
@@ -49,7 +51,18 @@ export async function segment(
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
+  const config = {
+    command: 'segment',
+    weights: policy ? 'entropy' : 'characters',
+    map: opts.map,
+    limit: opts.limit,
+    ...opts.segments,
+  };
+  const described = { command: 'segment', config, policy: policy?.files ?? null };
+  await using run = await openRun(target, inputs, described, opts, log);
+  if (run.isDone) return alreadyDone(target, run, log);
   const source = await openSource(inputs, {
+    run,
     map,
     needs: { prompt: policy !== undefined, references: false },
     limit: opts.limit,
@@ -69,26 +82,19 @@ export async function segment(
   );
   const sink = await openSink({
     target,
+    run,
     ourColumns,
     passThrough: columns,
-    metadata: fileMetadata(
-      {
-        command: 'segment',
-        weights: policy ? 'entropy' : 'characters',
-        map: opts.map,
-        limit: opts.limit,
-        ...opts.segments,
-      },
-      policy,
-    ),
+    metadata: fileMetadata(config, policy),
     maxRejects: opts.maxRejects,
     expected: source.expected,
     log,
     signal: opts.signal,
   });
-  await sink.drain(
-    policy ? byEntropy(source, policy, device, opts.segments, sink) : byLength(source, opts.segments, sink),
-  );
+  const rows = policy
+    ? byEntropy(source, policy, device, opts.segments, run)
+    : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+  await sink.drain(rows);
   sink.report();
   return EXIT.done;
 }
@@ -99,62 +105,50 @@ async function* byEntropy(
   policy: PolicyFolder,
   device: Device,
   segments: SegmentOptions,
-  sink: Sink,
-): AsyncGenerator<OutputRow> {
+  { layout }: Run,
+): AsyncGenerator<OutputRow | BadRow> {
   const tokenizer = await loadTokenizer(policy.path);
   const { vocab, maxTokens } = policy.architecture;
-  async function* ready() {
-    for await (const trace of source.traces(sink.reject)) {
-      const job = await sink.orReject(trace, () => {
-        const encoded = encodeTrace(trace, tokenizer, vocab, maxTokens);
-        return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
-      });
-      if (job !== undefined) yield job;
-    }
-  }
+  const ready = eachTrace(source.traces(), ({ trace }) => {
+    const encoded = encodeTrace(trace, tokenizer, vocab, maxTokens);
+    return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
+  });
   const session = await PolicySession.open(policy, device);
   try {
-    for await (const { job, result } of scoreWindows(ready(), session, 'auto')) {
-      if (result instanceof TraceRejected) {
-        await sink.reject(rejectTrace(job.trace, result));
-        continue;
-      }
+    const scored = scoreWindows(ready, session, 'auto', (row) => windowOf(row, layout));
+    yield* eachTrace(scored, ({ job, result }) => {
+      if (result instanceof TraceRejected) throw result;
       const { entropies, logprobs, segmentation } = result;
       const { trace, promptIds, completionIds, chars, status } = job;
       const sums = segmentSums(entropies, allEnds(segmentation));
       const rows = segmentRows({ segmentation, chars, entropies: sums });
-      yield { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
-    }
+      return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
+    });
   } finally {
     await session.close();
   }
 }
 
-/** Characters stand in for tokens, and their number for entropy. */
-async function* byLength(source: Source, segments: SegmentOptions, sink: Sink): AsyncGenerator<OutputRow> {
+/** Characters stand in for tokens, and their number for entropy. @throws TraceRejected without a text */
+function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
+  if (trace.completion === '')
+    throw new TraceRejected(
+      'empty_completion',
+      'no completion text, expected some: leave out --no-policy for token ids',
+    );
+  const units = codePointBoundaries(trace.completion);
+  const T = units.length - 1;
+  const chars = Int32Array.from(units, (_, i) => i);
+  const tokens = { text: trace.completion, units, textEnd: T };
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
-  for await (const trace of source.traces(sink.reject)) {
-    const row = await sink.orReject(trace, () => {
-      if (trace.completion === '')
-        throw new TraceRejected(
-          'empty_completion',
-          'no completion text, expected some: leave out --no-policy for token ids',
-        );
-      const units = codePointBoundaries(trace.completion);
-      const T = units.length - 1;
-      const chars = Int32Array.from(units, (_, i) => i);
-      const tokens = { text: trace.completion, units, textEnd: T };
-      const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-      const segmentation = mergeSegments(pieces, new Float32Array(T).fill(1));
-      const rows = segmentRows({ segmentation, chars });
-      return {
-        ...blankRow(trace),
-        segments: rows.map((row) => ({ ...row, start: null, end: null })),
-        status: ['segments:by-length'],
-      };
-    });
-    if (row !== undefined) yield row;
-  }
+  const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
+  const segmentation = mergeSegments(pieces, new Float32Array(T).fill(1));
+  const rows = segmentRows({ segmentation, chars });
+  return {
+    ...blankRow(trace),
+    segments: rows.map((row) => ({ ...row, start: null, end: null })),
+    status: ['segments:by-length'],
+  };
 }
 
 /** Token indices mean nothing without a tokenizer: only character ends can be used. */

@@ -23,11 +23,13 @@ export type InputFormat = 'jsonl';
 export interface ReadOptions {
   readonly maxLineBytes?: number | undefined;
   readonly onBytes?: ((count: number) => void) | undefined;
+  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
+  readonly wanted?: ((ordinal: number) => boolean) | undefined;
 }
 
 type RowReader = (
   bytes: AsyncIterable<Buffer>,
-  opts: ReadOptions & { readonly file: string; readonly stem: string },
+  opts: ReadOptions & { readonly file: string; readonly stem: string; readonly firstOrdinal: number },
 ) => AsyncGenerator<InputRow | BadRow>;
 
 const READERS: Readonly<Record<InputFormat, RowReader>> = { jsonl: readJsonlRows };
@@ -108,8 +110,13 @@ export async function* readRows(
   inputs: readonly Input[],
   opts: ReadOptions = {},
 ): AsyncGenerator<InputRow | BadRow> {
+  let rows = 0; // of all inputs so far
+  const wanted = (ordinal: number): boolean => {
+    rows = ordinal + 1;
+    return opts.wanted?.(ordinal) ?? true;
+  };
   for (const { path, stem, format } of inputs) {
-    yield* READERS[format](readBytes(path), { ...opts, file: path, stem });
+    yield* READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
   }
 }
 

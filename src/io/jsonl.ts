@@ -24,6 +24,10 @@ export interface JsonlOptions {
   /** how ids begin */
   readonly stem: string;
   readonly maxLineBytes?: number | undefined;
+  /** number over all inputs of the file's first row */
+  readonly firstOrdinal?: number | undefined;
+  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
+  readonly wanted?: ((ordinal: number) => boolean) | undefined;
   /** told of every chunk of bytes read */
   readonly onBytes?: ((count: number) => void) | undefined;
 }
@@ -44,12 +48,10 @@ export async function* readJsonlRows(
   for await (const line of splitLines(bytes, maxLineBytes, opts.onBytes)) {
     const text = withoutLineEnd(line.bytes);
     if (line.length === line.bytes.length && isBlank(text)) continue;
-    yield parseLine(
-      line,
-      text,
-      { file: opts.file, stem: opts.stem, row: row++, byteOffset: line.offset },
-      maxLineBytes,
-    );
+    const place = { row, ordinal: (opts.firstOrdinal ?? 0) + row, byteOffset: line.offset };
+    row++;
+    if (opts.wanted?.(place.ordinal) === false) continue;
+    yield parseLine(line, text, { file: opts.file, stem: opts.stem, ...place }, maxLineBytes);
   }
 }
 
@@ -116,7 +118,7 @@ function isBlank(line: Buffer): boolean {
 function parseLine(
   line: Line,
   bytes: Buffer,
-  place: { file: string; stem: string; row: number; byteOffset: number },
+  place: Omit<InputRow, 'kind' | 'raw' | 'columns'>,
   maxLineBytes: number,
 ): InputRow | BadRow {
   const raw = bytes.toString('utf8');

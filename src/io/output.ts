@@ -43,6 +43,12 @@ export function formatOf(path: string): OutputFormat {
   });
 }
 
+/** The extension, without its dot, of files like `path` in this format: the name may say more than the format does. */
+export function extensionOf(path: string, format: OutputFormat): string {
+  const known = EXTENSIONS.find(([extension, of]) => of === format && path.toLowerCase().endsWith(extension));
+  return known === undefined ? format : known[0].slice(1);
+}
+
 /** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
 export interface Output {
   /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
@@ -101,7 +107,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
         for (const row of rows) {
           if (isTyped) checkTypes(row, passThrough);
           pending.push(row);
-          pendingBytes += rawBytes(row);
+          pendingBytes += rowBytes(row);
           if (pendingBytes >= BATCH_BYTES) await flush();
         }
         // who reads a pipe waits for the rows
@@ -163,7 +169,8 @@ function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly Pass
   );
 }
 
-function rawBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
+/** About how many bytes a row holds before compression. */
+export function rowBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
   const tokens = completionIds?.length ?? 0;
   const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
   return trace.source.raw.length + 16 * tokens + 64 * segments.length + 4 * references;

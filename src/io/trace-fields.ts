@@ -76,6 +76,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       source: {
         file: row.file,
         row: row.row,
+        ordinal: row.ordinal,
         byteOffset: row.byteOffset,
         columns: row.columns,
         raw: row.raw,
