@@ -33,7 +33,7 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   reference_utilities: 'what each reference answer earns',
   source_row: 'row of the input that the trace comes from, counted from 0',
   sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
-  sigma_max_weight: 'the largest |σ·T|',
+  sigma_max_weight: 'the largest σ·T of a token, without its sign',
   status: '`ok`, or codes for what was out of the ordinary',
 };
 
