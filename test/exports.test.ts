@@ -1,6 +1,8 @@
 // `--columns` and `--export`: what is written in place of all our columns, by itself and through the whole program.
 
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseColumns, parseExport, writtenColumns } from '../dist/commands/written-columns.js';
 import { TraceRejected } from '../dist/errors.js';
@@ -164,6 +166,16 @@ describe('rredcot', () => {
     const { stdout } = await rredcot([...args, 'segments']);
     expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
     expect(await rredcot([...args, 'sigma'])).toMatchObject({ code: 2 });
+  });
+
+  it('score to .jsonl.gz makes the lines of .jsonl, in one chunk or several', async () => {
+    for (const rows of ['512', '8']) {
+      await run('plain.jsonl', '--rows-per-chunk', rows);
+      expect(await run('small.jsonl.gz', '--restart', '--rows-per-chunk', rows)).toMatchObject({ code: 0 });
+      const bytes = await readFile(join(folder, 'small.jsonl.gz'));
+      expect(bytes.subarray(4, 10)).toEqual(Buffer.from([0, 0, 0, 0, 0, 255]));
+      expect(gunzipSync(bytes).equals(await readFile(join(folder, 'plain.jsonl')))).toBe(true);
+    }
   });
 
   it('score --export tinker says the same of each trace as our columns', async () => {
