@@ -16,7 +16,15 @@ export interface WrittenColumns {
  */
 export function parseColumns(text: string | undefined): readonly OurColumn[] | undefined {
   if (text === undefined) return undefined;
-  const names = text.split(',').map((name) => oneOf('--columns', name.trim(), OUR_COLUMNS));
+  const names = text.split(',').map((name) => {
+    const found = OUR_COLUMNS.find((ours) => ours === name.trim());
+    if (found === undefined)
+      throw usageError(
+        `--columns ${text}: "${name.trim()}" is none of our columns (the input's are always written)`,
+        `--columns with some of ${OUR_COLUMNS.join(',')}`,
+      );
+    return found;
+  });
   const double = names.find((name, n) => names.indexOf(name) < n);
   if (double !== undefined)
     throw usageError(`--columns ${text}: ${double} stands there twice`, 'name it once');
@@ -49,6 +57,9 @@ export function writtenColumns(
   }
   const absent = chosen?.find((name) => !all.includes(name));
   if (absent !== undefined)
-    throw usageError(`--columns ${absent}: this command does not write it`, `--columns ${all.join(',')}`);
+    throw usageError(
+      `--columns ${absent}: this command does not write it`,
+      `--columns with some of ${all.join(',')}`,
+    );
   return { columns: chosen ?? all, export: undefined };
 }
