@@ -13,6 +13,7 @@ import {
   resolveSegmentOptions,
   usageError,
 } from './commands/options.js';
+import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
@@ -35,6 +36,7 @@ const ROWS_PER_CHEAP_CHUNK = 16_384;
 interface JobFlags {
   readonly output?: string;
   readonly format?: string;
+  readonly columns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
@@ -95,6 +97,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
     .addHelpText(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
@@ -102,7 +105,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .action(
       async (
         inputs: string[],
-        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string },
+        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string; export?: string },
       ) => {
         const log = openLog({ quiet: flags.quiet, json: flags.logJson });
         const { score } = await import('./commands/score.js');
@@ -110,7 +113,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
-        const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, credit, strategy, signal };
+        const exportName = parseExport(flags.export);
+        const method = { credit, strategy, exportName };
+        const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);
       },
@@ -166,9 +171,10 @@ function job(command: Command, defaultOutput: string): Command {
     .argument('[inputs...]', 'JSONL files; none or - is stdin')
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow or .jsonl; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
     .option(
       '--map <field=path,…>',
       'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
@@ -207,6 +213,7 @@ function jobOptions(flags: JobFlags) {
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    columns: parseColumns(flags.columns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),

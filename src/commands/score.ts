@@ -5,6 +5,7 @@ import { type CreditOptions, creditTrace } from '../estimate/credit.js';
 import { bankMaker } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
 import { traceValues } from '../estimate/value.js';
+import { type ExportName, withExport } from '../io/export/exports.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, resolveColumnNames } from '../io/output.js';
@@ -25,11 +26,14 @@ import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget, stemOf } from './target.js';
+import { writtenColumns } from './written-columns.js';
 
 export interface ScoreOptions extends JobOptions, RunOptions {
   readonly policy: string;
   readonly strategy: Strategy;
   readonly credit: CreditOptions;
+  /** a trainer's columns in place of ours */
+  readonly exportName: ExportName | undefined;
 }
 
 /**
@@ -38,6 +42,7 @@ export interface ScoreOptions extends JobOptions, RunOptions {
  */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
+  const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
   const { device } = await resolveDevice(opts.device);
   const tokenizer = await loadTokenizer(policy.path);
@@ -50,7 +55,15 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
   const inputs = await resolveInputs(paths);
   const target = await resolveTarget(opts.output ?? `${stemOf(inputs)}.scored.parquet`, opts.format, inputs);
-  const config = { command: 'score', map: opts.map, limit: opts.limit, ...opts.credit, ...opts.segments };
+  const config = {
+    command: 'score',
+    map: opts.map,
+    limit: opts.limit,
+    columns: opts.columns,
+    export: opts.exportName,
+    ...opts.credit,
+    ...opts.segments,
+  };
   await using run = await openRun(
     target,
     inputs,
@@ -73,14 +86,14 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     signal: opts.signal,
   });
   const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
-  const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map, rewardAsIs);
+  const { columns, warnings } = resolveColumnNames(source.columns, written.columns, map, rewardAsIs);
   for (const warning of warnings) log.warn('column_renamed', warning);
   const session = await PolicySession.open(policy, device);
   try {
     const sink = await openSink({
       target,
       run,
-      ourColumns: OUR_COLUMNS,
+      ourColumns: written.columns,
       passThrough: columns,
       metadata: fileMetadata(config, policy),
       maxRejects: opts.maxRejects,
@@ -110,12 +123,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     // score: segments and the references' log-probabilities at exit points
     const scored = scoreWindows(ready, session, opts.strategy, (row) => windowOf(row, run.layout));
 
-    // values at the exit points, the baseline, σ, the row
+    // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
     const credited = eachTrace(scored, ({ job, result }) => {
       if (result instanceof TraceRejected) throw result;
       const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
       const values = traceValues(result.branches, utilities, opts.credit.estimator);
-      return creditTrace(job, result, values, opts.credit);
+      return withExport(creditTrace(job, result, values, opts.credit), written.export);
     });
     await sink.drain(credited);
     sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');

@@ -21,6 +21,7 @@ import { alreadyDone, openRun, type Run, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
+import { writtenColumns } from './written-columns.js';
 
 export interface SegmentCommandOptions extends JobOptions, RunOptions {
   /** null: no policy, length stands in for entropy */
@@ -46,6 +47,8 @@ export async function segment(
   log: Log,
 ): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
+  const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
+  const { columns: ourColumns } = writtenColumns(ours, opts.columns);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
   const { device } = await resolveDevice(opts.device);
   const inputs = await resolveInputs(paths);
@@ -56,6 +59,7 @@ export async function segment(
     weights: policy ? 'entropy' : 'characters',
     map: opts.map,
     limit: opts.limit,
+    columns: opts.columns,
     ...opts.segments,
   };
   const described = { command: 'segment', config, policy: policy?.files ?? null };
@@ -72,7 +76,6 @@ export async function segment(
     log,
     signal: opts.signal,
   });
-  const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
   const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
   log.info(

@@ -2,7 +2,7 @@
 import { EXIT, RredcotError } from '../errors.js';
 import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
 import { publishFile } from '../io/merge.js';
-import { type OurColumn, type OutputRow, ReaderClosedError } from '../io/output.js';
+import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
 import { type BadRow, isBad } from '../io/rows.js';
 import { finishShard } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
@@ -18,7 +18,7 @@ import type { Target } from './target.js';
 export interface SinkOptions {
   readonly target: Target;
   readonly run: Run;
-  readonly ourColumns: readonly OurColumn[];
+  readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
   readonly maxRejects: MaxRejects | undefined;
