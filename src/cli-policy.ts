@@ -25,6 +25,10 @@ export function addPolicyCommands(program: Command): void {
     )
     .option('--exit-open <text>', 'comes before the answer')
     .option('--exit-closer <text>', 'comes after it')
+    .option(
+      '--cuda-precision <type>',
+      "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
+    )
     .description(
       'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
     )
