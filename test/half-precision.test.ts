@@ -1,15 +1,14 @@
-/** The graph for CUDA: its float16 form run on the CPU against the float64 pass, its bfloat16 form node for node the same. */
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+/** The graph for CUDA on a CPU: in emulated float16 and bfloat16, and in the CPU's float16, against the float64 pass. */
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fromBinary } from '@bufbuild/protobuf';
-import { type GraphProto, ModelProtoSchema } from 'onnx-buf';
 import { afterAll, describe, expect, test } from 'vitest';
-import { buildPolicyFolder, openPolicyFolder } from '../dist/policy/folder.js';
+import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../dist/policy/folder.js';
 import type { Branch } from '../dist/policy/pack.js';
 import { cudaPrecisionOf } from '../dist/policy/precision.js';
 import { PolicySession, type TraceScores } from '../dist/policy/session.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
+import { emulateHalf } from './emulated-half.js';
 import { familyScores, loadFamily } from './oracle/families.js';
 import { seeded } from './oracle/toy.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, rredcot } from './program.js';
@@ -117,41 +116,58 @@ async function differencesOf(
   }
 }
 
-/**
- * float16 has 11 significant bits. On a CPU its matrix products are also summed in float16, which no GPU does; over seeds
- * and families means stayed under .009 nats and single numbers under .053. A wrong mask, row or position costs .1 and more in
- * the mean, as the changed config shows.
- */
-const MEAN_NATS = 0.015;
-const MOST_NATS = 0.1;
+/** Puts a graph in the place of the one that a CPU session opens. */
+function replaceGraph(
+  { path }: PolicyFolder,
+  change: (graph: Uint8Array) => Uint8Array = (graph) => graph,
+): void {
+  writeFileSync(join(path, 'policy.onnx'), change(readFileSync(join(path, 'policy.cuda.onnx'))));
+}
 
-describe('the float16 graph, run on the CPU', () => {
+/** Bounds in nats. A wrong mask, row or position costs a nat in the mean, as the changed config shows. */
+function expectWithin(found: Awaited<ReturnType<typeof differencesOf>>, mean: number, most: number): void {
+  const { changed, ...rest } = found;
+  if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(expect.getState().currentTestName, found);
+  for (const [what, difference] of Object.entries(rest)) {
+    expect(difference.mean, what).toBeLessThan(mean);
+    expect(difference.most, what).toBeLessThan(most);
+  }
+  expect(changed.mean).toBeGreaterThan(0.5);
+}
+
+/** Largest mean and single difference over families, weight types and seeds: measured, and allowed with some room. */
+const BOUNDS = {
+  /** .0029 and .013 */
+  f16: { mean: 0.006, most: 0.05 },
+  /** .027 and .15: 8 significant bits instead of 11 */
+  bf16: { mean: 0.04, most: 0.3 },
+};
+
+describe('the half-precision graphs, in float32 that is rounded after every node', () => {
   test.each(
-    Object.keys(FAMILIES).map((family, i) => [family, (['F16', 'BF16', 'F32'] as const)[i % 3]] as const),
-  )('%s, %s weights: the float64 pass, naive re-encoding, one run as two', async (family, type) => {
-    const config = FAMILIES[family] as Json;
-    const policy = await build(config, type as TensorType, 'f16');
-    const { path } = policy.folder;
-    copyFileSync(join(path, 'policy.cuda.onnx'), join(path, 'policy.onnx'));
-    const { changed, ...found } = await differencesOf(policy, 131, { rope_theta: 20 });
-    if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(family, type, found, changed);
-    for (const [what, { most, mean }] of Object.entries(found)) {
-      expect(mean, what).toBeLessThan(MEAN_NATS);
-      expect(most, what).toBeLessThan(MOST_NATS);
-    }
-    expect(changed.mean).toBeGreaterThan(4 * MEAN_NATS);
+    Object.keys(FAMILIES).flatMap((family, i) =>
+      (['f16', 'bf16'] as const).map(
+        (precision, p) => [family, precision, (['F32', 'BF16', 'F16'] as const)[(i + p) % 3]] as const,
+      ),
+    ),
+  )('%s, %s from %s weights: the float64 pass, naive re-encoding, one run as two', async (...of) => {
+    const [family, precision, type] = of;
+    const policy = await build(FAMILIES[family] as Json, type as TensorType, precision);
+    replaceGraph(policy.folder, emulateHalf);
+    const { mean, most } = BOUNDS[precision];
+    expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), mean, most);
   });
 
-  test('the embedded policy on its own traces: within 1e-3 nats of float32 in the mean', async () => {
-    const at = join(scratch, 'embedded');
-    const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: 'f16' });
-    copyFileSync(join(at, 'policy.cuda.onnx'), join(at, 'policy.onnx'));
+  test.each(['f16', 'bf16'] as const)('the embedded policy in %s on its own traces', async (precision) => {
+    const at = join(scratch, `embedded-${precision}`);
+    const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: precision });
+    replaceGraph(half, emulateHalf);
     const sessions = [
       await PolicySession.open(half),
       await PolicySession.open(await openPolicyFolder(EMBEDDED)),
     ];
     try {
-      const rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 3); // the CPU's float16 is slow
+      const rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 24);
       const traces = rows.map(({ prompt_ids, completion_ids }) => ({
         ids: Int32Array.of(...prompt_ids, ...completion_ids),
         promptLength: prompt_ids.length,
@@ -164,8 +180,9 @@ describe('the float16 graph, run on the CPU', () => {
       for (const kind of ['entropies', 'logprobs'] as const) {
         const all = (scores: TraceScores[]) => scores.flatMap((trace) => [...trace[kind]]);
         const { most, mean } = differences(all(found), all(expected));
-        expect(mean, kind).toBeLessThan(1e-3);
-        expect(most, kind).toBeLessThan(MOST_NATS);
+        if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('embedded', precision, kind, { most, mean });
+        expect(mean, kind).toBeLessThan(BOUNDS[precision].mean / 4);
+        expect(most, kind).toBeLessThan(1);
       }
     } finally {
       for (const session of sessions) await session.close();
@@ -173,37 +190,15 @@ describe('the float16 graph, run on the CPU', () => {
   });
 });
 
-test.each(Object.keys(FAMILIES))(
-  '%s: the bfloat16 graph, which no CPU runs, is the float16 graph node for node',
+/** ONNX Runtime's CPU kernels sum float16 products in float16, which no GPU does: twice as far from the truth. */
+test.each(['Llama, heads of 10', 'Mistral, heads of 8, a window', 'Qwen3, heads of 16'])(
+  "%s: the float16 graph as it stands, by the CPU's own kernels",
   async (family) => {
-    const graphs = await Promise.all(
-      (['f16', 'bf16'] as const).map(async (precision) => {
-        const { folder } = await build(FAMILIES[family] as Json, 'F32', precision);
-        const bytes = readFileSync(join(folder.path, 'policy.cuda.onnx'));
-        return withoutPrecision(fromBinary(ModelProtoSchema, bytes).graph as GraphProto);
-      }),
-    );
-    expect(graphs[0]?.length).toBeGreaterThan(100);
-    expect(graphs[0]).toEqual(graphs[1]);
+    const policy = await build(FAMILIES[family] as Json, 'F32', 'f16');
+    replaceGraph(policy.folder);
+    expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), 0.015, 0.1);
   },
 );
-
-/** What a graph is made of, a line a node; float16 and bfloat16 (TensorProto 10 and 16) read alike. */
-function withoutPrecision(graph: GraphProto): string[] {
-  const type = (code: bigint | number | undefined) =>
-    [10, 16].includes(Number(code)) ? 'half' : String(code);
-  const lines = graph.input.map(
-    ({ name, type: of }) => `${name} ${of?.value.case === 'tensorType' ? type(of.value.value.elemType) : ''}`,
-  );
-  for (const { opType, input, output, attribute } of graph.node) {
-    const attributes = attribute.map(
-      ({ name, i, f, ints }) => `${name}=${name === 'to' ? type(i) : i} ${f} ${ints}`,
-    );
-    lines.push(`${opType}(${input}) -> ${output} ${attributes}`);
-    for (const { g } of attribute) if (g) lines.push(...withoutPrecision(g));
-  }
-  return lines;
-}
 
 describe('the head of a large vocabulary, in blocks of 2,048 entries', () => {
   test.each([
