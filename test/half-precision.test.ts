@@ -3,6 +3,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { HALF_TOLERANCE } from '../dist/commands/policy-check.js';
+import { compareDevices } from '../dist/policy/check.js';
 import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../dist/policy/folder.js';
 import type { Branch } from '../dist/policy/pack.js';
 import { cudaPrecisionOf } from '../dist/policy/precision.js';
@@ -183,6 +185,14 @@ describe('the half-precision graphs, in float32 that is rounded after every node
         if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('embedded', precision, kind, { most, mean });
         expect(mean, kind).toBeLessThan(BOUNDS[precision].mean / 4);
         expect(most, kind).toBeLessThan(1);
+      }
+      // what `policy check --device cuda` would say of a GPU that computes so
+      const [gpu, cpu] = sessions as [PolicySession, PolicySession];
+      const ids = traces[0]?.ids as Int32Array;
+      for (const { what, count, nats } of await compareDevices(gpu, cpu, ids)) {
+        expect(count, what).toBe(ids.length - 1);
+        expect(nats, what).toBeGreaterThan(1e-5);
+        expect(nats, what).toBeLessThan(HALF_TOLERANCE);
       }
     } finally {
       for (const session of sessions) await session.close();
