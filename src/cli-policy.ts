@@ -4,6 +4,14 @@ import { finite, usageError } from './commands/options.js';
 import type { BuildFlags } from './commands/policy-build.js';
 import { escapeControls } from './report/trace-view.js';
 
+/** Flags of `policy check` as commander gives them. */
+interface CheckFlags {
+  readonly text?: string;
+  readonly reference?: string;
+  readonly tolerance?: string;
+  readonly device: string;
+}
+
 /** Adds the policy commands; each does its work in its action and throws what goes wrong. */
 export function addPolicyCommands(program: Command): void {
   const policy = program
@@ -25,6 +33,10 @@ export function addPolicyCommands(program: Command): void {
     )
     .option('--exit-open <text>', 'comes before the answer')
     .option('--exit-closer <text>', 'comes after it')
+    .option(
+      '--cuda-precision <type>',
+      "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
+    )
     .description(
       'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
     )
@@ -52,16 +64,22 @@ export function addPolicyCommands(program: Command): void {
       '--reference <file>',
       'JSON {"ids", "logprobs", "entropies"} of another implementation (examples/make_reference.py)',
     )
-    .option('--tolerance <nats>', "largest difference allowed (default: the reference's own, or 0.001)")
+    .option(
+      '--tolerance <nats>',
+      "largest difference allowed (default: the reference's own, or 0.001; 0.3 in half precision)",
+    )
+    .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
     .description(
       'Compares trunk, branches and naive re-encoding on a text, and all with reference numbers; exit 65 where they differ.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
-    .action(async (folder: string, flags: { text?: string; reference?: string; tolerance?: string }) => {
+    .action(async (folder: string, flags: CheckFlags) => {
       const { policyCheck } = await import('./commands/policy-check.js');
       const { text, reference } = flags;
       const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
-      await policyCheck(folder, { text, reference, tolerance: toleranceOf(flags.tolerance) }, print);
+      const { parseDevice } = await import('./policy/device.js');
+      const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
+      await policyCheck(folder, { text, reference, tolerance, device }, print);
     });
 }
 

@@ -44,7 +44,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const map = parseFieldMap(opts.map);
   const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
-  const { device } = await resolveDevice(opts.device);
+  const { device } = await resolveDevice(opts.device, policy);
   const tokenizer = await loadTokenizer(policy.path);
   const { architecture, exitTemplate } = policy;
   const makeBank = bankMaker(exitTemplate, opts.credit.estimator, tokenizer.encode);

@@ -50,7 +50,7 @@ export async function segment(
   const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
   const { columns: ourColumns } = writtenColumns(ours, opts.columns);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
-  const { device } = await resolveDevice(opts.device);
+  const device = policy && (await resolveDevice(opts.device, policy)).device;
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
@@ -94,9 +94,10 @@ export async function segment(
     log,
     signal: opts.signal,
   });
-  const rows = policy
-    ? byEntropy(source, policy, device, opts.segments, run)
-    : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+  const rows =
+    policy && device
+      ? byEntropy(source, policy, device, opts.segments, run)
+      : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
   await sink.drain(rows);
   sink.report();
   return EXIT.done;
