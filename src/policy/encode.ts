@@ -31,7 +31,7 @@ export function encodeTrace(
   vocab: number,
   maxTokens: number,
 ): EncodedTrace {
-  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(trace.prompt);
+  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(trace.prompt as string);
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
