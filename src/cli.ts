@@ -1,7 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import { addPolicyCommands } from './cli-policy.js';
+import { addPolicyCommands, CHAT_TEMPLATE_ARG } from './cli-policy.js';
 import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
@@ -17,6 +17,7 @@ import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
@@ -51,6 +52,7 @@ interface JobFlags {
   readonly rowsPerChunk?: string;
   readonly restart: boolean;
   readonly timeLimit?: string;
+  readonly chatTemplateArg: readonly string[];
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -138,6 +140,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.chatTemplateArg.length > 0)
+        throw usageError(
+          '--chat-template-arg has no meaning without a policy',
+          'leave it or --no-policy out',
+        );
       const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
       result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
@@ -185,6 +192,7 @@ function job(command: Command, defaultOutput: string): Command {
       `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -218,6 +226,7 @@ function jobOptions(flags: JobFlags) {
     maxRejects: resolveMaxRejects(flags.maxRejects),
     maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
     restart: flags.restart,
   };

@@ -37,6 +37,8 @@ export interface Trace {
   readonly references: readonly Reference[];
   /** ζ(y) as the row has it, before `--reward-range`; null where unknown */
   readonly reward: number | null;
+  /** status codes that earlier stages have for the row */
+  readonly status?: readonly string[];
   readonly source: TraceSource;
 }
 

@@ -14,6 +14,7 @@ import { windowOf } from '../io/shard.js';
 import { resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
+import { Prompts } from '../policy/prompts.js';
 import { PolicySession } from '../policy/session.js';
 import type { Strategy } from '../policy/strategy.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
@@ -47,6 +48,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const { device } = await resolveDevice(opts.device);
   const tokenizer = await loadTokenizer(policy.path);
   const { architecture, exitTemplate } = policy;
+  const prompts = await Prompts.open(policy, tokenizer, opts.chatTemplateArgs, log);
   const makeBank = bankMaker(exitTemplate, opts.credit.estimator, tokenizer.encode);
   const rewardOf = (trace: Trace) => {
     const text = () => trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
@@ -61,6 +63,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     limit: opts.limit,
     columns: opts.columns,
     export: opts.exportName,
+    chatTemplateArgs: opts.chatTemplateArgs,
     ...opts.credit,
     ...opts.segments,
   };
@@ -113,10 +116,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
 
     // encode, split into pieces: what the policy cannot take shows here
-    const ready = eachTrace(withMeans, (item) => {
+    const ready = eachTrace(withMeans, async (item) => {
       const scoredBank = makeBank(item.trace.references);
       const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-      const tokens = encodeTrace(item.trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+      const trace = await prompts.prepare(item.trace);
+      const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
       return { ...item, ...scoredBank, ...tokens, pieces: cutTrace(tokens, opts.segments) };
     });
 
@@ -133,6 +137,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     await sink.drain(credited);
     sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
   } finally {
+    await prompts.close();
     await session.close();
   }
   return EXIT.done;
