@@ -5,8 +5,8 @@ import type { Message } from '../trace.js';
 import type { ChatTemplate } from './chat-template.js';
 import type { ChatInit, ChatReply, ChatRequest } from './chat-worker.js';
 
-/** Templates take milliseconds; what takes longer than this does not end. */
-const TIMEOUT_MS = 10_000;
+/** Templates take milliseconds, on a busy machine too; what takes longer than this does not end. */
+const TIMEOUT_MS = 30_000;
 /** 16 Mi characters: more tokens than any policy's context has room for. */
 const MAX_LENGTH = 2 ** 24;
 const MEMORY_MB = 512;

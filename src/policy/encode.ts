@@ -89,10 +89,10 @@ function align(
   const text = trace.completion || spelledText(ids, tokenizer);
   const spelled = Array.from(ids, tokenizer.bytes);
   const isPieces = tokenizer.kind === 'sentencepiece';
-  // decoding a sampled completion takes off a SentencePiece text's first space, which the ids still have
-  if (isPieces && spelled[0]?.[0] === 0x20 && !text.startsWith(' ')) spelled[0] = spelled[0].subarray(1);
   // pieces spell a space as ▁, and so also a ▁ that stands in the text: both are one UTF-16 unit
   const shown = isPieces ? text.replaceAll('▁', ' ') : text;
+  // decoding a sampled completion takes off a SentencePiece text's first space, which the ids still have
+  if (isPieces && spelled[0]?.[0] === 0x20 && !shown.startsWith(' ')) spelled[0] = spelled[0].subarray(1);
   const aligned =
     alignTokens(spelled, shown) ??
     // a text decoded without special tokens has none of them in its midst
