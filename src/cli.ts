@@ -15,6 +15,7 @@ import {
 } from './commands/options.js';
 import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { BANKS } from './estimate/bank.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
 import { parseTemplateArgs } from './policy/chat-template.js';
@@ -95,6 +96,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
       'auto',
     )
+    .option(
+      '--bank <source>',
+      "references: row, or group: the answers of the group's other correct completions",
+      'row',
+    )
     .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
@@ -107,7 +113,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .action(
       async (
         inputs: string[],
-        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string; export?: string },
+        flags: JobFlags &
+          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
       ) => {
         const log = openLog({ quiet: flags.quiet, json: flags.logJson });
         const { score } = await import('./commands/score.js');
@@ -116,7 +123,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
         const exportName = parseExport(flags.export);
-        const method = { credit, strategy, exportName };
+        const bank = oneOf('--bank', flags.bank, BANKS);
+        const method = { credit, strategy, bank, exportName };
         const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);

@@ -22,7 +22,12 @@ describe('token ids of a row', () => {
   it('are used as they are, whatever the text would be cut into', () => {
     // the embedded tokenizer has one token for <think>; the row spelled it by bytes
     const completionIds = ids('<think>ab');
-    const found = encode({ completion: '<think>ab', completionIds, prompt: '<think>', promptIds: ids('<think>') });
+    const found = encode({
+      completion: '<think>ab',
+      completionIds,
+      prompt: '<think>',
+      promptIds: ids('<think>'),
+    });
     expect(found.completionIds).toBe(completionIds);
     expect([...found.promptIds]).toEqual([...ids('<think>')]);
     expect(found.status).toEqual([]);
