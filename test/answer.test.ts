@@ -1,10 +1,13 @@
 // Comparing answers (docs/answers.md): pairs with the verdict that a careful reader would give, traps among them.
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { closingBrace, lastBoxed, markedAnswer } from '../dist/boxed.js';
 import { compareAnswers, type Verdict } from '../dist/estimate/answer.js';
 import { compareAnswer, ownAnswer } from '../dist/estimate/reward.js';
+import { readJsonl, SHARED_DATA } from './program.js';
 
 const PAIRS: Readonly<Record<Verdict, readonly (readonly [own: string, reference: string])[]>> = {
   equal: [
@@ -310,5 +313,34 @@ describe("the trace's own answer", () => {
     expect(against('3', '7', '8')).toBe(0);
     expect(against('3', '7', '\\pi')).toBe(null);
     expect(against('3')).toBe(null);
+  });
+});
+
+describe.skipIf(!existsSync(SHARED_DATA))('real answers (skipped where ../shared/data is absent)', () => {
+  const template = { close: '\n\n', open: '**Final Answer**\n\\boxed{', closer: '}' };
+
+  it('of GSM8K are judged as their labels say, all but a few', async () => {
+    const rows = await readJsonl<Record<string, { is_correct: boolean; solution: string } & string>>(
+      join(SHARED_DATA, 'gsm8k_model_solutions.jsonl'),
+    );
+    let unknown = 0;
+    for (const row of rows)
+      for (const model of ['6b_finetuning', '6b_verification', '175b_finetuning', '175b_verification']) {
+        const { is_correct, solution } = row[model] as { is_correct: boolean; solution: string };
+        const answer = /A: (.*)$/.exec((row.ground_truth as string).trim())?.[1] as string;
+        const { reward } = compareAnswer(solution, [{ answer, utility: 1 }], template);
+        if (reward === null) unknown++;
+        else expect(reward, `${answer}: ${solution.slice(-40)}`).toBe(is_correct ? 1 : 0);
+      }
+    expect(unknown).toBeLessThan(10);
+  });
+
+  it('of MATH-500 are what their solutions box', async () => {
+    const rows = await readJsonl<{ solution: string; answer: string }>(
+      join(SHARED_DATA, 'math500_reference.jsonl'),
+    );
+    expect(rows.length).toBe(500);
+    for (const { solution, answer } of rows)
+      expect(compareAnswers(markedAnswer(solution) ?? '', answer), answer).toBe('equal');
   });
 });
