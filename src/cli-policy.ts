@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { finite, usageError } from './commands/options.js';
 import type { BuildFlags } from './commands/policy-build.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
 import { escapeControls } from './report/trace-view.js';
 
 /** Flags of `policy check` as commander gives them. */
@@ -11,6 +12,13 @@ interface CheckFlags {
   readonly tolerance?: string;
   readonly device: string;
 }
+/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all: string[]) => string[], string[]] = [
+  '--chat-template-arg <name=value>',
+  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
+  (value, all) => [...all, value],
+  [],
+];
 
 /** Adds the policy commands; each does its work in its action and throws what goes wrong. */
 export function addPolicyCommands(program: Command): void {
@@ -49,11 +57,15 @@ export function addPolicyCommands(program: Command): void {
   policy
     .command('info')
     .argument('<folder>', 'policy folder')
-    .description('Shows architecture, parameters, vocabulary, limits, exit template and files.')
+    .option(...CHAT_TEMPLATE_ARG)
+    .description(
+      'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files.',
+    )
     .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
-    .action(async (folder: string) => {
+    .action(async (folder: string, flags: { chatTemplateArg: string[] }) => {
       const { policyInfo } = await import('./commands/policy-info.js');
-      for (const line of await policyInfo(folder)) process.stdout.write(`${escapeControls(line)}\n`);
+      for (const line of await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg)))
+        process.stdout.write(`${escapeControls(line)}\n`);
     });
 
   policy

@@ -1,7 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import { addPolicyCommands } from './cli-policy.js';
+import { addPolicyCommands, CHAT_TEMPLATE_ARG } from './cli-policy.js';
 import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
@@ -15,8 +15,10 @@ import {
 } from './commands/options.js';
 import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { BANKS } from './estimate/bank.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
@@ -51,6 +53,7 @@ interface JobFlags {
   readonly rowsPerChunk?: string;
   readonly restart: boolean;
   readonly timeLimit?: string;
+  readonly chatTemplateArg: readonly string[];
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -93,6 +96,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
       'auto',
     )
+    .option(
+      '--bank <source>',
+      "references: row, or group: the answers of the group's other correct completions",
+      'row',
+    )
     .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
@@ -105,7 +113,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .action(
       async (
         inputs: string[],
-        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string; export?: string },
+        flags: JobFlags &
+          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
       ) => {
         const log = openLog({ quiet: flags.quiet, json: flags.logJson });
         const { score } = await import('./commands/score.js');
@@ -114,7 +123,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
         const exportName = parseExport(flags.export);
-        const method = { credit, strategy, exportName };
+        const bank = oneOf('--bank', flags.bank, BANKS);
+        const method = { credit, strategy, bank, exportName };
         const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);
@@ -138,6 +148,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.chatTemplateArg.length > 0)
+        throw usageError(
+          '--chat-template-arg has no meaning without a policy',
+          'leave it or --no-policy out',
+        );
       const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
       result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
@@ -185,6 +200,7 @@ function job(command: Command, defaultOutput: string): Command {
       `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -218,6 +234,7 @@ function jobOptions(flags: JobFlags) {
     maxRejects: resolveMaxRejects(flags.maxRejects),
     maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
     restart: flags.restart,
   };

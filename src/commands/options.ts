@@ -28,6 +28,8 @@ export interface JobOptions {
   readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
+  /** variables for the policy's chat template */
+  readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
 }
 
 /** An error in how the command was called (exit 2). */

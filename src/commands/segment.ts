@@ -9,6 +9,7 @@ import { windowOf } from '../io/shard.js';
 import { type Device, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { Prompts } from '../policy/prompts.js';
 import { PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
 import { scoreWindows } from '../policy/windows.js';
@@ -60,6 +61,7 @@ export async function segment(
     map: opts.map,
     limit: opts.limit,
     columns: opts.columns,
+    ...(policy && { chatTemplateArgs: opts.chatTemplateArgs }),
     ...opts.segments,
   };
   const described = { command: 'segment', config, policy: policy?.files ?? null };
@@ -96,7 +98,7 @@ export async function segment(
   });
   const rows =
     policy && device
-      ? byEntropy(source, policy, device, opts.segments, run)
+      ? byEntropy(source, policy, device, opts, run, log)
       : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
   await sink.drain(rows);
   sink.report();
@@ -108,13 +110,15 @@ async function* byEntropy(
   source: Source,
   policy: PolicyFolder,
   device: Device,
-  segments: SegmentOptions,
+  { segments, chatTemplateArgs }: SegmentCommandOptions,
   { layout }: Run,
+  log: Log,
 ): AsyncGenerator<OutputRow | BadRow> {
   const tokenizer = await loadTokenizer(policy.path);
+  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log);
   const { vocab, maxTokens } = policy.architecture;
-  const ready = eachTrace(source.traces(), ({ trace }) => {
-    const encoded = encodeTrace(trace, tokenizer, vocab, maxTokens);
+  const ready = eachTrace(source.traces(), async ({ trace }) => {
+    const encoded = encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
     return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
   });
   const session = await PolicySession.open(policy, device);
@@ -129,6 +133,7 @@ async function* byEntropy(
       return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
     });
   } finally {
+    await prompts.close();
     await session.close();
   }
 }

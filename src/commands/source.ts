@@ -1,5 +1,6 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
+import type { GroupBanks } from '../estimate/bank.js';
 import { type Input, readRows } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { BadRow, InputRow } from '../io/rows.js';
@@ -22,6 +23,8 @@ export interface SourceOptions {
   readonly typed: boolean;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward: ((trace: Trace) => number | null) | undefined;
+  /** filled by the survey, for references from a trace's group */
+  readonly banks?: GroupBanks | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -82,21 +85,28 @@ async function surveyOnce(inputs: readonly Input[], opts: SourceOptions): Promis
   if (folder === undefined) return surveyFiles(inputs, opts);
   const { survey: path } = runPaths(folder);
   const known = await readSurvey(path);
-  if (known !== undefined) return known;
+  if (known !== undefined) {
+    opts.banks?.restore(known.banks ?? []);
+    return known;
+  }
   const survey = await surveyFiles(inputs, opts);
-  await writeSurvey(path, survey);
+  await writeSurvey(path, { ...survey, ...(opts.banks && { banks: opts.banks.dump() }) });
   return survey;
 }
 
 async function surveyFiles(
   inputs: readonly Input[],
-  { map, needs, reward, limit, maxLineBytes, log, signal }: SourceOptions,
+  { map, needs, reward, banks, limit, maxLineBytes, log, signal }: SourceOptions,
 ): Promise<Survey> {
   const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
   return surveyInputs(inputs, {
     map,
     needs,
-    reward: reward ?? (() => null),
+    reward(trace) {
+      const found = reward?.(trace) ?? null;
+      banks?.add(trace, found);
+      return found;
+    },
     limit: reward === undefined ? limit : undefined,
     maxLineBytes,
     onProgress(bytes) {

@@ -1,10 +1,12 @@
 // One trace's raw field values in, the checked `Trace` out.
 
+import { markedAnswer } from '../boxed.js';
 import type { Rejection } from '../errors.js';
 import type { Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
 import type { Field, Needs } from './map.js';
-import { parseReferences } from './references.js';
+import { parseMessages } from './messages.js';
+import { fromSolution, parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
 
 /** A field's value in one trace and where it came from. */
@@ -65,7 +67,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     return {
       id,
       ...(group === undefined ? {} : { group }),
-      prompt: text(row, cells, 'prompt', needs.prompt && promptIds === undefined),
+      prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
@@ -103,6 +105,15 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
     return String(value);
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
+}
+
+function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt'] {
+  const cell = cells.get('prompt');
+  if (!Array.isArray(cell?.value)) return text(row, cells, 'prompt', isNeeded);
+  const parsed = parseMessages(cell.value);
+  if (!('problem' in parsed)) return parsed;
+  if (!isNeeded && !cell.isMapped) return '';
+  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=<path>`);
 }
 
 function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
@@ -147,6 +158,10 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Re
       `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
     );
   }
+  const solution = cells.get('solution')?.value;
+  // a solution that boxes its answer needs no answer beside it
+  if (parsed.length === 0 && typeof solution === 'string' && markedAnswer(solution) !== undefined)
+    return [{ ...fromSolution(solution), solution, utility: 1 }];
   if (parsed.length === 0 && isNeeded) {
     const found =
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
