@@ -14,6 +14,7 @@ import {
   usageError,
 } from './commands/options.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { fileError } from './io/file-error.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
 import { parseDevice } from './policy/device.js';
@@ -221,7 +222,11 @@ function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
 }
 
 /** One clear line on stderr, what mends it on the next, and the exit code. */
-function report(error: unknown): ExitCode {
+function report(caught: unknown): ExitCode {
+  // a failure of the file system that nobody has named yet is the machine's, no bug
+  const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
+  const error =
+    path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (error instanceof RredcotError) {
     const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;
