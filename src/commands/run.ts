@@ -9,8 +9,10 @@ import {
   chunkDamage,
   markSuccess,
   readShard,
+  removeLeftovers,
   removeRun,
   runPaths,
+  sharedFolders,
 } from '../io/run-folder.js';
 import {
   chunkOf,
@@ -64,6 +66,7 @@ export async function openRun(
   opts: RunOptions,
   log: Log,
 ): Promise<Run> {
+  const started = Date.now();
   const isStream = inputs.some(({ size }) => size === null);
   const shard = resolveShard(target, opts, isStream, log);
   const layout: Layout = { shard, rowsPerChunk: opts.rowsPerChunk };
@@ -106,7 +109,10 @@ export async function openRun(
   }
   const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
   const isDone = isWhole && target.kind === 'folder';
-  if (isDone) await markSuccess(folder, shard.count);
+  if (isDone) {
+    await markSuccess(folder, shard.count);
+    await removeLeftovers(sharedFolders(folder), started);
+  }
   if (isResumed && !isWhole && state.chunks.size > 0)
     log.info(`resuming: ${state.chunks.size} chunks are done, in ${folder}`);
   return begun(layout, target, state.chunks, isDone, isResumed);

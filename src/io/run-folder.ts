@@ -82,6 +82,22 @@ export async function readShard(
   return { done, chunks };
 }
 
+/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
+  for (const folder of folders)
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
+      const found = await stat(path).catch(() => null);
+      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+    }
+}
+
+/** Where all shards write, small files that are there at once. */
+export function sharedFolders(folder: string): string[] {
+  return [folder, join(folder, 'done')];
+}
+
 /** Whether a chunk's files are what its record says. @returns what is wrong, undefined where nothing is */
 export async function chunkDamage(
   folder: string,
