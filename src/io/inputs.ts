@@ -6,6 +6,7 @@ import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { fileError } from './file-error.js';
 import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
+import { mendedRow } from './mended-row.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -117,7 +118,8 @@ export async function* readRows(
     return opts.wanted?.(ordinal) ?? true;
   };
   for (const { path, stem, format } of inputs) {
-    yield* READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
+    const read = READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
+    for await (const row of read) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
   }
 }
 
