@@ -16,6 +16,7 @@ import {
 import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { BANKS } from './estimate/bank.js';
+import { fileError } from './io/file-error.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
 import { parseTemplateArgs } from './policy/chat-template.js';
@@ -245,7 +246,11 @@ function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
 }
 
 /** One clear line on stderr, what mends it on the next, and the exit code. */
-function report(error: unknown): ExitCode {
+function report(caught: unknown): ExitCode {
+  // a failure of the file system that nobody has named yet is the machine's, no bug
+  const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
+  const error =
+    path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (error instanceof RredcotError) {
     const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;

@@ -7,6 +7,7 @@ import type { BadRow, InputRow } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
 import { inferFromWindow, readSurvey, type Survey, surveyInputs, writeSurvey } from '../io/survey.js';
+import { watchInputs } from '../io/unchanged.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
 import type { Trace } from '../trace.js';
@@ -50,7 +51,9 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const { maxLineBytes, run } = opts;
   const { wanted } = run;
   const isFile = inputs.every((input) => input.size !== null);
-  const survey = isFile && (opts.typed || opts.reward) ? await surveyOnce(inputs, opts) : undefined;
+  const assertUnchanged = await watchInputs(inputs);
+  const survey =
+    isFile && (opts.typed || opts.reward) ? await surveyOnce(inputs, opts, assertUnchanged) : undefined;
   const window = isFile
     ? undefined
     : await inferFromWindow(readRows(inputs, { maxLineBytes, wanted }), opts.typed);
@@ -62,15 +65,18 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     columns,
     expected: survey && expectedTraces(survey, opts) - before,
     async *traces() {
+      const { limit = Number.POSITIVE_INFINITY } = opts;
       let taken = before;
       for await (const row of rows) {
-        if (taken === opts.limit) return;
+        if (taken >= limit) break;
         const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
         for (const trace of found) {
           yield 'kind' in trace ? trace : { trace };
-          if (++taken === opts.limit) return;
+          if (++taken >= limit) break;
         }
+        if (taken >= limit) break;
       }
+      await assertUnchanged();
     },
   };
 }
@@ -80,7 +86,11 @@ function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {
 }
 
 /** The survey of a run is made by its first process, and read by those that resume it or do its other shards. */
-async function surveyOnce(inputs: readonly Input[], opts: SourceOptions): Promise<Survey> {
+async function surveyOnce(
+  inputs: readonly Input[],
+  opts: SourceOptions,
+  assertUnchanged: () => Promise<void>,
+): Promise<Survey> {
   const { folder } = opts.run;
   if (folder === undefined) return surveyFiles(inputs, opts);
   const { survey: path } = runPaths(folder);
@@ -90,6 +100,7 @@ async function surveyOnce(inputs: readonly Input[], opts: SourceOptions): Promis
     return known;
   }
   const survey = await surveyFiles(inputs, opts);
+  await assertUnchanged();
   await writeSurvey(path, { ...survey, ...(opts.banks && { banks: opts.banks.dump() }) });
   return survey;
 }

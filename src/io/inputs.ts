@@ -4,7 +4,9 @@ import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import { fileError } from './file-error.js';
 import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
+import { mendedRow } from './mended-row.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -85,7 +87,7 @@ async function resolveFile(path: string): Promise<Pick<Input, 'format' | 'size'>
     refuseOtherFormats(buffer.subarray(0, bytesRead), path);
     return { format: 'jsonl', size: found.size };
   } catch (error) {
-    throw fileError(error, path);
+    throw fileError(error, path, 'read');
   }
 }
 
@@ -116,7 +118,8 @@ export async function* readRows(
     return opts.wanted?.(ordinal) ?? true;
   };
   for (const { path, stem, format } of inputs) {
-    yield* READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
+    const read = READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
+    for await (const row of read) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
   }
 }
 
@@ -130,18 +133,8 @@ async function* readBytes(path: string): AsyncGenerator<Buffer> {
       yield chunk;
     }
   } catch (error) {
-    throw fileError(error, path);
+    throw fileError(error, path, 'read');
   }
-}
-
-function fileError(error: unknown, path: string): unknown {
-  const code = (error as NodeJS.ErrnoException).code;
-  if (error instanceof RredcotError || code === undefined) return error;
-  const reasons: Record<string, string> = { ENOENT: 'no such file', EACCES: 'no permission to read it' };
-  return new RredcotError(`${path}: cannot be read: ${reasons[code] ?? code}`, {
-    exitCode: EXIT.usage,
-    cause: error,
-  });
 }
 
 /** The file's name without folder and extension, as ids begin: `stdin` for `-`. */

@@ -77,6 +77,14 @@ function fail(problem: string): never {
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+  if (row.trace === undefined) return yield* tracesOf(row, map, needs);
+  const traces = [...tracesOf(row, map, needs)];
+  // the row was turned down for one of its traces, the others are in the output; or as a whole, under the row's id
+  const own = traces.filter(({ id }) => id === row.trace);
+  yield* own.length > 0 ? own : traces;
+}
+
+function* tracesOf(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${row.stem}:${row.row}`;
   const found = attempt(() => findCells(row, map));
   if (found instanceof Mismatch) {

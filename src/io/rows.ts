@@ -19,6 +19,8 @@ export interface InputRow {
   /** the row's text as it stood, without its line end */
   readonly raw: string;
   readonly columns: Readonly<Record<string, unknown>>;
+  /** id of the trace that the row is read for again; others of it were not turned down */
+  readonly trace?: string;
 }
 
 /** A row, or one trace of it, that is set aside: one line of the rejects file. */
@@ -31,7 +33,7 @@ export interface BadRow {
   /** the row's text; a short prefix where the line was too long to hold */
   readonly raw: string;
   readonly rejection: Rejection;
-  /** the trace's id, where mapping came that far */
+  /** the trace's id; the row's, where mapping did not come so far */
   readonly id?: string;
 }
 
