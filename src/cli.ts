@@ -41,6 +41,9 @@ interface JobFlags {
   readonly policy: string | false;
   readonly device: string;
   readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
   readonly maxLineBytes: string;
@@ -167,7 +170,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
-  return command
+  return mapped(command)
     .argument('[inputs...]', 'JSONL files; none or - is stdin')
     .option(
       '-o, --output <file|folder>',
@@ -175,10 +178,6 @@ function job(command: Command, defaultOutput: string): Command {
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
-    .option(
-      '--map <field=path,…>',
-      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
-    )
     .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
     .option(
       '--max-segments <n>',
@@ -207,9 +206,31 @@ function job(command: Command, defaultOutput: string): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
+/** The flags that say where the fields of a trace are. */
+function mapped(command: Command): Command {
+  return command
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both',
+    );
+}
+
 function jobOptions(flags: JobFlags) {
   return {
     map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),

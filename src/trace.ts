@@ -10,12 +10,19 @@ export interface Reference {
   readonly utility: number;
 }
 
+/** A turn of a dialogue, as chat templates take it. */
+export interface Message {
+  readonly role: string;
+  readonly content: string;
+}
+
 /** One chain-of-thought trace with its reward, as a row of the input described it. */
 export interface Trace {
   readonly id: string;
   /** traces of one prompt share a group (GRPO); absent where the rows carry none */
   readonly group?: string;
-  readonly prompt: string;
+  /** text as the policy read it, or the messages that a chat template makes it from */
+  readonly prompt: string | readonly Message[];
   readonly completion: string;
   /** token ids as sampled; where present they are scored as they are and never re-tokenised */
   readonly promptIds?: Int32Array;

@@ -1,9 +1,10 @@
 // One trace's raw field values in, the checked `Trace` out.
 
-import type { Rejection } from '../errors.js';
-import type { Reference, Trace } from '../trace.js';
+import type { Message, Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
 import type { Field, Needs } from './map.js';
+import { completionText, parseMessages } from './messages.js';
+import { Mismatch } from './mismatch.js';
 import { parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
 
@@ -13,27 +14,13 @@ export interface Cell {
   readonly path: string;
   /** undefined where a list's item lacks it */
   readonly value: unknown;
-  /** named by `--map`, as against found under its default name */
+  /** named by `--map`, as against found by a preset or under its default name */
   readonly isMapped: boolean;
   /** from an item of an exploded list, so the trace's own */
   readonly isItem: boolean;
 }
 
 export type Cells = ReadonlyMap<Field, Cell>;
-
-/** Why a row or a trace does not map; never leaves the mapping. */
-export class Mismatch extends Error implements Rejection {
-  readonly code: string;
-  readonly reason: string;
-  /** the trace's own id where it got that far */
-  id: string | undefined;
-
-  constructor(code: string, reason: string) {
-    super(reason);
-    this.code = code;
-    this.reason = reason;
-  }
-}
 
 /** The names a trace has by default, and its place in a row that holds several. */
 export interface TracePlace {
@@ -57,7 +44,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
-    const completion = text(row, cells, 'completion', completionIds === undefined);
+    const completion = textOf(row, cells, 'completion', completionIds === undefined);
     if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
       throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
@@ -65,7 +52,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     return {
       id,
       ...(group === undefined ? {} : { group }),
-      prompt: text(row, cells, 'prompt', needs.prompt && promptIds === undefined),
+      prompt: promptOf(row, cells, needs.prompt && promptIds === undefined),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
@@ -105,16 +92,33 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
 }
 
-function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
+function promptOf(row: InputRow, cells: Cells, isNeeded: boolean): string | readonly Message[] {
+  const { value } = cells.get('prompt') ?? {};
+  const parsed = Array.isArray(value) ? parseMessages(value) : undefined;
+  if (parsed === undefined || 'problem' in parsed)
+    return textOf(row, cells, 'prompt', isNeeded, parsed?.problem);
+  return parsed;
+}
+
+/** @param problem what is wrong with a value that is no text, where that is known */
+function textOf(
+  row: InputRow,
+  cells: Cells,
+  field: 'prompt' | 'completion',
+  isNeeded: boolean,
+  problem?: string,
+): string {
   const cell = cells.get(field);
   const value = cell?.value;
-  if (typeof value === 'string') return value;
+  const text = typeof value === 'string' ? value : field === 'completion' ? completionText(value) : null;
+  if (text !== null) return text;
   const isAbsent = value === undefined || value === null;
   // what nobody asked for and nobody needs may look as it likes
   if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
+  const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
   const found = isAbsent
     ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
-    : `${cell?.path} is ${describeValue(value)}, expected text`;
+    : `${cell?.path} is ${problem ?? `${describeValue(value)}, expected ${expected}`}`;
   throw new Mismatch('map', `${field}: ${found}: use --map ${field}=<path>`);
 }
 

@@ -31,7 +31,7 @@ export function encodeTrace(
   vocab: number,
   maxTokens: number,
 ): EncodedTrace {
-  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(trace.prompt);
+  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(promptText(trace.prompt));
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
@@ -49,6 +49,14 @@ export function encodeTrace(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   return { trace, promptIds, completionIds, ...align(trace, completionIds, tokenizer) };
+}
+
+function promptText(prompt: Trace['prompt']): string {
+  if (typeof prompt === 'string') return prompt;
+  throw new TraceRejected(
+    'chat_template',
+    `the prompt is ${prompt.length} messages, expected text: apply the policy's chat template first`,
+  );
 }
 
 function checkIds(ids: Int32Array, field: string, vocab: number): void {
