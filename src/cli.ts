@@ -19,7 +19,7 @@ import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
-import { openLog } from './report/log.js';
+import { coloursOf, openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
@@ -32,21 +32,25 @@ const ROWS_PER_CHUNK = 512;
 /** The same where a row takes a millisecond. */
 const ROWS_PER_CHEAP_CHUNK = 16_384;
 
+/** Flags that say how rows become traces. */
+interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes: string;
+}
+
 /** Flags of `score` and `segment` as commander hands them on. */
-interface JobFlags {
+interface JobFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
-  readonly map?: string;
-  readonly preset: string;
-  readonly join?: string;
-  readonly joinOn?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly maxLineBytes: string;
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
@@ -146,6 +150,23 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
     });
 
+  mapped(program.command('inspect'))
+    .summary('show one row as a trace: the preset found, what is missing')
+    .description(
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored JSONL file, the values and σ.',
+    )
+    .argument('[file]', 'a JSONL file; - is stdin', '-')
+    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
+    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option('--json', 'one JSON object', false)
+    .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
+    .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {
+      const { inspect } = await import('./commands/inspect.js');
+      const view = { colours: coloursOf(process.stdout), width: process.stdout.columns || 100 };
+      const opts = { ...mappingOptions(flags), ...view, row: flags.row, json: flags.json };
+      result = await inspect(file, opts, (text) => process.stdout.write(text));
+    });
+
   addPolicyCommands(program);
   program
     .command('doctor')
@@ -225,19 +246,25 @@ function mapped(command: Command): Command {
     );
 }
 
-function jobOptions(flags: JobFlags) {
+function mappingOptions(flags: MappingFlags) {
   return {
     map: flags.map,
     preset: flags.preset,
     join: flags.join,
     joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
+  };
+}
+
+function jobOptions(flags: JobFlags) {
+  return {
+    ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
-    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
     restart: flags.restart,

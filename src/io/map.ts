@@ -130,6 +130,21 @@ function joined(row: InputRow, join: Join): InputRow {
   return { ...row, columns: { ...row.columns, join: join.partnerOf(row) } };
 }
 
+/** Where the fields of a row were found, as paths and rules spell it; those that were not found are left out. */
+export function foundPlaces(row: InputRow, map: FieldMap): ReadonlyMap<Field, string> {
+  const places = attempt(() => {
+    const whole = map.join ? joined(row, map.join) : row;
+    const found = [...map.mapped, ...map.defaults].map(
+      ([field, sources]) => [field, locate(whole, field, sources)] as const,
+    );
+    return found.flatMap(([field, place]) => {
+      const isThere = place !== undefined && ('items' in place || (place.value ?? null) !== null);
+      return isThere ? [[field, place.path] as const] : [];
+    });
+  });
+  return new Map(places instanceof Mismatch ? [] : places);
+}
+
 /** A field as a row has it, and the place where it was found. */
 export type Place = { readonly path: string } & (
   | { readonly value: unknown }

@@ -5,15 +5,23 @@ import { createHash } from 'node:crypto';
 const ANCHOR_UNITS = 32;
 /** What may follow the key: what a chat template adds behind a question, and instructions. */
 const MAX_TAIL_UNITS = 512;
+/** A shorter key has to be the whole text: `7` ends many. */
+const MIN_WITHIN_UNITS = 8;
 
 /** Texts with a value each. */
 export interface TextIndex<T> {
   add(key: string, value: T): void;
   /** The value of exactly this key. */
   get(key: string): T | undefined;
-  /** The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. */
+  /**
+   * The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. Where the key begins with
+   * a letter or a digit, none stands before it.
+   */
   within(text: string): T | undefined;
 }
+
+/** Two characters between which a key cannot begin. */
+const INSIDE_A_WORD = /^[\p{L}\p{N}]{2}$/u;
 
 interface Entry<T> {
   readonly digest: string;
@@ -33,6 +41,7 @@ export function textIndex<T>(): TextIndex<T> {
       if (size > end) continue;
       for (const [length, byHash] of anchors.get(hashes.text.slice(end - size, end)) ?? []) {
         if (length > end || length <= (best?.length ?? 0)) continue;
+        if (INSIDE_A_WORD.test(hashes.text.slice(Math.max(0, end - length - 1), end - length + 1))) continue;
         const entries = byHash.get(hashes.of(end - length, end));
         if (entries === undefined) continue;
         const digest = digestOf(hashes.text.slice(end - length, end));
@@ -67,7 +76,8 @@ export function textIndex<T>(): TextIndex<T> {
         const found = find(hashes, end);
         if (found !== undefined && found.length > (best?.length ?? 0)) best = found;
       }
-      return best?.value;
+      const isWhole = best?.length === text.trim().length;
+      return isWhole || (best?.length ?? 0) >= MIN_WITHIN_UNITS ? best?.value : undefined;
     },
   };
 }

@@ -27,7 +27,7 @@ const bigbenchMistake = preset({
     prompt: 'input',
     ...joinedSteps('steps', '\n', (columns) => textsAt(columns, 'steps')),
     reference: 'target',
-    reward: rule('whether answer equals target', ({ answer, target }) => answer === target),
+    reward: rule('answer = target', ({ answer, target }) => answer === target),
   },
   notes: ['mistake_index is the first wrong step, counted from 0; null where there is none'],
 });
@@ -151,7 +151,7 @@ const thoughtAnchors = preset({
     id: 'id',
     prompt: 'base_solution.prompt',
     completion: 'base_solution.solution',
-    segment_char_ends: rule('where chunks[].chunk ends in base_solution.solution', chunkEnds),
+    segment_char_ends: rule('chunks[].chunk in base_solution.solution', chunkEnds),
     reference: 'problem.gt_answer',
     solution: 'problem.gt_solution',
     reward: 'base_solution.is_correct',

@@ -13,10 +13,15 @@ function unwrapped(value: unknown): unknown {
   return Array.isArray(value) && value.length === 1 ? value[0] : value;
 }
 
+/** A list of numbers, in a list of its own or not: a list of one number is no list of lists. */
+function unwrappedList(value: unknown): unknown {
+  return Array.isArray(value) && Array.isArray(value[0]) ? unwrapped(value) : value;
+}
+
 /** The sampled tokens of a padded NeMo-RL row: the one run of ones in its mask. */
 function sampledTokens(columns: Columns): { ids: readonly unknown[]; start: number; end: number } {
-  const ids = unwrapped(columns.token_ids);
-  const mask = unwrapped(columns.token_loss_mask);
+  const ids = unwrappedList(columns.token_ids);
+  const mask = unwrappedList(columns.token_loss_mask);
   if (!Array.isArray(ids) || !Array.isArray(mask) || ids.length !== mask.length)
     return mismatch(
       `token_ids is ${describeValue(ids)} and token_loss_mask ${describeValue(mask)}, expected lists of one length`,
