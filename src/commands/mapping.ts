@@ -30,8 +30,6 @@ export interface Mapping {
   /** undefined where fields are taken by their names */
   readonly choice: Choice | undefined;
   readonly join: { readonly name: string; readonly on: string; readonly rows: string } | undefined;
-  /** the first row that can be read */
-  readonly first: InputRow | undefined;
   readonly read: ReadRows;
   /** what the output's metadata and a resumed run have to agree on */
   readonly config: Readonly<Record<string, unknown>>;
@@ -46,13 +44,12 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
   const choice = choosePreset(opts.preset, first?.columns);
   const config = { map: opts.map, preset: choice?.preset.name ?? 'none' };
   const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
-  if (opts.join === undefined) return { map, choice, join: undefined, first, read, config };
+  if (opts.join === undefined) return { map, choice, join: undefined, read, config };
   const joined = await resolveJoin(opts.join, map, opts);
   return {
     map: joined.map,
     choice,
     join: joined.about,
-    first,
     read,
     config: { ...config, join: joined.about },
   };
