@@ -1,4 +1,11 @@
-// The nouns of the program: a reference answer and a trace, as every stage hands them on.
+// The nouns of the program: a message, a reference answer and a trace, as every stage hands them on.
+
+/** One message of a conversation. Fields beside these two (`name`, `tool_calls`, …) are the chat template's to read. */
+export interface Message {
+  readonly role: string;
+  readonly content: string;
+  readonly [field: string]: unknown;
+}
 
 /** An answer that earns `utility`, with the solution text that leads to it where one is known. */
 export interface Reference {
@@ -10,19 +17,15 @@ export interface Reference {
   readonly utility: number;
 }
 
-/** A turn of a dialogue, as chat templates take it. */
-export interface Message {
-  readonly role: string;
-  readonly content: string;
-}
-
 /** One chain-of-thought trace with its reward, as a row of the input described it. */
 export interface Trace {
   readonly id: string;
   /** traces of one prompt share a group (GRPO); absent where the rows carry none */
   readonly group?: string;
-  /** text as the policy read it, or the messages that a chat template makes it from */
+  /** text as the policy read it, or the messages that its chat template makes this text of */
   readonly prompt: string | readonly Message[];
+  /** where `prompt` is messages: the prompt's text as a dump shows it beside them, to be compared */
+  readonly promptText?: string;
   readonly completion: string;
   /** token ids as sampled; where present they are scored as they are and never re-tokenised */
   readonly promptIds?: Int32Array;

@@ -266,20 +266,22 @@ describe('fields', () => {
     const assistant = { role: 'assistant', content: 'x' };
     const row = { ...plain, prompt: [{ ...user, name: 'n' }], completion: [assistant] };
     expect(outcome(row)).toMatchObject([{ completion: 'x' }]);
-    expect(outcome(row)).toHaveProperty('0.prompt', [user]);
+    expect(outcome(row)).toHaveProperty('0.prompt', [{ ...user, name: 'n' }]);
     expect(outcome({ ...row, completion: [user] })).toMatchObject([
       { code: 'map', reason: expect.stringContaining('a list of 1, expected text or one message') },
     ]);
-    expect(outcome({ ...row, prompt: [user, { role: 'user' }] })).toMatchObject([
+    expect(outcome({ ...row, prompt: [user, { content: 'c' }] })).toMatchObject([
       {
         code: 'map',
-        reason: expect.stringContaining('prompt is [1] an object with keys role, expected {role, content}'),
+        reason: expect.stringContaining(
+          'prompt: prompt[1] is an object with keys content, expected a message',
+        ),
       },
     ]);
     expect(outcome({ ...row, prompt: [] })).toMatchObject([
       {
         code: 'map',
-        reason: expect.stringContaining('an empty list, expected text or a list of {role, content}'),
+        reason: expect.stringContaining('prompt is an empty list, expected messages'),
       },
     ]);
   });

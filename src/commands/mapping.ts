@@ -1,13 +1,14 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
 import { EXIT, RredcotError } from '../errors.js';
 import { describeKeys } from '../io/describe.js';
+import { lastQuestion } from '../io/dialogue.js';
 import { type Input, resolveInputs } from '../io/inputs.js';
 import { type JoinKey, openJoin } from '../io/join.js';
 import { stringifyJson } from '../io/json.js';
 import { type FieldMap, locate, parseFieldMap, withSources } from '../io/map.js';
 import { type FieldPath, parsePath, resolvePath } from '../io/path.js';
 import { peekRows, type ReadRows } from '../io/peek.js';
-import { JOINS, type JoinPreset, joinedColumns, lastQuestion, NAMED_FIELDS } from '../io/presets/joins.js';
+import { JOINS, type JoinPreset, joinedColumns, NAMED_FIELDS } from '../io/presets/joins.js';
 import type { Columns, Source } from '../io/presets/preset.js';
 import { type Choice, choosePreset, fits } from '../io/presets/presets.js';
 import type { InputRow } from '../io/rows.js';

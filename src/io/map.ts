@@ -185,7 +185,7 @@ function look(row: InputRow, field: Field, source: Source): Place | undefined {
 
 // the fields' values for each trace of the row; several exploding paths go hand in hand
 function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly Cells[] } {
-  const shared: [Field, Cell][] = [];
+  const shared: [Field | 'prompt_text', Cell][] = [];
   const lists: { field: Field; path: string; isMapped: boolean; values: readonly unknown[] }[] = [];
   for (const [field, sources] of [...map.mapped, ...map.defaults]) {
     const isMapped = map.mapped.has(field);
@@ -204,7 +204,9 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
       shared.push([field, { path, value: place.value, isMapped, isItem: false }]);
   }
 
+  const shown = map.join && shownPrompt(row, map);
   const [first, ...others] = lists;
+  if (shown !== undefined) shared.push(['prompt_text', shown]);
   if (first === undefined) return { explodes: false, traces: [new Map(shared)] };
   const count = first.values.length;
   const other = others.find(({ values }) => values.length !== count);
@@ -221,4 +223,15 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
     return new Map([...shared, ...items]);
   });
   return { explodes: true, traces };
+}
+
+/** The text that a row shows of a prompt whose messages the join gives: with it they can be checked. */
+function shownPrompt(row: InputRow, { mapped, defaults }: FieldMap): Cell | undefined {
+  const sources = mapped.get('prompt') ?? defaults.get('prompt') ?? [];
+  const place = locate(row, 'prompt', sources);
+  if (place === undefined || !('value' in place) || !Array.isArray(place.value)) return undefined;
+  const others = sources.filter(({ text }) => text !== place.path);
+  const shown = locate(row, 'prompt', others);
+  if (shown === undefined || !('value' in shown) || typeof shown.value !== 'string') return undefined;
+  return { path: shown.path, value: shown.value, isMapped: false, isItem: false };
 }

@@ -1,9 +1,10 @@
 // One trace's raw field values in, the checked `Trace` out.
 
-import type { Message, Reference, Trace } from '../trace.js';
+import type { Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
+import { completionText } from './dialogue.js';
 import type { Field, Needs } from './map.js';
-import { completionText, parseMessages } from './messages.js';
+import { parseMessages } from './messages.js';
 import { Mismatch } from './mismatch.js';
 import { parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
@@ -20,7 +21,8 @@ export interface Cell {
   readonly isItem: boolean;
 }
 
-export type Cells = ReadonlyMap<Field, Cell>;
+/** `prompt_text` is the prompt's text that the row shows where another file gave the messages. */
+export type Cells = ReadonlyMap<Field | 'prompt_text', Cell>;
 
 /** The names a trace has by default, and its place in a row that holds several. */
 export interface TracePlace {
@@ -44,7 +46,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
-    const completion = textOf(row, cells, 'completion', completionIds === undefined);
+    const promptText = cells.get('prompt_text')?.value;
+    const completion = text(row, cells, 'completion', completionIds === undefined);
     if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
       throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
@@ -52,7 +55,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     return {
       id,
       ...(group === undefined ? {} : { group }),
-      prompt: promptOf(row, cells, needs.prompt && promptIds === undefined),
+      prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
+      ...(typeof promptText === 'string' ? { promptText } : {}),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
@@ -92,33 +96,28 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
 }
 
-function promptOf(row: InputRow, cells: Cells, isNeeded: boolean): string | readonly Message[] {
-  const { value } = cells.get('prompt') ?? {};
-  const parsed = Array.isArray(value) ? parseMessages(value) : undefined;
-  if (parsed === undefined || 'problem' in parsed)
-    return textOf(row, cells, 'prompt', isNeeded, parsed?.problem);
-  return parsed;
+function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt'] {
+  const cell = cells.get('prompt');
+  if (!Array.isArray(cell?.value)) return text(row, cells, 'prompt', isNeeded);
+  const parsed = parseMessages(cell.value);
+  if (!('problem' in parsed)) return parsed;
+  if (!isNeeded && !cell.isMapped) return '';
+  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=<path>`);
 }
 
-/** @param problem what is wrong with a value that is no text, where that is known */
-function textOf(
-  row: InputRow,
-  cells: Cells,
-  field: 'prompt' | 'completion',
-  isNeeded: boolean,
-  problem?: string,
-): string {
+function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
   const cell = cells.get(field);
   const value = cell?.value;
-  const text = typeof value === 'string' ? value : field === 'completion' ? completionText(value) : null;
-  if (text !== null) return text;
+  if (typeof value === 'string') return value;
+  const message = field === 'completion' ? completionText(value) : null;
+  if (message !== null) return message;
   const isAbsent = value === undefined || value === null;
   // what nobody asked for and nobody needs may look as it likes
   if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
   const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
   const found = isAbsent
     ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
-    : `${cell?.path} is ${problem ?? `${describeValue(value)}, expected ${expected}`}`;
+    : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
   throw new Mismatch('map', `${field}: ${found}: use --map ${field}=<path>`);
 }
 

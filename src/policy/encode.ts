@@ -31,7 +31,7 @@ export function encodeTrace(
   vocab: number,
   maxTokens: number,
 ): EncodedTrace {
-  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(promptText(trace.prompt));
+  const promptIds = promptIdsOf(trace, tokenizer);
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
@@ -51,11 +51,12 @@ export function encodeTrace(
   return { trace, promptIds, completionIds, ...align(trace, completionIds, tokenizer) };
 }
 
-function promptText(prompt: Trace['prompt']): string {
-  if (typeof prompt === 'string') return prompt;
+function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
+  if (promptIds !== undefined) return promptIds;
+  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
   throw new TraceRejected(
     'chat_template',
-    `the prompt is ${prompt.length} messages, expected text: apply the policy's chat template first`,
+    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
   );
 }
 

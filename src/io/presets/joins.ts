@@ -1,7 +1,7 @@
 // Data sets of prompts and answers without traces: what `--join` takes from them, and how their rows are found.
 
+import { lastQuestion } from '../dialogue.js';
 import type { Field } from '../map.js';
-import { isMessage } from '../messages.js';
 import { parsePath } from '../path.js';
 import type { Columns, FieldSources } from './preset.js';
 import { at } from './rules.js';
@@ -27,12 +27,6 @@ function joinFields(fields: Partial<Record<Field, readonly string[]>>): FieldSou
   return new Map(
     entries.map(([field, paths]) => [field, paths.map((path) => parsePath(`${PREFIX}.${path}`))]),
   );
-}
-
-/** What the last message of the user says. */
-export function lastQuestion(messages: unknown): string | undefined {
-  if (!Array.isArray(messages)) return undefined;
-  return messages.filter(isMessage).findLast(({ role }) => role === 'user')?.content;
 }
 
 function textOf(value: unknown): string | undefined {

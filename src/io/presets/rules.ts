@@ -1,6 +1,7 @@
 // The rules that several presets share: joined steps, the boxed answer, groups named by a hash.
 
 import { createHash } from 'node:crypto';
+import { lastBoxed } from '../../boxed.js';
 import { describeValue } from '../describe.js';
 import { stringifyJson } from '../json.js';
 import type { Field } from '../map.js';
@@ -63,22 +64,8 @@ export function codePoints(text: string): number {
 export function boxedIn(path: string): Rule {
   return rule(`the last \\boxed{} of ${path}`, (columns) => {
     const solution = at(columns, path);
-    return typeof solution === 'string' ? lastBoxed(solution) : undefined;
+    return typeof solution === 'string' ? lastBoxed(solution) || undefined : undefined;
   });
-}
-
-/** What stands in a text's last `\boxed{}`; undefined where there is none that closes. */
-export function lastBoxed(text: string): string | undefined {
-  const open = '\\boxed{';
-  const start = text.lastIndexOf(open) + open.length;
-  if (start < open.length) return undefined;
-  let depth = 1;
-  for (let i = start; i < text.length; i++) {
-    if (text[i] === '\\') i++;
-    else if (text[i] === '{') depth++;
-    else if (text[i] === '}' && --depth === 0) return text.slice(start, i);
-  }
-  return undefined;
 }
 
 /** One group for each value of `path` within a value of `within`. */

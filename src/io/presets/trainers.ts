@@ -1,7 +1,8 @@
 // Presets of what trainers dump, and of the plain formats that they read.
 
 import { describeValue } from '../describe.js';
-import { completionText, isDialogue, parseMessages } from '../messages.js';
+import { completionText, isDialogue } from '../dialogue.js';
+import { parseMessages } from '../messages.js';
 import { type Columns, mismatch, type Preset, preset, type Rule, rule } from './preset.js';
 import { at, groupBy, shortHash } from './rules.js';
 
@@ -100,12 +101,13 @@ const trlCompletions = preset({
 /** The messages up to the assistant's last, which is the completion. */
 function lastTurn(columns: Columns, path: string): { prompt: readonly unknown[]; completion: string } {
   const messages = at(columns, path);
+  if (!Array.isArray(messages)) return mismatch(`${path} is ${describeValue(messages)}, expected messages`);
   const parsed = parseMessages(messages);
-  if ('problem' in parsed) return mismatch(`${path} is ${parsed.problem}`);
-  const completion = completionText((messages as readonly unknown[]).slice(-1));
+  if ('problem' in parsed) return mismatch(`${path}${parsed.problem}`);
+  const completion = completionText(messages.slice(-1));
   return completion === null
     ? mismatch(`the last of ${path} is of the ${parsed.at(-1)?.role}, expected the assistant's`)
-    : { prompt: (messages as readonly unknown[]).slice(0, -1), completion };
+    : { prompt: messages.slice(0, -1), completion };
 }
 
 /** Prompt and completion of a whole dialogue. */
