@@ -102,6 +102,14 @@ describe('--preset', () => {
     );
   });
 
+  it('says what a named one misses in the first row', () => {
+    expect(choosePreset('openr1', row)?.why).toBe('--preset');
+    const { generations: _, answer: __, ...rest } = row;
+    expect(choosePreset('openr1', rest)?.why).toBe(
+      '--preset, though the first row has no answer and generations',
+    );
+  });
+
   it('is overridden field by field', () => {
     expect(traces(row, 'auto', 'reward=none|correctness_count')).toMatchObject([{ rejected: 'map' }]);
     expect(traces({ ...row, mine: [3, 4] }, 'auto', 'reward=mine[]')).toMatchObject([

@@ -44,7 +44,11 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
       hint: `--preset auto, none, ${PRESET_NAMES.join(', ')}; a data set of prompts and answers is given with --join`,
     });
   }
-  return { preset, why: '--preset' };
+  const lacking = preset.columns.filter((name) => first === undefined || !Object.hasOwn(first, name));
+  return {
+    preset,
+    why: lacking.length === 0 ? '--preset' : `--preset, though the first row has no ${list(lacking)}`,
+  };
 }
 
 function list(names: readonly string[]): string {
