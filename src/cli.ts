@@ -22,7 +22,7 @@ import { parseShard } from './io/shard.js';
 import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
-import { openLog } from './report/log.js';
+import { coloursOf, openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
@@ -35,18 +35,25 @@ const ROWS_PER_CHUNK = 512;
 /** The same where a row takes a millisecond. */
 const ROWS_PER_CHEAP_CHUNK = 16_384;
 
+/** Flags that say how rows become traces. */
+interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes: string;
+}
+
 /** Flags of `score` and `segment` as commander hands them on. */
-interface JobFlags {
+interface JobFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
-  readonly map?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly maxLineBytes: string;
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
@@ -159,6 +166,23 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
     });
 
+  mapped(program.command('inspect'))
+    .summary('show one row as a trace: the preset found, what is missing')
+    .description(
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored JSONL file, the values and σ.',
+    )
+    .argument('[file]', 'a JSONL file; - is stdin', '-')
+    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
+    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option('--json', 'one JSON object', false)
+    .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
+    .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {
+      const { inspect } = await import('./commands/inspect.js');
+      const view = { colours: coloursOf(process.stdout), width: process.stdout.columns || 100 };
+      const opts = { ...mappingOptions(flags), ...view, row: flags.row, json: flags.json };
+      result = await inspect(file, opts, (text) => process.stdout.write(text));
+    });
+
   addPolicyCommands(program);
   program
     .command('doctor')
@@ -183,7 +207,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
-  return command
+  return mapped(command)
     .argument('[inputs...]', 'JSONL files; none or - is stdin')
     .option(
       '-o, --output <file|folder>',
@@ -191,10 +215,6 @@ function job(command: Command, defaultOutput: string): Command {
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
-    .option(
-      '--map <field=path,…>',
-      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
-    )
     .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
     .option(
       '--max-segments <n>',
@@ -224,16 +244,44 @@ function job(command: Command, defaultOutput: string): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
-function jobOptions(flags: JobFlags) {
+/** The flags that say where the fields of a trace are. */
+function mapped(command: Command): Command {
+  return command
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both',
+    );
+}
+
+function mappingOptions(flags: MappingFlags) {
   return {
     map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
+  };
+}
+
+function jobOptions(flags: JobFlags) {
+  return {
+    ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
-    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),

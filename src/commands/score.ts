@@ -8,7 +8,6 @@ import { resolveReward } from '../estimate/reward.js';
 import { traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { resolveInputs } from '../io/inputs.js';
-import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
 import { windowOf } from '../io/shard.js';
@@ -23,6 +22,7 @@ import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
+import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
 import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
@@ -44,7 +44,6 @@ export interface ScoreOptions extends JobOptions, RunOptions {
  * @throws RredcotError with exit code 65 where more traces were rejected than `--max-rejects` allows, or all of them
  */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const map = parseFieldMap(opts.map);
   const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
   const { device } = await resolveDevice(opts.device, policy);
@@ -61,9 +60,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
   const inputs = await resolveInputs(paths);
   const target = await resolveTarget(opts.output ?? `${stemOf(inputs)}.scored.parquet`, opts.format, inputs);
+  const mapping = await resolveMapping(inputs, opts);
+  const { map } = mapping;
+  logMapping(mapping, opts, log);
   const config = {
     command: 'score',
-    map: opts.map,
+    ...mapping.config,
     limit: opts.limit,
     columns: opts.columns,
     export: opts.exportName,
@@ -84,6 +86,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
   const source = await openSource(inputs, {
     run,
+    read: mapping.read,
     map,
     needs: { prompt: true, references: banks === undefined },
     limit: opts.limit,

@@ -2,7 +2,6 @@
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
-import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { type BadRow, eachTrace } from '../io/rows.js';
 import { windowOf } from '../io/shard.js';
@@ -17,6 +16,7 @@ import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
+import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
 import { alreadyDone, openRun, type Run, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
@@ -47,7 +47,6 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
-  const map = parseFieldMap(opts.map);
   const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
   const { columns: ourColumns } = writtenColumns(ours, opts.columns);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
@@ -55,10 +54,13 @@ export async function segment(
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
+  const mapping = await resolveMapping(inputs, opts);
+  const { map } = mapping;
+  logMapping(mapping, opts, log);
   const config = {
     command: 'segment',
     weights: policy ? 'entropy' : 'characters',
-    map: opts.map,
+    ...mapping.config,
     limit: opts.limit,
     columns: opts.columns,
     ...(policy && { chatTemplateArgs: opts.chatTemplateArgs }),
@@ -69,6 +71,7 @@ export async function segment(
   if (run.isDone) return alreadyDone(target, run, log);
   const source = await openSource(inputs, {
     run,
+    read: mapping.read,
     map,
     needs: { prompt: policy !== undefined, references: false },
     limit: opts.limit,

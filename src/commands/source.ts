@@ -1,8 +1,9 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
-import { type Input, readRows } from '../io/inputs.js';
+import type { Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
+import type { ReadRows } from '../io/peek.js';
 import type { BadRow, InputRow } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
@@ -15,6 +16,8 @@ import type { Run } from './run.js';
 
 export interface SourceOptions {
   readonly run: Run;
+  /** the inputs' rows; of streams once */
+  readonly read: ReadRows;
   readonly map: FieldMap;
   readonly needs: Needs;
   /** take so many traces at most, rejected ones counted */
@@ -48,17 +51,15 @@ export interface Traced {
 
 /** Opens checked inputs. Files are read twice where types or group means are wanted, streams once. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run } = opts;
+  const { maxLineBytes, run, read } = opts;
   const { wanted } = run;
   const isFile = inputs.every((input) => input.size !== null);
   const assertUnchanged = await watchInputs(inputs);
   const survey =
     isFile && (opts.typed || opts.reward) ? await surveyOnce(inputs, opts, assertUnchanged) : undefined;
-  const window = isFile
-    ? undefined
-    : await inferFromWindow(readRows(inputs, { maxLineBytes, wanted }), opts.typed);
+  const window = isFile ? undefined : await inferFromWindow(read({ maxLineBytes, wanted }), opts.typed);
   const columns = survey?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes, wanted });
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? read({ maxLineBytes, wanted });
   const before = run.before.traces + run.before.rejects;
   return {
     survey,

@@ -1,11 +1,12 @@
 // One trace's raw field values in, the checked `Trace` out.
 
 import { markedAnswer } from '../boxed.js';
-import type { Rejection } from '../errors.js';
 import type { Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
+import { completionText } from './dialogue.js';
 import type { Field, Needs } from './map.js';
 import { parseMessages } from './messages.js';
+import { Mismatch } from './mismatch.js';
 import { fromSolution, parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
 
@@ -15,27 +16,14 @@ export interface Cell {
   readonly path: string;
   /** undefined where a list's item lacks it */
   readonly value: unknown;
-  /** named by `--map`, as against found under its default name */
+  /** named by `--map`, as against found by a preset or under its default name */
   readonly isMapped: boolean;
   /** from an item of an exploded list, so the trace's own */
   readonly isItem: boolean;
 }
 
-export type Cells = ReadonlyMap<Field, Cell>;
-
-/** Why a row or a trace does not map; never leaves the mapping. */
-export class Mismatch extends Error implements Rejection {
-  readonly code: string;
-  readonly reason: string;
-  /** the trace's own id where it got that far */
-  id: string | undefined;
-
-  constructor(code: string, reason: string) {
-    super(reason);
-    this.code = code;
-    this.reason = reason;
-  }
-}
+/** `prompt_text` is the prompt's text that the row shows where another file gave the messages. */
+export type Cells = ReadonlyMap<Field | 'prompt_text', Cell>;
 
 /** The names a trace has by default, and its place in a row that holds several. */
 export interface TracePlace {
@@ -59,6 +47,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
+    const promptText = cells.get('prompt_text')?.value;
     const completion = text(row, cells, 'completion', completionIds === undefined);
     if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
@@ -68,6 +57,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       id,
       ...(group === undefined ? {} : { group }),
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
+      ...(typeof promptText === 'string' ? { promptText } : {}),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
@@ -120,12 +110,15 @@ function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNee
   const cell = cells.get(field);
   const value = cell?.value;
   if (typeof value === 'string') return value;
+  const message = field === 'completion' ? completionText(value) : null;
+  if (message !== null) return message;
   const isAbsent = value === undefined || value === null;
   // what nobody asked for and nobody needs may look as it likes
   if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
+  const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
   const found = isAbsent
     ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
-    : `${cell?.path} is ${describeValue(value)}, expected text`;
+    : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
   throw new Mismatch('map', `${field}: ${found}: use --map ${field}=<path>`);
 }
 

@@ -53,15 +53,6 @@ export function encodeTrace(
   return { trace, promptIds, completionIds, ...completion, status };
 }
 
-function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
-  if (promptIds !== undefined) return promptIds;
-  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
-  throw new TraceRejected(
-    'chat_template',
-    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
-  );
-}
-
 /** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
 function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): readonly string[] {
   if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
@@ -70,6 +61,15 @@ function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer):
   if (tokenizer.kind === 'sentencepiece') spelled.push(...spelled.map((text) => text.replace(/^ /, '')));
   const isSame = spelled.includes(prompt) || spelled.includes(prompt.normalize('NFC'));
   return isSame ? [] : ['prompt:text-mismatch'];
+}
+
+function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
+  if (promptIds !== undefined) return promptIds;
+  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
+  throw new TraceRejected(
+    'chat_template',
+    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
+  );
 }
 
 function checkIds(ids: Int32Array, field: string, vocab: number): void {
