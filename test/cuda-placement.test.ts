@@ -125,6 +125,6 @@ describe.skipIf(provider === undefined)(
       expect(Object.keys(said)).toHaveLength(2 + 2 * Object.keys(SHAPES).length);
       for (const folder of folders) expect(said[folder], folder).toBe('opened');
       expect(said[float32]).toMatch(/heavy nodes run on the CPU instead of cuda:0: GroupQueryAttention/);
-    }, 60_000);
+    }, 240_000);
   },
 );
