@@ -56,11 +56,11 @@ describe.skipIf(missing !== null)(`a Slurm array${why}`, () => {
     const single = join(cluster.folder, 'single.parquet');
     await succeed(['score', input, '-o', single]);
 
-    await cluster.waitFor(
-      'the merge job',
-      90,
-      async () => (await jobField(mergeJob, 'JobState')) === 'COMPLETED',
-    );
+    await cluster.waitFor('the merge job', 150, async () => {
+      const state = await jobField(mergeJob, 'JobState');
+      expect(state, 'of the merge job').toMatch(/^(PENDING|RUNNING|COMPLETING|COMPLETED)$/);
+      return state === 'COMPLETED';
+    });
     expect(await readdir(out)).toContain('_SUCCESS');
     expect(await jobField(`${job}_${lost}`, 'Restarts')).toBe('1');
     expect(await jobField(`${job}_${stopped}`, 'Restarts')).toBe('1');
