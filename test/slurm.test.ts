@@ -3,7 +3,7 @@
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { FIXTURES, ROOT, readScored, rredcot, type ScoredRow } from './program.js';
+import { FIXTURES, ROOT, readScored, rredcot } from './program.js';
 import { missingProgram, type NodeName, type SlurmCluster, startSlurm } from './slurm-cluster.js';
 
 const SHARDS = 8;
@@ -56,11 +56,11 @@ describe.skipIf(missing !== null)(`a Slurm array${why}`, () => {
     const single = join(cluster.folder, 'single.parquet');
     await succeed(['score', input, '-o', single]);
 
-    await cluster.waitFor(
-      'the merge job',
-      90,
-      async () => (await jobField(mergeJob, 'JobState')) === 'COMPLETED',
-    );
+    await cluster.waitFor('the merge job', 150, async () => {
+      const state = await jobField(mergeJob, 'JobState');
+      expect(state, 'of the merge job').toMatch(/^(PENDING|RUNNING|COMPLETING|COMPLETED)$/);
+      return state === 'COMPLETED';
+    });
     expect(await readdir(out)).toContain('_SUCCESS');
     expect(await jobField(`${job}_${lost}`, 'Restarts')).toBe('1');
     expect(await jobField(`${job}_${stopped}`, 'Restarts')).toBe('1');
@@ -74,8 +74,8 @@ describe.skipIf(missing !== null)(`a Slurm array${why}`, () => {
         expect(found.get(name)?.equals(bytes), `${part}/${name}`).toBe(true);
     }
 
-    const expected = await bySourceRow(single);
-    const found = await bySourceRow(join(cluster.folder, 'merged.parquet'));
+    const expected = await readScored(single);
+    const found = await readScored(join(cluster.folder, 'merged.parquet'));
     expect(found.map((row) => row.id)).toEqual(expected.map((row) => row.id));
     expect(found.length).toBe(ROWS);
     for (const [i, row] of found.entries()) expectClose(row, expected[i], row.id);
@@ -160,10 +160,6 @@ async function filesUnder(folder: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   for (const path of paths.sort()) files.set(path.slice(folder.length + 1), await readFile(path));
   return files;
-}
-
-async function bySourceRow(path: string): Promise<ScoredRow[]> {
-  return (await readScored(path)).sort((a, b) => Number(a.source_row - b.source_row));
 }
 
 /** The same value, but for numbers that are not whole: those within 1e-5, relative where they are large. */
