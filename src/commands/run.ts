@@ -62,7 +62,7 @@ export interface Run {
 export async function openRun(
   target: Target,
   inputs: readonly Input[],
-  described: Pick<RunDescription, 'command' | 'config' | 'policy'>,
+  described: Pick<RunDescription, 'command' | 'config' | 'policy' | 'runs'>,
   opts: RunOptions,
   log: Log,
 ): Promise<Run> {

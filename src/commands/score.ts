@@ -15,7 +15,7 @@ import { resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { Prompts } from '../policy/prompts.js';
-import { PolicySession } from '../policy/session.js';
+import { graphFor, PolicySession } from '../policy/session.js';
 import type { Strategy } from '../policy/strategy.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
 import { scoreWindows } from '../policy/windows.js';
@@ -74,10 +74,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     ...opts.credit,
     ...opts.segments,
   };
+  const { precision } = graphFor(policy, device);
   await using run = await openRun(
     target,
     inputs,
-    { command: 'score', config, policy: policy.files },
+    { command: 'score', config, policy: policy.files, runs: { strategy: opts.strategy, precision } },
     opts,
     log,
   );

@@ -9,7 +9,7 @@ import { type Device, resolveDevice } from '../policy/device.js';
 import { encodeTrace } from '../policy/encode.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { Prompts } from '../policy/prompts.js';
-import { PolicySession } from '../policy/session.js';
+import { graphFor, PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
 import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
@@ -66,7 +66,8 @@ export async function segment(
     ...(policy && { chatTemplateArgs: opts.chatTemplateArgs }),
     ...opts.segments,
   };
-  const described = { command: 'segment', config, policy: policy?.files ?? null };
+  const runs = policy && device ? { strategy: 'auto', precision: graphFor(policy, device).precision } : null;
+  const described = { command: 'segment', config, policy: policy?.files ?? null, runs };
   await using run = await openRun(target, inputs, described, opts, log);
   if (run.isDone) return alreadyDone(target, run, log);
   const source = await openSource(inputs, {

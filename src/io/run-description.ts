@@ -19,6 +19,8 @@ export interface RunDescription {
   readonly config: Readonly<Record<string, unknown>>;
   /** sha256 of the policy's files; null without a policy */
   readonly policy: Readonly<Record<string, string>> | null;
+  /** how the policy is run, as far as the last digits depend on it; null without a policy */
+  readonly runs: { readonly strategy: string; readonly precision: string } | null;
   readonly output: string;
   readonly inputs: readonly InputPrint[];
   readonly shards: number;

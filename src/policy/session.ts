@@ -166,7 +166,10 @@ export class PolicySession {
 }
 
 /** CUDA runs the half-precision graph, every other device the float32 one. @throws RredcotError (exit 69) */
-function graphFor({ path, cuda }: PolicyFolder, device: Device): Pick<WorkerInit, 'graph' | 'precision'> {
+export function graphFor(
+  { path, cuda }: PolicyFolder,
+  device: Device,
+): Pick<WorkerInit, 'graph' | 'precision'> {
   if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' };
   if (cuda === undefined) throw noCudaGraph(path);
   return cuda;
