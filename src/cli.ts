@@ -71,10 +71,13 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const interruption = interruptible();
   const { signal } = interruption;
-  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice it by themselves
+  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
+  let stdoutError: unknown;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code !== 'EPIPE') stdoutError = fileError(error, 'stdout', 'written');
   });
+  // with nobody to tell, the work goes on
+  process.stderr.on('error', () => {});
   const program = new Command('rredcot')
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
@@ -199,9 +202,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
   try {
     await program.parseAsync(argv as string[]);
-    return result;
+    return stdoutError === undefined ? result : report(stdoutError);
   } catch (error) {
-    return report(error);
+    // an input that is closed under its reader is what the interruption has come to
+    const isOurs = error instanceof RredcotError || !signal.aborted;
+    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }));
   }
 }
 

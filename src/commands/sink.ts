@@ -81,6 +81,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       } catch (error) {
         // what fails while a failure is tidied up says nothing new
         await destination.abort().catch(() => {});
+        if (opts.signal.aborted) throw interruption(run);
         if (await isGone(run)) throw removedMeanwhile(run, target, error);
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;

@@ -28,11 +28,13 @@ const CLEAR_LINE = '\r\u001b[K';
 
 export function openLog({ quiet, json }: LogOptions): Log {
   const onTerminal = process.stderr.isTTY === true && !json;
+  const stderr = pino.destination({ fd: 2, sync: true });
+  // with nobody to tell, the work goes on
+  stderr.on('error', () => {});
   const stream = json
-    ? pino.destination({ fd: 2, sync: true })
+    ? stderr
     : pretty({
-        destination: 2,
-        sync: true,
+        destination: stderr,
         colorize: onTerminal && colours(),
         ignore: 'pid,hostname,time',
         hideObject: true,
