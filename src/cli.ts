@@ -23,7 +23,7 @@ import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { coloursOf, openLog } from './report/log.js';
-import { escapeControls } from './report/trace-view.js';
+import { escapeControls, escapeLines } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
 /** The policy that ships with the program. */
@@ -84,7 +84,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     )
     .version(VERSION, '-V, --version')
     .exitOverride()
-    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'rredcot: ')) })
+    .configureOutput({
+      outputError: (text, write) => write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
+    })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
   job(program.command('score'), 'scored.parquet')
@@ -311,7 +313,7 @@ function report(caught: unknown): ExitCode {
     return error.exitCode;
   }
   process.stderr.write(
-    `rredcot: this is a bug, please report it\n${(error as Error)?.stack ?? String(error)}\n`,
+    `rredcot: this is a bug, please report it\n${escapeLines((error as Error)?.stack ?? String(error))}\n`,
   );
   return EXIT.bug;
 }

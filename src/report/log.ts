@@ -1,6 +1,7 @@
 // Everything the program says to people and log collectors: on stderr, since stdout is for data.
 import pino from 'pino';
 import pretty from 'pino-pretty';
+import { escapeControls } from './trace-view.js';
 
 export interface LogOptions {
   /** errors only */
@@ -49,14 +50,14 @@ export function openLog({ quiet, json }: LogOptions): Log {
   return {
     info(message) {
       clear();
-      logger.info(message);
+      logger.info(escapeControls(message));
     },
     record(message, fields) {
       if (json) logger.info(fields, message);
     },
     warn(code, message) {
       clear();
-      logger.warn({ code }, message);
+      logger.warn({ code }, escapeControls(message));
     },
     text(block) {
       clear();
