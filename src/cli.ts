@@ -23,7 +23,7 @@ import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { coloursOf, openLog } from './report/log.js';
-import { escapeControls } from './report/trace-view.js';
+import { escapeControls, escapeLines } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
 /** The policy that ships with the program. */
@@ -71,17 +71,22 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const interruption = interruptible();
   const { signal } = interruption;
-  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice it by themselves
+  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
+  let stdoutError: unknown;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code !== 'EPIPE') stdoutError = fileError(error, 'stdout', 'written');
   });
+  // with nobody to tell, the work goes on
+  process.stderr.on('error', () => {});
   const program = new Command('rredcot')
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
     )
     .version(VERSION, '-V, --version')
     .exitOverride()
-    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, 'rredcot: ')) })
+    .configureOutput({
+      outputError: (text, write) => write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
+    })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
   job(program.command('score'), 'scored.parquet')
@@ -199,9 +204,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
   try {
     await program.parseAsync(argv as string[]);
-    return result;
+    return stdoutError === undefined ? result : report(stdoutError);
   } catch (error) {
-    return report(error);
+    // an input that is closed under its reader is what the interruption has come to
+    const isOurs = error instanceof RredcotError || !signal.aborted;
+    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }));
   }
 }
 
@@ -306,7 +313,7 @@ function report(caught: unknown): ExitCode {
     return error.exitCode;
   }
   process.stderr.write(
-    `rredcot: this is a bug, please report it\n${(error as Error)?.stack ?? String(error)}\n`,
+    `rredcot: this is a bug, please report it\n${escapeLines((error as Error)?.stack ?? String(error))}\n`,
   );
   return EXIT.bug;
 }

@@ -19,6 +19,8 @@ export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: n
       }
       controller.abort();
     });
+  // who waits for input that does not come would never hear of it
+  controller.signal.addEventListener('abort', () => process.stdin.destroy());
   return {
     signal: controller.signal,
     limitTime(ms) {

@@ -1,5 +1,5 @@
 // A command's run: its folder found or made, its shard, what of it is done and what is still to be read.
-import { readdir, rm, rmdir } from 'node:fs/promises';
+import { readdir, rm, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import type { Input } from '../io/inputs.js';
@@ -201,9 +201,11 @@ async function hasRecords(folder: string): Promise<boolean> {
   return names.some((name) => name.endsWith('.json'));
 }
 
-/** Whether the folder in which a run was begun is no longer there. */
-export async function isGone({ folder }: Run): Promise<boolean> {
-  return folder !== undefined && !(await isBegun(folder));
+/** Whether the folder in which a run was begun is no longer there, or is being removed: the records go first. */
+export async function isGone({ folder, layout }: Run): Promise<boolean> {
+  if (folder === undefined) return false;
+  const records = await stat(runPaths(folder).records(layout.shard)).catch(() => null);
+  return records === null || !(await isBegun(folder));
 }
 
 /** What a run tells its user whose folder was taken away. */

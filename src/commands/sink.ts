@@ -10,7 +10,7 @@ import { openStreamDestination } from '../io/stream-destination.js';
 import { colours, type Log } from '../report/log.js';
 import { Progress } from '../report/progress.js';
 import { Summary } from '../report/summary.js';
-import { drawTrace } from '../report/trace-view.js';
+import { drawTrace, escapeControls } from '../report/trace-view.js';
 import { checkRejects, type MaxRejects } from './options.js';
 import { interruption, isGone, type Run, removedMeanwhile } from './run.js';
 import type { Target } from './target.js';
@@ -81,6 +81,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       } catch (error) {
         // what fails while a failure is tidied up says nothing new
         await destination.abort().catch(() => {});
+        if (opts.signal.aborted) throw interruption(run);
         if (await isGone(run)) throw removedMeanwhile(run, target, error);
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
@@ -98,8 +99,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       }
       const lines = summary.describe(progress.totals(), destination.rejectCounts, valueName !== undefined);
       log.text(lines.join('\n'));
-      if (rejects > 0) log.text(`rejects in ${target.rejects}`);
-      if (target.path !== '-') log.text(`written to ${target.path}`);
+      if (rejects > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+      if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
       const figures = { traces, tokens, rejects, seconds };
       log.record('done', { ...figures, uniform_share: summary.uniform, output: target.path });
     },

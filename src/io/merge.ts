@@ -42,8 +42,13 @@ export async function publishFile(
     await rename(files[0] as string, path);
     await syncFolder(dirname(path));
   } else await joinChunks(files, sorted, format, await AtomicFile.open(path, folder), metadata);
-  await removeRun(folder);
-  await rm(folder, { recursive: true, force: true });
+  try {
+    await removeRun(folder);
+    await rm(folder, { recursive: true, force: true });
+  } catch (error) {
+    // another attempt at the same output still writes there: it removes the folder when it ends
+    if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
+  }
 }
 
 async function joinChunks(

@@ -1,6 +1,6 @@
 // run.json: what a run is, written by its first process and compared by every other.
 import { createHash } from 'node:crypto';
-import { link, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { link, mkdir, open, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { syncFolder } from './atomic-file.js';
@@ -116,13 +116,26 @@ export async function readRunDescription(folder: string): Promise<RunDescription
   return found;
 }
 
+// Node's own recursive mkdir never returns where the parent is there and makes no folders (/proc)
+async function makeFolder(path: string): Promise<void> {
+  const parent = dirname(path);
+  const hasParent = await stat(parent).then(
+    () => true,
+    () => false,
+  );
+  if (!hasParent && parent !== path) await makeFolder(parent);
+  await mkdir(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+}
+
 /** How a file system says that it has no hard links. */
 const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 
 /** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
 async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {
   try {
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     const own = join(folder, `.run.json.${process.pid}.${Date.now()}.tmp`);
     try {
       await writeFile(own, content, { flush: true });

@@ -1,5 +1,7 @@
 // Bytes to stdout at the pace of whoever reads them, with a quiet end when the reader goes away.
 
+import { fileError } from './file-error.js';
+
 /** The reader of our output closed its end (`| head`): no failure, but nothing more can be written. */
 export class ReaderClosedError extends Error {
   constructor(cause: unknown) {
@@ -50,5 +52,8 @@ export function openStreamSink(stream: ByteStream = process.stdout): ByteSink {
 }
 
 function closedOr(error: Error): Error {
-  return CLOSED_CODES.has((error as NodeJS.ErrnoException).code ?? '') ? new ReaderClosedError(error) : error;
+  const { code = '' } = error as NodeJS.ErrnoException;
+  return CLOSED_CODES.has(code)
+    ? new ReaderClosedError(error)
+    : (fileError(error, 'stdout', 'written') as Error);
 }

@@ -1,6 +1,7 @@
 // Everything the program says to people and log collectors: on stderr, since stdout is for data.
 import pino from 'pino';
 import pretty from 'pino-pretty';
+import { escapeControls } from './trace-view.js';
 
 export interface LogOptions {
   /** errors only */
@@ -28,11 +29,13 @@ const CLEAR_LINE = '\r\u001b[K';
 
 export function openLog({ quiet, json }: LogOptions): Log {
   const onTerminal = process.stderr.isTTY === true && !json;
+  const stderr = pino.destination({ fd: 2, sync: true });
+  // with nobody to tell, the work goes on
+  stderr.on('error', () => {});
   const stream = json
-    ? pino.destination({ fd: 2, sync: true })
+    ? stderr
     : pretty({
-        destination: 2,
-        sync: true,
+        destination: stderr,
         colorize: onTerminal && colours(),
         ignore: 'pid,hostname,time',
         hideObject: true,
@@ -47,14 +50,14 @@ export function openLog({ quiet, json }: LogOptions): Log {
   return {
     info(message) {
       clear();
-      logger.info(message);
+      logger.info(escapeControls(message));
     },
     record(message, fields) {
       if (json) logger.info(fields, message);
     },
     warn(code, message) {
       clear();
-      logger.warn({ code }, message);
+      logger.warn({ code }, escapeControls(message));
     },
     text(block) {
       clear();

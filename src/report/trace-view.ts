@@ -59,6 +59,11 @@ export function escapeControls(text: string): string {
     .replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (c) => `\\u{${(c.codePointAt(0) as number).toString(16)}}`);
 }
 
+/** The same for a text of several lines, which stay. */
+export function escapeLines(text: string): string {
+  return text.split('\n').map(escapeControls).join('\n');
+}
+
 function valueBar(value: number): string {
   const eighths = Math.round(Math.min(1, Math.max(0, value)) * BAR_WIDTH * 8);
   const partial = eighths % 8 === 0 ? '' : String.fromCodePoint(0x2590 - (eighths % 8));

@@ -1,0 +1,107 @@
+// Seeded damage: to the bytes of a file, and to the values of a JSON row.
+
+/** Numbers from 0 to 1 that the seed decides (mulberry32). */
+export function randomOf(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+type Random = () => number;
+const below = (random: Random, n: number) => Math.floor(random() * n);
+const pick = <T>(random: Random, items: readonly T[]) => items[below(random, items.length)] as T;
+
+/** What parsers and terminals stumble over. */
+const TOKENS = ['\u0000', '"', '\\', '{', '}', '[', ']', ',', ':', 'NaN', '-Infinity', '1e999', '-0', 'null']
+  .concat([
+    '9'.repeat(40),
+    '\\ud800',
+    '\\u0000',
+    '\ufeff',
+    '\u2028',
+    '\u202e',
+    '\u001b[2J',
+    '../../x',
+    'é',
+    '𝒳',
+  ])
+  .concat(['"__proto__":{"x":1},', '"constructor":null,', '[[[[[[[[[[', '\r', '\t']);
+
+/** A copy with one to four places changed, removed, doubled or overwritten. */
+export function mutateBytes(bytes: Buffer, random: Random): Buffer {
+  let out = Buffer.from(bytes);
+  for (let n = 1 + below(random, 4); n > 0 && out.length > 0; n--) {
+    const at = below(random, out.length);
+    const end = Math.min(out.length, at + 1 + below(random, random() < 0.8 ? 8 : out.length));
+    switch (below(random, 5)) {
+      case 0:
+        out[at] = (out[at] as number) ^ (1 << below(random, 8));
+        break;
+      case 1:
+        out[at] = below(random, 256);
+        break;
+      case 2:
+        out = Buffer.concat([out.subarray(0, at), out.subarray(end)]);
+        break;
+      case 3:
+        out = Buffer.concat([out.subarray(0, end), out.subarray(at, end), out.subarray(end)]);
+        break;
+      default:
+        out = Buffer.concat([out.subarray(0, at), Buffer.from(pick(random, TOKENS)), out.subarray(at)]);
+    }
+  }
+  return out;
+}
+
+const VALUES: readonly unknown[] = [
+  null,
+  true,
+  false,
+  0,
+  -1,
+  1.5,
+  1e300,
+  2 ** 31,
+  '',
+  'x',
+  '\u0000',
+  '\ud800',
+];
+const NESTED: readonly unknown[] = [
+  [],
+  {},
+  [null],
+  [[1], [2, 3]],
+  { text: 'a' },
+  [{ text: 'a\nb' }, { text: 7 }],
+  [-1, 2.5],
+];
+const TEXTS: readonly string[] = [
+  '\n'.repeat(50),
+  'a. '.repeat(300),
+  '</think>',
+  '\\boxed{',
+  '\u202e\u001b[31m',
+  '🙂'.repeat(40),
+];
+
+/** The row with one or two of its fields of another value, gone, or under another name. */
+export function mutateRow(row: Readonly<Record<string, unknown>>, random: Random): Record<string, unknown> {
+  const entries = Object.entries(row);
+  for (let n = 1 + below(random, 2); n > 0 && entries.length > 0; n--) {
+    const at = below(random, entries.length);
+    const [key, value] = entries[at] as [string, unknown];
+    if (random() < 0.15) entries.splice(at, 1);
+    else if (random() < 0.15)
+      entries[at] = [pick(random, ['__proto__', 'id', 'raw', '', '\u0000', key]), value];
+    else entries[at] = [key, pick(random, pick(random, [VALUES, NESTED, TEXTS]))];
+  }
+  const mutated: Record<string, unknown> = {};
+  for (const [key, value] of entries)
+    Object.defineProperty(mutated, key, { value, enumerable: true, configurable: true, writable: true });
+  return mutated;
+}
