@@ -36,8 +36,8 @@ export interface TraceSource {
   readonly file: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
-  /** byte offset of the row's first byte (in the file as stored uncompressed) */
-  readonly byteOffset: number;
+  /** byte offset of the row's first byte (in the file once unpacked); null in a columnar file */
+  readonly byteOffset: number | null;
   /** the parsed input row, for the columns that pass through */
   readonly columns: Readonly<Record<string, unknown>>;
   /** the row's text as it stood, for the rejects file */

@@ -3,6 +3,23 @@
 import type { Rejection } from '../errors.js';
 import type { Trace } from '../trace.js';
 
+/** What every reader is told. */
+export interface ReadOptions {
+  readonly maxLineBytes?: number | undefined;
+  /** told of the bytes read, chunk by chunk */
+  readonly onBytes?: ((count: number) => void) | undefined;
+  /** rows that it turns down are counted, but neither parsed nor handed on */
+  readonly wanted?: ((row: number) => boolean) | undefined;
+}
+
+/** What a reader of one file is told. */
+export interface RowOptions extends ReadOptions {
+  /** the file's name for messages */
+  readonly file: string;
+  /** how ids begin */
+  readonly stem: string;
+}
+
 /** A row as the input has it: parsed, not yet a trace. */
 export interface InputRow {
   readonly kind: 'row';
@@ -12,9 +29,9 @@ export interface InputRow {
   readonly stem: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
-  /** offset of the row's first byte */
-  readonly byteOffset: number;
-  /** the row's text as it stood, without its line end */
+  /** offset of the row's first byte in the file once unpacked; null in a columnar file, where a row has none */
+  readonly byteOffset: number | null;
+  /** the row's text as it stood, without its line end; of a columnar file, the row as JSON */
   readonly raw: string;
   readonly columns: Readonly<Record<string, unknown>>;
 }
@@ -24,7 +41,7 @@ export interface BadRow {
   readonly kind: 'bad';
   readonly file: string;
   readonly row: number;
-  readonly byteOffset: number;
+  readonly byteOffset: number | null;
   /** the row's text; a short prefix where the line was too long to hold */
   readonly raw: string;
   readonly rejection: Rejection;

@@ -1,0 +1,65 @@
+// Bytes of a file or a stream, which can be looked into before they are read.
+
+import { createReadStream } from 'node:fs';
+import type { Readable } from 'node:stream';
+import { EXIT, RredcotError } from '../errors.js';
+
+export const STDIN = '-';
+const READ_CHUNK_BYTES = 2 ** 20;
+
+/** Bytes that can be read once. */
+export interface ByteSource {
+  /** the first bytes, fewer than asked for only where there are no more; they stay to be read */
+  head(count: number): Promise<Buffer>;
+  bytes(): AsyncGenerator<Buffer>;
+}
+
+/** Opens stdin (`-`), a pipe or a file; nothing is read before it is asked for. */
+export function openByteSource(path: string): ByteSource {
+  let iterator: AsyncIterator<Buffer> | null = null;
+  let held: Buffer[] = [];
+
+  async function next(): Promise<Buffer | null> {
+    if (iterator === null) {
+      const stream: Readable =
+        path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+    }
+    try {
+      const { done, value } = await iterator.next();
+      return done ? null : value;
+    } catch (error) {
+      throw fileError(error, path);
+    }
+  }
+  return {
+    async head(count) {
+      while (held.reduce((sum, { length }) => sum + length, 0) < count) {
+        const chunk = await next();
+        if (chunk === null) break;
+        held.push(chunk);
+      }
+      return Buffer.concat(held).subarray(0, count);
+    },
+    async *bytes() {
+      try {
+        yield* held.splice(0);
+        for (let chunk = await next(); chunk !== null; chunk = await next()) yield chunk;
+      } finally {
+        held = [];
+        await iterator?.return?.();
+      }
+    },
+  };
+}
+
+/** Names the input in an error of the file system. */
+export function fileError(error: unknown, path: string): unknown {
+  const code = (error as NodeJS.ErrnoException).code;
+  if (error instanceof RredcotError || code === undefined) return error;
+  const reasons: Record<string, string> = { ENOENT: 'no such file', EACCES: 'no permission to read it' };
+  return new RredcotError(`${path}: cannot be read: ${reasons[code] ?? code}`, {
+    exitCode: EXIT.usage,
+    cause: error,
+  });
+}
