@@ -1,5 +1,7 @@
 // The nouns of the program: a reference answer and a trace, as every stage hands them on.
 
+import type { ArrowPlace } from './io/columnar.js';
+
 /** An answer that earns `utility`, with the solution text that leads to it where one is known. */
 export interface Reference {
   /** answer text, scored after the exit template's `open` */
@@ -40,6 +42,8 @@ export interface TraceSource {
   readonly byteOffset: number | null;
   /** the parsed input row, for the columns that pass through */
   readonly columns: Readonly<Record<string, unknown>>;
-  /** the row's text as it stood, for the rejects file */
+  /** the row's text as it stood, for the rejects file; of a columnar input it is made when asked for */
   readonly raw: string;
+  /** where the columns lie in a columnar input */
+  readonly arrow?: ArrowPlace;
 }

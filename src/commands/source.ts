@@ -1,6 +1,6 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
-import { type Input, readRows } from '../io/inputs.js';
+import { columnarColumns, type Input, readRows } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { BadRow, InputRow } from '../io/rows.js';
 import type { PassThroughColumn } from '../io/schema.js';
@@ -38,9 +38,12 @@ export interface Source {
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
   const { maxLineBytes } = opts;
   const isFile = inputs.every((input) => input.size !== null);
-  const survey = isFile && (opts.typed || opts.reward) ? await surveyFiles(inputs, opts) : undefined;
-  const window = isFile ? undefined : await inferFromWindow(readRows(inputs, { maxLineBytes }), opts.typed);
-  const columns = survey?.columns ?? window?.columns ?? [];
+  const columnar = opts.typed ? await columnarColumns(inputs) : null;
+  for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
+  const typed = opts.typed && columnar === null;
+  const survey = isFile && (typed || opts.reward) ? await surveyFiles(inputs, { ...opts, typed }) : undefined;
+  const window = isFile ? undefined : await inferFromWindow(readRows(inputs, { maxLineBytes }), typed);
+  const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes });
   return {
     survey,
@@ -63,13 +66,14 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
 
 async function surveyFiles(
   inputs: readonly Input[],
-  { map, needs, reward, limit, maxLineBytes, log, signal }: SourceOptions,
+  { map, needs, reward, limit, maxLineBytes, typed, log, signal }: SourceOptions,
 ): Promise<Survey> {
   const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
   return surveyInputs(inputs, {
     map,
     needs,
     reward: reward ?? (() => null),
+    typed,
     limit: reward === undefined ? limit : undefined,
     maxLineBytes,
     onProgress(bytes) {

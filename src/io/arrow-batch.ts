@@ -16,6 +16,7 @@ import {
   Struct,
   Utf8,
 } from 'apache-arrow';
+import { gather, type Range } from './arrow-gather.js';
 import type { OutputColumn, OutputRow } from './columns.js';
 import { stringifyJson } from './json.js';
 import type { ColumnType } from './schema.js';
@@ -23,12 +24,20 @@ import type { ColumnType } from './schema.js';
 /** Offsets of text and lists are int32. */
 const MAX_OFFSET = 2 ** 31 - 1;
 
-/** The Arrow schema of the columns; every field nullable, as Hugging Face readers demand. */
+/**
+ * The Arrow schema of the columns; every field nullable, as Hugging Face readers demand.
+ * @param inputType the type in which a columnar input's column is written
+ */
 export function arrowSchema(
   columns: readonly OutputColumn[],
   metadata: Readonly<Record<string, string>>,
+  inputType: (type: DataType) => DataType = (type) => type,
 ): Schema {
-  const fields = columns.map(({ name, type }) => new Field(name, arrowType(type), true));
+  const fields = columns.map(({ name, type, arrow }) =>
+    arrow === undefined
+      ? new Field(name, arrowType(type), true)
+      : new Field(name, inputType(arrow.type), true, arrow.metadata),
+  );
   return new Schema(fields, new Map(Object.entries(metadata)));
 }
 
@@ -61,11 +70,28 @@ export function arrowBatch(
   columns: readonly OutputColumn[],
   rows: readonly OutputRow[],
 ): RecordBatch {
-  const children = columns.map(({ name, type, value }, n) =>
-    buildData((schema.fields[n] as Field).type, type, rows.map(value), name),
-  );
+  const children = columns.map(({ name, type, value, arrow }, n) => {
+    const field = schema.fields[n] as Field;
+    if (arrow === undefined) return buildData(field.type, type, rows.map(value), name);
+    return gather(field.type, inputRanges(rows, arrow.name), name);
+  });
   const type = new Struct(schema.fields);
   return new RecordBatch(schema, makeData({ type, length: rows.length, nullCount: 0, children }));
+}
+
+// rows that follow each other in one batch of the input are copied as one range
+function inputRanges(rows: readonly OutputRow[], name: string): Range[] {
+  const ranges: { data: Data; from: number; to: number }[] = [];
+  for (const { trace } of rows) {
+    const { arrow, file, row } = trace.source;
+    const data = arrow?.batch.columns.get(name);
+    if (arrow === undefined || data === undefined)
+      throw new Error(`${file}:${row}: no column ${name} of a columnar input`);
+    const last = ranges.at(-1);
+    if (last?.data === data && last.to === arrow.index) last.to++;
+    else ranges.push({ data, from: arrow.index, to: arrow.index + 1 });
+  }
+  return ranges;
 }
 
 type Values = readonly unknown[];

@@ -1,5 +1,6 @@
 // The output's columns: the input's that pass through, then ours (DESIGN §4), each with type and accessor.
 
+import type { Field } from 'apache-arrow';
 import type { Trace } from '../trace.js';
 import type { FieldMap } from './map.js';
 import type { ColumnType, PassThroughColumn } from './schema.js';
@@ -49,6 +50,8 @@ export interface OutputColumn {
   readonly type: ColumnType;
   /** its value in a row; undefined where the input row has no such key */
   readonly value: (row: OutputRow) => unknown;
+  /** of a columnar input: the column to copy, by its name there, and its type */
+  readonly arrow?: Field;
 }
 
 const STRING: ColumnType = { kind: 'string' };
@@ -167,9 +170,10 @@ export function outputColumns(
   passThrough: readonly PassThroughColumn[],
   ourColumns: readonly OurColumn[],
 ): OutputColumn[] {
-  const columns: OutputColumn[] = passThrough.map(({ name, as, type }) => ({
+  const columns: OutputColumn[] = passThrough.map(({ name, as, type, arrow }) => ({
     name: as,
     type,
+    ...(arrow === undefined ? {} : { arrow }),
     value: ({ trace: { source } }) =>
       Object.hasOwn(source.columns, name) ? source.columns[name] : undefined,
   }));

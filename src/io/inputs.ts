@@ -3,6 +3,8 @@
 import { open, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import type { BatchSource } from './arrow-reader.js';
+import type { ColumnarColumns } from './arrow-types.js';
 import { type ByteSource, fileError, openByteSource, STDIN } from './byte-source.js';
 import { decompress } from './decompress.js';
 import { findFiles } from './find-files.js';
@@ -76,9 +78,46 @@ export async function inputLayout(input: Input): Promise<Layout> {
   return input.layout ?? layoutOf((await input.stream?.head(HEAD_BYTES)) ?? Buffer.alloc(0), input.path);
 }
 
+/**
+ * The columns of columnar inputs, which must be the same in all of them; null where the inputs are JSON.
+ * @throws RredcotError (exit 2) naming the two inputs and the column that differ
+ */
+export async function columnarColumns(inputs: readonly Input[]): Promise<ColumnarColumns | null> {
+  const layouts = await Promise.all(inputs.map(inputLayout));
+  const columnar = inputs.filter((_, n) => layouts[n]?.format !== 'json');
+  const [first] = columnar;
+  if (first === undefined) return null;
+  const other = inputs.find((_, n) => layouts[n]?.format === 'json');
+  if (other !== undefined)
+    throw new RredcotError(
+      `${first.path} has columns with types and ${other.path} is JSON: their rows do not go into one typed output`,
+      { exitCode: EXIT.usage, hint: '--format jsonl, or two runs' },
+    );
+  const { passThroughColumns, findSchemaDifference } = await import('./arrow-types.js');
+  let found: ColumnarColumns | undefined;
+  for (const input of columnar) {
+    const source = await openBatches(input, await inputLayout(input));
+    if (input.stream === null) await source.close();
+    const next = passThroughColumns(source.schema);
+    const difference = found === undefined ? null : findSchemaDifference(found.columns, next.columns);
+    if (difference !== null)
+      throw new RredcotError(`${input.path}: ${difference}, as in ${first.path}`, {
+        exitCode: EXIT.usage,
+        hint: '--format jsonl, or runs of their own',
+      });
+    found ??= next;
+  }
+  return found ?? null;
+}
+
 type RowReader = (input: Input, layout: Layout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
 
-const READERS: Readonly<Partial<Record<InputFormat, RowReader>>> = { json: readJsonInput };
+const READERS: Readonly<Record<InputFormat, RowReader>> = {
+  json: readJsonInput,
+  arrow: readColumnarInput,
+  'arrow-stream': readColumnarInput,
+  parquet: readColumnarInput,
+};
 
 /** Reads all inputs in order. */
 export async function* readRows(
@@ -87,10 +126,7 @@ export async function* readRows(
 ): AsyncGenerator<InputRow | BadRow> {
   for (const input of inputs) {
     const layout = await inputLayout(input);
-    const reader = READERS[layout.format];
-    if (reader === undefined)
-      throw new RredcotError(`${input.path}: is ${layout.format}, expected JSONL`, { exitCode: EXIT.usage });
-    yield* reader(input, layout, { ...opts, file: input.path, stem: input.stem });
+    yield* READERS[layout.format](input, layout, { ...opts, file: input.path, stem: input.stem });
   }
 }
 
@@ -98,6 +134,43 @@ function readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) 
   const { path, stream } = input;
   const bytes = counted((stream ?? openByteSource(path)).bytes(), opts.onBytes);
   return readJsonRows(compression === null ? bytes : decompress(bytes, compression, path), opts);
+}
+
+async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {
+  const { columnarBatch, arrowRow } = await import('./columnar.js');
+  const source = await openBatches(input, layout);
+  let row = 0;
+  try {
+    for await (const recordBatch of source.batches()) {
+      const batch = columnarBatch(recordBatch);
+      for (let index = 0; index < recordBatch.numRows; index++, row++) {
+        if (opts.wanted !== undefined && !opts.wanted(row)) continue;
+        yield arrowRow({ batch, index }, { file: opts.file, stem: opts.stem, row });
+      }
+      opts.onBytes?.(batch.rowBytes * recordBatch.numRows);
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+// the readers cost 50 to 150 ms to load: only where they are needed
+async function openBatches({ path, stream }: Input, { format }: Layout): Promise<BatchSource> {
+  if (format === 'parquet') {
+    if (stream !== null)
+      throw new RredcotError(`${path}: Parquet cannot be read from a stream: its table of contents is at its end`, {
+        exitCode: EXIT.usage,
+        hint: 'name the file, or pipe JSONL or an Arrow stream',
+      });
+    throw new RredcotError(`${path}: Parquet`, { exitCode: EXIT.usage });
+  }
+  const { openArrowFile, openArrowStream } = await import('./arrow-reader.js');
+  if (format === 'arrow-stream') return openArrowStream(path, stream);
+  if (stream === null) return openArrowFile(path);
+  throw new RredcotError(`${path}: is an Arrow file, which cannot be read from a stream`, {
+    exitCode: EXIT.usage,
+    hint: 'name the file, or write the stream format (.arrows)',
+  });
 }
 
 async function* counted(

@@ -166,5 +166,8 @@ function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly Pass
 function rawBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
   const tokens = completionIds?.length ?? 0;
   const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
-  return trace.source.raw.length + 16 * tokens + 64 * segments.length + 4 * references;
+  // a columnar row's text is not made for this
+  const { arrow } = trace.source;
+  const inputBytes = arrow === undefined ? trace.source.raw.length : arrow.batch.rowBytes;
+  return inputBytes + 16 * tokens + 64 * segments.length + 4 * references;
 }

@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { RecordBatchStreamWriter } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import { parquetType } from './arrow-types.js';
 import { type AtomicFile, writeError } from './atomic-file.js';
 import type { OutputColumn, OutputRow } from './columns.js';
 import type { RowWriter } from './jsonl-writer.js';
@@ -29,7 +30,7 @@ export function openParquetWriter(
   metadata: Readonly<Record<string, string>>,
   limits: ParquetLimits = {},
 ): RowWriter {
-  const schema = arrowSchema(columns, {});
+  const schema = arrowSchema(columns, {}, parquetType);
   const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
   let encoder: ParquetEncoder | null = null;
   let rowsWritten = 0;

@@ -1,6 +1,7 @@
 // What a reader hands on: a row of the input, or the report of one that could not be read.
 
 import type { Rejection } from '../errors.js';
+import type { ArrowPlace } from './columnar.js';
 import type { Trace } from '../trace.js';
 
 /** What every reader is told. */
@@ -34,6 +35,8 @@ export interface InputRow {
   /** the row's text as it stood, without its line end; of a columnar file, the row as JSON */
   readonly raw: string;
   readonly columns: Readonly<Record<string, unknown>>;
+  /** where the columns lie in a columnar input, for an output that keeps their types */
+  readonly arrow?: ArrowPlace;
 }
 
 /** A row, or one trace of it, that is set aside: one line of the rejects file. */

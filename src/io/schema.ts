@@ -1,5 +1,6 @@
 // Values of many rows in, one column type out: the types of the input columns that pass through.
 
+import type { Field } from 'apache-arrow';
 import { describeValue } from './describe.js';
 
 /** The types that we write; every one nullable, `json` is a string column that holds JSON text. */
@@ -19,7 +20,10 @@ export interface PassThroughColumn {
   readonly name: string;
   /** its name in the output: another one where the name is ours */
   readonly as: string;
+  /** of a columnar input, the nearest of our types */
   readonly type: ColumnType;
+  /** of a columnar input, its name and type as they are written */
+  readonly arrow?: Field;
 }
 
 /** Deeper values are written as JSON text: readers' own limits are not far above. */
@@ -138,7 +142,9 @@ export function findMisfit(
   columns: Readonly<Record<string, unknown>>,
   types: readonly PassThroughColumn[],
 ): Misfit | null {
-  for (const { name, type } of types) {
+  for (const { name, type, arrow } of types) {
+    // a columnar input's types are its own
+    if (arrow !== undefined) continue;
     const found = Object.hasOwn(columns, name) ? misfit(columns[name], type, name) : null;
     if (found !== null) return found;
   }
