@@ -244,6 +244,7 @@ describe('survey', () => {
     const survey = await surveyInputs(await resolveInputs([path]), {
       map: parseFieldMap('completion=c[]'),
       needs: { prompt: false, references: false },
+      typed: true,
       reward: (trace) => trace.reward,
       onProgress: (bytes) => {
         progress = bytes;

@@ -1,9 +1,17 @@
 // A record batch in, an error out where its offsets point outside its buffers: bytes that were damaged on their way.
 
-import { type Data, DataType, Type } from 'apache-arrow';
+import { type Data, DataType, type RecordBatch, Type } from 'apache-arrow';
 
 /** @throws Error naming the column, before a reader of its values would run out of the buffer */
-export function checkData(data: Data, path: string): void {
+export function checkBatch({ schema, data, numRows }: RecordBatch): void {
+  for (const [n, { name }] of schema.fields.entries()) {
+    const column = data.children[n] as Data;
+    if (column.length < numRows) throw new Error(`column ${name} has ${column.length} of ${numRows} rows`);
+    checkData(column, name);
+  }
+}
+
+function checkData(data: Data, path: string): void {
   const { length, offset, children } = data;
   const fail = (what: string): never => {
     throw new Error(`column ${path}: ${what}`);
@@ -13,7 +21,10 @@ export function checkData(data: Data, path: string): void {
   const { typeId } = data.type;
   const isList = typeId === Type.List || typeId === Type.LargeList || typeId === Type.Map;
   const isBytes =
-    typeId === Type.Utf8 || typeId === Type.LargeUtf8 || typeId === Type.Binary || typeId === Type.LargeBinary;
+    typeId === Type.Utf8 ||
+    typeId === Type.LargeUtf8 ||
+    typeId === Type.Binary ||
+    typeId === Type.LargeBinary;
   if (isList || isBytes) {
     const end = isList ? (children[0] as Data).length : (data.values as Uint8Array).length;
     checkOffsets(data.valueOffsets as Int32Array | BigInt64Array, length, end, fail);

@@ -26,7 +26,10 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
     case Type.Null:
       return make({ type, length });
     case Type.Bool:
-      return make({ ...base, data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)) });
+      return make({
+        ...base,
+        data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)),
+      });
     case Type.Utf8:
     case Type.Binary:
     case Type.LargeUtf8:
@@ -57,7 +60,11 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
     }
     case Type.Struct: {
       const children = (type.children as readonly Field[]).map((field, n) => {
-        const items = ranges.map(({ data, from, to }) => ({ data: data && (data.children[n] as Data), from, to }));
+        const items = ranges.map(({ data, from, to }) => ({
+          data: data && (data.children[n] as Data),
+          from,
+          to,
+        }));
         return gather(field.type, items, `${path}.${field.name}`);
       });
       return make({ ...base, children });
@@ -94,7 +101,13 @@ function plainRanges(type: DataType, range: Range): Range[] {
 
 function textData(text: string): Data {
   const data = Buffer.from(text);
-  return make({ type: new Utf8(), length: 1, nullCount: 0, valueOffsets: Int32Array.of(0, data.length), data });
+  return make({
+    type: new Utf8(),
+    length: 1,
+    nullCount: 0,
+    valueOffsets: Int32Array.of(0, data.length),
+    data,
+  });
 }
 
 function gatherValidity(ranges: readonly Range[], length: number) {
@@ -163,12 +176,14 @@ function gatherOffsets(
     if (data === null) offsets.fill(base, at + 1, at + 1 + to - from);
     else {
       const first = Number(data.valueOffsets[from]);
-      for (let i = from; i < to; i++) offsets[at + 1 + i - from] = base + Number(data.valueOffsets[i + 1]) - first;
+      for (let i = from; i < to; i++)
+        offsets[at + 1 + i - from] = base + Number(data.valueOffsets[i + 1]) - first;
     }
     at += to - from;
   }
   if (isLarge) return BigInt64Array.from(offsets, BigInt);
-  if ((offsets[length] as number) > MAX_OFFSET) throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
+  if ((offsets[length] as number) > MAX_OFFSET)
+    throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
   return Int32Array.from(offsets);
 }
 
@@ -178,7 +193,10 @@ function gatherBytes(type: DataType, ranges: readonly Range[], length: number, p
   let at = 0;
   for (const { data, from, to } of ranges) {
     if (data === null) continue;
-    const part = (data.values as Uint8Array).subarray(Number(data.valueOffsets[from]), Number(data.valueOffsets[to]));
+    const part = (data.values as Uint8Array).subarray(
+      Number(data.valueOffsets[from]),
+      Number(data.valueOffsets[to]),
+    );
     bytes.set(part, at);
     at += part.length;
   }

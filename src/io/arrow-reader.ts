@@ -5,22 +5,32 @@ import {
   type AsyncRecordBatchStreamReader,
   CompressionType,
   compressionRegistry,
-  type Data,
   type RecordBatch,
   RecordBatchReader,
   type Schema,
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
 import { EXIT, RredcotError } from '../errors.js';
-import { checkData } from './arrow-check.js';
+import { checkBatch } from './arrow-check.js';
 import { type ByteSource, openByteSource } from './byte-source.js';
 import { decompressLz4 } from './lz4.js';
+
+/** A record batch and the number of its first row. */
+export interface NumberedBatch {
+  readonly batch: RecordBatch;
+  readonly row: number;
+}
 
 /** A columnar input under way. */
 export interface BatchSource {
   readonly schema: Schema;
-  /** record batches in order; they can be read once */
-  batches(): AsyncGenerator<RecordBatch>;
+  /** what of a column's type is known to be lost, by its name */
+  readonly losses: ReadonlyMap<string, string>;
+  /**
+   * Record batches in order, each with the number of its first row; they can be read once.
+   * @param isWanted tells whether any of the rows from the first to the second number (exclusive) is wanted
+   */
+  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<NumberedBatch>;
   close(): Promise<void>;
 }
 
@@ -80,34 +90,30 @@ async function checkFooter(file: FileHandle, path: string): Promise<void> {
   if (size >= FRAME_BYTES) await file.read(tail, 0, tail.length, size - tail.length);
   const length = tail.readInt32LE(0);
   if (tail.toString('latin1', 4) === MAGIC && length > 0 && length <= size - FRAME_BYTES) return;
-  throw new RredcotError(`${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`, {
-    exitCode: EXIT.data,
-    hint: 'write or fetch the file again',
-  });
+  throw new RredcotError(
+    `${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`,
+    {
+      exitCode: EXIT.data,
+      hint: 'write or fetch the file again',
+    },
+  );
 }
 
-async function openReader(
-  reader: unknown,
-  path: string,
-  close: () => Promise<void>,
-): Promise<BatchSource> {
+async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
   const opened = await (reader as AsyncRecordBatchStreamReader).open();
   // without a schema arrow-js takes a stream for an empty one
   if (!opened.schema) throw new Error('no schema');
-  const names = new Set<string>();
-  for (const { name } of opened.schema.fields) {
-    if (names.has(name)) throw new RredcotError(`${path}: two columns are called "${name}"`, { exitCode: EXIT.usage });
-    names.add(name);
-  }
+  refuseSameNames(opened.schema, path);
   return {
     schema: opened.schema,
+    losses: new Map(),
     async *batches() {
       let batches = 0;
       let rows = 0;
       try {
         for await (const batch of opened as AsyncIterable<RecordBatch>) {
           checkBatch(batch);
-          yield batch;
+          if (batch.numRows > 0) yield { batch, row: rows };
           batches++;
           rows += batch.numRows;
         }
@@ -121,11 +127,16 @@ async function openReader(
   };
 }
 
-function checkBatch({ schema, data, numRows }: RecordBatch): void {
-  for (const [n, { name }] of schema.fields.entries()) {
-    const column = data.children[n] as Data;
-    if (column.length < numRows) throw new Error(`column ${name} has ${column.length} of ${numRows} rows`);
-    checkData(column, name);
+/** @throws RredcotError (exit 2): rows are objects, which have each key once */
+export function refuseSameNames({ fields }: Schema, path: string): void {
+  const names = new Set<string>();
+  for (const { name } of fields) {
+    if (names.has(name))
+      throw new RredcotError(`${path}: two columns are called "${name}", expected a name for each`, {
+        exitCode: EXIT.usage,
+        hint: 'rename one of them',
+      });
+    names.add(name);
   }
 }
 

@@ -1,6 +1,7 @@
 // An input's Arrow schema in, the types of the columns that pass through out, with what had to be changed.
 
 import {
+  Binary,
   DataType,
   DateDay,
   DateUnit,
@@ -26,11 +27,18 @@ export interface ColumnarColumns {
   readonly warnings: readonly string[];
 }
 
-/** Tells what a schema's columns become. */
-export function passThroughColumns(schema: Schema): ColumnarColumns {
+/**
+ * Tells what a schema's columns become.
+ * @param losses what their reader has already changed, by column
+ */
+export function passThroughColumns(
+  schema: Schema,
+  losses: ReadonlyMap<string, string> = new Map(),
+): ColumnarColumns {
   const warnings: string[] = [];
   const columns = schema.fields.map((field) => {
-    const changes = new Set<string>();
+    const loss = losses.get(field.name);
+    const changes = new Set<string>(loss === undefined ? [] : [loss]);
     const plain = plainField(field, changes);
     if (changes.size > 0) warnings.push(`column "${field.name}": ${[...changes].join('; ')}`);
     return { name: field.name, as: field.name, type: nearestType(plain.type), arrow: plain };
@@ -52,7 +60,8 @@ function plainType(type: DataType, changes: Set<string>): DataType {
     return plainType(type.dictionary, changes);
   }
   if (DataType.isUnion(type)) return jsonText('unions', changes);
-  if (DataType.isStruct(type) && type.children.length === 0) return jsonText('structs without fields', changes);
+  if (DataType.isStruct(type) && type.children.length === 0)
+    return jsonText('structs without fields', changes);
   const item = listItem(type);
   if (item !== null && DataType.isNull(item.type)) return jsonText('lists of nothing but null', changes);
   return withChildren(type, (child, isKey) =>
@@ -67,12 +76,31 @@ function plainType(type: DataType, changes: Set<string>): DataType {
  * pyarrow writes them too. The values stay the same.
  */
 export function parquetType(type: DataType): DataType {
-  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND) return new TimestampMillisecond(type.timezone);
+  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
+    return new TimestampMillisecond(type.timezone);
   if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
   if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
   return withChildren(type, ({ name, type: child, nullable, metadata }) => {
     return new Field(name, parquetType(child), nullable, metadata);
   });
+}
+
+/** Whether a type is or holds a dictionary. */
+export function hasDictionary(type: DataType): boolean {
+  return (
+    DataType.isDictionary(type) || (type.children ?? []).some((child: Field) => hasDictionary(child.type))
+  );
+}
+
+/** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */
+export function storedField({ name, type, nullable, metadata }: Field): Field {
+  const stored = (found: DataType): DataType => {
+    if (DataType.isDictionary(found)) return stored(found.dictionary);
+    if (DataType.isUtf8View(found)) return new Utf8();
+    if (DataType.isBinaryView(found)) return new Binary();
+    return withChildren(found, storedField);
+  };
+  return new Field(name, stored(type), nullable, metadata);
 }
 
 /** The type with other children; itself where it has none. A map's keys are never null, by the format's own rule. */
@@ -102,7 +130,8 @@ function listItem(type: DataType): Field | null {
 
 /** The nearest of our own types, for the rules that ask what a column is; `json` for all others. */
 function nearestType(type: DataType): ColumnType {
-  if (DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type)) return { kind: 'string' };
+  if (DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type))
+    return { kind: 'string' };
   if (DataType.isInt(type)) return { kind: 'int64' };
   if (DataType.isFloat(type)) return { kind: 'double' };
   if (DataType.isBool(type)) return { kind: 'bool' };
@@ -134,11 +163,16 @@ export function findSchemaDifference(
 export function typeName(type: DataType): string {
   const item = listItem(type);
   if (item !== null) {
-    const name = DataType.isFixedSizeList(type) ? `FixedSizeList[${type.listSize}]` : DataType.isLargeList(type) ? 'LargeList' : 'List';
+    const name = DataType.isFixedSizeList(type)
+      ? `FixedSizeList[${type.listSize}]`
+      : DataType.isLargeList(type)
+        ? 'LargeList'
+        : 'List';
     return `${name}<${typeName(item.type)}>`;
   }
   const children = (type.children ?? []) as readonly Field[];
-  if (DataType.isMap(type)) return `Map<${(children[0]?.type.children ?? []).map((c: Field) => typeName(c.type)).join(', ')}>`;
+  if (DataType.isMap(type))
+    return `Map<${(children[0]?.type.children ?? []).map((c: Field) => typeName(c.type)).join(', ')}>`;
   if (DataType.isStruct(type))
     return `Struct<${children.map((child) => `${child.name}: ${typeName(child.type)}`).join(', ')}>`;
   if (DataType.isDictionary(type)) return `Dictionary<${typeName(type.dictionary)}>`;

@@ -1,6 +1,15 @@
 // An Arrow value in, the plain JavaScript value out that stands for it in traces and in JSON.
 
-import { type Data, DateUnit, type DataType, type Decimal, IntervalUnit, TimeUnit, Type, UnionMode } from 'apache-arrow';
+import {
+  type Data,
+  type DataType,
+  DateUnit,
+  type Decimal,
+  IntervalUnit,
+  TimeUnit,
+  Type,
+  UnionMode,
+} from 'apache-arrow';
 
 /** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
@@ -69,7 +78,10 @@ export function valueAt(data: Data, index: number): unknown {
     }
     case Type.Union: {
       const child = type.typeIdToChildIndex[data.typeIds[index] as number];
-      return valueAt(children[child] as Data, type.mode === UnionMode.Dense ? Number(valueOffsets[index]) : index);
+      return valueAt(
+        children[child] as Data,
+        type.mode === UnionMode.Dense ? Number(valueOffsets[index]) : index,
+      );
     }
     case Type.Dictionary: {
       const [chunk, at] = dictionaryPlace(data, Number(values[index]));
@@ -83,7 +95,9 @@ export function valueAt(data: Data, index: number): unknown {
 /** Whether there is a value. Unions have no bits of their own. */
 export function isValid(data: Data, index: number): boolean {
   const { nullBitmap } = data;
-  return !nullBitmap || nullBitmap.length === 0 || data.nullCount === 0 || bit(nullBitmap, data.offset + index);
+  return (
+    !nullBitmap || nullBitmap.length === 0 || data.nullCount === 0 || bit(nullBitmap, data.offset + index)
+  );
 }
 
 /** A bit of a bitmap, lowest first. */

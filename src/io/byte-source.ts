@@ -5,12 +5,14 @@ import type { Readable } from 'node:stream';
 import { EXIT, RredcotError } from '../errors.js';
 
 export const STDIN = '-';
+/** So many bytes tell every format. */
+export const HEAD_BYTES = 8;
 const READ_CHUNK_BYTES = 2 ** 20;
 
 /** Bytes that can be read once. */
 export interface ByteSource {
-  /** the first bytes, fewer than asked for only where there are no more; they stay to be read */
-  head(count: number): Promise<Buffer>;
+  /** the first bytes, up to `HEAD_BYTES` of them; they stay to be read, and can be asked for at any time */
+  head(): Promise<Buffer>;
   bytes(): AsyncGenerator<Buffer>;
 }
 
@@ -18,6 +20,7 @@ export interface ByteSource {
 export function openByteSource(path: string): ByteSource {
   let iterator: AsyncIterator<Buffer> | null = null;
   let held: Buffer[] = [];
+  let head: Promise<Buffer> | null = null;
 
   async function next(): Promise<Buffer | null> {
     if (iterator === null) {
@@ -32,14 +35,21 @@ export function openByteSource(path: string): ByteSource {
       throw fileError(error, path);
     }
   }
+  async function readHead(): Promise<Buffer> {
+    let length = 0;
+    while (length < HEAD_BYTES) {
+      const chunk = await next();
+      if (chunk === null) break;
+      held.push(chunk);
+      length += chunk.length;
+    }
+    // a copy: what is held may be gone when this is looked at again
+    return Buffer.concat(held).subarray(0, HEAD_BYTES);
+  }
   return {
-    async head(count) {
-      while (held.reduce((sum, { length }) => sum + length, 0) < count) {
-        const chunk = await next();
-        if (chunk === null) break;
-        held.push(chunk);
-      }
-      return Buffer.concat(held).subarray(0, count);
+    head() {
+      head ??= readHead();
+      return head;
     },
     async *bytes() {
       try {

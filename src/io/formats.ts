@@ -12,9 +12,6 @@ export interface Layout {
   readonly compression: Compression | null;
 }
 
-/** So many bytes tell every format. */
-export const HEAD_BYTES = 8;
-
 const JSON_TEXT: Layout = { format: 'json', compression: null };
 
 const SIGNATURES: readonly { readonly bytes: Buffer; readonly layout: Layout }[] = [

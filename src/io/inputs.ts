@@ -5,10 +5,10 @@ import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import type { BatchSource } from './arrow-reader.js';
 import type { ColumnarColumns } from './arrow-types.js';
-import { type ByteSource, fileError, openByteSource, STDIN } from './byte-source.js';
+import { type ByteSource, fileError, HEAD_BYTES, openByteSource, STDIN } from './byte-source.js';
 import { decompress } from './decompress.js';
 import { findFiles } from './find-files.js';
-import { HEAD_BYTES, type InputFormat, type Layout, layoutOf } from './formats.js';
+import { type InputFormat, type Layout, layoutOf } from './formats.js';
 import { readJsonRows } from './jsonl.js';
 import type { BadRow, InputRow, ReadOptions, RowOptions } from './rows.js';
 
@@ -75,7 +75,7 @@ async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'>
 
 /** An input's layout; of a stream it waits for the first bytes. */
 export async function inputLayout(input: Input): Promise<Layout> {
-  return input.layout ?? layoutOf((await input.stream?.head(HEAD_BYTES)) ?? Buffer.alloc(0), input.path);
+  return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
 }
 
 /**
@@ -98,7 +98,7 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
   for (const input of columnar) {
     const source = await openBatches(input, await inputLayout(input));
     if (input.stream === null) await source.close();
-    const next = passThroughColumns(source.schema);
+    const next = passThroughColumns(source.schema, source.losses);
     const difference = found === undefined ? null : findSchemaDifference(found.columns, next.columns);
     if (difference !== null)
       throw new RredcotError(`${input.path}: ${difference}, as in ${first.path}`, {
@@ -138,31 +138,42 @@ function readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) 
 
 async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {
   const { columnarBatch, arrowRow } = await import('./columnar.js');
+  const { file, stem, wanted, onBytes } = opts;
   const source = await openBatches(input, layout);
-  let row = 0;
   try {
-    for await (const recordBatch of source.batches()) {
+    for await (const { batch: recordBatch, row } of source.batches(wanted && anyOf(wanted))) {
       const batch = columnarBatch(recordBatch);
-      for (let index = 0; index < recordBatch.numRows; index++, row++) {
-        if (opts.wanted !== undefined && !opts.wanted(row)) continue;
-        yield arrowRow({ batch, index }, { file: opts.file, stem: opts.stem, row });
+      for (let index = 0; index < recordBatch.numRows; index++) {
+        if (wanted !== undefined && !wanted(row + index)) continue;
+        yield arrowRow({ batch, index }, { file, stem, row: row + index });
       }
-      opts.onBytes?.(batch.rowBytes * recordBatch.numRows);
+      onBytes?.(Math.round(batch.rowBytes * recordBatch.numRows));
     }
   } finally {
     await source.close();
   }
 }
 
+function anyOf(wanted: (row: number) => boolean): (from: number, to: number) => boolean {
+  return (from, to) => {
+    for (let row = from; row < to; row++) if (wanted(row)) return true;
+    return false;
+  };
+}
+
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches({ path, stream }: Input, { format }: Layout): Promise<BatchSource> {
   if (format === 'parquet') {
     if (stream !== null)
-      throw new RredcotError(`${path}: Parquet cannot be read from a stream: its table of contents is at its end`, {
-        exitCode: EXIT.usage,
-        hint: 'name the file, or pipe JSONL or an Arrow stream',
-      });
-    throw new RredcotError(`${path}: Parquet`, { exitCode: EXIT.usage });
+      throw new RredcotError(
+        `${path}: Parquet cannot be read from a stream: its table of contents is at its end`,
+        {
+          exitCode: EXIT.usage,
+          hint: 'name the file, or pipe JSONL or an Arrow stream',
+        },
+      );
+    const { openParquet } = await import('./parquet-reader.js');
+    return openParquet(path);
   }
   const { openArrowFile, openArrowStream } = await import('./arrow-reader.js');
   if (format === 'arrow-stream') return openArrowStream(path, stream);

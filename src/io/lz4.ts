@@ -24,7 +24,8 @@ export function decompressLz4(packed: Uint8Array): Uint8Array {
   while (at < packed.length) {
     const frame = readHeader(view, at);
     at = frame.next;
-    if (frame.contentBytes !== null && frame.contentBytes <= packed.length * MAX_RATIO) reserve(frame.contentBytes);
+    if (frame.contentBytes !== null && frame.contentBytes <= packed.length * MAX_RATIO)
+      reserve(frame.contentBytes);
     const start = length; // matches reach back to here, over the frame's blocks
     for (;;) {
       const word = uint32(view, at);
@@ -64,7 +65,9 @@ function readHeader(view: DataView, start: number): FrameHeader {
   const flags = view.getUint8(start + 4);
   const sizeCode = (view.getUint8(start + 5) >> 4) & 7;
   if (flags >> 6 !== 1 || sizeCode < 4 || (flags & 1) === 1)
-    throw new Error(`lz4 frame has flags ${flags} and block size ${sizeCode}, expected version 1 without a dictionary`);
+    throw new Error(
+      `lz4 frame has flags ${flags} and block size ${sizeCode}, expected version 1 without a dictionary`,
+    );
   const hasContentSize = (flags & 8) !== 0;
   if (hasContentSize && start + 15 > view.byteLength) throw new Error('lz4 frame is cut off');
   return {
@@ -90,7 +93,8 @@ function decodeBlock(block: Uint8Array, output: Uint8Array, from: number, start:
         literals += more;
       } while (more === 255);
     }
-    if (at + literals > block.length || to + literals > output.length) throw new Error('lz4 block is cut off');
+    if (at + literals > block.length || to + literals > output.length)
+      throw new Error('lz4 block is cut off');
     if (literals < 16) for (let i = 0; i < literals; i++) output[to + i] = block[at + i] as number;
     else output.set(block.subarray(at, at + literals), to);
     at += literals;

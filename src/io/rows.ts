@@ -1,8 +1,8 @@
 // What a reader hands on: a row of the input, or the report of one that could not be read.
 
 import type { Rejection } from '../errors.js';
-import type { ArrowPlace } from './columnar.js';
 import type { Trace } from '../trace.js';
+import type { ArrowPlace } from './columnar.js';
 
 /** What every reader is told. */
 export interface ReadOptions {
