@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  Field,
   Int32,
   Int64,
   List,
@@ -211,14 +212,15 @@ describe('every type through a run', () => {
       n: vectorFromArray([0n, 1n, 2n, 3n], new Int64()),
       texts: vectorFromArray(
         [['a', 'b'], [], ['c'], ['d', 'e', 'f']],
-        new List({ name: 'item', type: new Utf8() } as never),
+        new List(new Field('item', new Utf8(), true)),
       ),
     });
     const input = join(folder, 'explode.arrow');
     await writeFile(input, tableToIPC(table, 'file'));
     const path = join(folder, 'exploded.parquet');
     const args = ['segment', '--no-policy', input, '--map', 'completion=texts[]', '-o', path];
-    expect((await rredcot(args)).code).toBe(0);
+    const run = await rredcot(args);
+    expect(run.code, run.stderr).toBe(0);
     expect(await queryDuckdb(`select n, len(texts) as items, source_row from '${path}'`)).toEqual(
       [0n, 0n, 2n, 3n, 3n, 3n].map((n) => ({
         n,
@@ -419,7 +421,7 @@ describe('damage', () => {
     ['types.parquet', () => Buffer.from('PAR1'), /has no footer/],
     [
       'types.parquet',
-      (bytes: Buffer) => Buffer.concat([bytes.subarray(0, 4), bytes.subarray(-3000)]),
+      (bytes: Buffer) => bytes.fill(0xff, bytes.length - 9000, bytes.length - 8000),
       /is damaged/,
     ],
     [
@@ -449,7 +451,7 @@ describe('damage', () => {
         await writeFile(path, bytes);
         for (const row of await outcomeRows(path)) stringifyJson(row);
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
     async function outcomeRows(path: string): Promise<unknown[]> {
       try {
@@ -519,7 +521,7 @@ describe('Parquet beyond 4 GiB', () => {
   });
 
   function itemsOf(struct: ThriftStruct, id: number): ThriftStruct[] {
-    return (struct.get(id)?.value as unknown as { items: ThriftStruct[] }).items;
+    return (struct.get(id) as unknown as { value: { items: ThriftStruct[] } }).value.items;
   }
 });
 

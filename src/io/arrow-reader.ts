@@ -11,6 +11,7 @@ import {
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
 import { EXIT, RredcotError } from '../errors.js';
+import './arrow-guard.js';
 import { checkBatch } from './arrow-check.js';
 import { type ByteSource, openByteSource } from './byte-source.js';
 import { decompressLz4 } from './lz4.js';

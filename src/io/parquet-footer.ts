@@ -6,6 +6,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { RecordBatchReader, RecordBatchStreamWriter, Schema, Table } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
+import './arrow-guard.js';
 import { hasDictionary, storedField } from './arrow-types.js';
 import {
   readThrift,
