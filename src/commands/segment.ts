@@ -1,6 +1,7 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
+import { TypesChangedError } from '../io/guess.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
@@ -43,6 +44,25 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
+  // reading costs most of the time without a policy, so files are read once; what is on stdout cannot be taken back
+  const guessTypes = opts.policy === null && opts.output !== undefined && opts.output !== '-';
+  try {
+    return await segmentOnce(paths, opts, log, guessTypes);
+  } catch (error) {
+    if (!(error instanceof TypesChangedError)) throw error;
+    log.info(
+      'a later row has other types than the first ones: starting again, with a look at all rows first',
+    );
+    return segmentOnce(paths, opts, log, false);
+  }
+}
+
+async function segmentOnce(
+  paths: readonly string[],
+  opts: SegmentCommandOptions,
+  log: Log,
+  guessTypes: boolean,
+): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
   const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
   const { device } = await resolveDevice(opts.device);
@@ -55,6 +75,7 @@ export async function segment(
     limit: opts.limit,
     maxLineBytes: opts.maxLineBytes,
     typed: target.format !== 'jsonl',
+    guessTypes,
     reward: undefined,
     log,
     signal: opts.signal,
@@ -142,10 +163,10 @@ async function* byLength(source: Source, segments: SegmentOptions, sink: Sink): 
         );
       const units = codePointBoundaries(trace.completion);
       const T = units.length - 1;
-      const chars = Int32Array.from(units, (_, i) => i);
+      const chars = counting(units.length);
       const tokens = { text: trace.completion, units, textEnd: T };
       const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-      const segmentation = mergeSegments(pieces, new Float32Array(T).fill(1));
+      const segmentation = mergeSegments(pieces, ones(T));
       const rows = segmentRows({ segmentation, chars });
       return {
         ...blankRow(trace),
@@ -165,6 +186,8 @@ function withoutTokenEnds(trace: Trace): Trace {
 
 /** UTF-16 positions of a text's code point boundaries, 0 and the end included. */
 function codePointBoundaries(text: string): Int32Array {
+  // most text has no character of two units
+  if (!SURROGATE.test(text)) return counting(text.length + 1);
   const units = new Int32Array(text.length + 1);
   let n = 0;
   for (let unit = 0; unit < text.length; n++) {
@@ -172,6 +195,26 @@ function codePointBoundaries(text: string): Int32Array {
     units[n + 1] = unit;
   }
   return units.slice(0, n + 1);
+}
+
+const SURROGATE = /[\ud800-\udfff]/;
+
+let numbers = new Int32Array(0);
+let weights = new Float32Array(0);
+
+/** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
+function counting(length: number): Int32Array {
+  if (numbers.length < length) {
+    numbers = new Int32Array(2 * length);
+    for (let i = 0; i < numbers.length; i++) numbers[i] = i;
+  }
+  return numbers.subarray(0, length);
+}
+
+/** Ones: a view of one array for all traces, not to be written to. */
+function ones(length: number): Float32Array {
+  if (weights.length < length) weights = new Float32Array(2 * length).fill(1);
+  return weights.subarray(0, length);
 }
 
 /** A row with nothing in it but its trace. */

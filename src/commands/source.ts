@@ -1,5 +1,6 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
+import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input, readRows } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { BadRow, InputRow } from '../io/rows.js';
@@ -17,6 +18,8 @@ export interface SourceOptions {
   readonly maxLineBytes: number | undefined;
   /** whether the output has column types, which must be known before the first row is written */
   readonly typed: boolean;
+  /** guess the types from the first rows, so that files are read once; see `TypesChangedError` */
+  readonly guessTypes?: boolean;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward: ((trace: Trace) => number | null) | undefined;
   readonly log: Log;
@@ -30,7 +33,10 @@ export interface Source {
   readonly columns: readonly PassThroughColumn[];
   /** traces to come, where a survey has counted them */
   readonly expected: number | undefined;
-  /** the traces in input order; bad rows go to `reject` */
+  /**
+   * The traces in input order; bad rows go to `reject`.
+   * @throws TypesChangedError where types were guessed and turn out to be others: start again without guessing
+   */
   traces(reject: (bad: BadRow) => Promise<void>): AsyncGenerator<Trace>;
 }
 
@@ -41,10 +47,18 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const columnar = opts.typed ? await columnarColumns(inputs) : null;
   for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
   const typed = opts.typed && columnar === null;
-  const survey = isFile && (typed || opts.reward) ? await surveyFiles(inputs, { ...opts, typed }) : undefined;
+  const guess =
+    isFile && typed && opts.guessTypes && opts.reward === undefined
+      ? await guessColumns(readRows(inputs, { maxLineBytes }), (row) => holdsTrace(row, opts))
+      : undefined;
+  const survey =
+    isFile && guess === undefined && (typed || opts.reward)
+      ? await surveyFiles(inputs, { ...opts, typed })
+      : undefined;
   const window = isFile ? undefined : await inferFromWindow(readRows(inputs, { maxLineBytes }), typed);
-  const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes });
+  const columns = columnar?.columns ?? survey?.columns ?? guess?.columns ?? window?.columns ?? [];
+  const rows: AsyncIterable<InputRow | BadRow> =
+    guess?.rows ?? window?.rows ?? readRows(inputs, { maxLineBytes });
   return {
     survey,
     columns,
@@ -52,7 +66,8 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     async *traces(reject) {
       let taken = 0;
       for await (const row of rows) {
-        const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
+        const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
+        if (row.kind === 'row' && found.some((trace) => !('kind' in trace))) guess?.check(row);
         for (const trace of found) {
           taken++;
           if ('kind' in trace) await reject(trace);
@@ -62,6 +77,11 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       }
     },
   };
+}
+
+function holdsTrace(row: InputRow, { map, needs }: SourceOptions): boolean {
+  for (const trace of mapRow(row, map, needs)) if (!('kind' in trace)) return true;
+  return false;
 }
 
 async function surveyFiles(

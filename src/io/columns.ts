@@ -76,8 +76,9 @@ const SEGMENT: ColumnType = {
 };
 
 function segmentFields(segment: SegmentRow): Record<string, unknown> {
-  const { charStart, charEnd, ...fields } = segment;
-  return { ...fields, char_start: charStart, char_end: charEnd };
+  const { start, end, charStart, charEnd, kind, entropy, value, delta, sigma } = segment;
+  // one shape for all, in the order of `SEGMENT`: copying by rest and spread costs five times as much
+  return { start, end, char_start: charStart, char_end: charEnd, kind, entropy, value, delta, sigma };
 }
 
 function statusText(codes: readonly string[]): string {

@@ -26,8 +26,8 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.ndjson', 'jsonl'],
 ];
 
-/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
-const BATCH_BYTES = 8 * 2 ** 20;
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. More of them outlive V8's young generation, which costs a third of the time. */
+const BATCH_BYTES = 2 * 2 ** 20;
 
 /**
  * The format that a file's name stands for.

@@ -64,8 +64,9 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   return { rows, traces, bytes, columns: inference.finish(), groupRewards };
 }
 
-const WINDOW_ROWS = 1024;
-const WINDOW_BYTES = 16 * 2 ** 20;
+/** Types are guessed from so many rows. */
+export const WINDOW_ROWS = 1024;
+export const WINDOW_BYTES = 16 * 2 ** 20;
 
 /**
  * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
