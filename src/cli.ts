@@ -165,7 +165,10 @@ function interruptible(): AbortSignal {
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
   return command
-    .argument('[inputs...]', 'JSONL files; none or - is stdin')
+    .argument(
+      '[inputs...]',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+    )
     .option(
       '-o, --output <file>',
       `.parquet, .arrow or .jsonl; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,

@@ -5,16 +5,10 @@ import { TypesChangedError } from '../io/guess.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
-import { rejectTrace } from '../io/rows.js';
-import { type Device, resolveDevice } from '../policy/device.js';
-import { encodeTrace } from '../policy/encode.js';
-import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
-import { PolicySession } from '../policy/session.js';
-import { loadTokenizer } from '../policy/tokenizer.js';
-import { scoreWindows } from '../policy/windows.js';
+import type { DeviceChoice } from '../policy/device.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
-import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
+import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions } from './options.js';
 import { openSink, type Sink } from './sink.js';
@@ -64,8 +58,8 @@ async function segmentOnce(
   guessTypes: boolean,
 ): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
-  const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
-  const { device } = await resolveDevice(opts.device);
+  const withPolicy = opts.policy === null ? undefined : await preparePolicy(opts.policy, opts.device);
+  const policy = withPolicy?.policy;
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
@@ -108,47 +102,24 @@ async function segmentOnce(
     signal: opts.signal,
   });
   await sink.drain(
-    policy ? byEntropy(source, policy, device, opts.segments, sink) : byLength(source, opts.segments, sink),
+    withPolicy?.segmented(source, opts.segments, sink) ?? byLength(source, opts.segments, sink),
   );
   sink.report();
   return EXIT.done;
 }
 
-/** One run of the policy a trace; its entropies decide the merge. */
-async function* byEntropy(
-  source: Source,
-  policy: PolicyFolder,
-  device: Device,
-  segments: SegmentOptions,
-  sink: Sink,
-): AsyncGenerator<OutputRow> {
-  const tokenizer = await loadTokenizer(policy.path);
-  const { vocab, maxTokens } = policy.architecture;
-  async function* ready() {
-    for await (const trace of source.traces(sink.reject)) {
-      const job = await sink.orReject(trace, () => {
-        const encoded = encodeTrace(trace, tokenizer, vocab, maxTokens);
-        return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
-      });
-      if (job !== undefined) yield job;
-    }
-  }
-  const session = await PolicySession.open(policy, device);
-  try {
-    for await (const { job, result } of scoreWindows(ready(), session, 'auto')) {
-      if (result instanceof TraceRejected) {
-        await sink.reject(rejectTrace(job.trace, result));
-        continue;
-      }
-      const { entropies, logprobs, segmentation } = result;
-      const { trace, promptIds, completionIds, chars, status } = job;
-      const sums = segmentSums(entropies, allEnds(segmentation));
-      const rows = segmentRows({ segmentation, chars, entropies: sums });
-      yield { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
-    }
-  } finally {
-    await session.close();
-  }
+/** Loads what runs a policy; without one neither its tokenizer nor ONNX Runtime is loaded. */
+async function preparePolicy(folder: string, choice: DeviceChoice) {
+  const { openPolicyFolder } = await import('../policy/folder.js');
+  const { resolveDevice } = await import('../policy/device.js');
+  const { byEntropy } = await import('./segment-policy.js');
+  const policy = await openPolicyFolder(folder);
+  const { device } = await resolveDevice(choice);
+  return {
+    policy,
+    segmented: (source: Source, segments: SegmentOptions, sink: Sink) =>
+      byEntropy(source, policy, device, segments, sink),
+  };
 }
 
 /** Characters stand in for tokens, and their number for entropy. */
@@ -218,7 +189,7 @@ function ones(length: number): Float32Array {
 }
 
 /** A row with nothing in it but its trace. */
-function blankRow(trace: Trace): OutputRow {
+export function blankRow(trace: Trace): OutputRow {
   return {
     trace,
     promptIds: null,
