@@ -44,7 +44,7 @@ const jobs = (await readFile(fixtures, 'utf8'))
       completionIds: Int32Array.from(fixture.completion_ids),
       references: [{ answer: fixture.answer, utility: 1 }],
       reward: fixture.reward,
-      source: { file: 'chains.jsonl', row, byteOffset: 0, columns: {}, raw: '' },
+      source: { file: 'chains.jsonl', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' },
     };
     const encoded = encodeTrace(trace, tokenizer, policy.architecture.vocab, policy.architecture.maxTokens);
     return { ...encoded, ...bank(trace.references), pieces: cutTrace(encoded, segments) };
@@ -68,13 +68,15 @@ const ms = await interleaved(
           maxLineBytes: 2 ** 28,
           signal,
           device: { name: 'cpu' },
+          rowsPerChunk: 512,
+          restart: false,
         },
         silent,
       );
     },
     async bare() {
       const session = await PolicySession.open(policy);
-      for await (const _ of scoreWindows(all(), session, 'auto'));
+      for await (const _ of scoreWindows(all(), session, 'auto', (row) => Math.floor(row / 64)));
       await session.close();
     },
   },

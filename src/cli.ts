@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { addPolicyCommands } from './cli-policy.js';
+import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
   DEFAULT_MAX_SEGMENTS,
@@ -12,9 +13,10 @@ import {
   resolveSegmentOptions,
   usageError,
 } from './commands/options.js';
+import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
-import { removeTemporaryFiles } from './io/atomic-file.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
+import { parseShard } from './io/shard.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { openLog } from './report/log.js';
@@ -25,10 +27,16 @@ import { VERSION } from './version.js';
 const EMBEDDED_POLICY = fileURLToPath(new URL('../models/embedded', import.meta.url));
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 
+/** Default of `--rows-per-chunk`: what a death costs at most. */
+const ROWS_PER_CHUNK = 512;
+/** The same where a row takes a millisecond. */
+const ROWS_PER_CHEAP_CHUNK = 16_384;
+
 /** Flags of `score` and `segment` as commander hands them on. */
 interface JobFlags {
   readonly output?: string;
   readonly format?: string;
+  readonly columns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
@@ -39,6 +47,10 @@ interface JobFlags {
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
+  readonly shard?: string;
+  readonly rowsPerChunk?: string;
+  readonly restart: boolean;
+  readonly timeLimit?: string;
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -46,7 +58,8 @@ interface JobFlags {
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
-  const signal = interruptible();
+  const interruption = interruptible();
+  const { signal } = interruption;
   // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice it by themselves
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
@@ -84,6 +97,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
     .addHelpText(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
@@ -91,14 +105,18 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .action(
       async (
         inputs: string[],
-        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string },
+        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string; export?: string },
       ) => {
         const log = openLog({ quiet: flags.quiet, json: flags.logJson });
         const { score } = await import('./commands/score.js');
         const credit = resolveCreditOptions(flags);
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
-        const job = { ...jobOptions(flags), policy: flags.policy, credit, strategy, signal };
+        const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
+        const exportName = parseExport(flags.export);
+        const method = { credit, strategy, exportName };
+        const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
+        interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);
       },
     );
@@ -120,7 +138,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
-      result = await segment(inputs, { ...jobOptions(flags), policy, signal }, log);
+      const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
+      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
     });
 
   addPolicyCommands(program);
@@ -145,23 +165,6 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   }
 }
 
-/**
- * Aborted by the first SIGINT or SIGTERM, so that the run under way can end; a second one ends the process as it stands,
- * without its temporary files.
- */
-function interruptible(): AbortSignal {
-  const controller = new AbortController();
-  for (const name of ['SIGINT', 'SIGTERM'] as const)
-    process.on(name, () => {
-      if (controller.signal.aborted) {
-        removeTemporaryFiles();
-        process.kill(process.pid, 'SIGKILL');
-      }
-      controller.abort();
-    });
-  return controller.signal;
-}
-
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
   return command
@@ -170,10 +173,11 @@ function job(command: Command, defaultOutput: string): Command {
       'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
     )
     .option(
-      '-o, --output <file>',
-      `.parquet, .arrow or .jsonl; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
+      '-o, --output <file|folder>',
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
     .option(
       '--map <field=path,…>',
       'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
@@ -191,6 +195,16 @@ function job(command: Command, defaultOutput: string): Command {
     )
     .option('--limit <n>', 'take the first n traces, rejected ones counted')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option(
+      '--shard <i/n>',
+      'do every n-th row, from the i-th (default: the place in a Slurm array or Indexed Job)',
+    )
+    .option(
+      '--rows-per-chunk <n>',
+      `input rows that are kept or done again together (default: ${ROWS_PER_CHUNK}; ${ROWS_PER_CHEAP_CHUNK} without a policy)`,
+    )
+    .option('--restart', 'drop what an earlier run has left at the output', false)
+    .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
     .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false);
@@ -202,11 +216,18 @@ function jobOptions(flags: JobFlags) {
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    columns: parseColumns(flags.columns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
+    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    restart: flags.restart,
   };
+}
+
+function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
+  return rowsPerChunk === undefined ? byDefault : positiveInteger('--rows-per-chunk', rowsPerChunk);
 }
 
 /** One clear line on stderr, what mends it on the next, and the exit code. */

@@ -38,6 +38,8 @@ export interface TraceSource {
   readonly file: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
+  /** the same over all inputs */
+  readonly ordinal: number;
   /** byte offset of the row's first byte (in the file once unpacked); null in a columnar file */
   readonly byteOffset: number | null;
   /** the parsed input row, for the columns that pass through */

@@ -2,6 +2,8 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { TraceRejected } from '../dist/errors.js';
+import { type BadRow, isBad } from '../dist/io/rows.js';
+import { WHOLE, windowOf } from '../dist/io/shard.js';
 import { BATCH_ROWS, type Load, planBatches } from '../dist/policy/batch.js';
 import { inOrder } from '../dist/policy/in-order.js';
 import type { PolicyRuns } from '../dist/policy/session.js';
@@ -345,21 +347,17 @@ describe('runBatch', () => {
 
 // ------ windows
 
+const everyRow = (ordinal: number) => windowOf(ordinal, { shard: WHOLE, rowsPerChunk: 512 });
+
 /** A stream of jobs as scoreWindows takes them, each from an input row. */
 async function* stream(
   shapes: readonly JobShape[],
-  rowOf: (i: number) => number | { file: string; row: number },
+  rowOf: (i: number) => number,
 ): AsyncGenerator<Job & { readonly name: number }> {
   for (const [i, shape] of shapes.entries()) {
     const { ids, promptLength, pieces, continuations } = jobOf(shape);
-    const at = rowOf(i);
-    const source = {
-      file: 'in',
-      byteOffset: 0,
-      columns: {},
-      raw: '',
-      ...(typeof at === 'number' ? { row: at } : at),
-    };
+    const row = rowOf(i);
+    const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
     yield {
       name: shape.name,
       trace: { id: `${i}`, prompt: '', completion: '', references: [], reward: null, source },
@@ -387,6 +385,13 @@ async function drain<T>(items: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
+/** What was scored, where nothing may have been set aside. */
+async function drainScored<T extends object>(items: AsyncIterable<T | BadRow>): Promise<T[]> {
+  const found = await drain(items);
+  expect(found.filter(isBad)).toEqual([]);
+  return found as T[];
+}
+
 describe('scoreWindows', () => {
   test('any mix of lengths, strategies, gaps and lack of memory: the order of the input, every result its own', async () => {
     await fc.assert(
@@ -403,11 +408,12 @@ describe('scoreWindows', () => {
           };
           const policy = new FakePolicy(limit ?? undefined, pause);
           const rows = gaps.map((_, i) => gaps.slice(0, i + 1).reduce((a, b) => a + b, 0));
-          const scored = await drain(
+          const scored = await drainScored(
             scoreWindows(
               stream(shapes, (i) => rows[i] as number),
               policy,
               strategy,
+              everyRow,
             ),
           );
           expect(scored.map(({ job }) => job.name)).toEqual(shapes.map(({ name }) => name));
@@ -423,14 +429,15 @@ describe('scoreWindows', () => {
     );
   });
 
-  test('a window is 64 input rows of one file: rows that are missing move no other into another window', async () => {
-    const together = async (rows: readonly (number | { file: string; row: number })[]) => {
+  test('a window is 64 input rows: rows that are missing move no other into another window', async () => {
+    const together = async (rows: readonly number[]) => {
       const policy = new FakePolicy();
       await drain(
         scoreWindows(
           stream(small(rows.length), (i) => rows[i] as number),
           policy,
           'one-run',
+          everyRow,
         ),
       );
       return policy.runs.map(({ traces }) => traces.map((i) => rows[i]));
@@ -441,17 +448,16 @@ describe('scoreWindows', () => {
     const kept = (row: number) => row % 5 !== 0 && row !== 63;
     expect(await together(rows.filter(kept))).toEqual(windows.map((window) => window.filter(kept)));
     expect(await together(rows.slice(100))).toEqual([rows.slice(100, 128), ...windows.slice(2)]);
-    const [a, b] = ['a', 'b'].map((file) => [0, 1].map((row) => ({ file, row })));
-    expect(await together([...(a ?? []), ...(b ?? [])])).toEqual([a, b]);
   });
 
   test('rows that explode into many traces: they stay together, up to 256 a window', async () => {
     const policy = new FakePolicy();
-    const scored = await drain(
+    const scored = await drainScored(
       scoreWindows(
         stream(small(700), (i) => (i < 300 ? 0 : 1 + Math.floor((i - 300) / 5))),
         policy,
         'one-run',
+        everyRow,
       ),
     );
     expect(scored.map(({ job }) => job.name)).toEqual([...Array(700).keys()]);
@@ -466,11 +472,12 @@ describe('scoreWindows', () => {
 
   test('at most three batches are at work, and three where there are so many', async () => {
     const policy = new FakePolicy(undefined, () => new Promise((resolve) => setTimeout(resolve, 1)));
-    await drain(
+    await drainScored(
       scoreWindows(
         stream(small(1000), (i) => i),
         policy,
         'one-run',
+        everyRow,
       ),
     );
     expect(policy.runs).toHaveLength(16);
@@ -490,10 +497,10 @@ describe('scoreWindows', () => {
         closed = true;
       }
     }
-    const scored = scoreWindows(source(), policy as PolicyRuns, 'one-run');
+    const scored = scoreWindows(source(), policy as PolicyRuns, 'one-run', everyRow);
     const names: number[] = [];
     const read = async () => {
-      for await (const { job } of scored) names.push(job.name);
+      for await (const item of scored) if (!isBad(item)) names.push(item.job.name);
     };
     await expect(read()).rejects.toThrow('gone');
     expect(names).toEqual([...Array(64).keys()]);
@@ -508,6 +515,7 @@ describe('scoreWindows', () => {
           stream([], () => 0),
           new FakePolicy(),
           'auto',
+          everyRow,
         ),
       ),
     ).toEqual([]);

@@ -87,7 +87,19 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     ['max rejects', ['score', FIXTURES, '--max-rejects', '200%'], /--max-rejects 200%/],
     ['fixed length without fixed', ['score', FIXTURES, '--fixed-length', '8'], /--segmenter fixed/],
     ['unknown format of the output', ['score', FIXTURES, '-o', 'scored.csv'], /scored\.csv/],
-    ['folder as output', ['score', FIXTURES, '-o', 'out/'], /out\//],
+    [
+      'a folder of other things as output',
+      ['score', FIXTURES, '-o', EMBEDDED],
+      /holds other files and no run\.json/,
+    ],
+    [
+      'a shard of one file',
+      ['score', FIXTURES, '-o', 'a.parquet', '--shard', '0/2'],
+      /a\.parquet is one file.*\n {2}try: -o out\//s,
+    ],
+    ['no such shard', ['score', FIXTURES, '-o', 'out/', '--shard', '2/2'], /--shard 2\/2/],
+    ['a limit on shards', ['score', FIXTURES, '-o', 'out/', '--shard', '1/2', '--limit', '5'], /--limit/],
+    ['a time limit without sense', ['score', FIXTURES, '--time-limit', '5d'], /--time-limit 5d/],
     ['Parquet on stdout', ['score', FIXTURES, '-o', '-', '--format', 'parquet'], /stdout/],
   ])('%s', async (_, args, message) => {
     const run = await rredcot(args, { cwd: folder });

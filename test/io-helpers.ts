@@ -47,6 +47,7 @@ export function inputRow(columns: Record<string, unknown>, row = 0): InputRow {
     file: 'data/traces.jsonl',
     stem: 'traces',
     row,
+    ordinal: row,
     byteOffset: 0,
     raw: stringifyJson(columns),
     columns,
@@ -60,7 +61,7 @@ export function traceOf(columns: Record<string, unknown>, row = 0): Trace {
     completion: 'x',
     references: [],
     reward: null,
-    source: { file: 'traces.jsonl', row, byteOffset: 0, columns, raw: '{}' },
+    source: { file: 'traces.jsonl', row, ordinal: row, byteOffset: 0, columns, raw: '{}' },
   };
 }
 

@@ -7,8 +7,8 @@ import { segment } from '../dist/commands/segment.js';
 import { readRows, resolveInputs } from '../dist/io/inputs.js';
 import { type ColumnType, inferColumns } from '../dist/io/schema.js';
 import { openLog } from '../dist/report/log.js';
-import { collect, queryDuckdb, temporaryFolder } from './io-helpers.js';
-import { ROOT, rredcot } from './program.js';
+import { collect, temporaryFolder } from './io-helpers.js';
+import { ROOT } from './program.js';
 
 let folder: string;
 
@@ -30,14 +30,12 @@ async function segmentedHere(input: string, output: string): Promise<void> {
     signal: new AbortController().signal,
     segments: { segmenter: 'hybrid' as const, fixedLength: 64, maxSegments: 40 },
     policy: null,
+    columns: undefined,
+    shard: undefined,
+    rowsPerChunk: 4096,
+    restart: true,
   };
   expect(await segment([input], opts, log)).toBe(0);
-}
-
-async function segmented(input: string, output: string): Promise<string> {
-  const run = await rredcot(['segment', '--no-policy', input, '-o', output]);
-  expect(run.code, run.stderr).toBe(0);
-  return run.stderr;
 }
 
 type Row = Record<string, unknown>;
@@ -101,7 +99,7 @@ describe('any JSON value in a column that passes through', () => {
           output,
         );
       }),
-      { numRuns: 8 },
+      { numRuns: 4, endOnFailure: true },
     );
   }
 
@@ -125,41 +123,6 @@ describe('any JSON value in a column that passes through', () => {
         }
     }),
   );
-});
-
-describe('types guessed from the first rows', () => {
-  const many = (last: object) =>
-    `${Array.from({ length: 1500 }, (_, n) => JSON.stringify({ completion: 'a\nb', n, tags: [n] })).join('\n')}\n${JSON.stringify({ completion: 'c', n: 7, tags: [1], ...last })}\n`;
-
-  it.each([
-    ['a text among numbers', { n: 'x' }, { n: 'VARCHAR', tags: 'BIGINT[]' }],
-    ['a fraction', { n: 0.5 }, { n: 'DOUBLE', tags: 'BIGINT[]' }],
-    ['a text in a list', { tags: ['x'] }, { n: 'BIGINT', tags: 'VARCHAR[]' }],
-    ['a new column', { late: true }, { n: 'BIGINT', tags: 'BIGINT[]', late: 'BOOLEAN' }],
-  ])('%s in a later row: the run starts again, with the types of all rows', async (name, last, types) => {
-    const input = join(folder, `${name}.jsonl`);
-    await writeFile(input, many(last));
-    const output = join(folder, `${name}.parquet`);
-    expect(await segmented(input, output)).toMatch(/starting again/);
-    const described = await queryDuckdb(
-      `describe select * exclude (completion, id, "group", segments, source_row, status) from '${output}'`,
-    );
-    expect(Object.fromEntries(described.map((row) => [row.column_name, row.column_type]))).toEqual(types);
-    expect(await queryDuckdb(`select count(*) as rows, count(distinct id) as ids from '${output}'`)).toEqual([
-      { rows: 1501n, ids: 1501n },
-    ]);
-  });
-
-  it('what changes no type, and rows that hold no trace, start nothing again', async () => {
-    const input = join(folder, 'same.jsonl');
-    await writeFile(input, `${many({ n: null })}{"n":"no trace here"}\n`);
-    const output = join(folder, 'same.parquet');
-    expect(await segmented(input, output)).not.toMatch(/starting again/);
-    expect(
-      await queryDuckdb(`select count(*) as rows, typeof(any_value(n)) as type from '${output}'`),
-    ).toEqual([{ rows: 1501n, type: 'BIGINT' }]);
-    expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n')).toHaveLength(2);
-  });
 });
 
 describe('--no-policy', () => {

@@ -62,7 +62,7 @@ describe('README', () => {
 
   it('its other commands run', async () => {
     const others = blocks.slice(2).flatMap((block) => block.split('\n'));
-    expect(others.length).toBe(8);
+    expect(others.length).toBe(10);
     await symlink(EMBEDDED, join(folder, 'checkpoint'));
     for (const command of others) {
       const { status, stderr } = run(command);

@@ -209,7 +209,7 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
   return rows.map((row, i): TraceJob => {
     const promptIds = Int32Array.from(row.prompt_ids);
     const completionIds = Int32Array.from(row.completion_ids);
-    const source = { file: 'chains', row: i, byteOffset: 0, columns: {}, raw: '' };
+    const source = { file: 'chains', row: i, ordinal: i, byteOffset: 0, columns: {}, raw: '' };
     const { id, prompt, completion, reward } = row;
     const trace = { id, prompt, completion, promptIds, completionIds, references: [], reward, source };
     const { tokens } = encodeTrace(trace, tokenizer, vocab, maxTokens);

@@ -3,7 +3,7 @@ import { EXIT, RredcotError } from '../errors.js';
 import type { Baseline, CreditOptions } from '../estimate/credit.js';
 import { ESTIMATORS } from '../estimate/references.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
-import type { OutputFormat } from '../io/output.js';
+import type { OurColumn, OutputFormat } from '../io/output.js';
 import type { DeviceChoice } from '../policy/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../segment/segment.js';
 
@@ -21,6 +21,8 @@ export interface JobOptions {
   readonly map: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
+  /** ours that are written; undefined: all */
+  readonly columns: readonly OurColumn[] | undefined;
   readonly limit: number | undefined;
   readonly maxLineBytes: number;
   readonly signal: AbortSignal;

@@ -1,20 +1,16 @@
 // The main job, and the map of the program: traces in, every token's entropy, values at exit points, σ, rows out.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
-import {
-  type GroupMean,
-  type RewardedTrace,
-  withContiguousMeans,
-  withoutMeans,
-  withSurveyedMeans,
-} from '../estimate/baseline.js';
-import { type CreditOptions, creditTrace, type ReadyTrace } from '../estimate/credit.js';
+import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
+import { type CreditOptions, creditTrace } from '../estimate/credit.js';
 import { bankMaker } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
 import { traceValues } from '../estimate/value.js';
+import { type ExportName, withExport } from '../io/export/exports.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, resolveColumnNames } from '../io/output.js';
-import { rejectTrace } from '../io/rows.js';
+import { eachTrace } from '../io/rows.js';
+import { windowOf } from '../io/shard.js';
 import { resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
@@ -26,14 +22,18 @@ import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions } from './options.js';
+import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget, stemOf } from './target.js';
+import { writtenColumns } from './written-columns.js';
 
-export interface ScoreOptions extends JobOptions {
+export interface ScoreOptions extends JobOptions, RunOptions {
   readonly policy: string;
   readonly strategy: Strategy;
   readonly credit: CreditOptions;
+  /** a trainer's columns in place of ours */
+  readonly exportName: ExportName | undefined;
 }
 
 /**
@@ -42,6 +42,7 @@ export interface ScoreOptions extends JobOptions {
  */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
+  const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
   const { device } = await resolveDevice(opts.device);
   const tokenizer = await loadTokenizer(policy.path);
@@ -54,9 +55,27 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
   const inputs = await resolveInputs(paths);
   const target = await resolveTarget(opts.output ?? `${stemOf(inputs)}.scored.parquet`, opts.format, inputs);
+  const config = {
+    command: 'score',
+    map: opts.map,
+    limit: opts.limit,
+    columns: opts.columns,
+    export: opts.exportName,
+    ...opts.credit,
+    ...opts.segments,
+  };
+  await using run = await openRun(
+    target,
+    inputs,
+    { command: 'score', config, policy: policy.files },
+    opts,
+    log,
+  );
+  if (run.isDone) return alreadyDone(target, run, log);
   const { baseline, rewardRange } = opts.credit;
   const usesGroups = baseline === 'auto' || baseline === 'group';
   const source = await openSource(inputs, {
+    run,
     map,
     needs: { prompt: true, references: true },
     limit: opts.limit,
@@ -67,66 +86,51 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     signal: opts.signal,
   });
   const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
-  const { columns, warnings } = resolveColumnNames(source.columns, OUR_COLUMNS, map, rewardAsIs);
+  const { columns, warnings } = resolveColumnNames(source.columns, written.columns, map, rewardAsIs);
   for (const warning of warnings) log.warn('column_renamed', warning);
   const session = await PolicySession.open(policy, device);
   try {
     const sink = await openSink({
       target,
-      ourColumns: OUR_COLUMNS,
+      run,
+      ourColumns: written.columns,
       passThrough: columns,
-      metadata: fileMetadata(
-        { command: 'score', map: opts.map, limit: opts.limit, ...opts.credit, ...opts.segments },
-        policy,
-      ),
+      metadata: fileMetadata(config, policy),
       maxRejects: opts.maxRejects,
       expected: source.expected,
       log,
       signal: opts.signal,
     });
 
-    /** read, map, find the reward */
-    async function* rewarded(): AsyncGenerator<RewardedTrace> {
-      for await (const trace of source.traces(sink.reject)) {
-        const reward = await sink.orReject(trace, () => rewardOf(trace));
-        if (reward !== undefined) yield { trace, reward };
-      }
-    }
+    // read, map, find the reward
+    const rewarded = eachTrace(source.traces(), ({ trace }) => ({ trace, reward: rewardOf(trace) }));
 
-    /** baseline of the group, before anything else can turn a trace down: its reward counts all the same */
-    function withMeans(): AsyncGenerator<RewardedTrace & GroupMean> {
-      if (!usesGroups) return withoutMeans(rewarded());
-      if (source.survey) return withSurveyedMeans(rewarded(), source.survey.groupRewards);
-      return withContiguousMeans(rewarded(), ({ trace }) => sink.reject(rejectTrace(trace, SPLIT_GROUP)));
-    }
+    // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
+    const groups = usesGroups ? source.survey?.groupRewards : new Map();
+    const withMeans =
+      groups === undefined
+        ? withContiguousMeans(rewarded)
+        : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
 
-    /** encode, split into pieces: what the policy cannot take shows here */
-    async function* ready(): AsyncGenerator<ReadyTrace> {
-      for await (const item of withMeans()) {
-        const encoded = await sink.orReject(item.trace, () => {
-          const scoredBank = makeBank(item.trace.references);
-          const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-          const room = architecture.maxTokens - longest;
-          const tokens = encodeTrace(item.trace, tokenizer, architecture.vocab, room);
-          return { ...scoredBank, ...tokens, pieces: cutTrace(tokens, opts.segments) };
-        });
-        if (encoded !== undefined) yield { ...item, ...encoded };
-      }
-    }
+    // encode, split into pieces: what the policy cannot take shows here
+    const ready = eachTrace(withMeans, (item) => {
+      const scoredBank = makeBank(item.trace.references);
+      const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+      const tokens = encodeTrace(item.trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+      return { ...item, ...scoredBank, ...tokens, pieces: cutTrace(tokens, opts.segments) };
+    });
 
-    /** score: segments and the references' log-probabilities at exit points; then values, σ, the row */
-    async function* credited() {
-      for await (const { job, result } of scoreWindows(ready(), session, opts.strategy)) {
-        if (result instanceof TraceRejected) {
-          await sink.reject(rejectTrace(job.trace, result));
-          continue;
-        }
-        const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
-        const values = traceValues(result.branches, utilities, opts.credit.estimator);
-        yield creditTrace(job, result, values, opts.credit);
-      }
-    }
-    await sink.drain(credited());
+    // score: segments and the references' log-probabilities at exit points
+    const scored = scoreWindows(ready, session, opts.strategy, (row) => windowOf(row, run.layout));
+
+    // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
+    const credited = eachTrace(scored, ({ job, result }) => {
+      if (result instanceof TraceRejected) throw result;
+      const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
+      const values = traceValues(result.branches, utilities, opts.credit.estimator);
+      return withExport(creditTrace(job, result, values, opts.credit), written.export);
+    });
+    await sink.drain(credited);
     sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
   } finally {
     await session.close();
@@ -143,9 +147,3 @@ function orNull<T>(action: () => T | null): T | null {
     throw error;
   }
 }
-
-const SPLIT_GROUP = {
-  code: 'group_split',
-  reason:
-    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value',
-};

@@ -1,21 +1,22 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
-import { TypesChangedError } from '../io/guess.js';
 import { resolveInputs } from '../io/inputs.js';
 import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
-import type { DeviceChoice } from '../policy/device.js';
+import { eachTrace } from '../io/rows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import type { JobOptions } from './options.js';
-import { openSink, type Sink } from './sink.js';
-import { openSource, type Source } from './source.js';
+import { alreadyDone, openRun, type RunOptions } from './run.js';
+import { openSink } from './sink.js';
+import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
+import { writtenColumns } from './written-columns.js';
 
-export interface SegmentCommandOptions extends JobOptions {
+export interface SegmentCommandOptions extends JobOptions, RunOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
 }
@@ -38,43 +39,40 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
-  // reading costs most of the time without a policy, so files are read once; what is on stdout cannot be taken back
-  const guessTypes = opts.policy === null && opts.output !== undefined && opts.output !== '-';
-  try {
-    return await segmentOnce(paths, opts, log, guessTypes);
-  } catch (error) {
-    if (!(error instanceof TypesChangedError)) throw error;
-    log.info(
-      'a later row has other types than the first ones: starting again, with a look at all rows first',
-    );
-    return segmentOnce(paths, opts, log, false);
-  }
-}
-
-async function segmentOnce(
-  paths: readonly string[],
-  opts: SegmentCommandOptions,
-  log: Log,
-  guessTypes: boolean,
-): Promise<ExitCode> {
   const map = parseFieldMap(opts.map);
-  const withPolicy = opts.policy === null ? undefined : await preparePolicy(opts.policy, opts.device);
-  const policy = withPolicy?.policy;
+  const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
+  const { columns: ourColumns } = writtenColumns(ours, opts.columns);
+  // without a policy neither a tokenizer nor ONNX Runtime is loaded
+  const prepared =
+    opts.policy === null
+      ? undefined
+      : await (await import('./segment-policy.js')).preparePolicy(opts.policy, opts.device);
+  const policy = prepared?.policy;
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
+  const config = {
+    command: 'segment',
+    weights: policy ? 'entropy' : 'characters',
+    map: opts.map,
+    limit: opts.limit,
+    columns: opts.columns,
+    ...opts.segments,
+  };
+  const described = { command: 'segment', config, policy: policy?.files ?? null };
+  await using run = await openRun(target, inputs, described, opts, log);
+  if (run.isDone) return alreadyDone(target, run, log);
   const source = await openSource(inputs, {
+    run,
     map,
     needs: { prompt: policy !== undefined, references: false },
     limit: opts.limit,
     maxLineBytes: opts.maxLineBytes,
     typed: target.format !== 'jsonl',
-    guessTypes,
     reward: undefined,
     log,
     signal: opts.signal,
   });
-  const ourColumns = policy === undefined ? COLUMNS : POLICY_COLUMNS;
   const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
   for (const warning of warnings) log.warn('column_renamed', warning);
   log.info(
@@ -84,69 +82,43 @@ async function segmentOnce(
   );
   const sink = await openSink({
     target,
+    run,
     ourColumns,
     passThrough: columns,
-    metadata: fileMetadata(
-      {
-        command: 'segment',
-        weights: policy ? 'entropy' : 'characters',
-        map: opts.map,
-        limit: opts.limit,
-        ...opts.segments,
-      },
-      policy,
-    ),
+    metadata: fileMetadata(config, policy),
     maxRejects: opts.maxRejects,
     expected: source.expected,
     log,
     signal: opts.signal,
   });
-  await sink.drain(
-    withPolicy?.segmented(source, opts.segments, sink) ?? byLength(source, opts.segments, sink),
-  );
+  const rows = prepared
+    ? prepared.byEntropy(source, opts.segments, run)
+    : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+  await sink.drain(rows);
   sink.report();
   return EXIT.done;
 }
 
-/** Loads what runs a policy; without one neither its tokenizer nor ONNX Runtime is loaded. */
-async function preparePolicy(folder: string, choice: DeviceChoice) {
-  const { openPolicyFolder } = await import('../policy/folder.js');
-  const { resolveDevice } = await import('../policy/device.js');
-  const { byEntropy } = await import('./segment-policy.js');
-  const policy = await openPolicyFolder(folder);
-  const { device } = await resolveDevice(choice);
-  return {
-    policy,
-    segmented: (source: Source, segments: SegmentOptions, sink: Sink) =>
-      byEntropy(source, policy, device, segments, sink),
-  };
-}
-
-/** Characters stand in for tokens, and their number for entropy. */
-async function* byLength(source: Source, segments: SegmentOptions, sink: Sink): AsyncGenerator<OutputRow> {
+/** Characters stand in for tokens, and their number for entropy. @throws TraceRejected without a text */
+function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
+  if (trace.completion === '')
+    throw new TraceRejected(
+      'empty_completion',
+      'no completion text, expected some: leave out --no-policy for token ids',
+    );
+  const units = codePointBoundaries(trace.completion);
+  const T = units.length - 1;
+  const chars = counting(units.length);
+  const tokens = { text: trace.completion, units, textEnd: T };
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
-  for await (const trace of source.traces(sink.reject)) {
-    const row = await sink.orReject(trace, () => {
-      if (trace.completion === '')
-        throw new TraceRejected(
-          'empty_completion',
-          'no completion text, expected some: leave out --no-policy for token ids',
-        );
-      const units = codePointBoundaries(trace.completion);
-      const T = units.length - 1;
-      const chars = counting(units.length);
-      const tokens = { text: trace.completion, units, textEnd: T };
-      const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-      const segmentation = mergeSegments(pieces, ones(T));
-      const rows = segmentRows({ segmentation, chars });
-      return {
-        ...blankRow(trace),
-        segments: rows.map((row) => ({ ...row, start: null, end: null })),
-        status: ['segments:by-length'],
-      };
-    });
-    if (row !== undefined) yield row;
-  }
+  const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
+  const segmentation = mergeSegments(pieces, ones(T));
+  const rows = segmentRows({ segmentation, chars });
+  return {
+    ...blankRow(trace),
+    segments: rows.map((row) => ({ ...row, start: null, end: null })),
+    status: ['segments:by-length'],
+  };
 }
 
 /** Token indices mean nothing without a tokenizer: only character ends can be used. */

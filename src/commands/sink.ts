@@ -1,20 +1,24 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
-import { TraceRejected, throwIfInterrupted } from '../errors.js';
-import { type OurColumn, type OutputRow, openOutput, ReaderClosedError } from '../io/output.js';
-import { openRejects } from '../io/rejects.js';
-import { type BadRow, rejectTrace } from '../io/rows.js';
+import { EXIT, RredcotError } from '../errors.js';
+import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
+import { publishFile } from '../io/merge.js';
+import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
+import { type BadRow, isBad } from '../io/rows.js';
+import { finishShard } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
+import { openStreamDestination } from '../io/stream-destination.js';
 import { colours, type Log } from '../report/log.js';
 import { Progress } from '../report/progress.js';
 import { Summary } from '../report/summary.js';
 import { drawTrace } from '../report/trace-view.js';
-import type { Trace } from '../trace.js';
 import { checkRejects, type MaxRejects } from './options.js';
+import { interruption, type Run } from './run.js';
 import type { Target } from './target.js';
 
 export interface SinkOptions {
   readonly target: Target;
-  readonly ourColumns: readonly OurColumn[];
+  readonly run: Run;
+  readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
   readonly maxRejects: MaxRejects | undefined;
@@ -25,68 +29,85 @@ export interface SinkOptions {
 }
 
 export interface Sink {
-  /** Sets a row aside. @throws RredcotError (exit 65) beyond `--max-rejects` */
-  reject(bad: BadRow): Promise<void>;
-  /** The action's result; undefined where it turned the trace down, which is then among the rejects. */
-  orReject<T>(trace: Trace, action: () => T | Promise<T>): Promise<T | undefined>;
-  /** Writes all rows, passing over undefined, and makes the output visible; on an error nothing of it is left. */
-  drain(rows: AsyncIterable<OutputRow | undefined>): Promise<void>;
+  /**
+   * Writes rows and rejects, in input order, and makes the output visible.
+   * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
+   */
+  drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
   /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
   report(valueName?: string): void;
 }
 
 export async function openSink(opts: SinkOptions): Promise<Sink> {
-  const { target, log, maxRejects } = opts;
-  const rejects = await openRejects(target.rejects);
-  const output = await openOutput({ ...target, ...opts });
+  const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.expected);
   const summary = new Summary();
-
-  const reject = async (bad: BadRow): Promise<void> => {
-    await rejects.add(bad);
-    progress.reject();
-    checkRejects(progress.totals(), maxRejects, target.rejects, false);
+  const destination = await openDestination(opts);
+  /** everything of this shard, the chunks of earlier attempts included */
+  const totals = () => {
+    const { traces, rejects } = progress.totals();
+    return { traces: traces + run.before.traces, rejects: rejects + run.before.rejects };
   };
+
+  async function add(item: OutputRow | BadRow): Promise<void> {
+    await destination.add(item);
+    if (isBad(item)) {
+      progress.reject();
+      checkRejects(totals(), maxRejects, target.rejects, false);
+    } else {
+      progress.trace(item.completionIds?.length ?? 0);
+      summary.add(item);
+    }
+  }
+  async function finish(): Promise<void> {
+    // a shard of many may well hold nothing but rejects
+    if (run.layout.shard.count === 1) checkRejects(totals(), maxRejects, target.rejects, true);
+    await destination.close();
+    if (run.folder === undefined) return;
+    await finishShard(run.folder, run.layout.shard, run.chunks, progress.totals().seconds);
+    if (target.kind === 'file') {
+      await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
+    }
+  }
   return {
-    reject,
-    async orReject(trace, action) {
+    async drain(items) {
       try {
-        return await action();
-      } catch (error) {
-        if (!(error instanceof TraceRejected)) throw error;
-        await reject(rejectTrace(trace, error));
-        return undefined;
-      }
-    },
-    async drain(rows) {
-      try {
-        for await (const row of rows) {
-          throwIfInterrupted(opts.signal);
-          if (row === undefined) continue;
-          await output.write([row]);
-          progress.trace(row.completionIds?.length ?? 0);
-          summary.add(row);
+        for await (const item of items) {
+          if (opts.signal.aborted) throw interruption(run);
+          await add(item);
         }
-        checkRejects(progress.totals(), maxRejects, target.rejects, true);
-        await output.close();
+        if (opts.signal.aborted) throw interruption(run);
+        await finish();
       } catch (error) {
-        await output.abort();
+        await destination.abort();
+        // the reasons of too many rejects are what the user needs next
+        const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
+        if (isData && target.kind === 'file' && run.folder !== undefined)
+          await publishFile(run.folder, target, opts.metadata);
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
-      } finally {
-        await rejects.close();
       }
     },
     report(valueName) {
-      const totals = progress.totals();
+      const { traces, tokens, rejects, seconds } = progress.totals();
       if (valueName !== undefined && summary.example !== undefined) {
         const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
       }
-      log.text(summary.describe(totals, rejects.counts, valueName !== undefined).join('\n'));
-      if (totals.rejects > 0) log.text(`rejects in ${target.rejects}`);
+      const lines = summary.describe(progress.totals(), destination.rejectCounts, valueName !== undefined);
+      log.text(lines.join('\n'));
+      if (rejects > 0) log.text(`rejects in ${target.rejects}`);
       if (target.path !== '-') log.text(`written to ${target.path}`);
-      log.record('done', { ...totals, uniform_share: summary.uniform, output: target.path });
+      const figures = { traces, tokens, rejects, seconds };
+      log.record('done', { ...figures, uniform_share: summary.uniform, output: target.path });
     },
   };
+}
+
+function openDestination({ target, run, log, ...columns }: SinkOptions): Promise<Destination> {
+  if (run.folder === undefined) return openStreamDestination({ ...target, ...columns });
+  const { folder, layout, chunks } = run;
+  const onChunk = () => log.record('chunk', { chunks: chunks.size });
+  const { format, extension } = target;
+  return openChunkWriter({ ...columns, format, extension, folder, layout, chunks, onChunk });
 }

@@ -1,16 +1,18 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
-import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input, readRows } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { BadRow, InputRow } from '../io/rows.js';
+import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
-import { inferFromWindow, type Survey, surveyInputs } from '../io/survey.js';
+import { inferFromWindow, readSurvey, type Survey, surveyInputs, writeSurvey } from '../io/survey.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
 import type { Trace } from '../trace.js';
+import type { Run } from './run.js';
 
 export interface SourceOptions {
+  readonly run: Run;
   readonly map: FieldMap;
   readonly needs: Needs;
   /** take so many traces at most, rejected ones counted */
@@ -18,8 +20,6 @@ export interface SourceOptions {
   readonly maxLineBytes: number | undefined;
   /** whether the output has column types, which must be known before the first row is written */
   readonly typed: boolean;
-  /** guess the types from the first rows, so that files are read once; see `TypesChangedError` */
-  readonly guessTypes?: boolean;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward: ((trace: Trace) => number | null) | undefined;
   readonly log: Log;
@@ -31,57 +31,65 @@ export interface Source {
   /** the first light pass; undefined for a stream, which can be read only once */
   readonly survey: Survey | undefined;
   readonly columns: readonly PassThroughColumn[];
-  /** traces to come, where a survey has counted them */
+  /** about how many traces are to come, where a survey has counted them */
   readonly expected: number | undefined;
-  /**
-   * The traces in input order; bad rows go to `reject`.
-   * @throws TypesChangedError where types were guessed and turn out to be others: start again without guessing
-   */
-  traces(reject: (bad: BadRow) => Promise<void>): AsyncGenerator<Trace>;
+  /** what the run has still to do, in input order: traces, and bad rows in their places */
+  traces(): AsyncGenerator<Traced | BadRow>;
+}
+
+/** A trace as the first stage takes it. */
+export interface Traced {
+  readonly trace: Trace;
 }
 
 /** Opens checked inputs. Files are read twice where types or group means are wanted, streams once. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes } = opts;
+  const { maxLineBytes, run } = opts;
+  const { wanted } = run;
   const isFile = inputs.every((input) => input.size !== null);
+  // a columnar input brings its types along
   const columnar = opts.typed ? await columnarColumns(inputs) : null;
   for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
   const typed = opts.typed && columnar === null;
-  const guess =
-    isFile && typed && opts.guessTypes && opts.reward === undefined
-      ? await guessColumns(readRows(inputs, { maxLineBytes }), (row) => holdsTrace(row, opts))
-      : undefined;
-  const survey =
-    isFile && guess === undefined && (typed || opts.reward)
-      ? await surveyFiles(inputs, { ...opts, typed })
-      : undefined;
-  const window = isFile ? undefined : await inferFromWindow(readRows(inputs, { maxLineBytes }), typed);
-  const columns = columnar?.columns ?? survey?.columns ?? guess?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> =
-    guess?.rows ?? window?.rows ?? readRows(inputs, { maxLineBytes });
+  const survey = isFile && (typed || opts.reward) ? await surveyOnce(inputs, { ...opts, typed }) : undefined;
+  const window = isFile
+    ? undefined
+    : await inferFromWindow(readRows(inputs, { maxLineBytes, wanted }), typed);
+  const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes, wanted });
+  const before = run.before.traces + run.before.rejects;
   return {
     survey,
     columns,
-    expected: survey && Math.min(survey.traces, opts.limit ?? Number.POSITIVE_INFINITY),
-    async *traces(reject) {
-      let taken = 0;
+    expected: survey && expectedTraces(survey, opts) - before,
+    async *traces() {
+      let taken = before;
       for await (const row of rows) {
-        const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
-        if (row.kind === 'row' && found.some((trace) => !('kind' in trace))) guess?.check(row);
+        if (taken === opts.limit) return;
+        const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
         for (const trace of found) {
-          taken++;
-          if ('kind' in trace) await reject(trace);
-          else yield trace;
-          if (taken === opts.limit) return;
+          yield 'kind' in trace ? trace : { trace };
+          if (++taken === opts.limit) return;
         }
       }
     },
   };
 }
 
-function holdsTrace(row: InputRow, { map, needs }: SourceOptions): boolean {
-  for (const trace of mapRow(row, map, needs)) if (!('kind' in trace)) return true;
-  return false;
+function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {
+  return Math.min(Math.ceil(survey.traces / run.layout.shard.count), limit ?? Number.POSITIVE_INFINITY);
+}
+
+/** The survey of a run is made by its first process, and read by those that resume it or do its other shards. */
+async function surveyOnce(inputs: readonly Input[], opts: SourceOptions): Promise<Survey> {
+  const { folder } = opts.run;
+  if (folder === undefined) return surveyFiles(inputs, opts);
+  const { survey: path } = runPaths(folder);
+  const known = await readSurvey(path);
+  if (known !== undefined) return known;
+  const survey = await surveyFiles(inputs, opts);
+  await writeSurvey(path, survey);
+  return survey;
 }
 
 async function surveyFiles(

@@ -1,17 +1,24 @@
 // Where a command's output and rejects go, and what the file says about how it was made.
-import { realpath } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { fileStem, type Input } from '../io/inputs.js';
-import { formatOf, type OutputFormat } from '../io/output.js';
+import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
 import type { PolicyFolder } from '../policy/folder.js';
 import { VERSION } from '../version.js';
 import { usageError } from './options.js';
 
+/** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
+  readonly kind: 'stdout' | 'file' | 'folder';
   /** `-` is stdout */
   readonly path: string;
   readonly format: OutputFormat;
-  /** the rejects file */
+  /** of the files that are written, without a dot */
+  readonly extension: string;
+  /** the rejects: a file, or a folder of them in a run folder */
   readonly rejects: string;
+  /** the run folder: hidden beside a single file while that is being made; undefined for stdout */
+  readonly folder: string | undefined;
 }
 
 /**
@@ -24,7 +31,13 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
-  if (output.endsWith('/')) throw usageError(`${output}: is a folder, expected a file`, '-o scored.parquet');
+  const present = output === '-' ? null : await stat(output).catch(() => null);
+  if (output.endsWith('/') || present?.isDirectory() === true) {
+    const folder = output.replace(/(?<=.)\/+$/, '');
+    const rejects = join(folder, 'rejects');
+    const kind = format ?? 'parquet';
+    return { kind: 'folder', path: folder, format: kind, extension: kind, rejects, folder };
+  }
   const isStdout = output === '-';
   const rejects = `${isStdout ? stemOf(inputs) : output}.rejects.jsonl`;
   const read = new Set(await Promise.all(inputs.map(({ path }) => realpath(path).catch(() => undefined))));
@@ -33,7 +46,14 @@ export async function resolveTarget(
     if (real !== undefined && read.has(real))
       throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
   }
-  return { path: output, format: format ?? (isStdout ? 'arrow' : formatOf(output)), rejects };
+  if (isStdout) {
+    const kind = format ?? 'arrow';
+    return { kind: 'stdout', path: output, format: kind, extension: kind, rejects, folder: undefined };
+  }
+  const kind = format ?? formatOf(output);
+  const extension = extensionOf(output, kind);
+  const folder = join(dirname(output), `.${basename(output)}.rredcot-run`);
+  return { kind: 'file', path: output, format: kind, extension, rejects, folder };
 }
 
 /** The first input's name without folder and extension. */

@@ -1,4 +1,5 @@
 // Gives every trace its group's mean reward, from a first pass over the input or from groups that arrive in one piece.
+import { type BadRow, isBad, rejectTrace } from '../io/rows.js';
 import type { Trace } from '../trace.js';
 import type { Reward } from './reward.js';
 
@@ -18,54 +19,51 @@ export interface GroupRewards {
   readonly count: number;
 }
 
-/** For baselines that need no group. */
-export async function* withoutMeans(
-  items: AsyncIterable<RewardedTrace>,
-): AsyncGenerator<RewardedTrace & GroupMean> {
-  for await (const item of items) yield { ...item, groupMean: undefined };
+/** The group's mean from a survey of the whole input; undefined where no reward of it is known. */
+export function surveyedMean(
+  { group }: Trace,
+  groups: ReadonlyMap<string, GroupRewards>,
+): number | undefined {
+  const found = group === undefined ? undefined : groups.get(group);
+  return found === undefined || found.count === 0 ? undefined : found.sum / found.count;
 }
 
-/** Means from a survey of the whole input. */
-export async function* withSurveyedMeans(
-  items: AsyncIterable<RewardedTrace>,
-  groups: ReadonlyMap<string, GroupRewards>,
-): AsyncGenerator<RewardedTrace & GroupMean> {
-  for await (const item of items) {
-    const { group } = item.trace;
-    const found = group === undefined ? undefined : groups.get(group);
-    yield {
-      ...item,
-      groupMean: found === undefined || found.count === 0 ? undefined : found.sum / found.count,
-    };
-  }
-}
+const SPLIT_GROUP = {
+  code: 'group_split',
+  reason:
+    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value',
+};
 
 /**
- * Means for a stream that can be read only once: holds each group back until the next one begins.
- * @param onSplit is told of a trace whose group had already ended; it is left out
+ * Means for a stream that can be read only once: holds each group back until the next one begins. A trace whose group had
+ * already ended is set aside.
  */
 export async function* withContiguousMeans(
-  items: AsyncIterable<RewardedTrace>,
-  onSplit: (item: RewardedTrace) => Promise<void>,
-): AsyncGenerator<RewardedTrace & GroupMean> {
+  items: AsyncIterable<RewardedTrace | BadRow>,
+): AsyncGenerator<(RewardedTrace & GroupMean) | BadRow> {
   const ended = new Set<string>();
-  let held: RewardedTrace[] = [];
+  let held: (RewardedTrace | BadRow)[] = [];
+  let current: string | undefined; // the group of the held traces
   for await (const item of items) {
-    const group = held[0]?.trace.group;
-    if (held.length > 0 && (group === undefined || group !== item.trace.group)) {
+    const group = isBad(item) ? current : item.trace.group;
+    if (group !== current || group === undefined) {
       yield* withMean(held);
       held = [];
-      if (group !== undefined) ended.add(group);
+      if (current !== undefined) ended.add(current);
+      current = group;
     }
-    if (item.trace.group !== undefined && ended.has(item.trace.group)) await onSplit(item);
-    else held.push(item);
+    const isSplit = !isBad(item) && group !== undefined && ended.has(group);
+    held.push(isSplit ? rejectTrace(item.trace, SPLIT_GROUP) : item);
   }
   yield* withMean(held);
 }
 
-function* withMean(group: readonly RewardedTrace[]): Generator<RewardedTrace & GroupMean> {
+function* withMean(
+  items: readonly (RewardedTrace | BadRow)[],
+): Generator<(RewardedTrace & GroupMean) | BadRow> {
+  const group = items.filter((item) => !isBad(item)) as readonly RewardedTrace[];
   const rewards = group.map(({ reward }) => reward.reward).filter((reward) => reward !== null);
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const known = group[0]?.trace.group !== undefined && rewards.length > 0;
-  for (const item of group) yield { ...item, groupMean: known ? mean : undefined };
+  for (const item of items) yield isBad(item) ? item : { ...item, groupMean: known ? mean : undefined };
 }

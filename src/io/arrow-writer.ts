@@ -1,6 +1,13 @@
 // Output rows in, Arrow IPC bytes out: the stream format for pipes, the file format for files.
 
-import { RecordBatchFileWriter, RecordBatchStreamWriter } from 'apache-arrow';
+import { open } from 'node:fs/promises';
+import {
+  RecordBatchFileWriter,
+  RecordBatchReader,
+  RecordBatchStreamWriter,
+  type Schema,
+  util,
+} from 'apache-arrow';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
 import type { OutputColumn } from './columns.js';
 import type { RowWriter } from './jsonl-writer.js';
@@ -32,6 +39,37 @@ class FileChunks extends RecordBatchFileWriter {
     this._position += collect(this.chunks, bytes);
     return this;
   }
+}
+
+/** Writes the batches of other Arrow files, of either layout, which have to have the columns of the first. */
+export async function copyArrow(
+  sink: ByteSink,
+  sources: readonly string[],
+  layout: 'stream' | 'file',
+): Promise<number> {
+  const writer = layout === 'stream' ? new StreamChunks() : new FileChunks();
+  let schema: Schema | undefined;
+  let rows = 0;
+  const flush = async (): Promise<void> => {
+    for (const bytes of writer.chunks.splice(0)) await sink.write(bytes);
+  };
+  for (const path of sources) {
+    await using file = await open(path, 'r');
+    const reader = await (await RecordBatchReader.from(file)).open();
+    if (schema === undefined) writer.reset(undefined, reader.schema);
+    else if (!util.compareSchemas(schema, reader.schema))
+      throw new Error(`${path} has other columns than ${sources[0]}`);
+    schema ??= reader.schema;
+    for await (const batch of reader) {
+      rows += batch.numRows;
+      writer.write(batch);
+      await flush();
+    }
+  }
+  writer.close();
+  await flush();
+  await sink.commit();
+  return rows;
 }
 
 /** Writes record batches; the schema goes out even where there is no row. */

@@ -88,8 +88,8 @@ export class AtomicFile {
   }
 }
 
-// the rename itself is durable once the folder is; some file systems cannot sync one
-async function syncFolder(path: string): Promise<void> {
+/** A rename is durable once its folder is; some file systems cannot sync one. */
+export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => null);
   await folder?.sync().catch(() => {});
   await folder?.close();

@@ -30,7 +30,7 @@ export function columnarBatch(batch: RecordBatch): ColumnarBatch {
 /** One row of a batch; its JSON text and its values are made when they are asked for. */
 export function arrowRow(
   arrow: ArrowPlace,
-  place: { readonly file: string; readonly stem: string; readonly row: number },
+  place: { readonly file: string; readonly stem: string; readonly row: number; readonly ordinal: number },
 ): InputRow {
   let columns: Record<string, unknown> | undefined;
   let raw: string | undefined;

@@ -42,6 +42,8 @@ export interface OutputRow {
   readonly sigmaMaxWeight: number | null;
   /** codes, written sorted; none means `ok` */
   readonly status: readonly string[];
+  /** what an export's columns hold, by name; absent where ours are written */
+  readonly exported?: Readonly<Record<string, unknown>>;
 }
 
 /** A column of the output. */
@@ -116,6 +118,9 @@ const OURS = [
 /** Name of one of our columns. */
 export type OurColumn = (typeof OURS)[number]['name'];
 
+/** One of our columns by its name, or an export's column. */
+export type WrittenColumn = OurColumn | OutputColumn;
+
 /** All our columns, in the order in which they are written. */
 export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
 
@@ -127,11 +132,11 @@ export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
  */
 export function resolveColumnNames(
   passThrough: readonly PassThroughColumn[],
-  ourColumns: readonly OurColumn[],
+  ourColumns: readonly WrittenColumn[],
   map: FieldMap,
   rewardAsIs: boolean,
 ): { columns: PassThroughColumn[]; warnings: string[] } {
-  const ours: ReadonlySet<string> = new Set(ourColumns);
+  const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
   const taken = new Set([...ours, ...passThrough.map(({ name }) => name)]);
   const columns: PassThroughColumn[] = [];
   const warnings: string[] = [];
@@ -150,7 +155,10 @@ export function resolveColumnNames(
   return { columns, warnings };
 }
 
-const REPEATABLE = ['id', 'group', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies OurColumn[];
+const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies (
+  | OurColumn
+  | 'prompt'
+)[];
 
 function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, rewardAsIs: boolean): boolean {
   const name = REPEATABLE.find((ours) => ours === column);
@@ -160,16 +168,21 @@ function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, re
   const explodes = Array.from(map.mapped.values()).some(({ tail }) => tail !== undefined);
   // in an exploded row ids get a number appended, so the row's own id is another value
   if (name === 'id') return type.kind === 'string' && !explodes;
-  if (name === 'group') return type.kind === 'string';
+  if (name === 'group' || name === 'prompt') return type.kind === 'string';
   // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
   if (name === 'reward') return type.kind === 'int64' && rewardAsIs;
   return type.kind === 'list' && type.element.kind === 'int64';
 }
 
+/** A written column's name. */
+export function columnName(column: WrittenColumn): string {
+  return typeof column === 'string' ? column : column.name;
+}
+
 /** Puts the output's columns together: the input's, then ours in their fixed order. */
 export function outputColumns(
   passThrough: readonly PassThroughColumn[],
-  ourColumns: readonly OurColumn[],
+  ourColumns: readonly WrittenColumn[],
 ): OutputColumn[] {
   const columns: OutputColumn[] = passThrough.map(({ name, as, type, arrow }) => ({
     name: as,
@@ -179,6 +192,7 @@ export function outputColumns(
       Object.hasOwn(source.columns, name) ? source.columns[name] : undefined,
   }));
   columns.push(...OURS.filter(({ name }) => ourColumns.includes(name)));
+  for (const column of ourColumns) if (typeof column !== 'string') columns.push(column);
   const names = new Set<string>();
   for (const { name } of columns) {
     if (names.has(name)) throw new Error(`two output columns are called "${name}": resolveColumnNames first`);

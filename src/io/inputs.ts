@@ -124,9 +124,15 @@ export async function* readRows(
   inputs: readonly Input[],
   opts: ReadOptions = {},
 ): AsyncGenerator<InputRow | BadRow> {
+  let rows = 0; // of all inputs so far
+  const wanted = (ordinal: number): boolean => {
+    rows = ordinal + 1;
+    return opts.wanted?.(ordinal) ?? true;
+  };
   for (const input of inputs) {
     const layout = await inputLayout(input);
-    yield* READERS[layout.format](input, layout, { ...opts, file: input.path, stem: input.stem });
+    const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
+    yield* READERS[layout.format](input, layout, { ...opts, wanted, ...place });
   }
 }
 
@@ -138,26 +144,44 @@ function readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) 
 
 async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {
   const { columnarBatch, arrowRow } = await import('./columnar.js');
-  const { file, stem, wanted, onBytes } = opts;
+  const { file, stem, onBytes, firstOrdinal = 0 } = opts;
+  const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
   const source = await openBatches(input, layout);
   try {
-    for await (const { batch: recordBatch, row } of source.batches(wanted && anyOf(wanted))) {
+    for await (const { batch: recordBatch, row } of source.batches(choice.any)) {
       const batch = columnarBatch(recordBatch);
-      for (let index = 0; index < recordBatch.numRows; index++) {
-        if (wanted !== undefined && !wanted(row + index)) continue;
-        yield arrowRow({ batch, index }, { file, stem, row: row + index });
-      }
       onBytes?.(Math.round(batch.rowBytes * recordBatch.numRows));
+      if (!choice.any(row, row + recordBatch.numRows)) continue;
+      for (let index = 0; index < recordBatch.numRows; index++) {
+        if (!choice.has(row + index)) continue;
+        const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
+        yield arrowRow({ batch, index }, place);
+      }
     }
   } finally {
     await source.close();
   }
 }
 
-function anyOf(wanted: (row: number) => boolean): (from: number, to: number) => boolean {
-  return (from, to) => {
-    for (let row = from; row < to; row++) if (wanted(row)) return true;
-    return false;
+/** Asks for every row once, in order, however far ahead a reader wants to know. */
+function rowChoice(wanted: (row: number) => boolean) {
+  let first = 0; // row of the first answer that is kept
+  let answers: boolean[] = [];
+  function ask(to: number): void {
+    while (first + answers.length < to) answers.push(wanted(first + answers.length));
+  }
+  return {
+    /** whether any of the rows from..to (exclusive) is wanted; rows before them are not asked for again */
+    any(from: number, to: number): boolean {
+      ask(to);
+      answers = answers.slice(from - first);
+      first = from;
+      return answers.slice(0, to - from).includes(true);
+    },
+    has(row: number): boolean {
+      ask(row + 1);
+      return answers[row - first] as boolean;
+    },
   };
 }
 

@@ -30,7 +30,7 @@ export async function* readJsonRows(
       hint: '--max-line-bytes 268435456',
     });
   }
-  const { file, stem, wanted } = opts;
+  const { file, stem, wanted, firstOrdinal = 0 } = opts;
   let row = 0;
   let splitter = lineSplitter({ file, maxRowBytes });
   let isStarted = false;
@@ -42,8 +42,9 @@ export async function* readJsonRows(
     const text = isList ? piece.bytes : withoutLineEnd(piece.bytes);
     if (!isList && piece.length === piece.bytes.length && isBlank(text)) return undefined;
     const number = row++;
-    if (wanted !== undefined && !wanted(number)) return undefined;
-    return parseRow(piece, text, { file, stem, row: number, byteOffset: piece.offset }, maxRowBytes);
+    const ordinal = firstOrdinal + number;
+    if (wanted?.(ordinal) === false) return undefined;
+    return parseRow(piece, text, { file, stem, row: number, ordinal, byteOffset: piece.offset }, maxRowBytes);
   }
   try {
     for await (const chunk of bytes) {
@@ -65,12 +66,14 @@ export async function* readJsonRows(
   } catch (error) {
     if (!(error instanceof TruncatedError)) throw error;
     const { bytes: cut, offset: byteOffset } = splitter.rest();
-    if (wanted !== undefined && !wanted(row)) return;
+    const ordinal = firstOrdinal + row;
+    if (wanted?.(ordinal) === false) return;
     const reason = `${error.message}: this row is cut off, and what came after it is lost: fetch the file again`;
     yield {
       kind: 'bad',
       file,
       row,
+      ordinal,
       byteOffset,
       raw: cut.toString('utf8'),
       rejection: { code: 'truncated', reason },
@@ -99,7 +102,7 @@ function isBlank(line: Buffer): boolean {
 function parseRow(
   line: RowBytes,
   bytes: Buffer,
-  place: { file: string; stem: string; row: number; byteOffset: number },
+  place: Omit<InputRow, 'kind' | 'raw' | 'columns'>,
   maxLineBytes: number,
 ): InputRow | BadRow {
   const raw = bytes.toString('utf8');

@@ -2,7 +2,7 @@
 
 import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile } from './atomic-file.js';
-import { type OurColumn, type OutputRow, outputColumns } from './columns.js';
+import { type OutputRow, outputColumns, type WrittenColumn } from './columns.js';
 import type { RowWriter } from './jsonl-writer.js';
 import { describeType, findMisfit, type PassThroughColumn } from './schema.js';
 import { type ByteSink, openStreamSink } from './stdout.js';
@@ -10,9 +10,11 @@ import { type ByteSink, openStreamSink } from './stdout.js';
 export {
   OUR_COLUMNS,
   type OurColumn,
+  type OutputColumn,
   type OutputRow,
   resolveColumnNames,
   type SegmentRow,
+  type WrittenColumn,
 } from './columns.js';
 export { ReaderClosedError } from './stdout.js';
 
@@ -24,10 +26,15 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.arrows', 'arrow'],
   ['.jsonl', 'jsonl'],
   ['.ndjson', 'jsonl'],
+  ['.jsonl.gz', 'jsonl'],
+  ['.ndjson.gz', 'jsonl'],
 ];
 
-/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. More of them outlive V8's young generation, which costs a third of the time. */
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. More of them
+ * outlive V8's young generation, which costs a third of the time. */
 const BATCH_BYTES = 2 * 2 ** 20;
+/** The same for stdout, whose reader waits for each batch. */
+const PIPE_BATCH_BYTES = 2 ** 20;
 
 /**
  * The format that a file's name stands for.
@@ -43,6 +50,12 @@ export function formatOf(path: string): OutputFormat {
   });
 }
 
+/** The extension, without its dot, of files like `path` in this format: the name may say more than the format does. */
+export function extensionOf(path: string, format: OutputFormat): string {
+  const known = EXTENSIONS.find(([extension, of]) => of === format && path.toLowerCase().endsWith(extension));
+  return known === undefined ? format : known[0].slice(1);
+}
+
 /** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
 export interface Output {
   /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
@@ -56,8 +69,8 @@ export interface OutputTarget {
   /** `-` is stdout */
   readonly path: string;
   readonly format: OutputFormat;
-  /** any of ours; they are written in their own order */
-  readonly ourColumns: readonly OurColumn[];
+  /** any of ours, which are written in their own order; then an export's */
+  readonly ourColumns: readonly WrittenColumn[];
   /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
@@ -71,12 +84,16 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
   const isTyped = target.format !== 'jsonl';
   let pending: OutputRow[] = [];
   let pendingBytes = 0;
+  // a pipe's reader starts with the first row and gets twice as many with every batch, up to the bound
+  let batchRows = isStdout ? 1 : Number.POSITIVE_INFINITY;
+  const batchBytes = isStdout ? PIPE_BATCH_BYTES : BATCH_BYTES;
   let isEnded = false;
 
   async function flush(): Promise<void> {
     const rows = pending;
     pending = [];
     pendingBytes = 0;
+    batchRows *= 2;
     if (rows.length > 0) await writer.write(rows);
   }
   async function abort(): Promise<void> {
@@ -101,11 +118,9 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
         for (const row of rows) {
           if (isTyped) checkTypes(row, passThrough);
           pending.push(row);
-          pendingBytes += rawBytes(row);
-          if (pendingBytes >= BATCH_BYTES) await flush();
+          pendingBytes += rowBytes(row);
+          if (pendingBytes >= batchBytes || pending.length >= batchRows) await flush();
         }
-        // who reads a pipe waits for the rows
-        if (isStdout) await flush();
       }),
     close: () =>
       guarded(async () => {
@@ -142,7 +157,9 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   const sink: ByteSink = path === '-' ? openStreamSink() : await AtomicFile.open(path);
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    return openJsonlWriter(sink, columns);
+    if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns);
+    const { openGzipSink } = await import('./gzip.js');
+    return openJsonlWriter(openGzipSink(sink), columns);
   }
   const { openArrowWriter } = await import('./arrow-writer.js');
   const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
@@ -163,7 +180,8 @@ function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly Pass
   );
 }
 
-function rawBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
+/** About how many bytes a row holds before compression. */
+export function rowBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
   const tokens = completionIds?.length ?? 0;
   const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
   // a columnar row's text is not made for this

@@ -1,4 +1,4 @@
-// Worker thread: Arrow IPC batches in by message, Parquet bytes out to an open file.
+// Worker thread: Arrow IPC batches in by message, or the rows of other Parquet files; Parquet bytes out to an open file.
 //
 // A thread of its own because a wasm panic inside parquet-wasm escapes every promise: here it ends the
 // thread, which the main thread sees as an 'error' event, and the wrecked module goes with it.
@@ -27,6 +27,10 @@ export interface ParquetJob {
   readonly rowsPerGroup: number;
   readonly rowGroupBytes: number;
   readonly maxFileBytes: number;
+  /** Parquet files whose rows are copied, one after the other; undefined: rows come by message */
+  readonly sources?: readonly string[] | undefined;
+  /** rows that are copied at a time */
+  readonly rowsPerBatch?: number | undefined;
 }
 
 export type ToParquetWorker =
@@ -88,15 +92,45 @@ function decodeBatch(ipc: Uint8Array, rows: number): RecordBatch[] {
   }
 }
 
+/** Batches as the main thread sends them. */
+async function* sentBatches(): AsyncGenerator<RecordBatch> {
+  for (;;) {
+    const message = await nextMessage();
+    if (message.kind === 'close') return;
+    yield* decodeBatch(message.ipc, message.rows);
+    post({ kind: 'taken' });
+  }
+}
+
+/** The rows of other files; every file has to have the columns of the first. */
+async function* copiedBatches(sources: readonly string[]): AsyncGenerator<RecordBatch> {
+  for (const path of sources) {
+    const file = await ParquetFile.fromFile(await openAsBlob(path));
+    const expected = file.metadata().fileMetadata().numRows();
+    let found = 0;
+    const batches = await file.stream({ batchSize: job.rowsPerBatch ?? 1024, concurrency: 1 });
+    for await (const batch of batches as unknown as AsyncIterable<RecordBatch>) {
+      const schema = schemaBytes(batch.slice(0, 0).intoIPCStream());
+      firstSchema ??= schema.slice();
+      if (Buffer.compare(schema, firstSchema) !== 0)
+        throw new Error(`${path} has other columns than ${sources[0]}`);
+      found += batch.numRows;
+      yield batch;
+    }
+    if (found !== expected) throw new Error(`${path}: ${found} rows could be read of ${expected}`);
+    file.free();
+  }
+}
+
+const batches = job.sources === undefined ? sentBatches() : copiedBatches(job.sources);
 const source = new ReadableStream<RecordBatch>(
   {
     async pull(controller) {
       try {
-        const message = await nextMessage();
-        if (message.kind === 'close') return controller.close();
-        for (const batch of decodeBatch(message.ipc, message.rows)) controller.enqueue(batch);
-        rowsFed += message.rows;
-        post({ kind: 'taken' });
+        const next = await batches.next();
+        if (next.done) return controller.close();
+        rowsFed += next.value.numRows; // before the batch is handed over, and with it its memory
+        controller.enqueue(next.value);
       } catch (error) {
         sourceError = error;
         controller.error(error);

@@ -16,6 +16,10 @@ const ROW_GROUP_BYTES = 48 * 2 ** 20;
 const MAX_FILE_BYTES = 4_000_000_000;
 /** Batches on their way to the worker: one being encoded, one waiting. */
 const MAX_BATCHES_IN_FLIGHT = 2;
+/** Raw bytes that are copied from file to file at a time. */
+const COPY_BYTES = 8 * 2 ** 20;
+/** Values that repeat from row to row, in flat columns: parquet-wasm knows no others by name. */
+const DICTIONARY_COLUMNS: readonly string[] = ['group', 'status'];
 
 /** Limits that tests lower. */
 export interface ParquetLimits {
@@ -41,10 +45,7 @@ export function openParquetWriter(
       descriptor: file.descriptor,
       temporaryPath: file.temporaryPath,
       metadata,
-      // values that repeat from row to row, in flat columns: parquet-wasm knows no others by name
-      dictionaryColumns: columns
-        .map(({ name }) => name)
-        .filter((name) => name === 'group' || name === 'status'),
+      dictionaryColumns: columns.map(({ name }) => name).filter((name) => DICTIONARY_COLUMNS.includes(name)),
       rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / batchBytes) * batchRows)),
       rowGroupBytes,
       maxFileBytes,
@@ -72,6 +73,31 @@ export function openParquetWriter(
       await file.abort();
     },
   };
+}
+
+/** A Parquet file with all rows of others, which have to have the same columns. */
+export async function copyParquet(
+  file: AtomicFile,
+  sources: readonly string[],
+  { rows, rawBytes }: { readonly rows: number; readonly rawBytes: number },
+  metadata: Readonly<Record<string, string>>,
+): Promise<void> {
+  const bytesPerRow = Math.max(1, rawBytes / Math.max(1, rows));
+  const encoder = startEncoder(file, {
+    descriptor: file.descriptor,
+    temporaryPath: file.temporaryPath,
+    metadata,
+    dictionaryColumns: DICTIONARY_COLUMNS,
+    rowsPerGroup: Math.max(1, Math.round(ROW_GROUP_BYTES / bytesPerRow)),
+    rowGroupBytes: ROW_GROUP_BYTES,
+    maxFileBytes: MAX_FILE_BYTES,
+    sources,
+    rowsPerBatch: Math.min(1024, Math.max(1, Math.round(COPY_BYTES / bytesPerRow))),
+  });
+  const found = await encoder.close();
+  if (found !== rows)
+    throw new Error(`${file.path}: ${rows} rows were to be copied, the file holds ${found}`);
+  await file.commit();
 }
 
 /** The worker thread, seen from the main thread. */

@@ -1,6 +1,6 @@
 // What a reader hands on: a row of the input, or the report of one that could not be read.
 
-import type { Rejection } from '../errors.js';
+import { type Rejection, TraceRejected } from '../errors.js';
 import type { Trace } from '../trace.js';
 import type { ArrowPlace } from './columnar.js';
 
@@ -9,8 +9,8 @@ export interface ReadOptions {
   readonly maxLineBytes?: number | undefined;
   /** told of the bytes read, chunk by chunk */
   readonly onBytes?: ((count: number) => void) | undefined;
-  /** rows that it turns down are counted, but neither parsed nor handed on */
-  readonly wanted?: ((row: number) => boolean) | undefined;
+  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
+  readonly wanted?: ((ordinal: number) => boolean) | undefined;
 }
 
 /** What a reader of one file is told. */
@@ -19,6 +19,8 @@ export interface RowOptions extends ReadOptions {
   readonly file: string;
   /** how ids begin */
   readonly stem: string;
+  /** number over all inputs of the file's first row */
+  readonly firstOrdinal?: number | undefined;
 }
 
 /** A row as the input has it: parsed, not yet a trace. */
@@ -30,6 +32,8 @@ export interface InputRow {
   readonly stem: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
+  /** the same over all inputs */
+  readonly ordinal: number;
   /** offset of the row's first byte in the file once unpacked; null in a columnar file, where a row has none */
   readonly byteOffset: number | null;
   /** the row's text as it stood, without its line end; of a columnar file, the row as JSON */
@@ -44,6 +48,7 @@ export interface BadRow {
   readonly kind: 'bad';
   readonly file: string;
   readonly row: number;
+  readonly ordinal: number;
   readonly byteOffset: number | null;
   /** the row's text; a short prefix where the line was too long to hold */
   readonly raw: string;
@@ -54,12 +59,42 @@ export interface BadRow {
 
 /** Turns a row down. */
 export function rejectRow(row: InputRow, rejection: Rejection, id?: string): BadRow {
-  const { file, row: number, byteOffset, raw } = row;
-  return { kind: 'bad', file, row: number, byteOffset, raw, rejection, ...(id === undefined ? {} : { id }) };
+  const { file, row: number, ordinal, byteOffset, raw } = row;
+  const named = id === undefined ? {} : { id };
+  return { kind: 'bad', file, row: number, ordinal, byteOffset, raw, rejection, ...named };
 }
 
 /** Turns a trace down at a later stage (too long, no reference left, …). */
 export function rejectTrace(trace: Trace, rejection: Rejection): BadRow {
-  const { file, row, byteOffset, raw } = trace.source;
-  return { kind: 'bad', file, row, byteOffset, raw, rejection, id: trace.id };
+  const { file, row, ordinal, byteOffset, raw } = trace.source;
+  return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection, id: trace.id };
+}
+
+/** Tells what was set aside from what goes on. */
+export function isBad(item: object): item is BadRow {
+  return 'kind' in item && item.kind === 'bad';
+}
+
+/**
+ * One stage of a command: `fn` on every item, in order. What an earlier stage has set aside passes by in its place, and
+ * an item that `fn` turns down (TraceRejected) goes on as such.
+ */
+export async function* eachTrace<A extends { readonly trace: Trace }, B>(
+  items: AsyncIterable<A | BadRow>,
+  fn: (item: A) => B | Promise<B>,
+): AsyncGenerator<B | BadRow> {
+  for await (const item of items) {
+    if (isBad(item)) {
+      yield item;
+      continue;
+    }
+    let result: B | BadRow;
+    try {
+      result = await fn(item);
+    } catch (error) {
+      if (!(error instanceof TraceRejected)) throw error;
+      result = rejectTrace(item.trace, error);
+    }
+    yield result;
+  }
 }

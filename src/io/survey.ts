@@ -3,6 +3,7 @@
 import type { Trace } from '../trace.js';
 import { describeValue } from './describe.js';
 import { type Input, type ReadOptions, readRows } from './inputs.js';
+import { readJson, writeJson } from './json-file.js';
 import { type FieldMap, mapRow, type Needs } from './map.js';
 import { type BadRow, type InputRow, rejectRow } from './rows.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from './schema.js';
@@ -17,7 +18,12 @@ export interface Survey {
   /** columns of the rows that hold a trace, in the order first seen */
   readonly columns: PassThroughColumn[];
   /** known rewards of each group */
-  readonly groupRewards: Map<string, { sum: number; count: number }>;
+  readonly groupRewards: Map<string, GroupRewards>;
+}
+
+interface GroupRewards {
+  readonly sum: number;
+  readonly count: number;
 }
 
 export interface SurveyOptions extends Omit<ReadOptions, 'onBytes'> {
@@ -64,9 +70,21 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   return { rows, traces, bytes, columns: inference.finish(), groupRewards };
 }
 
-/** Types are guessed from so many rows. */
-export const WINDOW_ROWS = 1024;
-export const WINDOW_BYTES = 16 * 2 ** 20;
+/** Keeps a survey for the other processes of a run, and for the next attempt. */
+export function writeSurvey(path: string, survey: Survey): Promise<void> {
+  return writeJson(path, { ...survey, groupRewards: [...survey.groupRewards] });
+}
+
+/** undefined where there is none, or none that can be read: it is made again. */
+export async function readSurvey(path: string): Promise<Survey | undefined> {
+  const found = await readJson<Omit<Survey, 'groupRewards'> & { groupRewards: [string, GroupRewards][] }>(
+    path,
+  );
+  return found && { ...found, groupRewards: new Map(found.groupRewards) };
+}
+
+const WINDOW_ROWS = 1024;
+const WINDOW_BYTES = 16 * 2 ** 20;
 
 /**
  * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),

@@ -1,6 +1,7 @@
 // Puts a stream of traces to the policy: windows of neighbours, batches inside them, results in input order.
 import type { TraceRejected } from '../errors.js';
 import { joinIds } from '../estimate/references.js';
+import { type BadRow, isBad } from '../io/rows.js';
 import type { Trace } from '../trace.js';
 import { inOrder } from './in-order.js';
 import type { PolicyRuns } from './session.js';
@@ -15,45 +16,57 @@ export interface Job extends Omit<TraceJob, 'ids' | 'promptLength'> {
 
 export interface Scored<T extends Job> {
   readonly job: T;
+  readonly trace: Trace;
   readonly result: TraceResult | TraceRejected;
 }
 
-/** Input rows whose traces may share runs. A chunk of the output holds whole windows, so its bytes depend on no other. */
-const WINDOW_ROWS = 64;
 /** Traces a window at most: an input row may explode into many. */
 const WINDOW_TRACES = 256;
 /** While one batch is in the graph, the next is prepared and the last one written. */
 const BATCHES_AT_WORK = 3;
 
-/** Scores every trace; the order is the input's, whatever ran together. */
+/**
+ * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
+ * @param windowOf the window of an input row, by its number over all inputs: traces of other windows never share a run
+ */
 export async function* scoreWindows<T extends Job>(
-  jobs: AsyncIterable<T>,
+  items: AsyncIterable<T | BadRow>,
   session: PolicyRuns,
   strategy: Strategy,
-): AsyncGenerator<Scored<T>> {
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<Scored<T> | BadRow> {
   async function* batches() {
-    for await (const window of windowsOf(jobs)) {
-      const traceJobs = window.map(toTraceJob);
+    for await (const window of windowsOf(items, windowOf)) {
+      const jobs = window.filter((item) => !isBad(item)) as T[];
+      const traceJobs = jobs.map(toTraceJob);
       const planned = planWindow(traceJobs, strategy);
+      // a window without a job still has to pass in its turn
+      if (planned.length === 0)
+        yield { window, jobs, isLast: true, members: [], inBatch: [], strategy: 'one-run' as const };
       for (const [n, batch] of planned.entries())
         yield {
           ...batch,
           window,
+          jobs,
           isLast: n === planned.length - 1,
-          jobs: batch.members.map((i) => traceJobs[i] as TraceJob),
+          inBatch: batch.members.map((i) => traceJobs[i] as TraceJob),
         };
     }
   }
-  const results: (TraceResult | TraceRejected)[] = [];
   const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => ({
     ...batch,
-    scored: await runBatch(session, batch.jobs, batch.strategy),
+    scored: batch.inBatch.length === 0 ? [] : await runBatch(session, batch.inBatch, batch.strategy),
   }));
-  for await (const { window, members, scored, isLast } of done) {
-    for (const [n, i] of members.entries()) results[i] = scored[n] as TraceResult | TraceRejected;
+  const results = new Map<T | BadRow, TraceResult | TraceRejected>(); // of one window
+  for await (const { window, jobs, members, scored, isLast } of done) {
+    for (const [n, i] of members.entries())
+      results.set(jobs[i] as T, scored[n] as TraceResult | TraceRejected);
     if (!isLast) continue;
-    for (const [i, job] of window.entries()) yield { job, result: results[i] as TraceResult | TraceRejected };
-    results.length = 0;
+    for (const item of window) {
+      if (isBad(item)) yield item;
+      else yield { job: item, trace: item.trace, result: results.get(item) as TraceResult | TraceRejected };
+    }
+    results.clear();
   }
 }
 
@@ -61,19 +74,21 @@ function toTraceJob({ promptIds, completionIds, ...job }: Job): TraceJob {
   return { ...job, ids: joinIds(promptIds, completionIds), promptLength: promptIds.length };
 }
 
-/** Consecutive traces whose rows fall into the same multiple of {@link WINDOW_ROWS}. */
-async function* windowsOf<T extends Job>(jobs: AsyncIterable<T>): AsyncGenerator<T[]> {
-  let window: T[] = [];
-  let current = '';
-  for await (const job of jobs) {
-    const { file, row } = job.trace.source;
-    const key = `${Math.floor(row / WINDOW_ROWS)} ${file}`;
-    if (window.length > 0 && (key !== current || window.length >= WINDOW_TRACES)) {
+/** Consecutive items of one window each; a window may come in several parts. */
+async function* windowsOf<T extends Job>(
+  items: AsyncIterable<T | BadRow>,
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<(T | BadRow)[]> {
+  let window: (T | BadRow)[] = [];
+  let current = -1;
+  for await (const item of items) {
+    const own = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
+    if (window.length > 0 && (own !== current || window.length >= WINDOW_TRACES)) {
       yield window;
       window = [];
     }
-    current = key;
-    window.push(job);
+    current = own;
+    window.push(item);
   }
   if (window.length > 0) yield window;
 }

@@ -1,0 +1,95 @@
+"""OpenRLHF: policy gradients on scored traces, each token's advantage times w = σ·T.
+
+NOT RUN AGAINST THE REAL LIBRARY: written after OpenRLHF 0.11.0 (commit 3c3be623, August 2026). What rredcot's tests run is
+`weight_experience` and the replay, with stand-ins for OpenRLHF's modules; tell us if a version of OpenRLHF breaks the rest.
+
+    rredcot score traces.jsonl --policy ./policy --format jsonl -o scored.jsonl
+    export PYTHONPATH=examples RREDCOT_SCORED=$PWD/scored.jsonl
+    python examples/openrlhf_sigma.py --train.agent_func_path examples/openrlhf_sigma.py \\
+        --data.input_key prompt --data.label_key group --algo.advantage.estimator dr_grpo …
+
+with the arguments of openrlhf.cli.train_ppo_ray, a prompt set of one row a group, and --rollout.n_samples_per_prompt the
+group's size. No text is generated: the agent hands OpenRLHF the stored completions. w is applied last, behind baselines and
+whitening: before, the whitening's mean shift would break Σσ = 1, and in the rewards σ would be summed up to returns.
+"""
+import functools
+import json
+import os
+import runpy
+from collections import defaultdict, deque
+
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from openrlhf.utils.agent import AgentExecutorBase
+
+from sigma_weights import sigma_weights
+
+
+@functools.lru_cache(maxsize=None)
+def scored():
+    """The scored traces with a known reward."""
+    with open(os.environ["RREDCOT_SCORED"], encoding="utf-8") as file:
+        return [row for row in map(json.loads, file) if row["reward"] is not None]
+
+
+@functools.lru_cache(maxsize=None)
+def sigma_of_tokens():
+    """σ by the token ids of prompt and completion: all that an Experience keeps of a trace."""
+    return {tuple(row["prompt_ids"] + row["completion_ids"]): row["sigma"] for row in scored()}
+
+
+def weight_experience(experience, sigmas_by_tokens):
+    """Multiplies `advantages` (B, A) by w; A counts from the second token of the prompt, `action_mask` says where."""
+    kept = experience.attention_mask.bool()
+    ids = [tuple(row[at].tolist()) for row, at in zip(experience.sequences, kept)]
+    missing = [i for i, tokens in enumerate(ids) if tokens not in sigmas_by_tokens]
+    if missing:
+        raise ValueError(f"{len(missing)} of {len(ids)} traces are not among the scored ones, or were cut: raise --data.max_len")
+    weights = sigma_weights([sigmas_by_tokens[tokens] for tokens in ids], experience.action_mask)
+    experience.advantages = experience.advantages * weights.to(experience.advantages)
+    return experience
+
+
+def install():
+    """Runs in every Ray worker, whichever of them computes the advantages."""
+    plain = RemoteExperienceMaker.compute_advantages_and_returns
+
+    def compute_advantages_and_returns(self, experiences):
+        return [weight_experience(e, sigma_of_tokens()) for e in plain(self, experiences)]
+
+    RemoteExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
+
+
+class AgentExecutor(AgentExecutorBase):
+    """The stored traces of a group in turn; the label is the group. One engine is asked for all samples of a prompt."""
+
+    def __init__(self):
+        self.bank = defaultdict(deque)
+        for row in scored():
+            self.bank[row["group"]].append(row)
+
+    async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
+        traces = self.bank[label]
+        row = traces[0]
+        traces.rotate(-1)
+        before = len(row["prompt_ids"])
+        tokens = row["prompt_ids"] + row["completion_ids"]
+        return {
+            "prompt": prompt,
+            "label": label,
+            "images": None,
+            "mm_train_inputs": None,
+            "observation_tokens": tokens,
+            "action_ranges": [(before, len(tokens))],
+            "rollout_log_probs": [0.0] * before + row["logprobs"],
+            "truncated": False,
+            "reward": row["reward"],
+            "scores": row["reward"],
+            "extra_logs": {},
+        }
+
+
+if __name__ == "__main__":
+    import ray
+
+    ray.init(runtime_env={"worker_process_setup_hook": "openrlhf_sigma.install"})
+    runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__")

@@ -1,0 +1,21 @@
+"""w = σ·T in a trainer's padded layout: what its advantages are multiplied by. Shared by the examples beside it."""
+import torch
+
+
+def sigma_weights(sigmas, mask):
+    """Weights (B, L) of mean 1 over each trace, 0 wherever `mask` (B, L) has no completion token.
+
+    `sigmas` holds a list of T_i numbers for each trace. The mask may have its ones anywhere: at the start (TRL, verl) or
+    behind a prompt (OpenRLHF). Uniform σ gives 1 at every completion token, and so the trainer's own loss.
+    """
+    weights = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+    for i, sigma in enumerate(sigmas):
+        completion = mask[i].bool()
+        length = int(completion.sum())
+        if length != len(sigma):
+            raise ValueError(
+                f"trace {i}: {length} completion tokens in the batch, but sigma has {len(sigma)}: "
+                "a completion that was cut or tokenised again has another sigma"
+            )
+        weights[i, completion] = torch.as_tensor(sigma, dtype=torch.float32, device=mask.device) * length
+    return weights

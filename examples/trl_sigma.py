@@ -1,0 +1,101 @@
+"""TRL: GRPO on scored traces, each token's advantage times w = σ·T.
+
+NOT RUN AGAINST THE REAL LIBRARY: written after TRL 1.10.0.dev0 (commit f2cd5771, July 2026). What rredcot's tests run is
+`weight_advantages` and the replay, with a stand-in for GRPOTrainer; tell us if a version of TRL breaks the rest.
+
+    rredcot score traces.jsonl --policy ./policy -o scored.parquet
+    PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.parquet
+
+No text is generated: `rollout_func` hands TRL the stored completions. `loss_type="grpo"` makes the update RREDCoT's eq. 11;
+dapo, bnpo and dr_grpo keep their own length weighting. Does not go with vespo, luspo, importance_sampling_level="sequence",
+off_policy_mask_threshold (they want one advantage a trace) or use_liger_kernel=True (it passes the loss by).
+"""
+import json
+import sys
+from collections import defaultdict, deque
+
+import torch
+from datasets import Dataset, load_dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from sigma_weights import sigma_weights
+
+REPLAYED = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
+
+
+def weight_advantages(advantages, completion_ids, sigmas):
+    """Advantages (B,) of traces → (B, T) of tokens: A·σ·T, 0 beyond the completion. `completion_ids` (B, T), padded right."""
+    lengths = torch.tensor([len(sigma) for sigma in sigmas], device=completion_ids.device)
+    places = torch.arange(completion_ids.size(1), device=completion_ids.device)
+    return advantages[:, None] * sigma_weights(sigmas, places < lengths[:, None])
+
+
+class SigmaGRPOTrainer(GRPOTrainer):
+    def _generate_and_score_completions(self, inputs):
+        out = super()._generate_and_score_completions(inputs)
+        # what rollout_func returns beyond TRL's own keys is now in each input
+        sigmas = [example["sigma"] for example in inputs]
+        out["advantages"] = weight_advantages(out["advantages"], out["completion_ids"], sigmas)
+        # the traces are another policy's by the second step: without this the ratio would be taken as 1
+        if "sampling_per_token_logps" in out:
+            out.setdefault("old_per_token_logps", out["sampling_per_token_logps"])
+        return out
+
+
+def key(prompt):
+    return prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
+
+
+class Replay:
+    """A `rollout_func`: the stored traces of each prompt in turn, from the start again when all have been given.
+
+    Each process has its own: let per_device_train_batch_size be a multiple of num_generations, so that the traces of a
+    prompt are asked for by one process; otherwise two processes train on the same ones.
+    """
+
+    def __init__(self, rows):
+        self.bank = defaultdict(deque)
+        for row in rows:
+            self.bank[key(row["prompt"])].append(row)
+        self.prompts = {key(row["prompt"]): row["prompt"] for row in rows}
+
+    def __call__(self, prompts, trainer):
+        rows = []
+        for prompt in prompts:
+            traces = self.bank[key(prompt)]
+            rows.append(traces[0])
+            traces.rotate(-1)
+        return {name: [row[name] for row in rows] for name in REPLAYED}
+
+
+def stored_reward(completions, reward, **_):
+    return reward
+
+
+def main(checkpoint, scored):
+    rows = [row for row in load_dataset("parquet", data_files=scored, split="train") if row["reward"] is not None]
+    replay = Replay(rows)
+    group = min(len(traces) for traces in replay.bank.values())
+    if group < 2:
+        raise SystemExit("a prompt has a single trace: GRPO's baseline needs several")
+    config = GRPOConfig(
+        output_dir="trl-sigma",
+        loss_type="grpo",
+        num_generations=group,
+        per_device_train_batch_size=group,
+        max_completion_length=max(len(row["completion_ids"]) for row in rows),
+        temperature=1.0,
+        learning_rate=1e-6,
+    )
+    trainer = SigmaGRPOTrainer(
+        model=checkpoint,
+        args=config,
+        reward_funcs=stored_reward,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in replay.prompts.values()]),
+        rollout_func=replay,
+    )
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

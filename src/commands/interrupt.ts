@@ -1,0 +1,45 @@
+// The end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit.
+import { removeTemporaryFiles } from '../io/atomic-file.js';
+import { usageError } from './options.js';
+
+/** What a terminal (Ctrl-C), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1'] as const;
+
+/**
+ * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
+ * process as it stands, without its temporary files.
+ */
+export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: number | undefined): void } {
+  const controller = new AbortController();
+  for (const name of SIGNALS)
+    process.on(name, () => {
+      if (controller.signal.aborted) {
+        removeTemporaryFiles();
+        process.kill(process.pid, 'SIGKILL');
+      }
+      controller.abort();
+    });
+  return {
+    signal: controller.signal,
+    limitTime(ms) {
+      if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
+    },
+  };
+}
+
+const UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };
+/** setTimeout holds no longer time */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** Reads `--time-limit 55m` as milliseconds: a number of seconds, or one with s, m or h. @throws RredcotError (exit 2) */
+export function parseTimeLimit(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text) ?? [];
+  const ms = Number(number) * (UNITS[unit || 's'] as number);
+  if (number === undefined || ms <= 0 || ms > LONGEST_MS)
+    throw usageError(
+      `--time-limit ${text}: expected a time of at most 24 days, e.g. 90s, 55m or 11.5h`,
+      '--time-limit 55m',
+    );
+  return ms;
+}

@@ -1,0 +1,197 @@
+// A command's run: its folder found or made, its shard, what of it is done and what is still to be read.
+import { readdir, rm, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { EXIT, type ExitCode, RredcotError } from '../errors.js';
+import type { Input } from '../io/inputs.js';
+import { fingerprint, openRunFolder, type RunDescription } from '../io/run-description.js';
+import { type ChunkRecord, chunkDamage, readShard, runPaths } from '../io/run-folder.js';
+import {
+  chunkOf,
+  isOwn,
+  type Layout,
+  type Shard,
+  shardName,
+  shardOfEnvironment,
+  WHOLE,
+} from '../io/shard.js';
+import type { Log } from '../report/log.js';
+import { VERSION } from '../version.js';
+import { usageError } from './options.js';
+import type { Target } from './target.js';
+
+/** The flags that say how a run is cut and begun. */
+export interface RunOptions {
+  /** undefined: the scheduler's, or the whole */
+  readonly shard: Shard | undefined;
+  readonly rowsPerChunk: number;
+  /** drop what an earlier run has left in the folder */
+  readonly restart: boolean;
+  readonly limit: number | undefined;
+}
+
+/** A run with the part of it that this process does. */
+export interface Run {
+  readonly layout: Layout;
+  /** undefined where the output is a stream: nothing is kept, nothing resumed */
+  readonly folder: string | undefined;
+  /** the chunks that are done */
+  readonly chunks: Map<number, ChunkRecord>;
+  /** nothing is left to do for this shard */
+  readonly isDone: boolean;
+  /** traces and rejects of the chunks that are done */
+  readonly before: { readonly traces: number; readonly rejects: number };
+  /** whether an input row is this shard's and its chunk still to be made */
+  wanted(ordinal: number): boolean;
+  /** Leaves no folder behind in which nothing is whole, unless other shards may be at work in it. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Finds or makes the run's folder.
+ * @throws RredcotError (exit 2) where the folder holds another run, naming the field that differs
+ */
+export async function openRun(
+  target: Target,
+  inputs: readonly Input[],
+  described: Pick<RunDescription, 'command' | 'config' | 'policy'>,
+  opts: RunOptions,
+  log: Log,
+): Promise<Run> {
+  const isStream = inputs.some(({ size }) => size === null);
+  const shard = resolveShard(target, opts, isStream, log);
+  const layout: Layout = { shard, rowsPerChunk: opts.rowsPerChunk };
+  const { folder } = target;
+  if (folder === undefined) return begun(layout, target, new Map(), false);
+
+  const description: RunDescription = {
+    format: 1,
+    rredcot: VERSION,
+    ...described,
+    output: target.extension,
+    inputs: await fingerprint(inputs),
+    shards: shard.count,
+    rows_per_chunk: opts.rowsPerChunk,
+  };
+  const isDropped = opts.restart && (await dropRun(folder));
+  if (isStream && (await isBegun(folder))) {
+    if (target.kind === 'folder')
+      throw usageError(
+        `${folder}: holds a run, and a stream cannot be read again to resume it`,
+        'name another folder with -o, or start anew with --restart',
+      );
+    await dropRun(folder);
+  }
+  const isResumed = await openRunFolder(folder, description, isDropped).catch(async (error: unknown) => {
+    // nothing is lost with an unfinished file of which no chunk is whole
+    if (target.kind === 'folder' || (await hasRecords(folder))) throw error;
+    await dropRun(folder);
+    return openRunFolder(folder, description, true);
+  });
+  const state = await readShard(folder, shard);
+  for (const record of state.chunks.values()) {
+    const damage = await chunkDamage(folder, shard, record, target.extension);
+    if (damage === undefined) continue;
+    log.warn('chunk_damaged', `${damage}: chunk ${record.chunk} of ${shardName(shard)} is made anew`);
+    state.chunks.delete(record.chunk);
+    await rm(runPaths(folder).done(shard), { force: true });
+    await rm(runPaths(folder).record(shard, record.chunk), { force: true });
+  }
+  const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
+  if (isResumed && !isWhole && state.chunks.size > 0)
+    log.info(`resuming: ${state.chunks.size} chunks are done, in ${folder}`);
+  return begun(layout, target, state.chunks, isWhole);
+}
+
+function begun(
+  layout: Layout,
+  { kind, folder }: Target,
+  chunks: Map<number, ChunkRecord>,
+  isDone: boolean,
+): Run {
+  const before = { traces: 0, rejects: 0 };
+  for (const { traces, rejects } of chunks.values()) {
+    before.traces += traces;
+    before.rejects += rejects;
+  }
+  // what is done when the run begins; the writer adds to `chunks` while rows are still being read
+  const done = new Set(chunks.keys());
+  return {
+    layout,
+    folder,
+    chunks,
+    isDone,
+    before,
+    wanted: (ordinal) => isOwn(ordinal, layout.shard) && !done.has(chunkOf(ordinal, layout)),
+    async [Symbol.asyncDispose]() {
+      if (folder === undefined || chunks.size > 0 || layout.shard.count > 1) return;
+      await dropRun(folder);
+      // the folder too, where it is empty now
+      if (kind === 'file') await rm(folder, { recursive: true, force: true });
+      else await rmdir(folder).catch(() => {});
+    },
+  };
+}
+
+function resolveShard(target: Target, opts: RunOptions, isStream: boolean, log: Log): Shard {
+  const scheduled = opts.shard === undefined ? shardOfEnvironment(process.env) : undefined;
+  if (scheduled !== undefined && target.kind !== 'folder') {
+    log.info(`${scheduled.from}, but the output is no folder: every row is taken (-o out/ splits them)`);
+    return WHOLE;
+  }
+  const shard = opts.shard ?? scheduled?.shard ?? WHOLE;
+  if (scheduled !== undefined) log.info(`${scheduled.from}: shard ${shard.index}/${shard.count}`);
+  if (shard.count === 1) return shard;
+  if (target.kind === 'file')
+    throw usageError(
+      `--shard ${shard.index}/${shard.count}: ${target.path} is one file, expected a folder that the shards share`,
+      '-o out/',
+    );
+  if (isStream) throw usageError('a shard needs files, stdin can be read only once', 'name the input files');
+  if (opts.limit !== undefined)
+    throw usageError(
+      '--limit counts traces from the first, so it cannot be split into shards',
+      'leave out --limit',
+    );
+  return shard;
+}
+
+/** A shard that was done before: nothing is touched, but the run's own mark is set where its last shard could not. */
+export function alreadyDone(target: Target, { layout, before }: Run, log: Log): ExitCode {
+  const { shard } = layout;
+  const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
+  log.info(`${what} is already done: ${before.traces} traces, ${before.rejects} rejects`);
+  return EXIT.done;
+}
+
+/** Removes what a run has made, and nothing else: a user's folder may hold more. @returns whether there was a run */
+async function dropRun(folder: string): Promise<boolean> {
+  if (!(await isBegun(folder))) return false;
+  await rm(runPaths(folder).run, { force: true });
+  for (const name of ['_SUCCESS', 'survey.json', 'chunks', 'rejects', 'done'])
+    await rm(join(folder, name), { recursive: true, force: true });
+  return true;
+}
+
+async function isBegun(folder: string): Promise<boolean> {
+  return (await readdir(folder).catch(() => [] as string[])).includes('run.json');
+}
+
+/** Whether a run has left a chunk worth keeping, whatever its layout. */
+async function hasRecords(folder: string): Promise<boolean> {
+  const names = await readdir(join(folder, 'done'), { recursive: true }).catch(() => [] as string[]);
+  return names.some((name) => name.endsWith('.json'));
+}
+
+/** What an interrupted run tells its user. */
+export function interruption({ folder, chunks, layout }: Run): RredcotError {
+  const message =
+    folder === undefined
+      ? 'interrupted'
+      : chunks.size === 0
+        ? 'interrupted before the first chunk was whole, nothing was kept'
+        : `interrupted: ${chunks.size} chunks of ${layout.rowsPerChunk} rows are kept in ${folder}`;
+  return new RredcotError(message, {
+    exitCode: EXIT.interrupted,
+    ...(chunks.size > 0 ? { hint: 'the same command again, which goes on from there' } : {}),
+  });
+}

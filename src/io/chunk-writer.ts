@@ -1,0 +1,132 @@
+// A shard's rows and rejects in input order in, its chunks out: each is written whole, then recorded as done.
+import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeJson } from './json-file.js';
+import { type OutputRow, type OutputTarget, openOutput, rowBytes } from './output.js';
+import { openRejects, type Rejects } from './rejects.js';
+import { type BadRow, isBad } from './rows.js';
+import { type ChunkRecord, runPaths, sha256OfFile } from './run-folder.js';
+import { chunkOf, firstOrdinal, type Layout } from './shard.js';
+
+/** Where rows and rejects end, in input order. */
+export interface Destination {
+  add(item: OutputRow | BadRow): Promise<void>;
+  /** all is written: makes it durable and visible */
+  close(): Promise<void>;
+  /** drops what is open; harmless after `close` or a second time */
+  abort(): Promise<void>;
+  /** how many rejects of each code so far */
+  readonly rejectCounts: ReadonlyMap<string, number>;
+}
+
+export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
+  readonly folder: string;
+  readonly layout: Layout;
+  /** of a chunk's file name */
+  readonly extension: string;
+  /** chunks that are done; those that this process writes are added */
+  readonly chunks: Map<number, ChunkRecord>;
+  /** told of every chunk that is done */
+  readonly onChunk?: (record: ChunkRecord) => void;
+}
+
+/** A chunk while it is written. */
+interface OpenChunk {
+  readonly chunk: number;
+  readonly output: Awaited<ReturnType<typeof openOutput>>;
+  readonly rejects: Rejects;
+  /** traces written of each of its input rows */
+  readonly counts: number[];
+  tokens: number;
+  rejected: number;
+  rawBytes: number;
+}
+
+/** Opens the folder's writer for one shard; a shard without rows gets one chunk without any. */
+export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> {
+  const { folder, layout, extension, chunks } = opts;
+  const { shard } = layout;
+  const paths = runPaths(folder);
+  const started = Date.now();
+  const rejectCounts = new Map<string, number>();
+  let open: OpenChunk | null = null;
+  await Promise.all(
+    [paths.chunks(shard), paths.rejects(shard), paths.records(shard)].map((path) =>
+      mkdir(path, { recursive: true }),
+    ),
+  );
+
+  async function openChunk(chunk: number): Promise<OpenChunk> {
+    const path = paths.chunk(shard, chunk, extension);
+    const rejects = await openRejects(paths.reject(shard, chunk));
+    const output = await openOutput({ ...opts, path });
+    return { chunk, output, rejects, counts: [], tokens: 0, rejected: 0, rawBytes: 0 };
+  }
+
+  // first the rejects, then the chunk, then the record that says both are there
+  async function closeChunk({ chunk, output, rejects, ...written }: OpenChunk): Promise<void> {
+    await rejects.close();
+    await output.close();
+    open = null;
+    const { counts, tokens, rejected, rawBytes } = written;
+    const record: ChunkRecord = {
+      chunk,
+      rows: counts.length,
+      traces: counts.reduce((sum, count) => sum + count, 0),
+      rejects: rejected,
+      tokens,
+      raw_bytes: rawBytes,
+      traces_per_row: counts.every((count) => count === 1) ? null : counts,
+      sha256: (await sha256OfFile(paths.chunk(shard, chunk, extension))) ?? '',
+      rejects_sha256: await sha256OfFile(paths.reject(shard, chunk)),
+    };
+    await writeJson(paths.record(shard, chunk), record);
+    chunks.set(chunk, record);
+    opts.onChunk?.(record);
+  }
+
+  return {
+    rejectCounts,
+    async add(item) {
+      const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
+      const chunk = chunkOf(ordinal, layout);
+      if (open !== null && open.chunk !== chunk) await closeChunk(open);
+      open ??= await openChunk(chunk);
+      const row = (ordinal - firstOrdinal(chunk, layout)) / shard.count;
+      open.counts[row] ??= 0;
+      if (isBad(item)) {
+        open.rejected++;
+        rejectCounts.set(item.rejection.code, (rejectCounts.get(item.rejection.code) ?? 0) + 1);
+        await open.rejects.add(item);
+        return;
+      }
+      open.counts[row] = (open.counts[row] as number) + 1;
+      open.tokens += item.completionIds?.length ?? 0;
+      open.rawBytes += rowBytes(item);
+      await open.output.write([item]);
+    },
+    async close() {
+      if (open === null && chunks.size === 0) open = await openChunk(0);
+      if (open !== null) await closeChunk(open);
+      await removeLeftovers([paths.chunks(shard), paths.rejects(shard), paths.records(shard)], started);
+    },
+    async abort() {
+      const chunk = open;
+      open = null;
+      // the reasons of rejects are worth keeping; without a record they count for nothing
+      await chunk?.rejects.close();
+      await chunk?.output.abort();
+    },
+  };
+}
+
+/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
+  for (const folder of folders)
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
+      const found = await stat(path).catch(() => null);
+      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+    }
+}

@@ -1,0 +1,152 @@
+// run.json: what a run is, written by its first process and compared by every other.
+import { createHash } from 'node:crypto';
+import { link, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { EXIT, RredcotError } from '../errors.js';
+import type { Input } from './inputs.js';
+import { readJson } from './json-file.js';
+import { runPaths } from './run-folder.js';
+
+/** What `run.json` says: everything that the bytes of the chunks depend on. Compared field by field on every start. */
+export interface RunDescription {
+  /** of run.json itself */
+  readonly format: 1;
+  readonly rredcot: string;
+  readonly command: string;
+  /** the resolved configuration, as in the output's metadata */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** sha256 of the policy's files; null without a policy */
+  readonly policy: Readonly<Record<string, string>> | null;
+  readonly output: string;
+  readonly inputs: readonly InputPrint[];
+  readonly shards: number;
+  readonly rows_per_chunk: number;
+}
+
+/** Enough of an input file to notice that it is another one. */
+export interface InputPrint {
+  readonly path: string;
+  readonly bytes: number | null;
+  readonly mtime_ms: number | null;
+  /** sha256 of its first and of its last MiB */
+  readonly head: string | null;
+  readonly tail: string | null;
+}
+
+const EDGE_BYTES = 2 ** 20;
+
+/** Size, time and edges of the inputs; what can be read only once has none of these. */
+export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[]> {
+  const prints: InputPrint[] = [];
+  for (const { path, size } of inputs) {
+    if (size === null) {
+      prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
+      continue;
+    }
+    await using file = await open(path, 'r');
+    const { size: bytes, mtimeMs } = await file.stat();
+    const edge = async (from: number): Promise<string> => {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
+      return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
+    };
+    const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
+    prints.push({ path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail });
+  }
+  return prints;
+}
+
+/**
+ * Creates the folder for a run, or finds that it holds this very run. Any number of processes may do so at a time.
+ * @param withOthers the folder may hold other files although it holds no run
+ * @returns whether the run was begun before
+ * @throws RredcotError (exit 2) naming the field in which the run that is there differs
+ */
+export async function openRunFolder(
+  folder: string,
+  description: RunDescription,
+  withOthers = false,
+): Promise<boolean> {
+  const { run } = runPaths(folder);
+  const present: string[] = await readdir(folder).catch((error: NodeJS.ErrnoException): string[] => {
+    if (error.code !== 'ENOENT')
+      throw new RredcotError(`${folder}: cannot be used as a run folder: ${error.code}`, {
+        exitCode: EXIT.usage,
+        cause: error,
+      });
+    return [];
+  });
+  if (!withOthers && present.some((name) => !name.startsWith('.')) && !present.includes('run.json'))
+    throw new RredcotError(
+      `${folder}: holds other files and no run.json, expected a run folder or an empty one`,
+      {
+        exitCode: EXIT.usage,
+        hint: 'name another folder with -o',
+      },
+    );
+  if (!(await createExclusively(run, `${JSON.stringify(description, null, 2)}\n`, folder))) {
+    const found = await readRunDescription(folder);
+    const difference = firstDifference(found, JSON.parse(JSON.stringify(description)), '');
+    if (difference !== undefined)
+      throw new RredcotError(`${folder}: holds another run: in run.json, ${difference}`, {
+        exitCode: EXIT.usage,
+        hint: 'give the same flags and inputs, name another -o, or start anew with --restart',
+      });
+    return true;
+  }
+  return false;
+}
+
+/** @throws RredcotError (exit 2) where there is none that this version reads */
+export async function readRunDescription(folder: string): Promise<RunDescription> {
+  const { run } = runPaths(folder);
+  const found = await readJson<RunDescription>(run);
+  if (found === undefined || found.format !== 1)
+    throw new RredcotError(
+      `${run}: ${found === undefined ? 'is missing or damaged' : `has format ${found.format}`}, expected a run.json of format 1`,
+      { exitCode: EXIT.usage, hint: 'name the folder of a run: rredcot score … -o out/' },
+    );
+  return found;
+}
+
+/** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
+async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {
+  try {
+    await mkdir(folder, { recursive: true });
+    const own = `${path}.${process.pid}.${Date.now()}.tmp`;
+    await writeFile(own, content, { flush: true });
+    try {
+      await link(own, path);
+      return true;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'EEXIST') return false;
+      // a file system without hard links: the content is not there at once, but the name is ours alone
+      await writeFile(path, content, { flag: 'wx', flush: true });
+      return true;
+    } finally {
+      await rm(own, { force: true });
+    }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return false;
+    throw new RredcotError(`${folder}: cannot be written: ${code ?? error}`, {
+      exitCode: code === 'ENOSPC' || code === 'EDQUOT' ? EXIT.interrupted : EXIT.usage,
+      hint: 'choose another place with -o',
+      cause: error,
+    });
+  }
+}
+
+/** The first place where two JSON values differ, as half a sentence. */
+function firstDifference(found: unknown, wanted: unknown, path: string): string | undefined {
+  if (typeof found === 'object' && typeof wanted === 'object' && found !== null && wanted !== null) {
+    const [a, b] = [found as Record<string, unknown>, wanted as Record<string, unknown>];
+    for (const key of new Set([...Object.keys(b), ...Object.keys(a)])) {
+      const difference = firstDifference(a[key], b[key], path === '' ? key : `${path}.${key}`);
+      if (difference !== undefined) return difference;
+    }
+    return undefined;
+  }
+  if (found === wanted) return undefined;
+  const text = (value: unknown) => (value === undefined ? 'not set' : JSON.stringify(value));
+  return `${path} is ${text(found)}, here it is ${text(wanted)}`;
+}

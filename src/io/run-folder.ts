@@ -1,0 +1,132 @@
+// The run folder (DESIGN §5): where each file stands, and which chunks and shards are done.
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readJson, writeJson } from './json-file.js';
+import { type Shard, shardName } from './shard.js';
+
+/** A chunk that is done: the last thing written of it. */
+export interface ChunkRecord {
+  readonly chunk: number;
+  /** input rows */
+  readonly rows: number;
+  readonly traces: number;
+  readonly rejects: number;
+  readonly tokens: number;
+  /** raw bytes of its rows, as the writer counts them */
+  readonly raw_bytes: number;
+  /** traces written of each input row; null: one of each */
+  readonly traces_per_row: readonly number[] | null;
+  readonly sha256: string;
+  /** null where no trace was rejected */
+  readonly rejects_sha256: string | null;
+}
+
+/** A shard that is done. */
+export interface ShardRecord {
+  readonly shard: number;
+  readonly shards: number;
+  readonly rows: number;
+  readonly traces: number;
+  readonly rejects: number;
+  readonly tokens: number;
+  /** of the process that ended it */
+  readonly seconds: number;
+  readonly chunks: readonly ChunkRecord[];
+}
+
+/** The files of a run folder. */
+export function runPaths(folder: string) {
+  const number = (chunk: number) => String(chunk).padStart(6, '0');
+  return {
+    run: join(folder, 'run.json'),
+    survey: join(folder, 'survey.json'),
+    success: join(folder, '_SUCCESS'),
+    chunks: (shard: Shard) => join(folder, 'chunks', shardName(shard)),
+    rejects: (shard: Shard) => join(folder, 'rejects', shardName(shard)),
+    records: (shard: Shard) => join(folder, 'done', shardName(shard)),
+    chunk: (shard: Shard, chunk: number, extension: string) =>
+      join(folder, 'chunks', shardName(shard), `${number(chunk)}.${extension}`),
+    reject: (shard: Shard, chunk: number) =>
+      join(folder, 'rejects', shardName(shard), `${number(chunk)}.jsonl`),
+    record: (shard: Shard, chunk: number) => join(folder, 'done', shardName(shard), `${number(chunk)}.json`),
+    done: (shard: Shard) => join(folder, 'done', `${shardName(shard)}.json`),
+  };
+}
+
+/** A shard's state on disk. @returns its record where it is done, and the records of its chunks that are */
+export async function readShard(
+  folder: string,
+  shard: Shard,
+): Promise<{ done: ShardRecord | undefined; chunks: Map<number, ChunkRecord> }> {
+  const paths = runPaths(folder);
+  const done = await readJson<ShardRecord>(paths.done(shard));
+  if (done !== undefined)
+    return { done, chunks: new Map(done.chunks.map((record) => [record.chunk, record])) };
+  const names = await readdir(paths.records(shard)).catch(() => []);
+  const chunks = new Map<number, ChunkRecord>();
+  for (const name of names.filter((name) => /^\d+\.json$/.test(name)).sort()) {
+    const record = await readJson<ChunkRecord>(join(paths.records(shard), name));
+    if (record !== undefined && record.chunk === Number.parseInt(name, 10)) chunks.set(record.chunk, record);
+  }
+  return { done, chunks };
+}
+
+/** Whether a chunk's files are what its record says. @returns what is wrong, undefined where nothing is */
+export async function chunkDamage(
+  folder: string,
+  shard: Shard,
+  record: ChunkRecord,
+  extension: string,
+): Promise<string | undefined> {
+  const paths = runPaths(folder);
+  const files = [
+    [paths.chunk(shard, record.chunk, extension), record.sha256],
+    [paths.reject(shard, record.chunk), record.rejects_sha256],
+  ] as const;
+  for (const [path, expected] of files) {
+    const found = await sha256OfFile(path);
+    if (found === expected) continue;
+    if (found === null) return `${path} is missing`;
+    return expected === null
+      ? `${path} is there, expected no rejects`
+      : `${path} has changed since it was written`;
+  }
+  return undefined;
+}
+
+/** sha256 of a file in hex; null where there is none. */
+export async function sha256OfFile(path: string): Promise<string | null> {
+  if ((await stat(path).catch(() => null)) === null) return null;
+  const hash = createHash('sha256');
+  for await (const bytes of createReadStream(path, { highWaterMark: 2 ** 20 })) hash.update(bytes as Buffer);
+  return hash.digest('hex');
+}
+
+/** Writes the shard's record, and `_SUCCESS` where it was the last of the run. */
+export async function finishShard(
+  folder: string,
+  shard: Shard,
+  chunks: ReadonlyMap<number, ChunkRecord>,
+  seconds: number,
+): Promise<void> {
+  const records = [...chunks.values()].sort((a, b) => a.chunk - b.chunk);
+  const sum = (field: 'rows' | 'traces' | 'rejects' | 'tokens') =>
+    records.reduce((total, record) => total + record[field], 0);
+  const record: ShardRecord = {
+    shard: shard.index,
+    shards: shard.count,
+    rows: sum('rows'),
+    traces: sum('traces'),
+    rejects: sum('rejects'),
+    tokens: sum('tokens'),
+    seconds: Math.round(seconds * 1000) / 1000,
+    chunks: records,
+  };
+  const paths = runPaths(folder);
+  await writeJson(paths.done(shard), record);
+  for (let index = 0; index < shard.count; index++)
+    if ((await stat(paths.done({ index, count: shard.count })).catch(() => null)) === null) return;
+  await writeJson(paths.success, { shards: shard.count });
+}

@@ -1,0 +1,25 @@
+// Rows to stdout as they come, rejects to a file: for output that is read while it is made.
+import type { Destination } from './chunk-writer.js';
+import { type OutputTarget, openOutput } from './output.js';
+import { openRejects } from './rejects.js';
+import { isBad } from './rows.js';
+
+/** Opens stdout, and the rejects file beside it. */
+export async function openStreamDestination(
+  target: OutputTarget & { readonly rejects: string },
+): Promise<Destination> {
+  const rejects = await openRejects(target.rejects);
+  const output = await openOutput(target);
+  return {
+    rejectCounts: rejects.counts,
+    add: (item) => (isBad(item) ? rejects.add(item) : output.write([item])),
+    async close() {
+      await output.close();
+      await rejects.close();
+    },
+    async abort() {
+      await output.abort();
+      await rejects.close();
+    },
+  };
+}
