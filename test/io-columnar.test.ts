@@ -201,6 +201,19 @@ describe('every type through a run', () => {
     },
   );
 
+  it('marks that Arrow has no types for', async () => {
+    const { path, stderr } = await segmented(fixture('marked.parquet'), 'parquet');
+    for (const [name, mark] of [
+      ['uuid', 'UUID'],
+      ['json', 'JSON'],
+    ])
+      expect(stderr).toMatch(new RegExp(`column "${name}": is no longer marked as ${mark}`));
+    expect(await readColumns(path, ['uuid', 'json'])).toEqual({
+      uuid: ['AAECAwQFBgcICQoLDA0ODw==', null],
+      json: ['{"a":1}', null],
+    });
+  });
+
   it('a dictionary in Parquet', async () => {
     const { path, stderr } = await segmented(fixture('odd.parquet'), 'parquet');
     expect(stderr).toMatch(/column "dictionary": its dictionary/);

@@ -261,7 +261,11 @@ function annotations(elements: readonly ThriftStruct[]): Map<string, string> {
     const name =
       (logical instanceof Map ? LOGICAL_NAMES.get([...logical.keys()][0] as number) : undefined) ??
       CONVERTED_NAMES.get(Number(element.get(ELEMENT.converted)?.value ?? -1));
-    if (name !== undefined) found.set(column, `is no longer marked as ${name}, its values are as they were`);
+    if (name !== undefined)
+      found.set(
+        column,
+        `is no longer marked as ${name} in the file's own schema; its values are as they were`,
+      );
   }
   return found;
 }

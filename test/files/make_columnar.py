@@ -132,3 +132,7 @@ long = pa.table({"completion": ["".join(chr(97 + (i * i + j) % 26) for i in rang
 write("long.lz4.arrow", long, compression="lz4")
 with open("types.expected.json", "w") as file:
     json.dump({"types": plain_expected, "odd": expected}, file, indent=1, ensure_ascii=False)
+
+# marks that Arrow in JavaScript has no types for
+marked = pa.table({"completion": ["a", "b"], "uuid": pa.array([bytes(range(16)), None], pa.uuid()), "json": pa.array(['{"a":1}', None], pa.json_())})
+pq.write_table(marked, "marked.parquet")
