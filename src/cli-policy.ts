@@ -2,7 +2,23 @@
 import type { Command } from 'commander';
 import { finite, usageError } from './commands/options.js';
 import type { BuildFlags } from './commands/policy-build.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
 import { escapeControls } from './report/trace-view.js';
+
+/** Flags of `policy check` as commander gives them. */
+interface CheckFlags {
+  readonly text?: string;
+  readonly reference?: string;
+  readonly tolerance?: string;
+  readonly device: string;
+}
+/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all: string[]) => string[], string[]] = [
+  '--chat-template-arg <name=value>',
+  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
+  (value, all) => [...all, value],
+  [],
+];
 
 /** Adds the policy commands; each does its work in its action and throws what goes wrong. */
 export function addPolicyCommands(program: Command): void {
@@ -25,6 +41,10 @@ export function addPolicyCommands(program: Command): void {
     )
     .option('--exit-open <text>', 'comes before the answer')
     .option('--exit-closer <text>', 'comes after it')
+    .option(
+      '--cuda-precision <type>',
+      "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
+    )
     .description(
       'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
     )
@@ -37,11 +57,15 @@ export function addPolicyCommands(program: Command): void {
   policy
     .command('info')
     .argument('<folder>', 'policy folder')
-    .description('Shows architecture, parameters, vocabulary, limits, exit template and files.')
+    .option(...CHAT_TEMPLATE_ARG)
+    .description(
+      'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files.',
+    )
     .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
-    .action(async (folder: string) => {
+    .action(async (folder: string, flags: { chatTemplateArg: string[] }) => {
       const { policyInfo } = await import('./commands/policy-info.js');
-      for (const line of await policyInfo(folder)) process.stdout.write(`${escapeControls(line)}\n`);
+      for (const line of await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg)))
+        process.stdout.write(`${escapeControls(line)}\n`);
     });
 
   policy
@@ -52,16 +76,22 @@ export function addPolicyCommands(program: Command): void {
       '--reference <file>',
       'JSON {"ids", "logprobs", "entropies"} of another implementation (examples/make_reference.py)',
     )
-    .option('--tolerance <nats>', "largest difference allowed (default: the reference's own, or 0.001)")
+    .option(
+      '--tolerance <nats>',
+      "largest difference allowed (default: the reference's own, or 0.001; 0.3 in half precision)",
+    )
+    .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
     .description(
       'Compares trunk, branches and naive re-encoding on a text, and all with reference numbers; exit 65 where they differ.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
-    .action(async (folder: string, flags: { text?: string; reference?: string; tolerance?: string }) => {
+    .action(async (folder: string, flags: CheckFlags) => {
       const { policyCheck } = await import('./commands/policy-check.js');
       const { text, reference } = flags;
       const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
-      await policyCheck(folder, { text, reference, tolerance: toleranceOf(flags.tolerance) }, print);
+      const { parseDevice } = await import('./policy/device.js');
+      const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
+      await policyCheck(folder, { text, reference, tolerance, device }, print);
     });
 }
 

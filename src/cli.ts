@@ -1,7 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import { addPolicyCommands } from './cli-policy.js';
+import { addPolicyCommands, CHAT_TEMPLATE_ARG } from './cli-policy.js';
 import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
@@ -15,11 +15,14 @@ import {
 } from './commands/options.js';
 import { parseColumns, parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
+import { BANKS } from './estimate/bank.js';
+import { fileError } from './io/file-error.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { parseShard } from './io/shard.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
-import { openLog } from './report/log.js';
+import { coloursOf, openLog } from './report/log.js';
 import { escapeControls } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
@@ -32,18 +35,25 @@ const ROWS_PER_CHUNK = 512;
 /** The same where a row takes a millisecond. */
 const ROWS_PER_CHEAP_CHUNK = 16_384;
 
+/** Flags that say how rows become traces. */
+interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes: string;
+}
+
 /** Flags of `score` and `segment` as commander hands them on. */
-interface JobFlags {
+interface JobFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
-  readonly map?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly maxLineBytes: string;
   readonly segmenter: string;
   readonly maxSegments?: string;
   readonly fixedLength?: string;
@@ -51,6 +61,7 @@ interface JobFlags {
   readonly rowsPerChunk?: string;
   readonly restart: boolean;
   readonly timeLimit?: string;
+  readonly chatTemplateArg: readonly string[];
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -93,6 +104,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
       'auto',
     )
+    .option(
+      '--bank <source>',
+      "references: row, or group: the answers of the group's other correct completions",
+      'row',
+    )
     .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
@@ -105,7 +121,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .action(
       async (
         inputs: string[],
-        flags: JobFlags & Parameters<typeof resolveCreditOptions>[0] & { strategy: string; export?: string },
+        flags: JobFlags &
+          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
       ) => {
         const log = openLog({ quiet: flags.quiet, json: flags.logJson });
         const { score } = await import('./commands/score.js');
@@ -114,7 +131,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
         const exportName = parseExport(flags.export);
-        const method = { credit, strategy, exportName };
+        const bank = oneOf('--bank', flags.bank, BANKS);
+        const method = { credit, strategy, bank, exportName };
         const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = await score(inputs, job, log);
@@ -138,9 +156,31 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.chatTemplateArg.length > 0)
+        throw usageError(
+          '--chat-template-arg has no meaning without a policy',
+          'leave it or --no-policy out',
+        );
       const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
       result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
+    });
+
+  mapped(program.command('inspect'))
+    .summary('show one row as a trace: the preset found, what is missing')
+    .description(
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored JSONL file, the values and σ.',
+    )
+    .argument('[file]', 'a JSONL file; - is stdin', '-')
+    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
+    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option('--json', 'one JSON object', false)
+    .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
+    .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {
+      const { inspect } = await import('./commands/inspect.js');
+      const view = { colours: coloursOf(process.stdout), width: process.stdout.columns || 100 };
+      const opts = { ...mappingOptions(flags), ...view, row: flags.row, json: flags.json };
+      result = await inspect(file, opts, (text) => process.stdout.write(text));
     });
 
   addPolicyCommands(program);
@@ -167,7 +207,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
-  return command
+  return mapped(command)
     .argument(
       '[inputs...]',
       'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
@@ -178,16 +218,13 @@ function job(command: Command, defaultOutput: string): Command {
     )
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
-    .option(
-      '--map <field=path,…>',
-      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
-    )
     .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
     .option(
       '--max-segments <n>',
       `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -210,17 +247,46 @@ function job(command: Command, defaultOutput: string): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
-function jobOptions(flags: JobFlags) {
+/** The flags that say where the fields of a trace are. */
+function mapped(command: Command): Command {
+  return command
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both',
+    );
+}
+
+function mappingOptions(flags: MappingFlags) {
   return {
     map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
+  };
+}
+
+function jobOptions(flags: JobFlags) {
+  return {
+    ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
     maxRejects: resolveMaxRejects(flags.maxRejects),
-    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
     segments: resolveSegmentOptions(flags),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
     restart: flags.restart,
   };
@@ -231,7 +297,11 @@ function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
 }
 
 /** One clear line on stderr, what mends it on the next, and the exit code. */
-function report(error: unknown): ExitCode {
+function report(caught: unknown): ExitCode {
+  // a failure of the file system that nobody has named yet is the machine's, no bug
+  const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
+  const error =
+    path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
   if (error instanceof RredcotError) {
     const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;

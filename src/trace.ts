@@ -1,4 +1,11 @@
-// The nouns of the program: a reference answer and a trace, as every stage hands them on.
+// The nouns of the program: a message, a reference answer and a trace, as every stage hands them on.
+
+/** One message of a conversation. Fields beside these two (`name`, `tool_calls`, …) are the chat template's to read. */
+export interface Message {
+  readonly role: string;
+  readonly content: string;
+  readonly [field: string]: unknown;
+}
 
 import type { ArrowPlace } from './io/columnar.js';
 
@@ -17,7 +24,10 @@ export interface Trace {
   readonly id: string;
   /** traces of one prompt share a group (GRPO); absent where the rows carry none */
   readonly group?: string;
-  readonly prompt: string;
+  /** text as the policy read it, or the messages that its chat template makes this text of */
+  readonly prompt: string | readonly Message[];
+  /** where `prompt` is messages: the prompt's text as a dump shows it beside them, to be compared */
+  readonly promptText?: string;
   readonly completion: string;
   /** token ids as sampled; where present they are scored as they are and never re-tokenised */
   readonly promptIds?: Int32Array;
@@ -29,6 +39,8 @@ export interface Trace {
   readonly references: readonly Reference[];
   /** ζ(y) as the row has it, before `--reward-range`; null where unknown */
   readonly reward: number | null;
+  /** status codes that earlier stages have for the row */
+  readonly status?: readonly string[];
   readonly source: TraceSource;
 }
 

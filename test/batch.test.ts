@@ -193,6 +193,19 @@ test('chooseStrategy reads very long traces in two runs', () => {
   expect([long(12_288 - prompt), long(12_289 - prompt)]).toEqual(['one-run', 'two-run']);
 });
 
+test('chooseStrategy on a GPU: keys and values that go to the host and back cost more than most branches', () => {
+  const gpu = { name: 'cuda', deviceId: 0 } as const;
+  // 64 + 0.7 rows a token: 134 of 100 tokens; one piece of 9 is merged
+  const job = (length: number) =>
+    jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
+  expect([134, 135].map((rows) => chooseStrategy(job(rows), gpu))).toEqual(['one-run', 'two-run']);
+  expect([134, 135].map((rows) => chooseStrategy(job(rows)))).toEqual(['two-run', 'two-run']);
+  // nothing is wasted: no length makes two runs of it
+  const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
+  expect([chooseStrategy(long, gpu), chooseStrategy(long)]).toEqual(['one-run', 'two-run']);
+  expect(planWindow([long], 'auto', gpu)).toEqual([{ strategy: 'one-run', members: [0] }]);
+});
+
 describe('planWindow', () => {
   test('every trace once, run as its strategy says; batches within the budget', () => {
     fc.assert(

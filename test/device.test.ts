@@ -20,7 +20,7 @@ import {
   gpusInSight,
   onnxRuntimePackage,
 } from '../dist/policy/cuda.js';
-import { autoDevice, parseDevice, resolveDevice } from '../dist/policy/device.js';
+import { autoDevice, parseDevice, type RunsOnCuda, resolveDevice } from '../dist/policy/device.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { findLibrary, parseLoaderCache, readDynamicSection } from '../dist/policy/libraries.js';
 import { heavyNodes, placementCheck, placementFault } from '../dist/policy/placement.js';
@@ -119,19 +119,34 @@ describe('--device', () => {
 });
 
 describe('resolveDevice', () => {
-  it('takes cpu and webgpu as they are, and auto without CUDA graphs to the CPU, looking for nothing', async () => {
+  const policy: RunsOnCuda = { path: 'p', cuda: { graph: 'policy.cuda.onnx', precision: 'bf16' } };
+  const older: RunsOnCuda = { path: 'p' };
+
+  it('takes cpu and webgpu as they are, and auto without a CUDA graph to the CPU, looking for nothing', async () => {
     const never = () => Promise.reject(new Error('looked'));
-    expect((await resolveDevice({ name: 'cpu' }, never)).device).toEqual({ name: 'cpu' });
-    expect((await resolveDevice({ name: 'webgpu' }, never)).device).toEqual({ name: 'webgpu' });
-    expect(await resolveDevice('auto', never, false)).toEqual({
+    expect((await resolveDevice({ name: 'cpu' }, policy, never)).device).toEqual({ name: 'cpu' });
+    expect((await resolveDevice({ name: 'webgpu' }, policy, never)).device).toEqual({ name: 'webgpu' });
+    expect(await resolveDevice('auto', older, never)).toEqual({
       device: { name: 'cpu' },
-      reason: expect.stringContaining("this version's graphs run on the CPU"),
+      reason: 'p has no graph for CUDA',
     });
-    await expect(resolveDevice('auto', never, true)).rejects.toThrow('looked');
+    await expect(resolveDevice('auto', policy, never)).rejects.toThrow('looked');
+  });
+
+  it('cuda asked for and no graph for it is exit 69 with the line that builds one, whatever the machine has', async () => {
+    const refusal = {
+      exitCode: 69,
+      message: expect.stringContaining('p has no graph for CUDA'),
+      hint: expect.stringContaining('rredcot policy build <checkpoint> -o <folder>'),
+    };
+    await expect(resolveDevice(cuda(0), older, finding(complete))).rejects.toMatchObject(refusal);
+    const folder = { ...(await openPolicyFolder(EMBEDDED)), path: 'p' };
+    const { cuda: _, ...withoutGraph } = folder;
+    await expect(PolicySession.open(withoutGraph, cuda(0))).rejects.toMatchObject(refusal);
   });
 
   it('auto takes CUDA only where nothing is in its way', async () => {
-    expect(await resolveDevice('auto', finding(complete), true)).toEqual({
+    expect(await resolveDevice('auto', policy, finding(complete))).toEqual({
       device: cuda(0),
       reason: 'NVIDIA H200, driver 580.65.06',
     });
@@ -146,7 +161,7 @@ describe('resolveDevice', () => {
       { platform: 'darwin/arm64' },
     ];
     for (const lack of lacking)
-      expect(await resolveDevice('auto', finding({ ...complete, ...lack }), true)).toEqual({
+      expect(await resolveDevice('auto', policy, finding({ ...complete, ...lack }))).toEqual({
         device: { name: 'cpu' },
         reason: expect.stringMatching(/^CUDA lacks: ./),
       });
@@ -154,7 +169,7 @@ describe('resolveDevice', () => {
   });
 
   it('cuda asked for and all there is cuda, the GPU that was named', async () => {
-    expect((await resolveDevice(cuda(1), finding(complete), true)).device).toEqual(cuda(1));
+    expect((await resolveDevice(cuda(1), policy, finding(complete))).device).toEqual(cuda(1));
   });
 
   it('cuda asked for with nothing there is exit 69, naming each thing and what mends it', async () => {
@@ -165,7 +180,7 @@ describe('resolveDevice', () => {
       driver: undefined,
       gpus: [],
     };
-    const error = await resolveDevice(cuda(0), finding(nothing), true).catch((e: unknown) => e);
+    const error = await resolveDevice(cuda(0), policy, finding(nothing)).catch((e: unknown) => e);
     expect(error).toMatchObject({ exitCode: 69 });
     const { message, hint } = error as { message: string; hint: string };
     for (const name of [SHARED, PROVIDER, ...NEEDED]) expect(message).toContain(`${name} is missing`);
@@ -177,9 +192,6 @@ describe('resolveDevice', () => {
     expect(hint).toContain('apt-get install cuda-libraries-13-0');
     expect(hint.split('install the NVIDIA driver, 580 or newer').length).toBe(2); // said once
     expect(hint).toMatch(/or --device cpu$/);
-    // where the graphs cannot run on CUDA anyway, nobody is sent to install it
-    const honest = await resolveDevice(cuda(0), finding(nothing), false).catch((e: unknown) => e);
-    expect((honest as { hint: string }).hint).toMatch(/^--device cpu, since this version's graphs/);
   });
 
   it('names exactly what is in the way', () => {
@@ -431,8 +443,8 @@ describe('placement', () => {
         branch_pos: int64(0n),
         branch_exit: int64(0n),
         branch_number: int64(-1n),
-        group_trace: int64(0n),
-        group_keys: int64(0n),
+        group_from: int64(0n, 0n),
+        group_to: int64(1n, 0n),
         ...past,
       });
     };

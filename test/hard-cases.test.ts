@@ -205,7 +205,8 @@ describe('comparing answers', () => {
     ['9007199254740993', '9007199254740992', 0],
     ['3 4', '34', null],
     ['1,2', '12', null],
-    ['\\frac{1}{2}', '0.5', null],
+    ['\\frac{1}{2}', '0.5', 1],
+    ['\\sqrt{2}', '1.41', null],
     ['', '7', null],
     ['a  b', 'a b', 1],
   ])('%j against %j is %j', (own, reference, reward) => {

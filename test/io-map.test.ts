@@ -256,8 +256,45 @@ describe('fields', () => {
     expect(outcome({ ...plain, completion: '' })).toMatchObject([{ code: 'empty_completion' }]);
     expect(outcome({ ...plain, completion_ids: [] })).toMatchObject([{ code: 'empty_completion' }]);
     expect(outcome({ ...plain, completion: null })).toMatchObject([{ code: 'map' }]);
-    expect(outcome({ ...plain, completion: [{ role: 'assistant', content: 'x' }] })).toMatchObject([
-      { code: 'map', reason: expect.stringContaining('a list of 1, expected text') },
+    expect(outcome({ ...plain, completion: [{ role: 'assistant', content: '' }] })).toMatchObject([
+      { code: 'empty_completion' },
+    ]);
+  });
+
+  it("takes messages as a prompt, and the assistant's one message as a completion", () => {
+    const user = { role: 'user', content: 'q' };
+    const assistant = { role: 'assistant', content: 'x' };
+    const row = { ...plain, prompt: [{ ...user, name: 'n' }], completion: [assistant] };
+    expect(outcome(row)).toMatchObject([{ completion: 'x' }]);
+    expect(outcome(row)).toHaveProperty('0.prompt', [{ ...user, name: 'n' }]);
+    expect(outcome({ ...row, completion: [user] })).toMatchObject([
+      { code: 'map', reason: expect.stringContaining('a list of 1, expected text or one message') },
+    ]);
+    expect(outcome({ ...row, prompt: [user, { content: 'c' }] })).toMatchObject([
+      {
+        code: 'map',
+        reason: expect.stringContaining(
+          'prompt: prompt[1] is an object with keys content, expected a message',
+        ),
+      },
+    ]);
+    expect(outcome({ ...row, prompt: [] })).toMatchObject([
+      {
+        code: 'map',
+        reason: expect.stringContaining('prompt is an empty list, expected messages'),
+      },
+    ]);
+  });
+
+  it('looks at alternatives in turn', () => {
+    const rewards = (row: object) => outcome({ ...plain, ...row }, 'reward=acc|score');
+    expect(rewards({ acc: 0, score: 1 })).toMatchObject([{ reward: 0 }]);
+    expect(rewards({ acc: null, score: 1 })).toMatchObject([{ reward: 1 }]);
+    expect(rewards({ score: null })).toMatchObject([{ reward: null }]);
+    expect(rewards({})).toMatchObject([{ code: 'map', reason: expect.stringContaining('no "acc|score"') }]);
+    expect(outcome({ ...plain, b: ['x', 'y'] }, 'completion=a[]|b[]')).toMatchObject([
+      { completion: 'x' },
+      { completion: 'y' },
     ]);
   });
 });

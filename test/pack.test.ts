@@ -47,14 +47,14 @@ describe('packBranches', () => {
   test('a group belongs to one trace, which it names, and holds a branch of it; traces follow one another', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, number, trace } = packBranches(traces);
+        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
         const owner = owners(traces);
-        expect(trace).toHaveLength(groups);
+        expect(from).toHaveLength(2 * groups);
         for (let g = 0; g < groups; g++) {
           const inside = [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n);
           expect(inside.length).toBeGreaterThan(0);
-          expect(new Set(inside.map((i) => owner[Number(i)]))).toEqual(new Set([Number(trace[g])]));
-          if (g > 0) expect(trace[g] as bigint).toBeGreaterThanOrEqual(trace[g - 1] as bigint);
+          expect(new Set(inside.map((i) => owner[Number(i)]))).toEqual(new Set([Number(from[2 * g])]));
+          if (g > 0) expect(from[2 * g] as bigint).toBeGreaterThanOrEqual(from[2 * g - 2] as bigint);
         }
       }),
     );
@@ -85,15 +85,17 @@ describe('packBranches', () => {
   test("a group has as many keys as its farthest exit sees, and exits rise along a trace's groups", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, exit, number, keys, trace } = packBranches(traces);
-        expect(keys).toHaveLength(groups);
+        const { groups, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
+        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
         let least = 0;
         for (let g = 0; g < groups; g++) {
-          if (trace[g] !== trace[g - 1]) least = 0;
+          // one trace, from its first key on
+          expect([Number(to[2 * g]), from[2 * g + 1]]).toEqual([Number(from[2 * g]) + 1, 0n]);
+          if (from[2 * g] !== from[2 * g - 2]) least = 0;
           const exits = Array.from({ length: R }, (_, r) => g * R + r)
             .filter((row) => number[row] !== -1n)
             .map((row) => Number(exit[row]));
-          expect(Number(keys[g])).toBe(Math.max(...exits));
+          expect(Number(to[2 * g + 1])).toBe(Math.max(...exits));
           expect(Math.min(...exits)).toBeGreaterThanOrEqual(least);
           least = Math.max(...exits);
         }
@@ -117,11 +119,11 @@ describe('packBranches', () => {
   test('a group is opened only where the next branch of the trace has no room in the last one', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, number, trace } = packBranches(traces);
+        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
         const rowsOf = (g: number) =>
           [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n) as bigint[];
         for (let g = 1; g < groups; g++) {
-          if (trace[g] !== trace[g - 1]) continue;
+          if (from[2 * g] !== from[2 * g - 2]) continue;
           const next = traces.flat()[Number(rowsOf(g)[0])] as Branch;
           expect(rowsOf(g - 1).length + next.ids.length).toBeGreaterThan(R);
         }
@@ -155,8 +157,8 @@ describe('packBranches', () => {
         pos: BigInt64Array.of(0n),
         exit: BigInt64Array.of(0n),
         number: BigInt64Array.of(-1n),
-        trace: BigInt64Array.of(0n),
-        keys: BigInt64Array.of(0n),
+        from: BigInt64Array.of(0n, 0n),
+        to: BigInt64Array.of(1n, 0n),
         rows: new Int32Array(0),
         targets: new Int32Array(0),
       });

@@ -15,12 +15,13 @@ describe('package.json', () => {
 });
 
 describe('models/embedded', () => {
-  it('holds the graph and the manifest that its weights build, and no other graph', async () => {
+  it('holds the graphs and the manifest that its weights build, and no other graph', async () => {
     const folder = await temporaryFolder();
     await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(join(EMBEDDED, 'exit_template.json')));
-    const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx'));
-    expect(onnx(await readdir(folder))).toEqual(['policy.onnx']);
-    expect(onnx(await readdir(EMBEDDED))).toEqual(['policy.onnx']);
+    const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
+    const graphs = ['policy.cuda.onnx', 'policy.onnx'];
+    expect(onnx(await readdir(folder))).toEqual(graphs);
+    expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
     for (const name of await readdir(folder)) {
       const [built, committed] = await Promise.all([
         readFile(join(folder, name)),

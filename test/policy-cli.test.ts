@@ -44,6 +44,7 @@ describe('policy build', () => {
         '  close  "\\n</think>\\n\\n" (4 tokens)',
         '  open   "**Final Answer**\\n\\\\boxed{" (24 tokens)',
         '  closer "}" (1 token)',
+        'graphs: float32 for the CPU, bf16 for CUDA',
         `policy folder written to ${policy}`,
         '',
       ].join('\n'),
@@ -139,7 +140,7 @@ describe('policy check', () => {
     for (const args of [[], ['--text', text]]) {
       const run = await check(...args, '--tolerance', '1e-4');
       expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(/^files: 5 as built\ntext of \d+ tokens/);
+      expect(run.stdout).toMatch(/^files: 6 as built\ntext of \d+ tokens on cpu/);
       for (const pair of [
         'trunk − naive, log p',
         'trunk − naive, entropy',

@@ -21,8 +21,9 @@ import { RredcotError } from '../dist/errors.js';
 import { alignTokens } from '../dist/policy/align.js';
 import { type Architecture, parseArchitecture } from '../dist/policy/architecture.js';
 import { buildScoringGraph, expectedWeights, type Weight } from '../dist/policy/graphs.js';
+import { headRows } from '../dist/policy/head.js';
 import { DTYPE, Graph, serialiseModel } from '../dist/policy/onnx.js';
-import { blockRows, headBlock } from '../dist/policy/pack.js';
+import { blockRows } from '../dist/policy/pack.js';
 import { ProtoWriter } from '../dist/policy/protobuf.js';
 import { ropeTables } from '../dist/policy/rope.js';
 import { readSafetensorsHeader } from '../dist/policy/safetensors.js';
@@ -660,12 +661,14 @@ describe('tokenizer', () => {
 // ------ the head's blocks and tables
 
 describe('the head in blocks', () => {
-  test('a block holds all rows where they fit, else about 2^23 logits, 32 to 1,024 rows', () => {
-    expect(headBlock(10, 259)).toBe(10);
-    expect(headBlock(5000, 259)).toBe(1024);
-    expect(headBlock(5000, 151_936)).toBe(55);
-    expect(headBlock(5000, 2 ** 25)).toBe(32);
-    expect(headBlock(0, 259)).toBe(1);
+  test('all rows where they fit, else blocks of like size: 4 MB of a vocabulary block on the CPU, 256 MB on a GPU', () => {
+    expect(headRows(10, 259, 'f32')).toBe(10);
+    expect(headRows(0, 259, 'f32')).toBe(1);
+    expect(headRows(5000, 259, 'f32')).toBe(1000); // 5 blocks, 1,024 at most
+    expect(headRows(513, 151_936, 'f32')).toBe(257); // of 2,048 entries of the vocabulary, so 512 at most
+    expect(headRows(5000, 4095, 'f32')).toBe(250); // 4,095 entries are one block, 256 at most
+    expect(headRows(4410, 151_936, 'bf16')).toBe(441);
+    expect(headRows(5000, 2 ** 25, 'f16')).toBe(32);
   });
 
   test('rows keep their order and are padded by row 0 to whole blocks, one at least', () => {

@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { FIELDS } from '../dist/io/map.js';
 import { OUR_COLUMNS } from '../dist/io/output.js';
+import { JOINS } from '../dist/io/presets/joins.js';
+import { PRESET_NAMES } from '../dist/io/presets/presets.js';
 import { EMBEDDED, ROOT, readScored, temporaryFolder } from './program.js';
 
 let readme: string;
@@ -62,7 +64,7 @@ describe('README', () => {
 
   it('its other commands run', async () => {
     const others = blocks.slice(2).flatMap((block) => block.split('\n'));
-    expect(others.length).toBe(10);
+    expect(others.length).toBe(11);
     await symlink(EMBEDDED, join(folder, 'checkpoint'));
     for (const command of others) {
       const { status, stderr } = run(command);
@@ -70,7 +72,8 @@ describe('README', () => {
     }
   }, 120_000);
 
-  it('names every column and every field', () => {
-    for (const name of [...OUR_COLUMNS, ...FIELDS]) expect(readme).toContain(`\`${name}\``);
+  it('names every column, every field and every preset', () => {
+    const presets = [...PRESET_NAMES, ...JOINS.map(({ name }) => name)];
+    for (const name of [...OUR_COLUMNS, ...FIELDS, ...presets]) expect(readme).toContain(`\`${name}\``);
   });
 });

@@ -14,7 +14,7 @@ import {
   onnxRuntimePackage,
   type Problem,
 } from '../policy/cuda.js';
-import { autoDevice, CUDA_GRAPHS, deviceName } from '../policy/device.js';
+import { autoDevice, deviceName } from '../policy/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { PolicySession, type TraceScores } from '../policy/session.js';
 import { escapeControls } from '../report/trace-view.js';
@@ -58,7 +58,7 @@ async function diagnose(embedded: string): Promise<Diagnosis> {
   const policy = await policyCheck(embedded);
   const cuda = await findCuda();
   const cpuWorks = policy.state === 'ok';
-  const auto = autoDevice(CUDA_GRAPHS ? cuda : undefined);
+  const auto = autoDevice(cuda); // the embedded policy and all that this version builds have a graph for CUDA
   return {
     checks: [
       nodeCheck(process.versions.node),
@@ -219,11 +219,9 @@ export function formatDiagnosis({ checks, auto }: Diagnosis): string {
       ? 'Nothing can be scored here, not even on the CPU: mend what is above first.'
       : `--device auto will use ${auto.device}: ${auto.reason}.`;
   const cudaLacks = checks.some(({ name, state }) => state !== 'ok' && /^(CUDA|NVIDIA|lib)/.test(name));
-  const honest =
-    cudaLacks && auto !== null && !CUDA_GRAPHS
-      ? 'What CUDA lacks need not be mended for this version.\n'
-      : '';
-  return `${lines.join('\n')}\n\n${honest}${escapeControls(sentence)}\n`;
+  const calm =
+    cudaLacks && auto !== null ? 'What CUDA lacks matters on a machine with an NVIDIA GPU only.\n' : '';
+  return `${lines.join('\n')}\n\n${calm}${escapeControls(sentence)}\n`;
 }
 
 function firstLine(error: unknown): string {

@@ -19,6 +19,9 @@ export type MaxRejects = { readonly count: number } | { readonly share: number }
 export interface JobOptions {
   readonly device: DeviceChoice;
   readonly map: string | undefined;
+  readonly preset: string;
+  readonly join: string | undefined;
+  readonly joinOn: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
@@ -28,6 +31,8 @@ export interface JobOptions {
   readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
   readonly segments: SegmentOptions;
+  /** variables for the policy's chat template */
+  readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
 }
 
 /** An error in how the command was called (exit 2). */

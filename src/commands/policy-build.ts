@@ -1,7 +1,9 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
 import { type ExitTemplate, readExitTemplate } from '../policy/exit-template.js';
 import { buildPolicyFolder } from '../policy/folder.js';
+import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/precision.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
+import { usageError } from './options.js';
 import { templateLines } from './policy-info.js';
 
 export interface BuildFlags {
@@ -10,6 +12,7 @@ export interface BuildFlags {
   readonly exitClose?: string;
   readonly exitOpen?: string;
   readonly exitCloser?: string;
+  readonly cudaPrecision?: string;
 }
 
 /** @param print gets what was built and from what, a line at a time */
@@ -19,11 +22,16 @@ export async function policyBuild(
   print: (line: string) => void,
 ): Promise<void> {
   const template = await givenTemplate(flags);
-  const policy = await buildPolicyFolder(checkpoint, flags.output, template, { log: print });
+  const cudaPrecision = precisionOf(flags.cudaPrecision);
+  const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
+    log: print,
+    ...(cudaPrecision && { cudaPrecision }),
+  });
   const given = Object.keys(template).length;
   const origin = given === 3 ? 'given' : given === 0 ? 'from the checkpoint' : 'given in part';
   print(`exit template, ${origin}:`);
   for (const line of templateLines(policy.exitTemplate, await loadTokenizer(policy.path))) print(`  ${line}`);
+  print(`graphs: float32 for the CPU, ${policy.cuda?.precision} for CUDA`);
   print(`policy folder written to ${flags.output}`);
 }
 
@@ -36,4 +44,15 @@ async function givenTemplate(flags: BuildFlags): Promise<Partial<ExitTemplate>> 
     ...(flags.exitOpen === undefined ? {} : { open: flags.exitOpen }),
     ...(flags.exitCloser === undefined ? {} : { closer: flags.exitCloser }),
   };
+}
+
+/** Reads `--cuda-precision`. @throws RredcotError (exit 2) */
+function precisionOf(text: string | undefined): CudaPrecision | undefined {
+  const precision = CUDA_PRECISIONS.find((name) => name === text);
+  if (text !== undefined && precision === undefined)
+    throw usageError(
+      `--cuda-precision ${text}: expected ${CUDA_PRECISIONS.join(' or ')}`,
+      '--cuda-precision bf16',
+    );
+  return precision;
 }

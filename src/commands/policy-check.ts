@@ -3,12 +3,14 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import {
+  compareDevices,
   compareReference,
   compareRuns,
   type Difference,
   LEAST_TOKENS,
   readReference,
 } from '../policy/check.js';
+import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device.js';
 import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
 import { PolicySession } from '../policy/session.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
@@ -18,12 +20,15 @@ export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
   readonly text: string | undefined;
   readonly reference: string | undefined;
-  /** nats; undefined: the reference's own, or {@link DEFAULT_TOLERANCE} */
+  /** nats; undefined: the reference's own, or {@link DEFAULT_TOLERANCE}, or {@link HALF_TOLERANCE} */
   readonly tolerance: number | undefined;
+  readonly device: DeviceChoice;
 }
 
 /** Float32 sums in another order differ by some 1e-5 nats in small models, by some 1e-4 in large ones. */
 export const DEFAULT_TOLERANCE = 1e-3;
+/** The largest of some hundred differences in bfloat16 was .15 nats; a wrong mask or position costs several. */
+export const HALF_TOLERANCE = 0.3;
 
 const TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.
 
@@ -60,7 +65,8 @@ export async function policyCheck(
   );
   if (changed.length > 0) failures.push(`${changed.join(', ')} changed since the build`);
 
-  const session = await PolicySession.open(policy);
+  const { device } = await resolveDevice(opts.device, policy);
+  const session = await PolicySession.open(policy, device);
   try {
     const show = (differences: readonly Difference[], tolerance: number) => {
       for (const { what, count, nats, token } of differences) {
@@ -69,11 +75,18 @@ export async function policyCheck(
         if (failed) failures.push(`${what} differ by ${nats.toExponential(1)} nats at token ${token}`);
       }
     };
-    const tolerance = opts.tolerance ?? DEFAULT_TOLERANCE;
-    print(`text of ${ids.length} tokens, largest differences in nats (allowed ${tolerance}):`);
+    const rounding = device.name === 'cuda' ? HALF_TOLERANCE : DEFAULT_TOLERANCE;
+    const tolerance = opts.tolerance ?? rounding;
+    print(
+      `text of ${ids.length} tokens on ${deviceName(device)}, largest differences in nats (allowed ${tolerance}):`,
+    );
     show(await compareRuns(session, ids, other), tolerance);
+    if (device.name !== 'cpu') {
+      const cpu = await PolicySession.open(policy);
+      show(await compareDevices(session, cpu, ids).finally(() => cpu.close()), tolerance);
+    }
     if (reference !== undefined) {
-      const allowed = opts.tolerance ?? reference.tolerance ?? DEFAULT_TOLERANCE;
+      const allowed = opts.tolerance ?? reference.tolerance ?? rounding;
       print(`reference of ${reference.ids.length} tokens, largest differences in nats (allowed ${allowed}):`);
       show(await compareReference(session, reference), allowed);
     }

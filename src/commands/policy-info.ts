@@ -1,7 +1,9 @@
 // `rredcot policy info`: what a policy folder holds, without running it.
 import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { Architecture } from '../policy/architecture.js';
+import { ChatRenderer } from '../policy/chat.js';
+import { loadChatTemplate } from '../policy/chat-template.js';
 import { type ExitTemplate, templateTokens } from '../policy/exit-template.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { expectedWeights } from '../policy/graphs.js';
@@ -9,7 +11,10 @@ import { readSafetensorsHeader } from '../policy/safetensors.js';
 import { loadTokenizer, type PolicyTokenizer } from '../policy/tokenizer.js';
 
 /** @returns lines for people */
-export async function policyInfo(path: string): Promise<string[]> {
+export async function policyInfo(
+  path: string,
+  chatTemplateArgs: Readonly<Record<string, unknown>> = {},
+): Promise<string[]> {
   const policy = await openPolicyFolder(path, { verify: false });
   const { architecture: arch, exitTemplate, files } = policy;
   const tokenizer = await loadTokenizer(path);
@@ -22,6 +27,7 @@ export async function policyInfo(path: string): Promise<string[]> {
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
     ...under('exit template', templateLines(exitTemplate, tokenizer)),
+    ...under('chat template', await chatLines(policy, tokenizer, chatTemplateArgs)),
   ];
   const listed: string[] = [];
   for (const [name, sha256] of Object.entries(files)) {
@@ -29,6 +35,24 @@ export async function policyInfo(path: string): Promise<string[]> {
     listed.push(`${sha256.slice(0, 12)}…  ${count(size).padStart(14)} bytes  ${name}`);
   }
   return [...lines, ...under('files', listed)];
+}
+
+/** Where the chat template comes from, and a message rendered by it. */
+async function chatLines(
+  policy: PolicyFolder,
+  tokenizer: PolicyTokenizer,
+  args: Readonly<Record<string, unknown>>,
+): Promise<string[]> {
+  const template = await loadChatTemplate(policy, args);
+  if (template === undefined) return ['none: prompts have to be text or token ids'];
+  const chat = new ChatRenderer(template);
+  const messages = [{ role: 'user', content: 'What is 2+2?' }];
+  const shown = await chat.render(messages).then(
+    (text) => `${JSON.stringify(text)} (${tokenizer.encodeTemplated(text).length} tokens)`,
+    (error: Error) => error.message,
+  );
+  await chat.close();
+  return [`${basename(template.file)}, ${count(template.source.length)} characters`, `a question → ${shown}`];
 }
 
 /** Each part of a template as JSON text, with its number of tokens. */

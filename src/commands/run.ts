@@ -4,7 +4,16 @@ import { join } from 'node:path';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import type { Input } from '../io/inputs.js';
 import { fingerprint, openRunFolder, type RunDescription } from '../io/run-description.js';
-import { type ChunkRecord, chunkDamage, readShard, runPaths } from '../io/run-folder.js';
+import {
+  type ChunkRecord,
+  chunkDamage,
+  markSuccess,
+  readShard,
+  removeLeftovers,
+  removeRun,
+  runPaths,
+  sharedFolders,
+} from '../io/run-folder.js';
 import {
   chunkOf,
   isOwn,
@@ -36,7 +45,7 @@ export interface Run {
   readonly folder: string | undefined;
   /** the chunks that are done */
   readonly chunks: Map<number, ChunkRecord>;
-  /** nothing is left to do for this shard */
+  /** nothing is left to do for this shard; a single file is done when it is published, and then there is no folder */
   readonly isDone: boolean;
   /** traces and rejects of the chunks that are done */
   readonly before: { readonly traces: number; readonly rejects: number };
@@ -57,11 +66,12 @@ export async function openRun(
   opts: RunOptions,
   log: Log,
 ): Promise<Run> {
+  const started = Date.now();
   const isStream = inputs.some(({ size }) => size === null);
   const shard = resolveShard(target, opts, isStream, log);
   const layout: Layout = { shard, rowsPerChunk: opts.rowsPerChunk };
   const { folder } = target;
-  if (folder === undefined) return begun(layout, target, new Map(), false);
+  if (folder === undefined) return begun(layout, target, new Map(), false, false);
 
   const description: RunDescription = {
     format: 1,
@@ -82,8 +92,8 @@ export async function openRun(
     await dropRun(folder);
   }
   const isResumed = await openRunFolder(folder, description, isDropped).catch(async (error: unknown) => {
-    // nothing is lost with an unfinished file of which no chunk is whole
-    if (target.kind === 'folder' || (await hasRecords(folder))) throw error;
+    // nothing is lost with an unfinished file of which no chunk is whole, or nobody can tell whose chunks they are
+    if (target.kind === 'folder' || ((await isBegun(folder)) && (await hasRecords(folder)))) throw error;
     await dropRun(folder);
     return openRunFolder(folder, description, true);
   });
@@ -91,15 +101,21 @@ export async function openRun(
   for (const record of state.chunks.values()) {
     const damage = await chunkDamage(folder, shard, record, target.extension);
     if (damage === undefined) continue;
+    await rm(runPaths(folder).success, { force: true });
     log.warn('chunk_damaged', `${damage}: chunk ${record.chunk} of ${shardName(shard)} is made anew`);
     state.chunks.delete(record.chunk);
     await rm(runPaths(folder).done(shard), { force: true });
     await rm(runPaths(folder).record(shard, record.chunk), { force: true });
   }
   const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
+  const isDone = isWhole && target.kind === 'folder';
+  if (isDone) {
+    await markSuccess(folder, shard.count);
+    await removeLeftovers(sharedFolders(folder), started);
+  }
   if (isResumed && !isWhole && state.chunks.size > 0)
     log.info(`resuming: ${state.chunks.size} chunks are done, in ${folder}`);
-  return begun(layout, target, state.chunks, isWhole);
+  return begun(layout, target, state.chunks, isDone, isResumed);
 }
 
 function begun(
@@ -107,6 +123,7 @@ function begun(
   { kind, folder }: Target,
   chunks: Map<number, ChunkRecord>,
   isDone: boolean,
+  isResumed: boolean,
 ): Run {
   const before = { traces: 0, rejects: 0 };
   for (const { traces, rejects } of chunks.values()) {
@@ -123,11 +140,15 @@ function begun(
     before,
     wanted: (ordinal) => isOwn(ordinal, layout.shard) && !done.has(chunkOf(ordinal, layout)),
     async [Symbol.asyncDispose]() {
-      if (folder === undefined || chunks.size > 0 || layout.shard.count > 1) return;
-      await dropRun(folder);
-      // the folder too, where it is empty now
-      if (kind === 'file') await rm(folder, { recursive: true, force: true });
-      else await rmdir(folder).catch(() => {});
+      // another attempt may be at work in what was there before, or have made a chunk meanwhile
+      if (folder === undefined || isResumed || layout.shard.count > 1 || (await hasRecords(folder))) return;
+      const remove = async (): Promise<void> => {
+        await dropRun(folder);
+        // the folder too, where it is empty now
+        if (kind === 'file') await rm(folder, { recursive: true, force: true });
+        else await rmdir(folder);
+      };
+      await remove().catch(() => {});
     },
   };
 }
@@ -155,7 +176,7 @@ function resolveShard(target: Target, opts: RunOptions, isStream: boolean, log: 
   return shard;
 }
 
-/** A shard that was done before: nothing is touched, but the run's own mark is set where its last shard could not. */
+/** A shard that was done before: nothing is touched. */
 export function alreadyDone(target: Target, { layout, before }: Run, log: Log): ExitCode {
   const { shard } = layout;
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
@@ -163,12 +184,10 @@ export function alreadyDone(target: Target, { layout, before }: Run, log: Log): 
   return EXIT.done;
 }
 
-/** Removes what a run has made, and nothing else: a user's folder may hold more. @returns whether there was a run */
+/** Drops the run that is in the folder. @returns whether there was one */
 async function dropRun(folder: string): Promise<boolean> {
   if (!(await isBegun(folder))) return false;
-  await rm(runPaths(folder).run, { force: true });
-  for (const name of ['_SUCCESS', 'survey.json', 'chunks', 'rejects', 'done'])
-    await rm(join(folder, name), { recursive: true, force: true });
+  await removeRun(folder);
   return true;
 }
 
@@ -180,6 +199,19 @@ async function isBegun(folder: string): Promise<boolean> {
 async function hasRecords(folder: string): Promise<boolean> {
   const names = await readdir(join(folder, 'done'), { recursive: true }).catch(() => [] as string[]);
   return names.some((name) => name.endsWith('.json'));
+}
+
+/** Whether the folder in which a run was begun is no longer there. */
+export async function isGone({ folder }: Run): Promise<boolean> {
+  return folder !== undefined && !(await isBegun(folder));
+}
+
+/** What a run tells its user whose folder was taken away. */
+export function removedMeanwhile({ folder }: Run, { path }: Target, cause: unknown): RredcotError {
+  return new RredcotError(
+    `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
+    { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause },
+  );
 }
 
 /** What an interrupted run tells its user. */

@@ -1,5 +1,6 @@
 // The main job, and the map of the program: traces in, every token's entropy, values at exit points, σ, rows out.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace } from '../estimate/credit.js';
 import { bankMaker } from '../estimate/references.js';
@@ -7,13 +8,13 @@ import { resolveReward } from '../estimate/reward.js';
 import { traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { resolveInputs } from '../io/inputs.js';
-import { parseFieldMap } from '../io/map.js';
 import { OUR_COLUMNS, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
 import { windowOf } from '../io/shard.js';
 import { resolveDevice } from '../policy/device.js';
 import { encodeTrace, spelledText } from '../policy/encode.js';
 import { openPolicyFolder } from '../policy/folder.js';
+import { Prompts } from '../policy/prompts.js';
 import { PolicySession } from '../policy/session.js';
 import type { Strategy } from '../policy/strategy.js';
 import { loadTokenizer } from '../policy/tokenizer.js';
@@ -21,6 +22,7 @@ import { scoreWindows } from '../policy/windows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
+import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
 import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
@@ -31,6 +33,7 @@ import { writtenColumns } from './written-columns.js';
 export interface ScoreOptions extends JobOptions, RunOptions {
   readonly policy: string;
   readonly strategy: Strategy;
+  readonly bank: BankSource;
   readonly credit: CreditOptions;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
@@ -41,26 +44,33 @@ export interface ScoreOptions extends JobOptions, RunOptions {
  * @throws RredcotError with exit code 65 where more traces were rejected than `--max-rejects` allows, or all of them
  */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const map = parseFieldMap(opts.map);
   const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
-  const { device } = await resolveDevice(opts.device);
+  const { device } = await resolveDevice(opts.device, policy);
   const tokenizer = await loadTokenizer(policy.path);
   const { architecture, exitTemplate } = policy;
+  const prompts = await Prompts.open(policy, tokenizer, opts.chatTemplateArgs, log);
   const makeBank = bankMaker(exitTemplate, opts.credit.estimator, tokenizer.encode);
-  const rewardOf = (trace: Trace) => {
-    const text = () => trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
-    return resolveReward(trace, opts.credit.rewardRange, text, exitTemplate);
-  };
+  const textOf = (trace: Trace) => () =>
+    trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
+  const rewardOf = (trace: Trace) =>
+    resolveReward(trace, opts.credit.rewardRange, textOf(trace), exitTemplate);
+  const banks =
+    opts.bank === 'group' ? new GroupBanks(exitTemplate, opts.credit.estimator, textOf) : undefined;
 
   const inputs = await resolveInputs(paths);
   const target = await resolveTarget(opts.output ?? `${stemOf(inputs)}.scored.parquet`, opts.format, inputs);
+  const mapping = await resolveMapping(inputs, opts);
+  const { map } = mapping;
+  logMapping(mapping, opts, log);
   const config = {
     command: 'score',
-    map: opts.map,
+    ...mapping.config,
     limit: opts.limit,
     columns: opts.columns,
     export: opts.exportName,
+    bank: opts.bank,
+    chatTemplateArgs: opts.chatTemplateArgs,
     ...opts.credit,
     ...opts.segments,
   };
@@ -73,15 +83,17 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   );
   if (run.isDone) return alreadyDone(target, run, log);
   const { baseline, rewardRange } = opts.credit;
-  const usesGroups = baseline === 'auto' || baseline === 'group';
+  const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
   const source = await openSource(inputs, {
     run,
+    read: mapping.read,
     map,
-    needs: { prompt: true, references: true },
+    needs: { prompt: true, references: banks === undefined },
     limit: opts.limit,
     maxLineBytes: opts.maxLineBytes,
     typed: target.format !== 'jsonl',
     reward: usesGroups ? (trace) => orNull(() => rewardOf(trace).reward) : undefined,
+    banks,
     log,
     signal: opts.signal,
   });
@@ -103,7 +115,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     });
 
     // read, map, find the reward
-    const rewarded = eachTrace(source.traces(), ({ trace }) => ({ trace, reward: rewardOf(trace) }));
+    const rewarded = eachTrace(source.traces(), ({ trace }) => {
+      const reward = rewardOf(trace);
+      // a stream's groups are held back below, so that a bank is whole when its first trace is scored
+      if (source.survey === undefined) banks?.add(trace, reward.reward);
+      return { trace, reward };
+    });
 
     // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
     const groups = usesGroups ? source.survey?.groupRewards : new Map();
@@ -113,11 +130,15 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
 
     // encode, split into pieces: what the policy cannot take shows here
-    const ready = eachTrace(withMeans, (item) => {
-      const scoredBank = makeBank(item.trace.references);
+    const ready = eachTrace(withMeans, async (item) => {
+      const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
+      if (source.survey === undefined) banks?.reach(item.trace.group);
+      const scoredBank = makeBank(references);
       const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-      const tokens = encodeTrace(item.trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
-      return { ...item, ...scoredBank, ...tokens, pieces: cutTrace(tokens, opts.segments) };
+      const trace = await prompts.prepare(item.trace);
+      const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+      const status = [...tokens.status, ...bankStatus];
+      return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, opts.segments) };
     });
 
     // score: segments and the references' log-probabilities at exit points
@@ -133,6 +154,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     await sink.drain(credited);
     sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
   } finally {
+    await prompts.close();
     await session.close();
   }
   return EXIT.done;

@@ -2,13 +2,13 @@
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
-import { parseFieldMap } from '../io/map.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
+import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
 import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
@@ -39,24 +39,27 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
-  const map = parseFieldMap(opts.map);
   const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
   const { columns: ourColumns } = writtenColumns(ours, opts.columns);
   // without a policy neither a tokenizer nor ONNX Runtime is loaded
   const prepared =
     opts.policy === null
       ? undefined
-      : await (await import('./segment-policy.js')).preparePolicy(opts.policy, opts.device);
+      : await (await import('./segment-policy.js')).preparePolicy(opts.policy, opts);
   const policy = prepared?.policy;
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
+  const mapping = await resolveMapping(inputs, opts);
+  const { map } = mapping;
+  logMapping(mapping, opts, log);
   const config = {
     command: 'segment',
     weights: policy ? 'entropy' : 'characters',
-    map: opts.map,
+    ...mapping.config,
     limit: opts.limit,
     columns: opts.columns,
+    ...(policy && { chatTemplateArgs: opts.chatTemplateArgs }),
     ...opts.segments,
   };
   const described = { command: 'segment', config, policy: policy?.files ?? null };
@@ -64,6 +67,7 @@ export async function segment(
   if (run.isDone) return alreadyDone(target, run, log);
   const source = await openSource(inputs, {
     run,
+    read: mapping.read,
     map,
     needs: { prompt: policy !== undefined, references: false },
     limit: opts.limit,
@@ -91,9 +95,9 @@ export async function segment(
     log,
     signal: opts.signal,
   });
-  const rows = prepared
-    ? prepared.byEntropy(source, opts.segments, run)
-    : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+  const rows =
+    prepared?.byEntropy(source, run, log) ??
+    eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
   await sink.drain(rows);
   sink.report();
   return EXIT.done;

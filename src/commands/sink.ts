@@ -12,7 +12,7 @@ import { Progress } from '../report/progress.js';
 import { Summary } from '../report/summary.js';
 import { drawTrace } from '../report/trace-view.js';
 import { checkRejects, type MaxRejects } from './options.js';
-import { interruption, type Run } from './run.js';
+import { interruption, isGone, type Run, removedMeanwhile } from './run.js';
 import type { Target } from './target.js';
 
 export interface SinkOptions {
@@ -79,7 +79,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         if (opts.signal.aborted) throw interruption(run);
         await finish();
       } catch (error) {
-        await destination.abort();
+        // what fails while a failure is tidied up says nothing new
+        await destination.abort().catch(() => {});
+        if (await isGone(run)) throw removedMeanwhile(run, target, error);
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
         if (isData && target.kind === 'file' && run.folder !== undefined)

@@ -1,11 +1,14 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
-import { columnarColumns, type Input, readRows } from '../io/inputs.js';
+import type { GroupBanks } from '../estimate/bank.js';
+import { columnarColumns, type Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
+import type { ReadRows } from '../io/peek.js';
 import type { BadRow, InputRow } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
 import { inferFromWindow, readSurvey, type Survey, surveyInputs, writeSurvey } from '../io/survey.js';
+import { watchInputs } from '../io/unchanged.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
 import type { Trace } from '../trace.js';
@@ -13,6 +16,8 @@ import type { Run } from './run.js';
 
 export interface SourceOptions {
   readonly run: Run;
+  /** the inputs' rows; of streams once */
+  readonly read: ReadRows;
   readonly map: FieldMap;
   readonly needs: Needs;
   /** take so many traces at most, rejected ones counted */
@@ -22,6 +27,8 @@ export interface SourceOptions {
   readonly typed: boolean;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward: ((trace: Trace) => number | null) | undefined;
+  /** filled by the survey, for references from a trace's group */
+  readonly banks?: GroupBanks | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -44,34 +51,39 @@ export interface Traced {
 
 /** Opens checked inputs. Files are read twice where types or group means are wanted, streams once. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run } = opts;
+  const { maxLineBytes, run, read } = opts;
   const { wanted } = run;
   const isFile = inputs.every((input) => input.size !== null);
+  const assertUnchanged = await watchInputs(inputs);
   // a columnar input brings its types along
   const columnar = opts.typed ? await columnarColumns(inputs) : null;
   for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
   const typed = opts.typed && columnar === null;
-  const survey = isFile && (typed || opts.reward) ? await surveyOnce(inputs, { ...opts, typed }) : undefined;
-  const window = isFile
-    ? undefined
-    : await inferFromWindow(readRows(inputs, { maxLineBytes, wanted }), typed);
+  const survey =
+    isFile && (typed || opts.reward)
+      ? await surveyOnce(inputs, { ...opts, typed }, assertUnchanged)
+      : undefined;
+  const window = isFile ? undefined : await inferFromWindow(read({ maxLineBytes, wanted }), typed);
   const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? readRows(inputs, { maxLineBytes, wanted });
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? read({ maxLineBytes, wanted });
   const before = run.before.traces + run.before.rejects;
   return {
     survey,
     columns,
     expected: survey && expectedTraces(survey, opts) - before,
     async *traces() {
+      const { limit = Number.POSITIVE_INFINITY } = opts;
       let taken = before;
       for await (const row of rows) {
-        if (taken === opts.limit) return;
+        if (taken >= limit) break;
         const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
         for (const trace of found) {
           yield 'kind' in trace ? trace : { trace };
-          if (++taken === opts.limit) return;
+          if (++taken >= limit) break;
         }
+        if (taken >= limit) break;
       }
+      await assertUnchanged();
     },
   };
 }
@@ -81,26 +93,38 @@ function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {
 }
 
 /** The survey of a run is made by its first process, and read by those that resume it or do its other shards. */
-async function surveyOnce(inputs: readonly Input[], opts: SourceOptions): Promise<Survey> {
+async function surveyOnce(
+  inputs: readonly Input[],
+  opts: SourceOptions,
+  assertUnchanged: () => Promise<void>,
+): Promise<Survey> {
   const { folder } = opts.run;
   if (folder === undefined) return surveyFiles(inputs, opts);
   const { survey: path } = runPaths(folder);
   const known = await readSurvey(path);
-  if (known !== undefined) return known;
+  if (known !== undefined) {
+    opts.banks?.restore(known.banks ?? []);
+    return known;
+  }
   const survey = await surveyFiles(inputs, opts);
-  await writeSurvey(path, survey);
+  await assertUnchanged();
+  await writeSurvey(path, { ...survey, ...(opts.banks && { banks: opts.banks.dump() }) });
   return survey;
 }
 
 async function surveyFiles(
   inputs: readonly Input[],
-  { map, needs, reward, limit, maxLineBytes, typed, log, signal }: SourceOptions,
+  { map, needs, reward, banks, limit, maxLineBytes, typed, log, signal }: SourceOptions,
 ): Promise<Survey> {
   const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
   return surveyInputs(inputs, {
     map,
     needs,
-    reward: reward ?? (() => null),
+    reward(trace) {
+      const found = reward?.(trace) ?? null;
+      banks?.add(trace, found);
+      return found;
+    },
     typed,
     limit: reward === undefined ? limit : undefined,
     maxLineBytes,

@@ -24,7 +24,7 @@ export interface Target {
 /**
  * `-o` and `--format`, with the command's default for the first. Where the output is stdout, the rejects are named after
  * the first input.
- * @throws RredcotError (exit 2) for a name that tells no format, or that is one of the inputs
+ * @throws RredcotError (exit 2) for a name that tells no format, that is one of the inputs, or where no file can be
  */
 export async function resolveTarget(
   output: string,
@@ -45,6 +45,7 @@ export async function resolveTarget(
     const real = await realpath(path).catch(() => undefined);
     if (real !== undefined && read.has(real))
       throw usageError(`${path}: is an input, and would be written over`, 'name another output with -o');
+    await refuseOtherThanFile(path);
   }
   if (isStdout) {
     const kind = format ?? 'arrow';
@@ -52,8 +53,28 @@ export async function resolveTarget(
   }
   const kind = format ?? formatOf(output);
   const extension = extensionOf(output, kind);
+  await refuseMissingFolder(output);
   const folder = join(dirname(output), `.${basename(output)}.rredcot-run`);
   return { kind: 'file', path: output, format: kind, extension, rejects, folder };
+}
+
+// a rename would put a file in the place of a pipe or /dev/null; a folder would turn it down when all is computed
+async function refuseOtherThanFile(path: string): Promise<void> {
+  const present = await stat(path).catch(() => null);
+  if (present === null || present.isFile()) return;
+  const found = present.isDirectory() ? 'a folder' : 'no regular file';
+  throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
+}
+
+// a folder that is made for a misspelled path is found by nobody
+async function refuseMissingFolder(path: string): Promise<void> {
+  const folder = dirname(path);
+  const present = await stat(folder).catch(() => null);
+  if (present?.isDirectory()) return;
+  throw usageError(
+    `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,
+    `mkdir -p ${folder}, or name another output with -o`,
+  );
 }
 
 /** The first input's name without folder and extension. */

@@ -31,7 +31,7 @@ export function surveyedMean(
 const SPLIT_GROUP = {
   code: 'group_split',
   reason:
-    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value',
+    'its group had ended before; a stream must bring each group in one piece: give a file, or --baseline value with --bank row',
 };
 
 /**

@@ -25,6 +25,9 @@ export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, Scor
   readonly pieces: Pieces;
 }
 
+/** Status of a trace without any reference: its values are 0, and mean nothing. */
+export const NO_BANK = 'uniform:no-bank';
+
 /** Values to σ: METHOD §4, from what is stored, in float32. */
 export function creditTrace(
   item: ReadyTrace,
@@ -33,7 +36,10 @@ export function creditTrace(
   opts: CreditOptions,
 ): OutputRow {
   const reward = item.reward.reward === null ? null : Math.fround(item.reward.reward);
-  const { baseline, status } = baselineOf(item.groupMean, values[0] as number, reward, opts);
+  const { baseline, status } =
+    item.bank.length === 0
+      ? { baseline: undefined, status: NO_BANK }
+      : baselineOf(item.groupMean, values[0] as number, reward, opts);
   const ends = allEnds(segmentation);
   const input: SigmaInput = {
     ends,

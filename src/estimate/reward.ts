@@ -1,8 +1,10 @@
 // Finds a trace's reward ζ: from its row, or by comparing its own answer with the references where the row has none.
+import { lastBoxed } from '../boxed.js';
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
-import { ANSWER_PATTERN } from '../segment/span.js';
+import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
+import { compareAnswers } from './answer.js';
 
 /** ζ in [0, 1], or null where nobody knows; `status` says where it came from when that is not the row. */
 export interface Reward {
@@ -12,8 +14,8 @@ export interface Reward {
 
 /**
  * The reward of a trace whose row has none. No answer in the text: ζ = 0, `truncated` (METHOD §2). An answer that equals
- * a reference earns its utility, a number that equals none earns 0, both `reward:compared`; anything else is left open
- * (`reward:unknown`): it never guesses.
+ * a reference earns its utility, one that differs from all of them earns 0, both `reward:compared`; anything else is left
+ * open (`reward:unknown`): it never guesses.
  */
 export function compareAnswer(
   text: string,
@@ -22,12 +24,17 @@ export function compareAnswer(
 ): Reward {
   const own = ownAnswer(text, template);
   if (own === undefined) return { reward: 0, status: ['truncated'] };
-  const answer = normalise(own);
-  const equal = references.filter((reference) => normalise(reference.answer) === answer);
-  if (equal.length > 0)
-    return { reward: Math.max(...equal.map((reference) => reference.utility)), status: ['reward:compared'] };
-  const numbers = [answer, ...references.map((reference) => normalise(reference.answer))].every(isNumber);
-  return numbers ? { reward: 0, status: ['reward:compared'] } : { reward: null, status: ['reward:unknown'] };
+  if (own === null || references.length === 0) return UNKNOWN;
+  const verdicts = references.map(({ answer }) => compareAnswers(own, answer));
+  const equal = references.filter((_, n) => verdicts[n] === 'equal');
+  if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
+  return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
+}
+
+const UNKNOWN: Reward = { reward: null, status: ['reward:unknown'] };
+
+function compared(reward: number): Reward {
+  return { reward, status: ['reward:compared'] };
 }
 
 /**
@@ -51,46 +58,25 @@ export function resolveReward(
   return { reward: (trace.reward - low) / (high - low), status: [] };
 }
 
-/** The trace's final answer: between the exit template's open and closer after the thought, in a box, or on its line. */
-function ownAnswer(text: string, { open, closer }: ExitTemplate): string | undefined {
-  const close = text.indexOf('</think>');
-  const tail = close < 0 ? text : text.slice(close + '</think>'.length);
+/**
+ * The trace's final answer: between the exit template's open and closer after the thought, in its last box, or on its line.
+ * @returns undefined where there is none, null where the text was cut inside it
+ */
+export function ownAnswer(text: string, { open, closer }: ExitTemplate): string | null | undefined {
+  const close = text.indexOf(THINK_CLOSE);
+  const tail = close < 0 ? text : text.slice(close + THINK_CLOSE.length);
   const from = open === '' ? -1 : tail.lastIndexOf(open);
-  if (close >= 0 && from >= 0) {
+  // a template that ends in an opened box is read as the box that it is: braces may nest
+  if (close >= 0 && from >= 0 && !/\\(?:boxed|fbox)\{$/.test(open)) {
     const start = from + open.length;
     const end = closer === '' ? -1 : tail.indexOf(closer, start);
-    return tail.slice(start, end < 0 ? undefined : end);
+    return tail.slice(start, end < 0 ? undefined : end).trim();
   }
-  const last = [...tail.matchAll(ANSWER_PATTERN)].at(-1);
-  if (last === undefined) return close < 0 ? undefined : tail;
-  const start = last.index + last[0].length;
-  return last[0] === '\\boxed{' ? insideBraces(tail, start) : tail.slice(start).split('\n', 1)[0];
-}
-
-/** The text from `start` up to the brace that closes the one before it. */
-function insideBraces(text: string, start: number): string {
-  let depth = 1;
-  for (let i = start; i < text.length; i++) {
-    if (text[i] === '{') depth++;
-    else if (text[i] === '}' && --depth === 0) return text.slice(start, i);
-  }
-  return text.slice(start);
-}
-
-/**
- * White space around an answer, dollar signs, a full stop at the end and thousands commas carry no meaning; neither do a
- * number's plus sign and its zeros at either end. Digits are compared as text: no number is too long for it.
- */
-function normalise(answer: string): string {
-  const bare = answer.replaceAll('$', '').trim().replace(/\.$/, '').replaceAll(/\s+/g, ' ');
-  const digits = /^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$/.test(bare) ? bare.replaceAll(',', '') : bare;
-  const [, sign, whole, fraction] = /^([+-]?)(\d*)(?:\.(\d*))?$/.exec(digits) ?? [];
-  if (!whole && !fraction) return bare;
-  const [left, right] = [(whole ?? '').replace(/^0+/, ''), (fraction ?? '').replace(/0+$/, '')];
-  if (left === '' && right === '') return '0';
-  return `${sign === '-' ? '-' : ''}${left || '0'}${right === '' ? '' : `.${right}`}`;
-}
-
-function isNumber(normalised: string): boolean {
-  return /^-?\d+(?:\.\d+)?$/.test(normalised);
+  // the last mark counts: a box behind the last "Answer:", else that line, else the last box
+  const named = [...tail.matchAll(ANSWER_PATTERN)].filter(([mark]) => mark !== '\\boxed{').at(-1);
+  const rest = named === undefined ? tail : tail.slice(named.index + named[0].length);
+  const boxed = lastBoxed(rest);
+  if (boxed !== undefined) return boxed;
+  if (named !== undefined) return (rest.split('\n', 1)[0] as string).trim();
+  return close < 0 ? undefined : tail.trim();
 }

@@ -14,6 +14,7 @@ import { EXIT, RredcotError } from '../errors.js';
 import './arrow-guard.js';
 import { checkBatch } from './arrow-check.js';
 import { type ByteSource, openByteSource } from './byte-source.js';
+import { fileError } from './file-error.js';
 import { decompressLz4 } from './lz4.js';
 
 /** A record batch and the number of its first row. */
@@ -143,7 +144,8 @@ export function refuseSameNames({ fields }: Schema, path: string): void {
 
 /** Our own message for whatever a reader makes of damaged bytes. */
 export function damaged(error: unknown, path: string, what: string): unknown {
-  if (error instanceof RredcotError) return error;
+  const known = fileError(error, path, 'read');
+  if (known instanceof RredcotError) return known;
   return new RredcotError(`${path}: ${what} cannot be read: ${(error as Error).message}`, {
     exitCode: EXIT.data,
     hint: 'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',

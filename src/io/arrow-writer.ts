@@ -10,6 +10,7 @@ import {
 } from 'apache-arrow';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
 import type { OutputColumn } from './columns.js';
+import { fileError } from './file-error.js';
 import type { RowWriter } from './jsonl-writer.js';
 import type { ByteSink } from './stdout.js';
 
@@ -51,9 +52,11 @@ export async function copyArrow(
   let schema: Schema | undefined;
   let rows = 0;
   const flush = async (): Promise<void> => {
-    for (const bytes of writer.chunks.splice(0)) await sink.write(bytes);
+    // one call for the many buffers of a batch
+    const bytes = Buffer.concat(writer.chunks.splice(0));
+    if (bytes.length > 0) await sink.write(bytes);
   };
-  for (const path of sources) {
+  async function copy(path: string): Promise<void> {
     await using file = await open(path, 'r');
     const reader = await (await RecordBatchReader.from(file)).open();
     if (schema === undefined) writer.reset(undefined, reader.schema);
@@ -66,6 +69,10 @@ export async function copyArrow(
       await flush();
     }
   }
+  for (const path of sources)
+    await copy(path).catch((error: unknown) => {
+      throw fileError(error, path, 'read');
+    });
   writer.close();
   await flush();
   await sink.commit();

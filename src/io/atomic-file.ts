@@ -5,6 +5,7 @@ import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import { fileError } from './file-error.js';
 
 /** Temporary files of this process: what an interruption leaves behind. */
 const temporaryPaths = new Set<string>();
@@ -28,8 +29,11 @@ export class AtomicFile {
     temporaryPaths.add(temporaryPath);
   }
 
-  /** @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file */
-  static async open(path: string): Promise<AtomicFile> {
+  /**
+   * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
+   * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
+   */
+  static async open(path: string, folder: string = dirname(path)): Promise<AtomicFile> {
     const present = await stat(path).catch(() => null);
     // a rename would put a file in the place of a folder, a pipe or /dev/null
     if (present !== null && !present.isFile()) {
@@ -39,11 +43,11 @@ export class AtomicFile {
         hint: 'name a file with -o, or - for stdout',
       });
     }
-    const temporaryPath = join(dirname(path), `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
+    const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     try {
       return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx'));
     } catch (error) {
-      throw writeError(error, path);
+      throw fileError(error, path, 'written');
     }
   }
 
@@ -56,7 +60,7 @@ export class AtomicFile {
     try {
       await this.#handle.writeFile(bytes);
     } catch (error) {
-      throw writeError(error, this.path);
+      throw fileError(error, this.path, 'written');
     }
   }
 
@@ -69,16 +73,17 @@ export class AtomicFile {
       temporaryPaths.delete(this.temporaryPath);
       await syncFolder(dirname(this.path));
     } catch (error) {
-      await rm(this.temporaryPath, { force: true });
-      throw writeError(error, this.path);
+      await rm(this.temporaryPath, { force: true }).catch(() => {});
+      throw fileError(error, this.path, 'written');
     }
   }
 
   /** Removes what was written; does nothing after `commit` or a second time. */
   async abort(): Promise<void> {
     if (!this.#isOpen) return;
-    await this.#close();
-    await rm(this.temporaryPath, { force: true });
+    // what fails while a failure is tidied up says nothing new
+    await this.#close().catch(() => {});
+    await rm(this.temporaryPath, { force: true }).catch(() => {});
     temporaryPaths.delete(this.temporaryPath);
   }
 
@@ -88,28 +93,25 @@ export class AtomicFile {
   }
 }
 
-/** A rename is durable once its folder is; some file systems cannot sync one. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r').catch(() => null);
-  await folder?.sync().catch(() => {});
-  await folder?.close();
-}
+/** How file systems, and Windows, say that a folder cannot be synced there. */
+const NO_FOLDER_SYNC = new Set([
+  'EINVAL',
+  'ENOTSUP',
+  'EOPNOTSUPP',
+  'ENOSYS',
+  'EISDIR',
+  'EACCES',
+  'EPERM',
+  'EBADF',
+]);
 
-/** Names the output in an error of the file system. */
-export function writeError(error: unknown, path: string): unknown {
-  const code = (error as NodeJS.ErrnoException | null)?.code;
-  if (error instanceof RredcotError || code === undefined) return error;
-  const reasons: Record<string, string> = {
-    ENOENT: 'no such folder',
-    EACCES: 'no permission to write there',
-    EROFS: 'read-only file system',
-    ENOSPC: 'no space left on the device',
-    EDQUOT: 'disk quota is used up',
-  };
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
-  return new RredcotError(`${path}: cannot be written: ${reasons[code] ?? code}`, {
-    exitCode: isFull ? EXIT.interrupted : EXIT.usage,
-    hint: isFull ? 'free some space and start again' : 'choose another place with -o',
-    cause: error,
-  });
+/** A name in a folder is durable once the folder is; some file systems cannot sync one. */
+export async function syncFolder(path: string): Promise<void> {
+  try {
+    await using folder = await open(path, 'r');
+    await folder.sync();
+  } catch (error) {
+    if (!NO_FOLDER_SYNC.has((error as NodeJS.ErrnoException).code ?? ''))
+      throw fileError(error, path, 'written');
+  }
 }

@@ -2,7 +2,7 @@
 
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { EXIT, RredcotError } from '../errors.js';
+import { fileError } from './file-error.js';
 
 export const STDIN = '-';
 /** So many bytes tell every format. */
@@ -32,7 +32,7 @@ export function openByteSource(path: string): ByteSource {
       const { done, value } = await iterator.next();
       return done ? null : value;
     } catch (error) {
-      throw fileError(error, path);
+      throw fileError(error, path, 'read');
     }
   }
   async function readHead(): Promise<Buffer> {
@@ -61,15 +61,4 @@ export function openByteSource(path: string): ByteSource {
       }
     },
   };
-}
-
-/** Names the input in an error of the file system. */
-export function fileError(error: unknown, path: string): unknown {
-  const code = (error as NodeJS.ErrnoException).code;
-  if (error instanceof RredcotError || code === undefined) return error;
-  const reasons: Record<string, string> = { ENOENT: 'no such file', EACCES: 'no permission to read it' };
-  return new RredcotError(`${path}: cannot be read: ${reasons[code] ?? code}`, {
-    exitCode: EXIT.usage,
-    cause: error,
-  });
 }

@@ -1,11 +1,12 @@
 // A shard's rows and rejects in input order in, its chunks out: each is written whole, then recorded as done.
-import { mkdir, readdir, rm, stat } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { syncFolder } from './atomic-file.js';
 import { writeJson } from './json-file.js';
 import { type OutputRow, type OutputTarget, openOutput, rowBytes } from './output.js';
 import { openRejects, type Rejects } from './rejects.js';
 import { type BadRow, isBad } from './rows.js';
-import { type ChunkRecord, runPaths, sha256OfFile } from './run-folder.js';
+import { type ChunkRecord, removeLeftovers, runPaths, sha256OfFile, sharedFolders } from './run-folder.js';
 import { chunkOf, firstOrdinal, type Layout } from './shard.js';
 
 /** Where rows and rejects end, in input order. */
@@ -55,6 +56,8 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       mkdir(path, { recursive: true }),
     ),
   );
+  for (const path of [folder, ...['chunks', 'rejects', 'done'].map((name) => join(folder, name))])
+    await syncFolder(path);
 
   async function openChunk(chunk: number): Promise<OpenChunk> {
     const path = paths.chunk(shard, chunk, extension);
@@ -108,25 +111,15 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     async close() {
       if (open === null && chunks.size === 0) open = await openChunk(0);
       if (open !== null) await closeChunk(open);
-      await removeLeftovers([paths.chunks(shard), paths.rejects(shard), paths.records(shard)], started);
+      const own = [paths.chunks(shard), paths.rejects(shard), paths.records(shard)];
+      await removeLeftovers([...sharedFolders(folder), ...own], started);
     },
     async abort() {
       const chunk = open;
       open = null;
-      // the reasons of rejects are worth keeping; without a record they count for nothing
-      await chunk?.rejects.close();
       await chunk?.output.abort();
+      // the reasons of rejects are worth keeping; without a record they count for nothing
+      await chunk?.rejects.close().catch(() => chunk.rejects.abort());
     },
   };
-}
-
-/** What attempts that were killed have left half written; what another attempt writes now is younger. */
-async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
-  for (const folder of folders)
-    for (const name of await readdir(folder)) {
-      const path = join(folder, name);
-      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
-      const found = await stat(path).catch(() => null);
-      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
-    }
 }

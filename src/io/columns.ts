@@ -3,6 +3,7 @@
 import type { Field } from 'apache-arrow';
 import type { Trace } from '../trace.js';
 import type { FieldMap } from './map.js';
+import { isEach } from './presets/preset.js';
 import type { ColumnType, PassThroughColumn } from './schema.js';
 
 /** A segment as it is written; token indices are null without a tokenizer. */
@@ -163,9 +164,9 @@ const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 're
 function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, rewardAsIs: boolean): boolean {
   const name = REPEATABLE.find((ours) => ours === column);
   if (name === undefined) return false;
-  const mapped = map.mapped.get(name);
-  if (mapped !== undefined && mapped.text !== name) return false;
-  const explodes = Array.from(map.mapped.values()).some(({ tail }) => tail !== undefined);
+  const sources = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
+  if (sources.some((source) => source.text !== name)) return false;
+  const explodes = [...map.mapped.values(), ...map.defaults.values()].flat().some(isEach);
   // in an exploded row ids get a number appended, so the row's own id is another value
   if (name === 'id') return type.kind === 'string' && !explodes;
   if (name === 'group' || name === 'prompt') return type.kind === 'string';

@@ -5,11 +5,13 @@ import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import type { BatchSource } from './arrow-reader.js';
 import type { ColumnarColumns } from './arrow-types.js';
-import { type ByteSource, fileError, HEAD_BYTES, openByteSource, STDIN } from './byte-source.js';
+import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from './byte-source.js';
 import { decompress } from './decompress.js';
+import { fileError } from './file-error.js';
 import { findFiles } from './find-files.js';
 import { type InputFormat, type Layout, layoutOf } from './formats.js';
 import { readJsonRows } from './jsonl.js';
+import { mendedRow } from './mended-row.js';
 import type { BadRow, InputRow, ReadOptions, RowOptions } from './rows.js';
 
 export type { ReadOptions } from './rows.js';
@@ -69,7 +71,7 @@ async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'>
     const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
     return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
   } catch (error) {
-    throw fileError(error, path);
+    throw fileError(error, path, 'read');
   }
 }
 
@@ -136,10 +138,11 @@ export async function* readRows(
   }
 }
 
-function readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) {
+async function* readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) {
   const { path, stream } = input;
   const bytes = counted((stream ?? openByteSource(path)).bytes(), opts.onBytes);
-  return readJsonRows(compression === null ? bytes : decompress(bytes, compression, path), opts);
+  const rows = readJsonRows(compression === null ? bytes : decompress(bytes, compression, path), opts);
+  for await (const row of rows) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
 }
 
 async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {

@@ -108,7 +108,7 @@ function parseRow(
   const raw = bytes.toString('utf8');
   const bad = (code: string, reason: string): BadRow => {
     const rejection: Rejection = { code, reason };
-    return { kind: 'bad', ...place, raw, rejection };
+    return { kind: 'bad', ...place, raw, rejection, id: `${place.stem}:${place.row}` };
   };
 
   if (line.length > maxLineBytes) {

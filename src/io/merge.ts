@@ -1,10 +1,10 @@
 // The chunks of a run in, one file out.
-import { createReadStream } from 'node:fs';
 import { readdir, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { AtomicFile, syncFolder } from './atomic-file.js';
+import { fileBytes } from './file-bytes.js';
 import type { OutputFormat } from './output.js';
-import { type ChunkRecord, runPaths } from './run-folder.js';
+import { type ChunkRecord, removeRun, runPaths } from './run-folder.js';
 import { WHOLE } from './shard.js';
 
 export interface MergeTarget {
@@ -26,12 +26,13 @@ export async function publishFile(
   records?: readonly ChunkRecord[],
 ): Promise<void> {
   const paths = runPaths(folder);
+  // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
   const names = (await readdir(paths.rejects(WHOLE))).filter((name) => !name.startsWith('.')).sort();
   if (names.length === 0) await rm(rejects, { force: true });
   else
     await joinBytes(
       names.map((name) => join(paths.rejects(WHOLE), name)),
-      await AtomicFile.open(rejects),
+      await AtomicFile.open(rejects, folder),
     );
   if (records === undefined) return;
 
@@ -39,8 +40,9 @@ export async function publishFile(
   const files = sorted.map(({ chunk }) => paths.chunk(WHOLE, chunk, extension));
   if (files.length === 1) {
     await rename(files[0] as string, path);
-    await syncFolder(join(path, '..'));
-  } else await joinChunks(files, sorted, format, await AtomicFile.open(path), metadata);
+    await syncFolder(dirname(path));
+  } else await joinChunks(files, sorted, format, await AtomicFile.open(path, folder), metadata);
+  await removeRun(folder);
   await rm(folder, { recursive: true, force: true });
 }
 
@@ -76,9 +78,7 @@ async function joinChunks(
 /** Lines after lines; gzip members after gzip members. */
 async function joinBytes(files: readonly string[], target: AtomicFile): Promise<void> {
   try {
-    for (const file of files)
-      for await (const bytes of createReadStream(file, { highWaterMark: 2 ** 20 }))
-        await target.write(bytes as Buffer);
+    for (const file of files) for await (const bytes of fileBytes(file)) await target.write(bytes);
     await target.commit();
   } finally {
     await target.abort();

@@ -5,8 +5,9 @@ import { RecordBatchStreamWriter } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
 import { parquetType } from './arrow-types.js';
-import { type AtomicFile, writeError } from './atomic-file.js';
+import type { AtomicFile } from './atomic-file.js';
 import type { OutputColumn, OutputRow } from './columns.js';
+import { fileError } from './file-error.js';
 import type { RowWriter } from './jsonl-writer.js';
 import type { FromParquetWorker, ParquetJob, ToParquetWorker } from './parquet-worker.js';
 
@@ -173,5 +174,9 @@ function encoderError(
       hint: 'split the input, or write an .arrow file',
     });
   }
-  return writeError(Object.assign(new Error(`${path}: Parquet: ${message}`), code ? { code } : {}), path);
+  return fileError(
+    Object.assign(new Error(`${path}: Parquet: ${message}`), code ? { code } : {}),
+    path,
+    'written',
+  );
 }

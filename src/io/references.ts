@@ -1,5 +1,6 @@
 // The reference answers of a row in any of the forms that data sets use, as the method's `Reference` list.
 
+import { markedAnswer } from '../boxed.js';
 import type { Reference } from '../trace.js';
 import { describeValue } from './describe.js';
 
@@ -8,7 +9,8 @@ export type ParsedReferences = readonly Reference[] | { readonly problem: string
 
 /**
  * Parses a string, a number, an object `{answer, solution?, utility?}`, or a list of these.
- * null and an empty list or string give no reference.
+ * null and an empty list or string give no reference. A text or a solution that boxes its answer, or marks it by `####`,
+ * stands for that answer, and the whole text for its solution.
  */
 export function parseReferences(value: unknown): ParsedReferences {
   if (value === null || value === undefined || value === '') return [];
@@ -28,19 +30,36 @@ export function parseReferences(value: unknown): ParsedReferences {
 function parseReference(value: unknown): Reference | string {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     const answer = answerText(value);
-    return answer === null
-      ? `found ${describeValue(value)}, expected an answer (text, number or {answer, solution?, utility?})`
-      : { answer, utility: 1 };
+    if (answer === null)
+      return `found ${describeValue(value)}, expected an answer (text, number or {answer, solution?, utility?})`;
+    return { ...fromSolution(answer), utility: 1 };
   }
   const { answer: given, solution, utility = 1 } = value as Record<string, unknown>;
-  const answer = answerText(given);
-  if (answer === null) return `answer: found ${describeValue(given)}, expected text or a number`;
   if (typeof utility !== 'number' || !(utility >= 0 && utility <= 1)) {
     return `utility: found ${describeValue(utility)}, expected a number from 0 to 1`;
   }
-  if (solution === undefined || solution === null) return { answer, utility };
-  if (typeof solution !== 'string') return `solution: found ${describeValue(solution)}, expected text`;
-  return { answer, solution, utility };
+  const hasSolution = solution !== undefined && solution !== null;
+  if (hasSolution && typeof solution !== 'string')
+    return `solution: found ${describeValue(solution)}, expected text`;
+  if (given === undefined || given === null) {
+    const marked = hasSolution ? markedAnswer(solution) : undefined;
+    if (marked !== undefined) return { answer: marked, solution: solution as string, utility };
+  }
+  const answer = answerText(given);
+  if (answer === null) {
+    const marks = hasSolution ? ', or a solution that boxes its answer' : '';
+    return `answer: found ${describeValue(given)}, expected text or a number${marks}`;
+  }
+  return { ...fromSolution(answer), ...(hasSolution ? { solution } : {}), utility };
+}
+
+/** The reference that a text stands for: the answer it marks and the text itself, or the text as it is. */
+export function fromSolution(text: string): { readonly answer: string; readonly solution?: string } {
+  const answer = markedAnswer(text);
+  if (answer === undefined) return { answer: text };
+  const bare = text.replaceAll('$', '').trim().replace(/\.$/, '');
+  const isBoxAlone = bare === `\\boxed{${answer}}` || bare === `\\fbox{${answer}}`;
+  return isBoxAlone ? { answer } : { answer, solution: text };
 }
 
 function answerText(value: unknown): string | null {

@@ -41,6 +41,8 @@ export interface InputRow {
   readonly columns: Readonly<Record<string, unknown>>;
   /** where the columns lie in a columnar input, for an output that keeps their types */
   readonly arrow?: ArrowPlace;
+  /** id of the trace that the row is read for again; others of it were not turned down */
+  readonly trace?: string;
 }
 
 /** A row, or one trace of it, that is set aside: one line of the rejects file. */
@@ -53,7 +55,7 @@ export interface BadRow {
   /** the row's text; a short prefix where the line was too long to hold */
   readonly raw: string;
   readonly rejection: Rejection;
-  /** the trace's id, where mapping came that far */
+  /** the trace's id; the row's, where mapping did not come so far */
   readonly id?: string;
 }
 

@@ -1,7 +1,10 @@
 // run.json: what a run is, written by its first process and compared by every other.
 import { createHash } from 'node:crypto';
 import { link, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import { syncFolder } from './atomic-file.js';
+import { fileError } from './file-error.js';
 import type { Input } from './inputs.js';
 import { readJson } from './json-file.js';
 import { runPaths } from './run-folder.js';
@@ -42,16 +45,24 @@ export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[
       prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
       continue;
     }
-    await using file = await open(path, 'r');
-    const { size: bytes, mtimeMs } = await file.stat();
-    const edge = async (from: number): Promise<string> => {
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
-      return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
-    };
-    const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
-    prints.push({ path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail });
+    prints.push(
+      await fileFingerprint(path).catch((error: unknown) => {
+        throw fileError(error, path, 'read');
+      }),
+    );
   }
   return prints;
+}
+
+async function fileFingerprint(path: string): Promise<InputPrint> {
+  await using file = await open(path, 'r');
+  const { size: bytes, mtimeMs } = await file.stat();
+  const edge = async (from: number): Promise<string> => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
+    return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
+  };
+  const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
+  return { path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail };
 }
 
 /**
@@ -67,11 +78,7 @@ export async function openRunFolder(
 ): Promise<boolean> {
   const { run } = runPaths(folder);
   const present: string[] = await readdir(folder).catch((error: NodeJS.ErrnoException): string[] => {
-    if (error.code !== 'ENOENT')
-      throw new RredcotError(`${folder}: cannot be used as a run folder: ${error.code}`, {
-        exitCode: EXIT.usage,
-        cause: error,
-      });
+    if (error.code !== 'ENOENT') throw fileError(error, folder, 'written');
     return [];
   });
   if (!withOthers && present.some((name) => !name.startsWith('.')) && !present.includes('run.json'))
@@ -102,37 +109,39 @@ export async function readRunDescription(folder: string): Promise<RunDescription
   if (found === undefined || found.format !== 1)
     throw new RredcotError(
       `${run}: ${found === undefined ? 'is missing or damaged' : `has format ${found.format}`}, expected a run.json of format 1`,
-      { exitCode: EXIT.usage, hint: 'name the folder of a run: rredcot score … -o out/' },
+      { exitCode: EXIT.usage, hint: 'name the folder of a run, or start it anew with --restart' },
     );
   return found;
 }
+
+/** How a file system says that it has no hard links. */
+const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 
 /** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
 async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {
   try {
     await mkdir(folder, { recursive: true });
-    const own = `${path}.${process.pid}.${Date.now()}.tmp`;
-    await writeFile(own, content, { flush: true });
+    const own = join(folder, `.run.json.${process.pid}.${Date.now()}.tmp`);
     try {
+      await writeFile(own, content, { flush: true });
       await link(own, path);
       return true;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'EEXIST') return false;
-      // a file system without hard links: the content is not there at once, but the name is ours alone
+      if (!NO_HARD_LINKS.has(code ?? '')) throw error;
+      // the content is not there at once, but the name is ours alone
       await writeFile(path, content, { flag: 'wx', flush: true });
       return true;
     } finally {
       await rm(own, { force: true });
+      // chunks that outlive a power failure without their run.json could not be resumed
+      await syncFolder(folder);
+      await syncFolder(dirname(folder));
     }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return false;
-    throw new RredcotError(`${folder}: cannot be written: ${code ?? error}`, {
-      exitCode: code === 'ENOSPC' || code === 'EDQUOT' ? EXIT.interrupted : EXIT.usage,
-      hint: 'choose another place with -o',
-      cause: error,
-    });
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw fileError(error, path, 'written');
   }
 }
 

@@ -1,8 +1,8 @@
 // The run folder (DESIGN §5): where each file stands, and which chunks and shards are done.
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { readdir, stat } from 'node:fs/promises';
+import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileBytes } from './file-bytes.js';
 import { readJson, writeJson } from './json-file.js';
 import { type Shard, shardName } from './shard.js';
 
@@ -55,6 +55,15 @@ export function runPaths(folder: string) {
   };
 }
 
+/**
+ * Removes what a run has made, and nothing else: a user's folder may hold more. First what says that something is done,
+ * last what says that there is a run: cut off anywhere, it leaves a run that can be begun again or dropped.
+ */
+export async function removeRun(folder: string): Promise<void> {
+  for (const name of ['_SUCCESS', 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
+    await rm(join(folder, name), { recursive: true, force: true });
+}
+
 /** A shard's state on disk. @returns its record where it is done, and the records of its chunks that are */
 export async function readShard(
   folder: string,
@@ -71,6 +80,22 @@ export async function readShard(
     if (record !== undefined && record.chunk === Number.parseInt(name, 10)) chunks.set(record.chunk, record);
   }
   return { done, chunks };
+}
+
+/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
+  for (const folder of folders)
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
+      const found = await stat(path).catch(() => null);
+      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+    }
+}
+
+/** Where all shards write, small files that are there at once. */
+export function sharedFolders(folder: string): string[] {
+  return [folder, join(folder, 'done')];
 }
 
 /** Whether a chunk's files are what its record says. @returns what is wrong, undefined where nothing is */
@@ -100,7 +125,7 @@ export async function chunkDamage(
 export async function sha256OfFile(path: string): Promise<string | null> {
   if ((await stat(path).catch(() => null)) === null) return null;
   const hash = createHash('sha256');
-  for await (const bytes of createReadStream(path, { highWaterMark: 2 ** 20 })) hash.update(bytes as Buffer);
+  for await (const bytes of fileBytes(path)) hash.update(bytes);
   return hash.digest('hex');
 }
 
@@ -126,7 +151,13 @@ export async function finishShard(
   };
   const paths = runPaths(folder);
   await writeJson(paths.done(shard), record);
-  for (let index = 0; index < shard.count; index++)
-    if ((await stat(paths.done({ index, count: shard.count })).catch(() => null)) === null) return;
-  await writeJson(paths.success, { shards: shard.count });
+  await markSuccess(folder, shard.count);
+}
+
+/** Writes `_SUCCESS` where all shards are done: also for a shard whose process died before it could. */
+export async function markSuccess(folder: string, shards: number): Promise<void> {
+  const paths = runPaths(folder);
+  for (const path of [...Array(shards).keys()].map((index) => paths.done({ index, count: shards })))
+    if ((await stat(path).catch(() => null)) === null) return;
+  if ((await stat(paths.success).catch(() => null)) === null) await writeJson(paths.success, { shards });
 }

@@ -1,5 +1,6 @@
 // The first light pass over the inputs: row counts, column types, the rewards of each group.
 
+import type { BankDump } from '../estimate/bank.js';
 import type { Trace } from '../trace.js';
 import { describeValue } from './describe.js';
 import { type Input, type ReadOptions, readRows } from './inputs.js';
@@ -19,6 +20,8 @@ export interface Survey {
   readonly columns: PassThroughColumn[];
   /** known rewards of each group */
   readonly groupRewards: Map<string, GroupRewards>;
+  /** answers of each group's correct completions, where the run takes its references from them */
+  readonly banks?: BankDump;
 }
 
 interface GroupRewards {

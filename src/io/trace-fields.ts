@@ -1,10 +1,13 @@
 // One trace's raw field values in, the checked `Trace` out.
 
-import type { Rejection } from '../errors.js';
+import { markedAnswer } from '../boxed.js';
 import type { Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
+import { completionText } from './dialogue.js';
 import type { Field, Needs } from './map.js';
-import { parseReferences } from './references.js';
+import { parseMessages } from './messages.js';
+import { Mismatch } from './mismatch.js';
+import { fromSolution, parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
 
 /** A field's value in one trace and where it came from. */
@@ -13,27 +16,14 @@ export interface Cell {
   readonly path: string;
   /** undefined where a list's item lacks it */
   readonly value: unknown;
-  /** named by `--map`, as against found under its default name */
+  /** named by `--map`, as against found by a preset or under its default name */
   readonly isMapped: boolean;
   /** from an item of an exploded list, so the trace's own */
   readonly isItem: boolean;
 }
 
-export type Cells = ReadonlyMap<Field, Cell>;
-
-/** Why a row or a trace does not map; never leaves the mapping. */
-export class Mismatch extends Error implements Rejection {
-  readonly code: string;
-  readonly reason: string;
-  /** the trace's own id where it got that far */
-  id: string | undefined;
-
-  constructor(code: string, reason: string) {
-    super(reason);
-    this.code = code;
-    this.reason = reason;
-  }
-}
+/** `prompt_text` is the prompt's text that the row shows where another file gave the messages. */
+export type Cells = ReadonlyMap<Field | 'prompt_text', Cell>;
 
 /** The names a trace has by default, and its place in a row that holds several. */
 export interface TracePlace {
@@ -57,6 +47,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
+    const promptText = cells.get('prompt_text')?.value;
     const completion = text(row, cells, 'completion', completionIds === undefined);
     if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
@@ -65,7 +56,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     return {
       id,
       ...(group === undefined ? {} : { group }),
-      prompt: text(row, cells, 'prompt', needs.prompt && promptIds === undefined),
+      prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
+      ...(typeof promptText === 'string' ? { promptText } : {}),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
@@ -99,16 +91,28 @@ function name(cells: Cells, field: 'id' | 'group'): string | undefined {
   throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
 }
 
+function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt'] {
+  const cell = cells.get('prompt');
+  if (!Array.isArray(cell?.value)) return text(row, cells, 'prompt', isNeeded);
+  const parsed = parseMessages(cell.value);
+  if (!('problem' in parsed)) return parsed;
+  if (!isNeeded && !cell.isMapped) return '';
+  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=<path>`);
+}
+
 function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
   const cell = cells.get(field);
   const value = cell?.value;
   if (typeof value === 'string') return value;
+  const message = field === 'completion' ? completionText(value) : null;
+  if (message !== null) return message;
   const isAbsent = value === undefined || value === null;
   // what nobody asked for and nobody needs may look as it likes
   if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
+  const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
   const found = isAbsent
     ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
-    : `${cell?.path} is ${describeValue(value)}, expected text`;
+    : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
   throw new Mismatch('map', `${field}: ${found}: use --map ${field}=<path>`);
 }
 
@@ -141,6 +145,10 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Re
       `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
     );
   }
+  const solution = cells.get('solution')?.value;
+  // a solution that boxes its answer needs no answer beside it
+  if (parsed.length === 0 && typeof solution === 'string' && markedAnswer(solution) !== undefined)
+    return [{ ...fromSolution(solution), solution, utility: 1 }];
   if (parsed.length === 0 && isNeeded) {
     const found =
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;

@@ -39,3 +39,65 @@ export function alignTokens(tokens: readonly Uint8Array[], text: string): Alignm
   }
   return byte === bytes.length ? { chars, units, textEnd } : undefined;
 }
+
+/**
+ * Aligns tokens with a text that was normalised before it was tokenised, and maps the boundaries back to the text as it is.
+ *
+ * What normalising changes in a cluster (`e` and a combining accent) is one character here: it belongs to the token with
+ * the first byte of what it became.
+ * @returns undefined where the tokens' bytes are not the normalised text's
+ */
+export function alignNormalized(
+  tokens: readonly Uint8Array[],
+  text: string,
+  form: 'NFC' | 'NFD' | 'NFKC' | 'NFKD',
+): Alignment | undefined {
+  const clusters = text.match(CLUSTER) ?? [];
+  const normalized = clusters.map((cluster) => cluster.normalize(form));
+  const whole = normalized.join('');
+  // clusters that normalise one by one as they do together: else a boundary could not be mapped back
+  if (whole !== text.normalize(form)) return undefined;
+  const found = alignTokens(tokens, whole);
+  if (found === undefined) return undefined;
+
+  const chars = new Int32Array(found.units.length);
+  const units = new Int32Array(found.units.length);
+  let t = 0;
+  let [char, unit, scored] = [0, 0, 0]; // before the cluster: in the text, and in what was scored
+  for (const [n, cluster] of clusters.entries()) {
+    const became = normalized[n] as string;
+    const kept = commonPrefix(cluster, became);
+    const end = scored + became.length;
+    for (; t < found.units.length && (found.units[t] as number) < end; t++) {
+      const within = (found.units[t] as number) - scored;
+      const taken = within <= kept ? cluster.slice(0, within) : cluster;
+      chars[t] = char + codePoints(taken);
+      units[t] = unit + taken.length;
+    }
+    char += codePoints(cluster);
+    unit += cluster.length;
+    scored = end;
+  }
+  chars.fill(char, t);
+  units.fill(unit, t);
+  return { chars, units, textEnd: found.textEnd };
+}
+
+/** A starter with the marks, and the Hangul vowels and finals, that may be composed with it. */
+const CLUSTER = /[\s\S](?:[\p{M}\u1160-\u11ff])*/gu;
+
+/** UTF-16 units that two texts begin with alike; never half a character. */
+function commonPrefix(a: string, b: string): number {
+  let length = 0;
+  for (const character of a) {
+    if (!b.startsWith(character, length)) break;
+    length += character.length;
+  }
+  return length;
+}
+
+function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}

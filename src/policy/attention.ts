@@ -3,6 +3,7 @@ import type { Architecture } from './architecture.js';
 import { windowOf } from './families.js';
 import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
 import { Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
 
 /** Rotation tables, graph inputs [M, headDim/2]. */
 export interface Rope {
@@ -10,17 +11,21 @@ export interface Rope {
   readonly sin: string;
 }
 
-/** What a branch row sees and where it stands: graph inputs [G,R], `trace` and `keys` [G,1]. */
+/** What a branch row sees and where it stands: graph inputs [G,R]; `from` and `to` [G,2] cut a group's keys from [B,T]. */
 export interface BranchInputs {
   readonly pos: string;
   readonly exit: string;
   readonly number: string;
-  readonly trace: string;
-  readonly keys: string;
+  readonly from: string;
+  readonly to: string;
 }
 
 /** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
-export function trunkAttention(g: Graph, arch: Architecture, ids: string, { cos, sin }: Rope) {
+export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
+  const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
+    string,
+    string,
+  ];
   const batchAndLength = g.node('Shape', [ids]); // [B,S]
   const perToken = g.node('Concat', [batchAndLength, g.ints([-1])], { axis: 0 }); // [B,S,-1]
   const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
@@ -44,9 +49,9 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, { cos,
     g.node(
       'GroupQueryAttention',
       [
-        padHeads(g, rotated(q), arch.heads, arch.headDim),
-        padHeads(g, rotated(k), arch.kvHeads, arch.headDim),
-        padHeads(g, threeDims(v), arch.kvHeads, arch.headDim),
+        padHeads(g, rotated(q), arch.heads, arch.headDim, precision),
+        padHeads(g, rotated(k), arch.kvHeads, arch.headDim, precision),
+        padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
         '',
         '',
         seqlens,
@@ -68,29 +73,36 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, { cos,
   };
 }
 
-/** Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] and the trunk's keys and values → [G·R,heads·hd]. */
+/**
+ * Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] and the trunk's keys and values in float32
+ * → [G·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
+ */
 export function branchAttention(
   g: Graph,
   arch: Architecture,
   ids: string,
   branch: BranchInputs,
   { cos, sin }: Rope,
+  precision: Precision,
 ) {
   const grouped = g.node('Concat', [g.node('Shape', [ids]), g.ints([-1, arch.headDim])], { axis: 0 }); // [G,R,-1,hd]
   const [cosRows, sinRows] = [cos, sin].map((table) =>
     g.node('Unsqueeze', [g.node('Gather', [table, branch.pos]), g.ints([1])]),
   ) as [string, string]; // [G,1,R,hd/2]
   /** [G·R, heads·hd] → [G,heads,R,hd] */
-  const perHead = (flat: string) =>
-    g.node('Transpose', [g.node('Reshape', [flat, grouped])], { perm: [0, 2, 1, 3] });
+  const perHead = (flat: string) => {
+    const wide = cast(g, flat, precision, 'f32');
+    return g.node('Transpose', [g.node('Reshape', [wide, grouped])], { perm: [0, 2, 1, 3] });
+  };
   const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, arch.headDim / 2);
   return (i: number, q: string, k: string, v: string, trunkK: string, trunkV: string) => {
-    const { exit, number, pos, trace, keys } = branch;
-    const attended = g.node('Scan', [rotated(q), rotated(k), perHead(v), exit, number, pos, trace, keys], {
+    const { exit, number, pos, from, to } = branch;
+    const attended = g.node('Scan', [rotated(q), rotated(k), perHead(v), exit, number, pos, from, to], {
       body: { graph: groupAttention(arch, i, trunkK, trunkV) },
       num_scan_inputs: 8,
     }); // [G,R,heads·hd]
-    return g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
+    const flat = g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
+    return cast(g, flat, 'f32', precision);
   };
 }
 
@@ -114,22 +126,22 @@ function groupAttention(arch: Architecture, layer: number, trunkK: string, trunk
   const exit = g.input(name('exit'), 'i64', ['R']);
   const branch = g.input(name('branch'), 'i64', ['R']);
   const pos = g.input(name('pos'), 'i64', ['R']);
-  const trace = g.input(name('trace'), 'i64', [1]);
-  const keys = g.input(name('keys'), 'i64', [1]);
+  const from = g.input(name('from'), 'i64', [2]);
+  const to = g.input(name('to'), 'i64', [2]);
 
-  const starts = g.node('Concat', [trace, g.ints([0])], { axis: 0 });
-  const ends = g.node('Concat', [g.node('Add', [trace, g.ints([1])]), keys], { axis: 0 });
-  /** [B,kvHeads,S,hd] → this trace's first `keys` positions, then the branch rows' own: [kvHeads,E,hd] */
-  const withTrunk = (trunk: string, own: string) => {
-    const seen = g.node('Slice', [trunk, starts, ends, g.ints([0, 2])]);
-    return g.node('Concat', [g.node('Squeeze', [seen, g.ints([0])]), own], { axis: 1 });
-  };
-  const allK = withTrunk(trunkK, k);
-  const allV = withTrunk(trunkV, v);
+  /** [B,kvHeads,S,hd] → what the group may see of its trace, [kvHeads,keys,hd] */
+  const seen = (trunk: string) =>
+    g.node('Squeeze', [g.node('Slice', [trunk, from, to, g.ints([0, 2])]), g.ints([0])]);
+  const [seenK, seenV] = [seen(trunkK), seen(trunkV)];
+  // then the branch rows' own, [kvHeads,E,hd]
+  const allK = g.node('Concat', [seenK, k], { axis: 1 });
+  const allV = g.node('Concat', [seenV, v], { axis: 1 });
 
   const column = (t: string) => g.node('Unsqueeze', [t, g.ints([1])]);
   const row = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
-  const positions = g.node('Range', [g.ints([0], []), g.node('Squeeze', [keys]), g.ints([1], [])]);
+  // from a shape, not from `to`: on a GPU that would be one more value to wait for
+  const keys = g.node('Gather', [g.node('Shape', [seenK]), g.ints([1], [])]);
+  const positions = g.node('Range', [g.ints([0], []), keys, g.ints([1], [])]);
   const seesTrunk = g.node('Less', [row(positions), column(exit)]); // [R,keys]
   const sameBranch = g.node('Equal', [row(branch), column(branch)]);
   const seesOwn = g.node('And', [sameBranch, g.node('LessOrEqual', [row(pos), column(pos)])]); // [R,R]

@@ -1,6 +1,7 @@
 // `--device`: which execution provider the policy runs on.
 import { EXIT, RredcotError } from '../errors.js';
 import { type CudaFindings, cudaProblems, findCuda } from './cuda.js';
+import type { PolicyFolder } from './folder.js';
 
 /** An execution provider in the form that ONNX Runtime's session options take. */
 export type Device =
@@ -16,13 +17,8 @@ export interface ResolvedDevice {
   readonly reason: string;
 }
 
-/**
- * Whether this version builds graphs that CUDA can run. float32 graphs cannot: CUDA has no float32 kernel for
- * GroupQueryAttention, and ONNX Runtime would put it on the CPU without a word.
- */
-export const CUDA_GRAPHS = false;
-export const CPU_GRAPHS_REASON =
-  "this version's graphs run on the CPU (float32; CUDA's GroupQueryAttention is float16 and bfloat16 only)";
+/** The part of a policy folder that says whether CUDA can run it. */
+export type RunsOnCuda = Pick<PolicyFolder, 'path' | 'cuda'>;
 
 /** Reads `--device`. @throws RredcotError (exit 2) */
 export function parseDevice(text: string): DeviceChoice {
@@ -42,41 +38,47 @@ export function deviceName(device: Device): string {
 }
 
 /**
- * The device to run on. Nothing is looked for unless CUDA is asked for, or `auto` could use it.
+ * The device to run a policy on. Nothing is looked for unless CUDA is asked for, or `auto` could use it.
  * @throws RredcotError (exit 69) where CUDA is asked for and cannot be had, naming what is missing
  */
 export async function resolveDevice(
   choice: DeviceChoice,
+  policy: RunsOnCuda,
   find: () => Promise<CudaFindings> = findCuda,
-  cudaGraphs: boolean = CUDA_GRAPHS,
 ): Promise<ResolvedDevice> {
-  if (choice === 'auto') return autoDevice(cudaGraphs ? await find() : undefined);
+  if (choice === 'auto')
+    return policy.cuda === undefined
+      ? { device: { name: 'cpu' }, reason: `${policy.path} has no graph for CUDA` }
+      : autoDevice(await find());
   if (choice.name !== 'cuda') return { device: choice, reason: 'asked for' };
+  if (policy.cuda === undefined) throw noCudaGraph(policy.path);
   const problems = cudaProblems(await find(), choice.deviceId);
   if (problems.length === 0) return { device: choice, reason: 'asked for' };
   const mends = [...new Set(problems.map(({ mend }) => mend))];
   throw new RredcotError(
     `--device ${deviceName(choice)} cannot be had: ${problems.map(({ what }) => what).join('; ')}`,
-    {
-      exitCode: EXIT.device,
-      hint: cudaGraphs
-        ? `${mends.join('; then ')}; or --device cpu`
-        : `--device cpu, since ${CPU_GRAPHS_REASON}; what CUDA lacks here: ${mends.join('; then ')}`,
-    },
+    { exitCode: EXIT.device, hint: `${mends.join('; then ')}; or --device cpu` },
   );
 }
 
-/** What `auto` takes: CUDA where nothing is in its way, else the CPU. `undefined`: the graphs cannot run on CUDA. */
-export function autoDevice(cuda: CudaFindings | undefined): ResolvedDevice {
-  if (cuda === undefined) return { device: { name: 'cpu' }, reason: CPU_GRAPHS_REASON };
+/** What `auto` takes where the policy has a graph for CUDA: CUDA where nothing is in its way, else the CPU. */
+export function autoDevice(cuda: CudaFindings): ResolvedDevice {
   const problem = cudaProblems(cuda, 0)[0];
   if (problem !== undefined) return { device: { name: 'cpu' }, reason: `CUDA lacks: ${problem.what}` };
   return { device: { name: 'cuda', deviceId: 0 }, reason: `${cuda.gpus[0]}, driver ${cuda.driver}` };
+}
+
+/** The refusal of a folder that an earlier version has built. */
+export function noCudaGraph(path: string): RredcotError {
+  return new RredcotError(`--device cuda: ${path} has no graph for CUDA; an earlier version has built it`, {
+    exitCode: EXIT.device,
+    hint: 'build the folder again with: rredcot policy build <checkpoint> -o <folder>; or --device cpu',
+  });
 }
 
 /** What a session that fails on `device` should be told to try; undefined on the CPU. */
 export function sessionHint(device: Device): string | undefined {
   if (device.name === 'cpu') return undefined;
   if (device.name === 'webgpu') return '--device cpu; webgpu needs a GPU with Vulkan (libvulkan.so.1)';
-  return `--device cpu${CUDA_GRAPHS ? '' : `, since ${CPU_GRAPHS_REASON}`}; rredcot doctor shows what CUDA lacks`;
+  return '--device cpu; rredcot doctor shows what CUDA lacks';
 }

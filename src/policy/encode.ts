@@ -2,7 +2,7 @@
 import { TraceRejected } from '../errors.js';
 import type { TokenText } from '../segment/span.js';
 import type { Trace } from '../trace.js';
-import { alignTokens } from './align.js';
+import { alignNormalized, alignTokens } from './align.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
@@ -31,7 +31,7 @@ export function encodeTrace(
   vocab: number,
   maxTokens: number,
 ): EncodedTrace {
-  const promptIds = trace.promptIds ?? tokenizer.encodePrompt(trace.prompt);
+  const promptIds = promptIdsOf(trace, tokenizer);
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
@@ -48,7 +48,28 @@ export function encodeTrace(
       'too_long',
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
-  return { trace, promptIds, completionIds, ...align(trace, completionIds, tokenizer) };
+  const completion = align(trace, completionIds, tokenizer);
+  const status = [...(trace.status ?? []), ...promptStatus(trace, tokenizer), ...completion.status];
+  return { trace, promptIds, completionIds, ...completion, status };
+}
+
+/** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
+function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): readonly string[] {
+  if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
+  const kept = [promptIds, promptIds.filter((id) => !tokenizer.isSpecial(id))];
+  const spelled = kept.map((ids) => tokenizer.decode(ids).toString('utf8'));
+  if (tokenizer.kind === 'sentencepiece') spelled.push(...spelled.map((text) => text.replace(/^ /, '')));
+  const isSame = spelled.includes(prompt) || spelled.includes(prompt.normalize('NFC'));
+  return isSame ? [] : ['prompt:text-mismatch'];
+}
+
+function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
+  if (promptIds !== undefined) return promptIds;
+  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
+  throw new TraceRejected(
+    'chat_template',
+    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
+  );
 }
 
 function checkIds(ids: Int32Array, field: string, vocab: number): void {
@@ -67,21 +88,29 @@ function align(
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
   const text = trace.completion || spelledText(ids, tokenizer);
   const spelled = Array.from(ids, tokenizer.bytes);
-  const first = spelled[0];
+  const isPieces = tokenizer.kind === 'sentencepiece';
+  // pieces spell a space as ▁, and so also a ▁ that stands in the text: both are one UTF-16 unit
+  const shown = isPieces ? text.replaceAll('▁', ' ') : text;
   // decoding a sampled completion takes off a SentencePiece text's first space, which the ids still have
-  if (tokenizer.kind === 'sentencepiece' && first?.[0] === 0x20 && !text.startsWith(' '))
-    spelled[0] = first.subarray(1);
-  const aligned = alignTokens(spelled, text);
+  if (isPieces && spelled[0]?.[0] === 0x20 && !shown.startsWith(' ')) spelled[0] = spelled[0].subarray(1);
+  const aligned =
+    alignTokens(spelled, shown) ??
+    // a text decoded without special tokens has none of them in its midst
+    alignTokens(
+      Array.from(spelled, (bytes, t) => (tokenizer.isSpecial(ids[t] as number) ? NONE : bytes)),
+      shown,
+    );
   if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
-    return {
-      tokens: { text, units: aligned.units, textEnd: aligned.textEnd },
-      chars: aligned.chars,
-      status: [],
-    };
+    return { tokens: { text, ...aligned }, chars: aligned.chars, status: [] };
+  const normalized = alignNormalized(spelled, shown, 'NFC');
+  if (normalized !== undefined && onlySpecialFrom(ids, normalized.textEnd, tokenizer))
+    return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
   const code = trace.completionIds === undefined ? 'text:normalized' : 'ids:text-mismatch';
   return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [code] };
 }
+
+const NONE = new Uint8Array(0);
 
 /** A token sequence as Latin-1 text of one character a byte, up to the special tokens at its end. */
 function spelledBytes(ids: Int32Array, tokenizer: PolicyTokenizer): TokenText {

@@ -17,6 +17,7 @@ import {
 import { buildScoringGraph } from './graphs.js';
 import { serialiseModel } from './onnx.js';
 import { linkOrCopy, writeWhole } from './place.js';
+import { CUDA_PRECISIONS, type CudaPrecision, cudaPrecisionOf } from './precision.js';
 import { loadTokenizer } from './tokenizer.js';
 
 export { type ExitTemplate, readExitTemplate } from './exit-template.js';
@@ -26,23 +27,33 @@ const MANIFEST = 'policy.json';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
+/** float32 */
 export const GRAPH = 'policy.onnx';
+const CUDA_GRAPH = 'policy.cuda.onnx';
 
 /** A policy folder's manifest, as read from its policy.json. */
 export interface PolicyFolder {
   readonly path: string;
   readonly architecture: Architecture;
   readonly exitTemplate: ExitTemplate;
+  /** the graph for CUDA; absent in folders of versions that had none */
+  readonly cuda?: CudaGraph;
   /** sha256 of every file of the policy, by name */
   readonly files: Readonly<Record<string, string>>;
 }
+
+// plain names: a manifest cannot point out of its folder
+const FileName = z.string().regex(/^(?!\.\.?$)[^/\\]+$/);
+const CudaGraphSchema = z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) });
+/** A graph in half precision, and in which. */
+export type CudaGraph = Readonly<z.infer<typeof CudaGraphSchema>>;
 
 const Manifest = z.object({
   format: z.literal(FORMAT),
   architecture: ArchitectureSchema,
   exitTemplate: ExitTemplateSchema,
-  // plain names: a manifest cannot point out of its folder
-  files: z.record(z.string().regex(/^(?!\.\.?$)[^/\\]+$/), z.string().regex(/^[0-9a-f]{64}$/)),
+  cuda: CudaGraphSchema.exactOptional(),
+  files: z.record(FileName, z.string().regex(/^[0-9a-f]{64}$/)),
 });
 
 /**
@@ -75,11 +86,12 @@ export async function openPolicyFolder(
       exitCode: EXIT.usage,
       hint,
     });
-  const { architecture, exitTemplate, files } = parsed.data;
-  for (const file of new Set([GRAPH, ...TOKENIZER_FILES, ...Object.keys(files)]))
-    await readable(join(path, file), hint);
+  const { cuda, files } = parsed.data;
+  const needed = [GRAPH, ...TOKENIZER_FILES, ...(cuda ? [cuda.graph] : [])];
+  for (const file of new Set([...needed, ...Object.keys(files)])) await readable(join(path, file), hint);
   if (opts.verify ?? true) await verifySmallFiles(path, files);
-  return { path, architecture, exitTemplate, files };
+  const { architecture, exitTemplate } = parsed.data;
+  return { path, architecture, exitTemplate, ...(cuda ? { cuda } : {}), files };
 }
 
 /**
@@ -87,13 +99,14 @@ export async function openPolicyFolder(
  * linked, not copied, where the file system allows; the graph points into them.
  * @param out folder to write; may be the checkpoint itself
  * @param given parts of the exit template; the others are derived from tokenizer and chat template
+ * @param opts cudaPrecision: what the graph for CUDA computes in (default: the checkpoint's own type, bf16 for float32)
  * @throws RredcotError (exit 2) where the checkpoint is not one that can be built
  */
 export async function buildPolicyFolder(
   checkpoint: string,
   out: string,
   given: Partial<ExitTemplate> = {},
-  opts: { readonly log?: (message: string) => void } = {},
+  opts: { readonly cudaPrecision?: CudaPrecision; readonly log?: (message: string) => void } = {},
 ): Promise<PolicyFolder> {
   const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
   const tokenizer = await loadTokenizer(checkpoint); // refuses now what would fail at the first trace
@@ -106,10 +119,13 @@ export async function buildPolicyFolder(
     await checkTarget(checkpoint, out, weightFiles);
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     const kept = await linkedFiles(checkpoint, out, weightFiles, opts.log);
-    await writeWhole(join(out, GRAPH), serialiseModel(buildScoringGraph(architecture, weights)));
+    const types = Array.from(weights.values(), ({ dtype }) => dtype);
+    const cuda = { graph: CUDA_GRAPH, precision: opts.cudaPrecision ?? cudaPrecisionOf(types) };
+    for (const [name, precision] of [[GRAPH, 'f32'] as const, [CUDA_GRAPH, cuda.precision] as const])
+      await writeWhole(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, precision)));
     const files: Record<string, string> = {};
-    for (const file of [GRAPH, ...kept]) files[file] = await sha256(join(out, file));
-    const manifest = { format: FORMAT, architecture, exitTemplate, files };
+    for (const file of [GRAPH, CUDA_GRAPH, ...kept]) files[file] = await sha256(join(out, file));
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, files };
     await writeWhole(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;

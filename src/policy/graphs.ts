@@ -2,7 +2,9 @@
 import type { Architecture } from './architecture.js';
 import { type BranchInputs, branchAttention, type Rope, trunkAttention } from './attention.js';
 import { FAMILIES } from './families.js';
-import { DTYPE, type Dtype, type ExternalData, Graph } from './onnx.js';
+import { entropyHead, type MatrixSlice } from './head.js';
+import { type Dtype, type ExternalData, Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
 
 /** A tensor of the checkpoint with the file (beside the graph) that holds it. */
 export interface Weight extends ExternalData {
@@ -54,12 +56,20 @@ export function expectedWeights(arch: Architecture): Map<string, readonly number
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · group_trace, group_keys [G,1] i64: the trace of the group, how many of its keys the group needs
+ *     sight, which branch · group_from, group_to [G,2] i64: trace and first key, next trace and next key of what the group needs
  *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·R] to read
  *     out, and the token that follows each
  * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim] f32 per layer
+ *
+ * @param precision what projections, norms and the trunk's attention compute in, and the residual stream is held in.
+ * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
+ * what they differ by from the trunk is the trunk's rounding alone.
  */
-export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<string, Weight>): Graph {
+export function buildScoringGraph(
+  arch: Architecture,
+  weights: ReadonlyMap<string, Weight>,
+  precision: Precision = 'f32',
+): Graph {
   const { layers, kvHeads, headDim } = arch;
   const g = new Graph('policy');
   const ids = g.input('ids', 'i64', ['B', 'S']);
@@ -68,8 +78,8 @@ export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<strin
     pos: g.input('branch_pos', 'i64', ['G', 'R']),
     exit: g.input('branch_exit', 'i64', ['G', 'R']),
     number: g.input('branch_number', 'i64', ['G', 'R']),
-    trace: g.input('group_trace', 'i64', ['G', 1]),
-    keys: g.input('group_keys', 'i64', ['G', 1]),
+    from: g.input('group_from', 'i64', ['G', 2]),
+    to: g.input('group_to', 'i64', ['G', 2]),
   };
   const rope: Rope = {
     cos: g.input('cos', 'f32', ['M', headDim / 2]),
@@ -77,9 +87,9 @@ export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<strin
   };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
-  const layer = decoder(g, arch, weights);
-  const attendTrunk = trunkAttention(g, arch, ids, rope);
-  const attendBranches = branchAttention(g, arch, branchIds, branch, rope);
+  const layer = decoder(g, arch, weights, precision);
+  const attendTrunk = trunkAttention(g, arch, ids, rope, precision);
+  const attendBranches = branchAttention(g, arch, branchIds, branch, rope, precision);
 
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
   const trunkRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
@@ -100,7 +110,8 @@ export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<strin
     /** the trace's keys or values so far, [B,kvHeads,P+S,headDim] */
     const whole = (name: string, own: string) => {
       const past = g.input(`past_${name}_${i}`, 'f32', ['B', kvHeads, 'P', headDim]);
-      const all = g.node('Concat', [past, own], { axis: 2 }, { outputs: [`${name}_${i}`] });
+      const now = cast(g, own, precision, 'f32');
+      const all = g.node('Concat', [past, now], { axis: 2 }, { outputs: [`${name}_${i}`] });
       g.output(all, all, 'f32', ['B', kvHeads, 'T', headDim]);
       return all;
     };
@@ -118,32 +129,36 @@ export function buildScoringGraph(arch: Architecture, weights: ReadonlyMap<strin
 }
 
 /** The parts of a layer that act on single rows. */
-function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weight>) {
-  const placed = new Map<string, string>();
-  const stored = (name: string): string => {
+function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weight>, precision: Precision) {
+  const weightOf = (name: string): Weight => {
     const weight = weights.get(name);
     if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
-    const { location, offset, length } = weight;
-    if (!placed.has(name))
-      placed.set(name, g.weight(name, weight.dtype, weight.shape, { location, offset, length }));
+    return weight;
+  };
+  const placed = new Set<string>();
+  const stored = (name: string): string => {
+    const { dtype, shape, location, offset, length } = weightOf(name);
+    if (!placed.has(name)) g.weight(name, dtype, shape, { location, offset, length });
+    placed.add(name);
     return name;
   };
-  const widened = new Map<string, string>();
-  const isFloat32 = (name: string) => weights.get(name)?.dtype === 'f32';
-  /** a weight as float32; half-precision ones are cast in the main graph, where bodies see them too */
-  const float32 = (name: string): string => {
-    if (isFloat32(name)) return stored(name);
-    const cast = widened.get(name) ?? g.node('Cast', [stored(name)], { to: DTYPE.f32 });
-    widened.set(name, cast);
-    return cast;
+  const converted = new Map<string, string>();
+  /** a weight in the graph's precision; one of another type is cast in the main graph, where bodies see it too */
+  const weight = (name: string): string => {
+    const value = converted.get(name) ?? cast(g, stored(name), weightOf(name).dtype, precision);
+    converted.set(name, value);
+    return value;
   };
+  /** rows of a matrix, cast after they are gathered: only the rows in use */
+  const rowsOf = (name: string, ids: string, graph = g) =>
+    cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
   const norm = (x: string, name: string, graph = g) =>
-    graph.node('SimplifiedLayerNormalization', [x, float32(name)], {
+    graph.node('SimplifiedLayerNormalization', [x, weight(name)], {
       axis: -1,
       epsilon: { float: arch.rmsNormEps },
     });
   const linear = (x: string, name: string, bias?: string) =>
-    g.node('Gemm', [x, float32(name), ...(bias === undefined ? [] : [float32(bias)])], { transB: 1 });
+    g.node('Gemm', [x, weight(name), ...(bias === undefined ? [] : [weight(bias)])], { transB: 1 });
   const { qkvBias, qkNorm } = FAMILIES[arch.family];
   /** RMS norm of each head on its own: x [N,heads·hd], weight [hd] */
   const normHeads = (x: string, name: string, heads: number) => {
@@ -151,13 +166,19 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
     return g.node('Reshape', [norm(perHead, name), g.ints([-1, heads * arch.headDim])]);
   };
   const at = (i: number) => `model.layers.${i}`;
+  const headWeight = arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight';
+  /** some rows of the head's matrix as a tensor of their own, of the same bytes of the same file */
+  const headSlice = ({ name, first, shape }: MatrixSlice) => {
+    const { dtype, location, offset, length } = weightOf(headWeight);
+    const bytes = length / (arch.vocab * arch.hidden);
+    const place = { location, offset: offset + first * arch.hidden * bytes };
+    const size = shape.reduce((product, n) => product * n, 1);
+    g.weight(name, dtype, shape, { ...place, length: size * bytes });
+    return cast(g, name, dtype, precision);
+  };
   return {
     /** ids [N] → [N,d] */
-    embed(ids: string) {
-      const name = 'model.embed_tokens.weight';
-      const rows = g.node('Gather', [stored(name), ids]); // cast after it: only the rows in use
-      return isFloat32(name) ? rows : g.node('Cast', [rows], { to: DTYPE.f32 });
-    },
+    embed: (ids: string) => rowsOf('model.embed_tokens.weight', ids),
     /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
     project(i: number, x: string) {
       const h = norm(x, `${at(i)}.input_layernorm.weight`);
@@ -182,28 +203,16 @@ function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weig
       const mixed = g.node('Mul', [silu, linear(h, `${at(i)}.mlp.up_proj.weight`)]);
       return g.node('Add', [y, linear(mixed, `${at(i)}.mlp.down_proj.weight`)]);
     },
-    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C], C rows of logits at a time */
+    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
     head(x: string, targets: string) {
-      const body = new Graph('head');
-      const blockX = body.input('head.x', 'f32', ['C', arch.hidden]);
-      const blockTargets = body.input('head.targets', 'i64', ['C']);
-      const h = norm(blockX, 'model.norm.weight', body); // [C,d]
-      const matrix = float32(arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight');
-      const logp = body.node('LogSoftmax', [body.node('Gemm', [h, matrix], { transB: 1 })], { axis: 1 }); // [C,V]
-      const plogp = body.node('Mul', [body.node('Exp', [logp]), logp]);
-      const entropy = body.node('Neg', [body.node('ReduceSum', [plogp, body.ints([1])], { keepdims: 0 })]);
-      const picked = body.node(
-        'GatherElements',
-        [logp, body.node('Unsqueeze', [blockTargets, body.ints([1])])],
-        {
-          axis: 1,
-        },
-      );
-      body.output('head.entropy', entropy, 'f32', ['C']);
-      body.output('head.logprob', body.node('Squeeze', [picked, body.ints([1])]), 'f32', ['C']);
-      const outputs = ['head.entropies', 'head.logprobs'] as const;
-      g.node('Scan', [x, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
-      return { entropies: outputs[0], logprobs: outputs[1] };
+      return entropyHead(g, x, targets, {
+        hidden: arch.hidden,
+        vocab: arch.vocab,
+        precision,
+        norm: (rows, body) => norm(rows, 'model.norm.weight', body),
+        matrix: (slice) => (slice === undefined ? weight(headWeight) : headSlice(slice)),
+        tokenRows: (tokens, body) => rowsOf(headWeight, tokens, body),
+      });
     },
   };
 }

@@ -1,5 +1,6 @@
 // Widens attention heads to a size that ONNX Runtime's GroupQueryAttention takes, by zeros that change no score.
 import type { Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
 
 /** head sizes that the operator takes are multiples of this; a few checkpoints have others, such as 100 */
 const MULTIPLE = 8;
@@ -9,12 +10,14 @@ export function paddedHeadDim(headDim: number): number {
 }
 
 /** x [B,S,heads·headDim] → [B,S,heads·paddedHeadDim]; x itself where nothing is missing. */
-export function padHeads(g: Graph, x: string, heads: number, headDim: number): string {
+export function padHeads(g: Graph, x: string, heads: number, headDim: number, precision: Precision): string {
   const padded = paddedHeadDim(headDim);
   if (padded === headDim) return x;
   const apart = g.node('Reshape', [x, g.ints([0, 0, heads, headDim])]);
-  const wide = g.node('Pad', [apart, g.ints([0, padded - headDim]), '', g.ints([3])]);
-  return g.node('Reshape', [wide, g.ints([0, 0, heads * padded])]);
+  // in float32: CUDA has no kernel of Pad in bfloat16
+  const float = cast(g, apart, precision, 'f32');
+  const wide = g.node('Pad', [float, g.ints([0, padded - headDim]), '', g.ints([3])]);
+  return g.node('Reshape', [cast(g, wide, 'f32', precision), g.ints([0, 0, heads * padded])]);
 }
 
 /** Cuts the last axis of x [B,heads,S,paddedHeadDim] back to headDim. */

@@ -26,9 +26,9 @@ export interface PackedBranches {
   readonly pos: BigInt64Array;
   readonly exit: BigInt64Array;
   readonly number: BigInt64Array;
-  /** (G) which trace the group belongs to, how many of its tokens the group's last branch sees */
-  readonly trace: BigInt64Array;
-  readonly keys: BigInt64Array;
+  /** (G,2) where the group's keys begin and end among the traces' [B,T]: its trace, up to its last branch's exit */
+  readonly from: BigInt64Array;
+  readonly to: BigInt64Array;
   /** rows of the flattened [G·R] to read out and the token that follows each, in the order of the branches given */
   readonly rows: Int32Array;
   readonly targets: Int32Array;
@@ -107,7 +107,6 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
       targets[next++] = branch.ids[j] as number;
     }
   }
-  const [traceOf, keysOf] = [BigInt64Array.from(trace, BigInt), BigInt64Array.from(keys, BigInt)];
   return {
     groups: G,
     rowsPerGroup: R,
@@ -115,17 +114,17 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
     pos,
     exit: exits,
     number,
-    trace: traceOf,
-    keys: keysOf,
+    from: BigInt64Array.from(
+      trace.flatMap((b) => [b, 0]),
+      BigInt,
+    ),
+    to: BigInt64Array.from(
+      trace.flatMap((b, group) => [b + 1, keys[group] as number]),
+      BigInt,
+    ),
     rows,
     targets,
   };
-}
-
-/** Logits rows held at once: about 4 × 32 MB at most, whatever the vocabulary, and never fewer than 32. */
-export function headBlock(rows: number, vocab: number): number {
-  const limit = Math.max(32, Math.min(1024, Math.floor(2 ** 23 / vocab)));
-  return Math.max(1, Math.min(rows, limit));
 }
 
 /** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */

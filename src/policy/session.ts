@@ -2,8 +2,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EXIT, RredcotError } from '../errors.js';
-import { type Device, deviceName, sessionHint } from './device.js';
-import type { PolicyFolder } from './folder.js';
+import { type Device, deviceName, noCudaGraph, sessionHint } from './device.js';
+import { GRAPH, type PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace } from './pack.js';
 import type { Job, JobMessage, JobReply, JobResult, WorkerInit } from './worker.js';
 
@@ -17,8 +17,9 @@ export interface TraceScores {
   readonly branches: readonly Float32Array[];
 }
 
-/** What scoring asks of a policy. */
-export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'>;
+/** What scoring asks of a policy; without a device it is taken to run on the CPU. */
+export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
+  Partial<Pick<PolicySession, 'device'>>;
 
 /** The machine has not enough memory for a run: fewer or shorter traces may fit. */
 export class OutOfMemoryError extends Error {}
@@ -35,7 +36,10 @@ export class PolicySession {
   private failure: Error | undefined;
   private ended = false;
 
-  private constructor(private readonly worker: Worker) {
+  private constructor(
+    private readonly worker: Worker,
+    readonly device: Device,
+  ) {
     worker.on('message', (reply: JobReply) => {
       const waiting = this.pending.get(reply.seq);
       this.pending.delete(reply.seq);
@@ -55,9 +59,10 @@ export class PolicySession {
    * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
    */
   static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
-    const init: WorkerInit = { folder: folder.path, architecture: folder.architecture, device };
+    const { path, architecture } = folder;
+    const init: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: init });
-    const session = new PolicySession(worker);
+    const session = new PolicySession(worker, device);
     try {
       await session.reply(0);
     } catch (cause) {
@@ -158,4 +163,11 @@ export class PolicySession {
     for (const { reject } of this.pending.values()) reject(this.failure);
     this.pending.clear();
   }
+}
+
+/** CUDA runs the half-precision graph, every other device the float32 one. @throws RredcotError (exit 69) */
+function graphFor({ path, cuda }: PolicyFolder, device: Device): Pick<WorkerInit, 'graph' | 'precision'> {
+  if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' };
+  if (cuda === undefined) throw noCudaGraph(path);
+  return cuda;
 }

@@ -3,6 +3,7 @@ import { TraceRejected } from '../errors.js';
 import { joinIds, type Suffix } from '../estimate/references.js';
 import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '../segment/segment.js';
 import { type Load, planBatches } from './batch.js';
+import type { Device } from './device.js';
 import type { Branch } from './pack.js';
 import { OutOfMemoryError, type PolicyRuns, type TraceScores } from './session.js';
 
@@ -34,18 +35,28 @@ export interface TraceResult {
   readonly branches: readonly (readonly Float32Array[])[];
 }
 
-/** A second run moves keys and values through memory and starts anew: worth so many rows of a first one. */
+/** A second run starts anew, whatever the trace's length: worth so many rows of a first one. */
 const SECOND_RUN_ROWS = 64;
-const SECOND_RUN_SHARE = 0.03;
 
-/** Beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
+/**
+ * A second run moves the trace's keys and values: worth so many rows of a first one for each of its tokens. On the CPU
+ * they are copied once in memory. From a GPU they go to the host in float32 and back again, since Node's ONNX Runtime
+ * keeps nothing on a CUDA device between runs: 0.26 MB a token of an 8 B Llama, 0.06 MB of a 1.5 B Qwen, twice, at some
+ * 10 GB/s. In that time a GPU at 200 TFLOP/s computes 0.7 of a row. An estimate: no GPU was at hand to measure it.
+ */
+const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
+
+/** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
 const LONG_TRACE = 12_288;
 
 /** The cheaper way for one trace: rows that would be thrown away against the price of a second run. */
-export function chooseStrategy({ ids, pieces, continuations }: TraceJob): 'one-run' | 'two-run' {
-  if (ids.length > LONG_TRACE) return 'two-run';
+export function chooseStrategy(
+  { ids, pieces, continuations }: TraceJob,
+  { name }: Device = { name: 'cpu' },
+): 'one-run' | 'two-run' {
+  if (name === 'cpu' && ids.length > LONG_TRACE) return 'two-run';
   const wasted = (pieces.ends.length - pieces.segments) * rowsPerExit(continuations);
-  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE * ids.length ? 'one-run' : 'two-run';
+  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * ids.length ? 'one-run' : 'two-run';
 }
 
 /** A batch of a window: which of its traces run together, and how. */
@@ -56,10 +67,10 @@ export interface Batch {
 }
 
 /** Batches of a window, by strategy and length. */
-export function planWindow(jobs: readonly TraceJob[], strategy: Strategy): Batch[] {
+export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Batch[] {
   return (['one-run', 'two-run'] as const).flatMap((kind) => {
     const chosen = jobs.flatMap((job, i) =>
-      (strategy === 'auto' ? chooseStrategy(job) : strategy) === kind ? [i] : [],
+      (strategy === 'auto' ? chooseStrategy(job, device) : strategy) === kind ? [i] : [],
     );
     const loads = chosen.map((i) => loadOf(jobs[i] as TraceJob, kind));
     return planBatches(loads).map((batch) => ({

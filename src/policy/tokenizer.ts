@@ -1,6 +1,5 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
 import { readFile } from 'node:fs/promises';
-import { Tokenizer } from '@huggingface/tokenizers';
 import { EXIT, RredcotError } from '../errors.js';
 import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
 
@@ -9,8 +8,13 @@ export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
 export interface PolicyTokenizer {
   readonly kind: TokenizerKind;
-  /** Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. */
+  /**
+   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
+   * brings its start token gets no second one.
+   */
   encodePrompt(text: string): Int32Array;
+  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
+  encodeTemplated(text: string): Int32Array;
   /** Ids of a text that continues a sequence: nothing is added. */
   encode(text: string): Int32Array;
   /** UTF-8 bytes of one token; empty for an id that has no text. */
@@ -28,9 +32,13 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   const spec = await readJson(`${folder}/tokenizer.json`);
   const config = await readJson(`${folder}/tokenizer_config.json`);
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  // only where a policy runs: the commands' module graphs meet this file
+  const { Tokenizer } = await import('@huggingface/tokenizers');
   const tokenizer = new Tokenizer(spec, config);
   const continuing = kind === 'sentencepiece' ? new Tokenizer(withoutPrefixSpace(spec), config) : tokenizer;
   const added = tokenizer.get_added_tokens_decoder();
+  /** what the tokenizer puts before every prompt */
+  const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
   const cache = new Map<number, Uint8Array>();
 
   const spell = spellings[kind];
@@ -46,7 +54,12 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   };
   return {
     kind,
-    encodePrompt: (text) => Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids),
+    encodePrompt(text) {
+      const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
+      const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
+      return isDoubled ? ids.subarray(1) : ids;
+    },
+    encodeTemplated: (text) => Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids),
     encode: (text) =>
       Int32Array.from(text === '' ? [] : continuing.encode(text, { add_special_tokens: false }).ids),
     bytes,

@@ -39,7 +39,7 @@ export async function* scoreWindows<T extends Job>(
     for await (const window of windowsOf(items, windowOf)) {
       const jobs = window.filter((item) => !isBad(item)) as T[];
       const traceJobs = jobs.map(toTraceJob);
-      const planned = planWindow(traceJobs, strategy);
+      const planned = planWindow(traceJobs, strategy, session.device);
       // a window without a job still has to pass in its turn
       if (planned.length === 0)
         yield { window, jobs, isLast: true, members: [], inBatch: [], strategy: 'one-run' as const };

@@ -5,13 +5,17 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from './architecture.js';
 import { type Device, deviceName } from './device.js';
-import { GRAPH } from './folder.js';
-import { blockRows, headBlock, type PackedTrace, packBranches } from './pack.js';
+import { headRows } from './head.js';
+import { blockRows, type PackedTrace, packBranches } from './pack.js';
 import { placementCheck } from './placement.js';
+import type { Precision } from './precision.js';
 import { type RopeTables, ropeTables } from './rope.js';
 
 export interface WorkerInit {
   readonly folder: string;
+  /** file of the folder, and what it computes in */
+  readonly graph: string;
+  readonly precision: Precision;
   readonly architecture: Architecture;
   readonly device: Device;
 }
@@ -53,10 +57,10 @@ type Feeds = Record<string, Tensor>;
 
 const port = parentPort;
 if (port === null) throw new Error('policy/worker.js runs as a worker thread');
-const { folder, architecture: arch, device } = workerData as WorkerInit;
+const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
 
 const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
-const session = await InferenceSession.create(join(folder, GRAPH), {
+const session = await InferenceSession.create(join(folder, graph), {
   executionProviders: [device],
   graphOptimizationLevel: 'all',
   intraOpNumThreads: availableParallelism(),
@@ -64,7 +68,7 @@ const session = await InferenceSession.create(join(folder, GRAPH), {
   extra: { session: { intra_op: { allow_spinning: '0' } } },
   // warnings about unused initialisers and the like are nobody's business on stderr
   logSeverityLevel: 3,
-  ...placement?.options(GRAPH),
+  ...placement?.options(graph),
 });
 /** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
@@ -129,7 +133,7 @@ async function run({ traces, cache }: RunJob): Promise<JobResult> {
   for (const target of packed.targets) targets.push(target);
 
   const { groups: G, rowsPerGroup: R } = packed;
-  const C = headBlock(rows.length, arch.vocab);
+  const C = headRows(rows.length, arch.vocab, precision);
   const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
   const tables = ropeFor(positions);
   const feeds: Feeds = {
@@ -138,8 +142,8 @@ async function run({ traces, cache }: RunJob): Promise<JobResult> {
     branch_pos: int64(packed.pos, [G, R]),
     branch_exit: int64(packed.exit, [G, R]),
     branch_number: int64(packed.number, [G, R]),
-    group_trace: int64(packed.trace, [G, 1]),
-    group_keys: int64(packed.keys, [G, 1]),
+    group_from: int64(packed.from, [G, 2]),
+    group_to: int64(packed.to, [G, 2]),
     cos: new Tensor('float32', tables.cos, [tables.positions, arch.headDim / 2]),
     sin: new Tensor('float32', tables.sin, [tables.positions, arch.headDim / 2]),
     rows: int64(blockRows(Int32Array.from(rows), C), blocks),

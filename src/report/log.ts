@@ -74,5 +74,10 @@ export function openLog({ quiet, json }: LogOptions): Log {
 
 /** Whether stderr takes colours: a terminal, and nobody said no (https://no-color.org). */
 export function colours(): boolean {
-  return process.stderr.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
+  return coloursOf(process.stderr);
+}
+
+/** The same of any stream. */
+export function coloursOf(stream: { readonly isTTY?: boolean }): boolean {
+  return stream.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
 }

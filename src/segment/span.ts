@@ -22,7 +22,8 @@ export interface ThoughtSpan {
 /** What opens an answer in a completion without `</think>` (METHOD §2). */
 export const ANSWER_PATTERN = /\\boxed\{|####|\bA:|\bAnswer:|\bThe answer is/g;
 
-const THINK_CLOSE = '</think>';
+/** ends the thought of a policy that thinks between tags */
+export const THINK_CLOSE = '</think>';
 
 /**
  * Splits thought from answer: METHOD §2.

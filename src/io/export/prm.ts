@@ -29,7 +29,9 @@ export function prmRow(row: OutputRow): PrmRow {
   if (fallback !== undefined || advantage === 0)
     throw notExported(`σ tells no step from another (${fallback ?? 'the advantage is 0'})`);
   const { prompt, completion } = row.trace;
-  if (prompt === '') throw notExported('the row has no prompt text, expected some: --map prompt=<path>');
+  // messages are rendered, unless the row has their ids
+  if (typeof prompt !== 'string' || prompt === '')
+    throw notExported('the row has no prompt text, expected some: --map prompt=<path>');
   const steps = row.segments.filter(({ charStart, charEnd }) => charStart !== charEnd || charStart === null);
   return {
     prompt,

@@ -1,0 +1,195 @@
+// `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
+import { EXIT, type ExitCode, type Rejection, RredcotError } from '../errors.js';
+import { resolveInputs } from '../io/inputs.js';
+import { type Field, type FieldMap, foundPlaces, mapRow } from '../io/map.js';
+import { JOINS } from '../io/presets/joins.js';
+import { fits } from '../io/presets/presets.js';
+import type { BadRow, InputRow } from '../io/rows.js';
+import { drawInspection } from '../report/inspect-view.js';
+import { scoredRow } from '../report/scored-row.js';
+import { drawTrace } from '../report/trace-view.js';
+import type { Trace } from '../trace.js';
+import { type Mapping, type MappingOptions, resolveMapping } from './mapping.js';
+import { usageError } from './options.js';
+
+export interface InspectOptions extends MappingOptions {
+  /** a row's number, or a trace's id; the first row that can be read where absent */
+  readonly row: string | undefined;
+  readonly json: boolean;
+  readonly colours: boolean;
+  /** columns of the terminal */
+  readonly width: number;
+}
+
+/** What is to be said of a row. */
+export interface Inspection {
+  readonly file: string;
+  readonly row: number;
+  readonly columns: readonly string[];
+  /** null where fields are taken by their names */
+  readonly preset: {
+    readonly name: string;
+    readonly what: string;
+    readonly why: string;
+    readonly notes: readonly string[];
+  } | null;
+  readonly join: { readonly name: string; readonly on: string } | null;
+  /** where each field of the trace was found */
+  readonly fields: Readonly<Partial<Record<Field, string>>>;
+  /** traces that the row holds, and which of them is shown */
+  readonly traces: number;
+  readonly index: number;
+  readonly trace: Trace | null;
+  /** why `score` would not take it */
+  readonly rejected: Rejection | null;
+  readonly missing: readonly Missing[];
+}
+
+/** Something that the trace lacks, and the flag that gives it. */
+interface Missing {
+  readonly field: string;
+  readonly what: string;
+  readonly flag: string;
+}
+
+/** @returns exit code 65 where the row is no trace that `score` would take */
+export async function inspect(
+  path: string,
+  opts: InspectOptions,
+  write: (text: string) => void,
+): Promise<ExitCode> {
+  const mapping = await resolveMapping(await resolveInputs([path]), opts);
+  const { row, id } = await findRow(mapping, opts);
+  const found = inspectRow(row, id, mapping);
+  const scored = row.kind === 'row' ? scoredRow(row, found.trace) : undefined;
+  if (opts.json) write(`${JSON.stringify(forPrograms(found))}\n`);
+  else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName: 'v̂' })}\n`);
+  else write(`${drawInspection(found).join('\n')}\n`);
+  return found.rejected === null || scored !== undefined ? EXIT.done : EXIT.data;
+}
+
+/** The row that was asked for, and the trace's id where that was asked for. */
+async function findRow(
+  { read, map }: Mapping,
+  { row: asked, maxLineBytes }: InspectOptions,
+): Promise<{ row: InputRow | BadRow; id?: string }> {
+  let rows = 0;
+  for await (const row of read({ maxLineBytes })) {
+    rows++;
+    if (asked === undefined && row.kind === 'row') return { row };
+    if (asked === undefined) continue;
+    if (/^\d+$/.test(asked)) {
+      if (row.row === Number(asked)) return { row };
+    } else if (
+      row.kind === 'row' &&
+      (row.columns.id === asked || tracesOf(row, map).some(({ id }) => id === asked))
+    )
+      return { row, id: asked };
+  }
+  if (asked === undefined)
+    throw new RredcotError(`none of ${rows} rows can be read`, {
+      exitCode: EXIT.data,
+      hint: '--row 0 says why',
+    });
+  throw usageError(
+    `--row ${asked}: no such row or id in ${rows} rows`,
+    '--row <number from 0, or id of a trace>',
+  );
+}
+
+const NOTHING_NEEDED = { prompt: false, references: false };
+const ALL_NEEDED = { prompt: true, references: true };
+
+function tracesOf(row: InputRow, map: FieldMap): (Trace | (BadRow & { id: string }))[] {
+  return [...mapRow(row, map, NOTHING_NEEDED)].map((each) =>
+    'kind' in each ? { ...each, id: each.id ?? '' } : each,
+  );
+}
+
+function inspectRow(
+  row: InputRow | BadRow,
+  id: string | undefined,
+  { map, choice, join }: Mapping,
+): Inspection {
+  const preset =
+    choice === undefined
+      ? null
+      : { name: choice.preset.name, what: choice.preset.what, why: choice.why, notes: choice.preset.notes };
+  const about = { file: row.file, row: row.row, preset, join: join ?? null };
+  if (row.kind === 'bad')
+    return {
+      ...about,
+      columns: [],
+      fields: {},
+      traces: 0,
+      index: 0,
+      trace: null,
+      rejected: row.rejection,
+      missing: [],
+    };
+  const traces = tracesOf(row, map);
+  const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
+  const shown = traces[index] as Trace | BadRow;
+  const scoreable = [...mapRow(row, map, ALL_NEEDED)][index] as Trace | BadRow;
+  const trace = 'kind' in shown ? null : shown;
+  return {
+    ...about,
+    columns: Object.keys(row.columns),
+    fields: Object.fromEntries(foundPlaces(row, map)),
+    traces: traces.length,
+    index,
+    trace,
+    rejected: 'kind' in scoreable ? scoreable.rejection : null,
+    missing: trace === null ? noTrace(row) : missingOf(trace),
+  };
+}
+
+/** A data set without traces is of use beside one that has them. */
+function noTrace({ columns }: InputRow): Missing[] {
+  const found = JOINS.find((each) => fits(each, columns));
+  return found === undefined
+    ? []
+    : [
+        {
+          field: 'traces',
+          what: `it looks like ${found.what}, prompts and answers`,
+          flag: 'give it with --join, beside the traces',
+        },
+      ];
+}
+
+function missingOf(trace: Trace): Missing[] {
+  const missing: Missing[] = [];
+  const add = (isMissing: boolean, field: string, what: string, flag: string) => {
+    if (isMissing) missing.push({ field, what, flag });
+  };
+  add(
+    trace.prompt.length === 0 && trace.promptIds === undefined,
+    'prompt',
+    'score needs one',
+    '--map prompt=<path>, or --join <file>',
+  );
+  add(
+    trace.references.length === 0,
+    'references',
+    'score needs the right answer',
+    '--map reference=<path>, or --join <file>',
+  );
+  add(
+    trace.reward === null,
+    'reward',
+    "the trace's own answer will be compared with the references",
+    '--map reward=<path>',
+  );
+  add(trace.group === undefined, 'group', 'the baseline will be v̂ at the start', '--map group=<path>');
+  return missing;
+}
+
+/** Without what is only a copy of the row; lists of ids as JSON has them. */
+function forPrograms({ trace, ...rest }: Inspection): unknown {
+  if (trace === null) return { ...rest, trace };
+  const { source: _, promptIds, completionIds, segmentEnds, segmentCharEnds, ...fields } = trace;
+  const lists = { promptIds, completionIds, segmentEnds, segmentCharEnds };
+  const plain = Object.entries(lists).flatMap(([name, ids]) => (ids === undefined ? [] : [[name, [...ids]]]));
+  return { ...rest, trace: { ...fields, ...Object.fromEntries(plain) } };
+}

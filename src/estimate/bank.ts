@@ -1,0 +1,145 @@
+// The bank of a group: what its correct completions answered, as references for their mates (METHOD §3, `--bank group`).
+import { EXIT, RredcotError } from '../errors.js';
+import type { ExitTemplate } from '../policy/folder.js';
+import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
+import type { Reference, Trace } from '../trace.js';
+import { NO_BANK } from './credit.js';
+import type { Estimator } from './references.js';
+import { ownAnswer } from './reward.js';
+
+export const BANKS = ['row', 'group'] as const;
+/** Where references come from: the trace's row, or its group's correct completions. */
+export type BankSource = (typeof BANKS)[number];
+
+/** A completion counts as correct above this reward [ours]; its reward is its utility. */
+const CORRECT = 0.5;
+/** Distinct entries a group: every one is scored at every exit. */
+const MAX_ENTRIES = 64;
+/** Characters of all groups' entries together, about as many bytes. */
+const MAX_LENGTH = 2 ** 26;
+
+/** What several completions of a group answered alike. */
+interface Entry {
+  readonly answer: string;
+  readonly solution?: string;
+  /** the two largest utilities: one of them may be the trace's own */
+  readonly best: number;
+  readonly next?: number | undefined;
+}
+
+export type BankDump = readonly (readonly [group: string, entries: readonly Entry[]])[];
+
+/** Banks of all groups in sight; entries are kept once however many completions agree on them. */
+export class GroupBanks {
+  private readonly groups = new Map<string, Map<string, Entry>>();
+  private length = 0;
+  private reached: string | undefined;
+
+  constructor(
+    private readonly template: ExitTemplate,
+    private readonly estimator: Estimator,
+    private readonly textOf: (trace: Trace) => () => string,
+    private readonly maxLength = MAX_LENGTH,
+  ) {}
+
+  /**
+   * Takes note of a trace's answer, where it has a group and is correct.
+   * @throws RredcotError (exit 65) where the entries take too much memory
+   */
+  add(trace: Trace, reward: number | null): void {
+    const { group } = trace;
+    const own = group === undefined ? undefined : this.entryOf(trace, reward);
+    if (group === undefined || own === undefined) return;
+    const bank = this.groups.get(group) ?? new Map<string, Entry>();
+    this.groups.set(group, bank);
+    const key = keyOf(own);
+    const found = bank.get(key);
+    if (found === undefined && bank.size >= MAX_ENTRIES) return;
+    if (found === undefined) this.length += key.length;
+    const [best, next] = [own.best, found?.best, found?.next]
+      .filter((utility) => utility !== undefined)
+      .sort((a, b) => b - a);
+    bank.set(key, { ...own, best: best as number, next });
+    if (this.length > this.maxLength)
+      throw new RredcotError(
+        `--bank group: the answers and solutions of the groups have over ${this.maxLength} characters`,
+        {
+          exitCode: EXIT.data,
+          hint: 'score the input in parts, whole groups in each, or use --estimator pr',
+        },
+      );
+  }
+
+  /** What the other completions of the trace's group answered, in the order first seen. */
+  mates(trace: Trace, reward: number | null): Reference[] {
+    const bank = trace.group === undefined ? undefined : this.groups.get(trace.group);
+    if (bank === undefined) return [];
+    const own = this.entryOf(trace, reward);
+    const ownKey = own && keyOf(own);
+    const mates: Reference[] = [];
+    for (const [key, { best, next, ...entry }] of bank) {
+      // the trace's own part in an entry is taken out: an entry that is its alone goes
+      const utility = key !== ownKey ? best : own?.best === best ? next : best;
+      if (utility !== undefined) mates.push({ ...entry, utility });
+    }
+    return mates;
+  }
+
+  /** A stream has come to a group: the one before it is over, and forgotten. */
+  reach(group: string | undefined): void {
+    const before = this.reached;
+    if (before === group) return;
+    this.reached = group;
+    if (before === undefined) return;
+    for (const key of this.groups.get(before)?.keys() ?? []) this.length -= key.length;
+    this.groups.delete(before);
+  }
+
+  /** Everything, as JSON can hold it: for the other processes of a run. */
+  dump(): BankDump {
+    return Array.from(this.groups, ([group, bank]) => [group, [...bank.values()]]);
+  }
+
+  /** Takes up what {@link dump} has written. */
+  restore(dump: BankDump): void {
+    for (const [group, entries] of dump)
+      this.groups.set(group, new Map(entries.map((entry) => [keyOf(entry), entry])));
+  }
+
+  private entryOf(trace: Trace, reward: number | null): Entry | undefined {
+    if (reward === null || reward <= CORRECT) return undefined;
+    const whole = this.textOf(trace)();
+    const answer = ownAnswer(whole, this.template);
+    if (!answer) return undefined;
+    const solution = this.estimator === 'joint' ? { solution: thoughtOf(whole) } : {};
+    return { answer, ...solution, best: Math.fround(reward), next: undefined };
+  }
+}
+
+/** A trace's references: its row's, or with `banks` its mates' answers; the row's again where there is no mate. */
+export function referencesOf(
+  trace: Trace,
+  reward: number | null,
+  banks: GroupBanks | undefined,
+): { readonly references: readonly Reference[]; readonly bankStatus: readonly string[] } {
+  const mates = banks?.mates(trace, reward) ?? [];
+  if (mates.length > 0) return { references: mates, bankStatus: [] };
+  const code = trace.references.length > 0 ? 'bank:row' : NO_BANK;
+  return { references: trace.references, bankStatus: banks === undefined ? [] : [code] };
+}
+
+function keyOf({ answer, solution }: Entry): string {
+  return JSON.stringify(solution === undefined ? [answer] : [answer, solution]);
+}
+
+/** The text of a completion's thought: u of METHOD eq. (3). */
+function thoughtOf(text: string): string {
+  const close = text.indexOf(THINK_CLOSE);
+  const last = close < 0 ? [...text.matchAll(ANSWER_PATTERN)].at(-1)?.index : undefined;
+  // the whole line that an answer stands in is the answer
+  const end = close >= 0 ? close : last === undefined ? text.length : text.lastIndexOf('\n', last) + 1;
+  return text
+    .slice(0, end)
+    .replace(/^\s*<think>[\r\n]*/, '')
+    .trimEnd();
+}

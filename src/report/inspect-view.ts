@@ -1,0 +1,109 @@
+// Draws one input row for a terminal: which preset it is of, the trace made of it, what is missing.
+import type { Inspection } from '../commands/inspect.js';
+import type { Trace } from '../trace.js';
+import { count } from './progress.js';
+import { escapeControls } from './trace-view.js';
+
+const LABEL_WIDTH = 12;
+/** characters of a text that are shown at its start, and at its end */
+const HEAD = 320;
+const TAIL = 120;
+
+/** The lines, control characters made visible. */
+export function drawInspection(found: Inspection): string[] {
+  const { preset, join, trace } = found;
+  const lines = [
+    ...section('row', [`${found.file}:${found.row}`, `columns ${found.columns.join(', ')}`]),
+    ...section(
+      'preset',
+      preset === null ? ['none fits: fields by their names, or --map'] : presetLines(preset),
+    ),
+    ...section('joined', join === null ? [] : [`${join.name}, on ${join.on}`]),
+    ...section(
+      'rejected',
+      found.rejected === null ? [] : [`${found.rejected.code}: ${found.rejected.reason}`],
+    ),
+    ...(trace === null ? [] : traceLines(trace, found)),
+    ...section(
+      'missing',
+      found.missing.map(({ field, what, flag }) => `${field}: ${what}: ${flag}`),
+    ),
+  ];
+  return lines.map(escapeControls);
+}
+
+function presetLines({ name, what, why, notes }: NonNullable<Inspection['preset']>): string[] {
+  return [`${name}: ${what}`, why, ...notes.map((note) => `note: ${note}`)];
+}
+
+function traceLines(trace: Trace, { fields, traces }: Inspection): string[] {
+  const from = (field: keyof Inspection['fields']) =>
+    fields[field] === undefined ? '' : `, from ${fields[field]}`;
+  const { promptIds, completionIds, references, segmentEnds, segmentCharEnds } = trace;
+  const place = traces === 1 ? 'the only one of the row' : `one of ${traces} in the row`;
+  return [
+    ...section('trace', [
+      `${trace.id}, ${place}`,
+      trace.group === undefined ? 'no group' : `group ${trace.group}${from('group')}`,
+    ]),
+    ...section('prompt', [
+      ...promptLines(trace.prompt, from('prompt')),
+      ...idLines(promptIds, from('prompt_ids')),
+    ]),
+    ...section('completion', [
+      ...textLines(trace.completion, from('completion')),
+      ...idLines(completionIds, from('completion_ids')),
+    ]),
+    ...section(
+      'references',
+      references.map(({ answer, solution, utility }) => {
+        const text =
+          solution === undefined
+            ? ''
+            : `, solution ${JSON.stringify(clip(solution, 60, 0))}${from('solution')}`;
+        return `${JSON.stringify(clip(answer, 200, 0))}, utility ${utility}${from('reference')}${text}`;
+      }),
+    ),
+    ...section('reward', trace.reward === null ? ['unknown'] : [`${trace.reward}${from('reward')}`]),
+    ...section('segments', [
+      ...endLines(segmentEnds, from('segment_ends')),
+      ...endLines(segmentCharEnds, from('segment_char_ends')),
+    ]),
+  ];
+}
+
+function promptLines(prompt: Trace['prompt'], from: string): string[] {
+  if (typeof prompt === 'string') return textLines(prompt, from);
+  const turns = prompt.map(({ role, content }) => `${role}: ${clip(content, HEAD, TAIL)}`);
+  return [`${prompt.length} messages${from}`, ...turns];
+}
+
+function textLines(text: string, from: string): string[] {
+  return text === '' ? [] : [`${count([...text].length)} characters${from}`, clip(text, HEAD, TAIL)];
+}
+
+function idLines(ids: Int32Array | undefined, from: string): string[] {
+  return ids === undefined
+    ? []
+    : [
+        `${count(ids.length)} token ids${from}: ${[...ids.subarray(0, 8)].join(' ')}${ids.length > 8 ? ' …' : ''}`,
+      ];
+}
+
+function endLines(ends: Int32Array | undefined, from: string): string[] {
+  return ends === undefined ? [] : [`${count(ends.length)} given ends${from} (--segmenter given)`];
+}
+
+/** A text's beginning and end, and how much was left out between them. */
+function clip(text: string, head: number, tail: number): string {
+  const characters = [...text];
+  const left = characters.length - head - tail;
+  if (left <= 0) return text;
+  const end = tail === 0 ? '' : characters.slice(-tail).join('');
+  return `${characters.slice(0, head).join('')} … ${count(left)} characters … ${end}`.trimEnd();
+}
+
+/** Lines under a label; none without lines. */
+function section(label: string, lines: readonly string[]): string[] {
+  return lines.map((line, n) => `${(n === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
+}

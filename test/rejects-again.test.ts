@@ -1,0 +1,160 @@
+// Rejects: the limit, and a mended rejects file given back as input, whose output continues the first one.
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { readJsonl, rredcot, temporaryFolder } from './program.js';
+
+interface Reject {
+  readonly file: string;
+  readonly row: number;
+  readonly byte_offset: number;
+  readonly id: string;
+  readonly code: string;
+  readonly reason: string;
+  readonly raw: string;
+}
+
+let cwd: string;
+beforeAll(async () => {
+  cwd = await temporaryFolder();
+});
+
+const MAP = ['--map', 'completion=g[].text', '--no-policy', '--quiet', '--max-segments', '3'];
+const segment = (inputs: string[], output: string, ...more: string[]) =>
+  rredcot(['segment', ...inputs, '-o', output, ...MAP, ...more], { cwd });
+const write = (name: string, lines: readonly string[]) => writeFile(join(cwd, name), `${lines.join('\n')}\n`);
+const row = (...texts: (string | null)[]) => JSON.stringify({ g: texts.map((text) => ({ text })), p: 'ü' });
+const named = (id: string, ...texts: string[]) => JSON.stringify({ id, g: texts.map((text) => ({ text })) });
+
+/** What is wrong in the lines of a file, and what the user makes of it. */
+const BROKEN = [row('a\nb', 'c'), row('d', null, ''), '{"g": [{"text": "e"}, {"text": "f"}', row('g'), '{}'];
+const MENDED = [
+  row('a\nb', 'c'),
+  row('d', 'D', 'DD'),
+  '{"g": [{"text": "e"}, {"text": "f"}]}',
+  row('g'),
+  row('h'),
+];
+
+async function mend(path: string, original: string): Promise<void> {
+  const rejects = await readJsonl<Reject>(join(cwd, path));
+  const right = (await readFile(join(cwd, original), 'utf8')).split('\n');
+  await write(
+    path,
+    rejects.map((reject) => JSON.stringify({ ...reject, raw: right[reject.row] })),
+  );
+}
+
+describe('a mended rejects file', () => {
+  it('gives the rows that were missing, under their own ids, and no other again', async () => {
+    await write('x.jsonl', [...BROKEN, named('mine', 'i', '')]);
+    await write('right/x.jsonl', []).catch(() => mkdir(join(cwd, 'right')));
+    await write('right/x.jsonl', [...MENDED, named('mine', 'i', 'j')]);
+    expect((await segment(['x.jsonl'], 'first.jsonl')).code).toBe(0);
+    const rejects = await readJsonl<Reject>(join(cwd, 'first.jsonl.rejects.jsonl'));
+    expect(rejects.map(({ id, code }) => [id, code])).toEqual([
+      ['x:1/1', 'map'],
+      ['x:1/2', 'empty_completion'],
+      ['x:2', 'json'],
+      ['x:4', 'map'],
+      ['mine/1', 'empty_completion'],
+    ]);
+    await mend('first.jsonl.rejects.jsonl', 'right/x.jsonl');
+    const again = await segment(['first.jsonl.rejects.jsonl'], 'second.jsonl');
+    expect(again.code, again.stderr).toBe(0);
+    expect((await segment(['right/x.jsonl'], 'whole.jsonl')).code).toBe(0);
+    // the row's own columns pass through as they were read each time
+    const read = async (name: string) =>
+      (await readJsonl<{ id: string; source_row: number; g: unknown }>(join(cwd, name))).map(
+        ({ g: _, ...traced }) => traced,
+      );
+    const both = [...(await read('first.jsonl')), ...(await read('second.jsonl'))];
+    both.sort((a, b) => a.source_row - b.source_row || (a.id < b.id ? -1 : 1));
+    expect(both).toEqual(await read('whole.jsonl'));
+    expect(both).toHaveLength(11);
+  });
+
+  it('of two inputs with one name keeps them apart', async () => {
+    for (const folder of ['d1', 'd2']) {
+      await mkdir(join(cwd, folder));
+      await write(`${folder}/y.jsonl`, ['{', row('a', 'b')]);
+    }
+    expect((await segment(['d1/y.jsonl', 'd2/y.jsonl'], 'two.jsonl')).code).toBe(0);
+    const rejects = await readJsonl<Reject>(join(cwd, 'two.jsonl.rejects.jsonl'));
+    await write(
+      'mended.jsonl',
+      rejects.map((reject) => JSON.stringify({ ...reject, raw: row('z') })),
+    );
+    expect((await segment(['mended.jsonl'], 'two-more.jsonl')).code).toBe(0);
+    const ids = (await readJsonl<{ id: string; group: string }>(join(cwd, 'two-more.jsonl'))).map(
+      (r) => r.id,
+    );
+    expect(ids).toEqual(['d1/y:0/0', 'd2/y:0/0']);
+  });
+
+  it('that is not mended is rejected again, with its first place', async () => {
+    await write('z.jsonl', ['[1]', row('a'), '{"g": 7}', 'no json']);
+    expect((await segment(['z.jsonl'], 'z1.jsonl')).code).toBe(0);
+    const first = await readJsonl<Reject>(join(cwd, 'z1.jsonl.rejects.jsonl'));
+    // one good row, for a file of nothing but rejects is an error
+    await write('z-again.jsonl', [...first.map((reject) => JSON.stringify(reject)), row('b')]);
+    expect((await segment(['z-again.jsonl'], 'z2.jsonl')).code).toBe(0);
+    const second = await readJsonl<Reject>(join(cwd, 'z2.jsonl.rejects.jsonl'));
+    const place = ({ file, row, byte_offset, id, raw }: Reject) => ({ file, row, byte_offset, id, raw });
+    expect(second.map(place)).toEqual(first.map(place));
+    expect(second.map(({ reason }) => reason)).toEqual([
+      'raw holds no JSON object',
+      expect.stringMatching(/^completion: g\[\]/),
+      expect.stringMatching(/^raw is not JSON/),
+    ]);
+  });
+
+  it('is known by all its keys and their types: another row is a row', async () => {
+    const reject = {
+      file: 'a',
+      row: 0,
+      byte_offset: 0,
+      id: 'a:0',
+      code: 'json',
+      reason: '',
+      raw: row('inner'),
+    };
+    const { code: _, ...less } = reject;
+    const others = [{ ...reject, more: 1 }, less, { ...reject, row: -1 }, { ...reject, raw: {} }];
+    await write(
+      'similar.jsonl',
+      [...others, reject].map((columns) => JSON.stringify({ ...columns })),
+    );
+    const run = await rredcot(
+      ['segment', 'similar.jsonl', '-o', 'similar-out.jsonl', '--no-policy', '--map', 'completion=file'],
+      { cwd },
+    );
+    expect(run.code, run.stderr).toBe(0);
+    expect(await readJsonl(join(cwd, 'similar-out.jsonl'))).toHaveLength(4);
+    const [only] = await readJsonl<Reject>(join(cwd, 'similar-out.jsonl.rejects.jsonl'));
+    expect(only).toMatchObject({ code: 'map', raw: row('inner') });
+  });
+});
+
+describe('--max-rejects', () => {
+  it.each([
+    ['4', 0],
+    ['3', 65],
+    ['45%', 0],
+    ['44%', 65],
+    ['0', 65],
+  ])('%s of 4 in 9 traces: exit %i', async (limit, code) => {
+    await write('limit.jsonl', [...BROKEN.slice(0, 4), ...BROKEN.slice(3)]);
+    const output = `limit-${limit.replace('%', 'p')}.jsonl`;
+    const run = await segment(['limit.jsonl'], output, '--max-rejects', limit);
+    expect(run.code, run.stderr).toBe(code);
+    const rejects = await readJsonl<Reject>(join(cwd, `${output}.rejects.jsonl`));
+    expect(rejects.length).toBeGreaterThan(0);
+    if (code !== 0) {
+      expect(run.stderr).toMatch(
+        new RegExp(`--max-rejects allows ${limit.replace('%', ' %')}.*rejects\\.jsonl`),
+      );
+      expect(await readFile(join(cwd, output)).catch(() => null)).toBeNull();
+    }
+  });
+});

@@ -1,0 +1,19 @@
+// What a run has left: the hash of every file, so that two runs can be compared byte for byte.
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Files that hold times or paths: compared by name only. */
+const VARIES = /(^|\/)run\.json$|(^|\/)done\/[^/]*\.json$/;
+
+/** Every file under a folder, hidden ones too, with the sha256 of its bytes. */
+export async function snapshot(folder: string): Promise<Record<string, string>> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const hashed = files.sort().map(async (path) => {
+    const name = path.slice(folder.length + 1);
+    const bytes = VARIES.test(name) ? '' : await readFile(path);
+    return [name, createHash('sha256').update(bytes).digest('hex')] as const;
+  });
+  return Object.fromEntries(await Promise.all(hashed));
+}
