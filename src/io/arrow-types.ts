@@ -18,6 +18,7 @@ import {
   type Type,
   Utf8,
 } from 'apache-arrow';
+import { nameOf } from './arrow-values.js';
 import type { ColumnType, PassThroughColumn } from './schema.js';
 
 /** The columns of a columnar input as they are written: every one nullable, none of a type that readers refuse. */
@@ -41,7 +42,7 @@ export function passThroughColumns(
     const changes = new Set<string>(loss === undefined ? [] : [loss]);
     const plain = plainField(field, changes);
     if (changes.size > 0) warnings.push(`column "${field.name}": ${[...changes].join('; ')}`);
-    return { name: field.name, as: field.name, type: nearestType(plain.type), arrow: plain };
+    return { name: plain.name, as: plain.name, type: nearestType(plain.type), arrow: plain };
   });
   const foreign = [...schema.metadata.keys()].filter((key) => !key.startsWith('rredcot.'));
   if (foreign.length > 0) warnings.push(`schema metadata is not passed on: ${foreign.join(', ')}`);
@@ -50,7 +51,7 @@ export function passThroughColumns(
 
 function plainField(field: Field, changes: Set<string>): Field {
   if (!field.nullable) changes.add('becomes nullable, as Hugging Face readers demand');
-  return new Field(field.name, plainType(field.type, changes), true, field.metadata);
+  return new Field(nameOf(field), plainType(field.type, changes), true, field.metadata);
 }
 
 // readers refuse structs without fields, unions, and lists of nothing but null; Hugging Face has no dictionaries

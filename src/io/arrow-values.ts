@@ -73,7 +73,7 @@ export function valueAt(data: Data, index: number): unknown {
     case Type.Struct: {
       const fields: Record<string, unknown> = {};
       for (const [n, { name }] of (type as DataType<Type.Struct>).children.entries())
-        define(fields, name, valueAt(children[n] as Data, index));
+        define(fields, nameOf({ name }), valueAt(children[n] as Data, index));
       return fields;
     }
     case Type.Union: {
@@ -90,6 +90,11 @@ export function valueAt(data: Data, index: number): unknown {
     default:
       throw new Error(`Arrow type ${String(type)} is not read`);
   }
+}
+
+/** A field's name: arrow-js reads an empty one as null. */
+export function nameOf({ name }: { readonly name: string }): string {
+  return (name as string | null) ?? '';
 }
 
 /** Whether there is a value. Unions have no bits of their own. */

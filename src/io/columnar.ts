@@ -1,7 +1,7 @@
 // Record batches in, rows out that convert a value only when somebody looks at it.
 
 import type { Data, RecordBatch } from 'apache-arrow';
-import { valueAt } from './arrow-values.js';
+import { nameOf, valueAt } from './arrow-values.js';
 import { stringifyJson } from './json.js';
 import type { InputRow } from './rows.js';
 
@@ -21,7 +21,7 @@ export interface ArrowPlace {
 
 /** Looks a record batch's columns up by name, once. */
 export function columnarBatch(batch: RecordBatch): ColumnarBatch {
-  const names = batch.schema.fields.map(({ name }) => name);
+  const names = batch.schema.fields.map(nameOf);
   const columns = new Map(names.map((name, n) => [name, batch.data.children[n] as Data]));
   const bytes = batch.data.children.reduce((sum, child) => sum + child.byteLength, 0);
   return { names, columns, rowBytes: bytes / Math.max(1, batch.numRows) };
