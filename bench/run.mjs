@@ -12,6 +12,7 @@ const measurements = [
   ['whole.mjs', quick ? '3' : '7'],
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
+  ['io.mjs', quick ? '50' : '300', quick ? '1' : '3'],
   ...(quick ? [] : [['pytorch.mjs']]),
 ];
 

@@ -215,7 +215,10 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 /** The flags that `score` and `segment` share. */
 function job(command: Command, defaultOutput: string): Command {
   return mapped(command)
-    .argument('[inputs...]', 'JSONL files; none or - is stdin')
+    .argument(
+      '[inputs...]',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+    )
     .option(
       '-o, --output <file|folder>',
       `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,

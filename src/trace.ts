@@ -7,6 +7,8 @@ export interface Message {
   readonly [field: string]: unknown;
 }
 
+import type { ArrowPlace } from './io/columnar.js';
+
 /** An answer that earns `utility`, with the solution text that leads to it where one is known. */
 export interface Reference {
   /** answer text, scored after the exit template's `open` */
@@ -50,10 +52,12 @@ export interface TraceSource {
   readonly row: number;
   /** the same over all inputs */
   readonly ordinal: number;
-  /** byte offset of the row's first byte (in the file as stored uncompressed) */
-  readonly byteOffset: number;
+  /** byte offset of the row's first byte (in the file once unpacked); null in a columnar file */
+  readonly byteOffset: number | null;
   /** the parsed input row, for the columns that pass through */
   readonly columns: Readonly<Record<string, unknown>>;
-  /** the row's text as it stood, for the rejects file */
+  /** the row's text as it stood, for the rejects file; of a columnar input it is made when asked for */
   readonly raw: string;
+  /** where the columns lie in a columnar input */
+  readonly arrow?: ArrowPlace;
 }

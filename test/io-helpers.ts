@@ -8,7 +8,7 @@ import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'h
 import { compressors } from 'hyparquet-compressors';
 import { fileStem } from '../dist/io/inputs.js';
 import { stringifyJson } from '../dist/io/json.js';
-import { type BadRow, type InputRow, readJsonlRows } from '../dist/io/jsonl.js';
+import { type BadRow, type InputRow, readJsonRows } from '../dist/io/jsonl.js';
 import type { OutputRow } from '../dist/io/output.js';
 import type { Trace } from '../dist/trace.js';
 
@@ -37,7 +37,7 @@ export function rowsOf(
 ): Promise<(InputRow | BadRow)[]> {
   const { file = 'traces.jsonl', sizes, maxLineBytes } = opts;
   return collect(
-    readJsonlRows(chunksOf(Buffer.from(text as string), sizes), { file, stem: fileStem(file), maxLineBytes }),
+    readJsonRows(chunksOf(Buffer.from(text as string), sizes), { file, stem: fileStem(file), maxLineBytes }),
   );
 }
 

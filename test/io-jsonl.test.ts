@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../dist/io/inputs.js';
 import { float32Text, parseJson, stringifyJson } from '../dist/io/json.js';
-import { collect, rowsOf, temporaryFolder } from './io-helpers.js';
+import { collect, rowsOf } from './io-helpers.js';
 
 const codes = (rows: Awaited<ReturnType<typeof rowsOf>>) =>
   rows.map((row) => (row.kind === 'bad' ? row.rejection.code : row.columns));
@@ -191,48 +191,6 @@ describe('values', () => {
     expect(float32Text(Math.fround(-1.2345678))).toBe('-1.2345678');
     expect(float32Text(2 ** -149)).toBe('1e-45');
     expect(float32Text(Number.NaN)).toBe('null');
-  });
-});
-
-describe('inputs', () => {
-  it('names a path that is missing, a folder, or another format', async () => {
-    const folder = await temporaryFolder();
-    const { writeFile } = await import('node:fs/promises');
-    await writeFile(join(folder, 'a.jsonl'), 'PAR1....');
-    await writeFile(join(folder, 'b.jsonl'), Buffer.from([0x1f, 0x8b, 8]));
-    await writeFile(join(folder, 'c.json'), ' [\n{"a":1}]');
-    for (const [path, message] of [
-      [join(folder, 'none.jsonl'), 'no such file'],
-      [folder, 'is a folder'],
-      [join(folder, 'a.jsonl'), 'is a Parquet file'],
-      [join(folder, 'b.jsonl'), 'is gzip data'],
-      [join(folder, 'c.json'), 'is a JSON list'],
-    ] as const) {
-      const error = await resolveInputs([path]).catch((reason: unknown) => reason);
-      expect(error).toMatchObject({ name: 'RredcotError', exitCode: 2 });
-      expect((error as Error).message).toContain(path);
-      expect((error as Error).message).toContain(message);
-    }
-    await expect(resolveInputs(['-', '-'])).rejects.toMatchObject({ exitCode: 2 });
-    expect(await resolveInputs([])).toEqual([{ path: '-', stem: 'stdin', format: 'jsonl', size: null }]);
-  });
-
-  it('reads several files in order and counts their bytes', async () => {
-    const folder = await temporaryFolder();
-    const { writeFile } = await import('node:fs/promises');
-    const paths = ['b.jsonl', 'a.txt'].map((name) => join(folder, name));
-    for (const path of paths) await writeFile(path, '{"a":1}\n{"a":2}\n');
-    let bytes = 0;
-    const rows = await collect(
-      readRows(await resolveInputs(paths), { onBytes: (count) => (bytes += count) }),
-    );
-    expect(rows.map(({ file, row }) => [file, row])).toEqual(
-      paths.flatMap((path) => [
-        [path, 0],
-        [path, 1],
-      ]),
-    );
-    expect(bytes).toBe(32);
   });
 });
 

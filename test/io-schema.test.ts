@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { resolveInputs } from '../dist/io/inputs.js';
-import { readJsonlRows } from '../dist/io/jsonl.js';
+import { readJsonRows } from '../dist/io/jsonl.js';
 import { parseFieldMap } from '../dist/io/map.js';
 import { openOutput } from '../dist/io/output.js';
 import { type ColumnType, describeType, findMisfit, inferColumns } from '../dist/io/schema.js';
@@ -244,6 +244,7 @@ describe('survey', () => {
     const survey = await surveyInputs(await resolveInputs([path]), {
       map: parseFieldMap('completion=c[]'),
       needs: { prompt: false, references: false },
+      typed: true,
       reward: (trace) => trace.reward,
       onProgress: (bytes) => {
         progress = bytes;
@@ -275,7 +276,7 @@ describe('survey', () => {
       'x',
     ];
     const bytes = chunksOf(Buffer.from([...window, ...later].join('\n')));
-    const { columns, rows } = await inferFromWindow(readJsonlRows(bytes, { file: '-', stem: 'stdin' }), true);
+    const { columns, rows } = await inferFromWindow(readJsonRows(bytes, { file: '-', stem: 'stdin' }), true);
     expect(columns.map(({ name }) => name)).toEqual(['n', 's', 'e']);
     const all = await collect(rows);
     expect(all).toHaveLength(1024 + later.length);

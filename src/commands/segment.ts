@@ -3,24 +3,16 @@ import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { resolveInputs } from '../io/inputs.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
-import { type BadRow, eachTrace } from '../io/rows.js';
-import { windowOf } from '../io/shard.js';
-import { type Device, resolveDevice } from '../policy/device.js';
-import { encodeTrace } from '../policy/encode.js';
-import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
-import { Prompts } from '../policy/prompts.js';
-import { graphFor, PolicySession } from '../policy/session.js';
-import { loadTokenizer } from '../policy/tokenizer.js';
-import { scoreWindows } from '../policy/windows.js';
+import { eachTrace } from '../io/rows.js';
 import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
-import { allEnds, mergeSegments, type SegmentOptions, segmentSums } from '../segment/segment.js';
+import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
-import { alreadyDone, openRun, type Run, type RunOptions } from './run.js';
+import { alreadyDone, openRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
-import { openSource, type Source } from './source.js';
+import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
 import { writtenColumns } from './written-columns.js';
 
@@ -49,8 +41,12 @@ export async function segment(
 ): Promise<ExitCode> {
   const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
   const { columns: ourColumns } = writtenColumns(ours, opts.columns);
-  const policy = opts.policy === null ? undefined : await openPolicyFolder(opts.policy);
-  const device = policy && (await resolveDevice(opts.device, policy)).device;
+  // without a policy neither a tokenizer nor ONNX Runtime is loaded
+  const prepared =
+    opts.policy === null
+      ? undefined
+      : await (await import('./segment-policy.js')).preparePolicy(opts.policy, opts);
+  const policy = prepared?.policy;
   const inputs = await resolveInputs(paths);
   const format = opts.format ?? (opts.output === undefined ? 'jsonl' : undefined);
   const target = await resolveTarget(opts.output ?? '-', format, inputs);
@@ -66,7 +62,7 @@ export async function segment(
     ...(policy && { chatTemplateArgs: opts.chatTemplateArgs }),
     ...opts.segments,
   };
-  const runs = policy && device ? { strategy: 'auto', precision: graphFor(policy, device).precision } : null;
+  const runs = prepared?.runs ?? null;
   const described = { command: 'segment', config, policy: policy?.files ?? null, runs };
   await using run = await openRun(target, inputs, described, opts, log);
   if (run.isDone) return alreadyDone(target, run, log);
@@ -101,45 +97,11 @@ export async function segment(
     signal: opts.signal,
   });
   const rows =
-    policy && device
-      ? byEntropy(source, policy, device, opts, run, log)
-      : eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+    prepared?.byEntropy(source, run, log) ??
+    eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
   await sink.drain(rows);
   sink.report();
   return EXIT.done;
-}
-
-/** One run of the policy a trace; its entropies decide the merge. */
-async function* byEntropy(
-  source: Source,
-  policy: PolicyFolder,
-  device: Device,
-  { segments, chatTemplateArgs }: SegmentCommandOptions,
-  { layout }: Run,
-  log: Log,
-): AsyncGenerator<OutputRow | BadRow> {
-  const tokenizer = await loadTokenizer(policy.path);
-  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log);
-  const { vocab, maxTokens } = policy.architecture;
-  const ready = eachTrace(source.traces(), async ({ trace }) => {
-    const encoded = encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
-    return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
-  });
-  const session = await PolicySession.open(policy, device);
-  try {
-    const scored = scoreWindows(ready, session, 'auto', (row) => windowOf(row, layout));
-    yield* eachTrace(scored, ({ job, result }) => {
-      if (result instanceof TraceRejected) throw result;
-      const { entropies, logprobs, segmentation } = result;
-      const { trace, promptIds, completionIds, chars, status } = job;
-      const sums = segmentSums(entropies, allEnds(segmentation));
-      const rows = segmentRows({ segmentation, chars, entropies: sums });
-      return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
-    });
-  } finally {
-    await prompts.close();
-    await session.close();
-  }
 }
 
 /** Characters stand in for tokens, and their number for entropy. @throws TraceRejected without a text */
@@ -151,11 +113,11 @@ function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
     );
   const units = codePointBoundaries(trace.completion);
   const T = units.length - 1;
-  const chars = Int32Array.from(units, (_, i) => i);
+  const chars = counting(units.length);
   const tokens = { text: trace.completion, units, textEnd: T };
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
   const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-  const segmentation = mergeSegments(pieces, new Float32Array(T).fill(1));
+  const segmentation = mergeSegments(pieces, ones(T));
   const rows = segmentRows({ segmentation, chars });
   return {
     ...blankRow(trace),
@@ -172,6 +134,8 @@ function withoutTokenEnds(trace: Trace): Trace {
 
 /** UTF-16 positions of a text's code point boundaries, 0 and the end included. */
 function codePointBoundaries(text: string): Int32Array {
+  // most text has no character of two units
+  if (!SURROGATE.test(text)) return counting(text.length + 1);
   const units = new Int32Array(text.length + 1);
   let n = 0;
   for (let unit = 0; unit < text.length; n++) {
@@ -181,8 +145,28 @@ function codePointBoundaries(text: string): Int32Array {
   return units.slice(0, n + 1);
 }
 
+const SURROGATE = /[\ud800-\udfff]/;
+
+let numbers = new Int32Array(0);
+let weights = new Float32Array(0);
+
+/** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
+function counting(length: number): Int32Array {
+  if (numbers.length < length) {
+    numbers = new Int32Array(2 * length);
+    for (let i = 0; i < numbers.length; i++) numbers[i] = i;
+  }
+  return numbers.subarray(0, length);
+}
+
+/** Ones: a view of one array for all traces, not to be written to. */
+function ones(length: number): Float32Array {
+  if (weights.length < length) weights = new Float32Array(2 * length).fill(1);
+  return weights.subarray(0, length);
+}
+
 /** A row with nothing in it but its trace. */
-function blankRow(trace: Trace): OutputRow {
+export function blankRow(trace: Trace): OutputRow {
   return {
     trace,
     promptIds: null,

@@ -1,7 +1,7 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
-import type { Input } from '../io/inputs.js';
+import { columnarColumns, type Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { ReadRows } from '../io/peek.js';
 import type { BadRow, InputRow } from '../io/rows.js';
@@ -55,10 +55,16 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const { wanted } = run;
   const isFile = inputs.every((input) => input.size !== null);
   const assertUnchanged = await watchInputs(inputs);
+  // a columnar input brings its types along
+  const columnar = opts.typed ? await columnarColumns(inputs) : null;
+  for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
+  const typed = opts.typed && columnar === null;
   const survey =
-    isFile && (opts.typed || opts.reward) ? await surveyOnce(inputs, opts, assertUnchanged) : undefined;
-  const window = isFile ? undefined : await inferFromWindow(read({ maxLineBytes, wanted }), opts.typed);
-  const columns = survey?.columns ?? window?.columns ?? [];
+    isFile && (typed || opts.reward)
+      ? await surveyOnce(inputs, { ...opts, typed }, assertUnchanged)
+      : undefined;
+  const window = isFile ? undefined : await inferFromWindow(read({ maxLineBytes, wanted }), typed);
+  const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? read({ maxLineBytes, wanted });
   const before = run.before.traces + run.before.rejects;
   return {
@@ -108,7 +114,7 @@ async function surveyOnce(
 
 async function surveyFiles(
   inputs: readonly Input[],
-  { map, needs, reward, banks, limit, maxLineBytes, log, signal }: SourceOptions,
+  { map, needs, reward, banks, limit, maxLineBytes, typed, log, signal }: SourceOptions,
 ): Promise<Survey> {
   const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
   return surveyInputs(inputs, {
@@ -119,6 +125,7 @@ async function surveyFiles(
       banks?.add(trace, found);
       return found;
     },
+    typed,
     limit: reward === undefined ? limit : undefined,
     maxLineBytes,
     onProgress(bytes) {

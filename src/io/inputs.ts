@@ -1,111 +1,125 @@
 // The command line's input paths: checked up front, then read one after the other as rows.
 
-import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import type { BatchSource } from './arrow-reader.js';
+import type { ColumnarColumns } from './arrow-types.js';
+import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from './byte-source.js';
+import { decompress } from './decompress.js';
 import { fileError } from './file-error.js';
-import { type BadRow, type InputRow, readJsonlRows } from './jsonl.js';
+import { findFiles } from './find-files.js';
+import { type InputFormat, type Layout, layoutOf } from './formats.js';
+import { readJsonRows } from './jsonl.js';
 import { mendedRow } from './mended-row.js';
+import type { BadRow, InputRow, ReadOptions, RowOptions } from './rows.js';
+
+export type { ReadOptions } from './rows.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
-  /** as the user gave it, `-` for stdin */
+  /** as the user gave it, or as a pattern or a folder led to it; `-` for stdin */
   readonly path: string;
-  /** how ids of its rows begin: {@link fileStem}, or the path where two inputs share that */
+  /** how ids of its rows begin: {@link fileStem}, or more of the path where two inputs share that */
   readonly stem: string;
-  readonly format: InputFormat;
   /** bytes, null for stdin or a pipe */
   readonly size: number | null;
+  /** null for what can be read only once: its first bytes tell when they come */
+  readonly layout: Layout | null;
+  /** what can be read only once */
+  readonly stream: ByteSource | null;
 }
-
-/** How rows are laid out; a reader for each is in `READERS`. */
-export type InputFormat = 'jsonl';
-
-export interface ReadOptions {
-  readonly maxLineBytes?: number | undefined;
-  readonly onBytes?: ((count: number) => void) | undefined;
-  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
-  readonly wanted?: ((ordinal: number) => boolean) | undefined;
-}
-
-type RowReader = (
-  bytes: AsyncIterable<Buffer>,
-  opts: ReadOptions & { readonly file: string; readonly stem: string; readonly firstOrdinal: number },
-) => AsyncGenerator<InputRow | BadRow>;
-
-const READERS: Readonly<Record<InputFormat, RowReader>> = { jsonl: readJsonlRows };
-
-const READ_CHUNK_BYTES = 2 ** 20;
-const STDIN = '-';
-
-/** What a file's first bytes say it is, where that is no JSONL whatever its name says. */
-const SIGNATURES: readonly { readonly bytes: Buffer; readonly what: string; readonly hint: string }[] = [
-  { bytes: Buffer.from('PAR1'), what: 'a Parquet file', hint: 'convert it to JSONL' },
-  { bytes: Buffer.from('ARROW1'), what: 'an Arrow file', hint: 'convert it to JSONL' },
-  { bytes: Buffer.from([0xff, 0xff, 0xff, 0xff]), what: 'an Arrow stream', hint: 'convert it to JSONL' },
-  { bytes: Buffer.from([0x1f, 0x8b]), what: 'gzip data', hint: 'gzip -dc <file> | rredcot … -' },
-  { bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), what: 'zstd data', hint: 'zstd -dc <file> | rredcot … -' },
-  { bytes: Buffer.from([0xff, 0xfe]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
-  { bytes: Buffer.from([0xfe, 0xff]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
-];
 
 /**
- * Checks the input paths; none means stdin.
- * @throws RredcotError naming the path that is missing, unreadable or in another format
+ * Checks the input paths; none means stdin. Patterns and folders become the files that they stand for.
+ * @throws RredcotError naming the path that is missing, unreadable or in a format that is not read
  */
 export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
   const given = paths.length === 0 ? [STDIN] : paths;
   if (given.filter((path) => path === STDIN).length > 1) {
     throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
   }
+  const files: string[] = [];
+  for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
+  const stems = uniqueStems(files);
   const inputs: Input[] = [];
-  for (const path of given) {
-    const sharesName = given.filter((other) => fileStem(other) === fileStem(path)).length > 1;
-    const stem = sharesName ? path.slice(0, path.length - extname(path).length) : fileStem(path);
-    inputs.push({ path, stem, ...(path === STDIN ? UNSIZED : await resolveFile(path)) });
+  for (const [n, path] of files.entries()) {
+    const found = path === STDIN ? null : await resolveFile(path);
+    const stream = found === null ? openByteSource(path) : null;
+    inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
   }
   return inputs;
 }
 
-/** What can be read only once: stdin or a pipe. */
-const UNSIZED = { format: 'jsonl', size: null } as const;
+/** Names without folder and extension; where some are alike, their paths, and the extension too if need be. */
+function uniqueStems(paths: readonly string[]): string[] {
+  let stems = paths.map(fileStem);
+  for (const longer of [withoutExtension, (path: string) => path]) {
+    const counts = new Map<string, number>();
+    for (const stem of stems) counts.set(stem, (counts.get(stem) ?? 0) + 1);
+    stems = stems.map((stem, n) => (counts.get(stem) === 1 ? stem : longer(paths[n] as string)));
+  }
+  return stems;
+}
 
-async function resolveFile(path: string): Promise<Pick<Input, 'format' | 'size'>> {
+async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
   try {
     const found = await stat(path);
-    if (found.isDirectory()) {
-      throw new RredcotError(`${path}: is a folder, expected a JSONL file`, {
-        exitCode: EXIT.usage,
-        hint: `name its files: ${path.replace(/\/+$/, '')}/*.jsonl`,
-      });
-    }
     // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
-    if (!found.isFile()) return UNSIZED;
+    if (!found.isFile()) return null;
     await using file = await open(path, 'r');
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(8), 0, 8, 0);
-    refuseOtherFormats(buffer.subarray(0, bytesRead), path);
-    return { format: 'jsonl', size: found.size };
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+    return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
   } catch (error) {
     throw fileError(error, path, 'read');
   }
 }
 
-function refuseOtherFormats(firstBytes: Buffer, path: string): void {
-  const signature = SIGNATURES.find(({ bytes }) => firstBytes.subarray(0, bytes.length).equals(bytes));
-  if (signature !== undefined) {
-    throw new RredcotError(`${path}: is ${signature.what}, expected JSONL`, {
-      exitCode: EXIT.usage,
-      hint: signature.hint,
-    });
-  }
-  if (extname(path) === '.json' && firstBytes.toString('latin1').trimStart().startsWith('[')) {
-    throw new RredcotError(`${path}: is a JSON list, expected one JSON object a line`, {
-      exitCode: EXIT.usage,
-      hint: `jq -c '.[]' ${path}`,
-    });
-  }
+/** An input's layout; of a stream it waits for the first bytes. */
+export async function inputLayout(input: Input): Promise<Layout> {
+  return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
 }
+
+/**
+ * The columns of columnar inputs, which must be the same in all of them; null where the inputs are JSON.
+ * @throws RredcotError (exit 2) naming the two inputs and the column that differ
+ */
+export async function columnarColumns(inputs: readonly Input[]): Promise<ColumnarColumns | null> {
+  const layouts = await Promise.all(inputs.map(inputLayout));
+  const columnar = inputs.filter((_, n) => layouts[n]?.format !== 'json');
+  const [first] = columnar;
+  if (first === undefined) return null;
+  const other = inputs.find((_, n) => layouts[n]?.format === 'json');
+  if (other !== undefined)
+    throw new RredcotError(
+      `${first.path} has columns with types and ${other.path} is JSON: their rows do not go into one typed output`,
+      { exitCode: EXIT.usage, hint: '--format jsonl, or two runs' },
+    );
+  const { passThroughColumns, findSchemaDifference } = await import('./arrow-types.js');
+  let found: ColumnarColumns | undefined;
+  for (const input of columnar) {
+    const source = await openBatches(input, await inputLayout(input));
+    if (input.stream === null) await source.close();
+    const next = passThroughColumns(source.schema, source.losses);
+    const difference = found === undefined ? null : findSchemaDifference(found.columns, next.columns);
+    if (difference !== null)
+      throw new RredcotError(`${input.path}: ${difference}, as in ${first.path}`, {
+        exitCode: EXIT.usage,
+        hint: '--format jsonl, or runs of their own',
+      });
+    found ??= next;
+  }
+  return found ?? null;
+}
+
+type RowReader = (input: Input, layout: Layout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
+
+const READERS: Readonly<Record<InputFormat, RowReader>> = {
+  json: readJsonInput,
+  arrow: readColumnarInput,
+  'arrow-stream': readColumnarInput,
+  parquet: readColumnarInput,
+};
 
 /** Reads all inputs in order. */
 export async function* readRows(
@@ -117,27 +131,103 @@ export async function* readRows(
     rows = ordinal + 1;
     return opts.wanted?.(ordinal) ?? true;
   };
-  for (const { path, stem, format } of inputs) {
-    const read = READERS[format](readBytes(path), { ...opts, wanted, file: path, stem, firstOrdinal: rows });
-    for await (const row of read) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
+  for (const input of inputs) {
+    const layout = await inputLayout(input);
+    const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
+    yield* READERS[layout.format](input, layout, { ...opts, wanted, ...place });
   }
 }
 
-async function* readBytes(path: string): AsyncGenerator<Buffer> {
-  const stream = path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
-  let isFirst = true;
+async function* readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) {
+  const { path, stream } = input;
+  const bytes = counted((stream ?? openByteSource(path)).bytes(), opts.onBytes);
+  const rows = readJsonRows(compression === null ? bytes : decompress(bytes, compression, path), opts);
+  for await (const row of rows) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
+}
+
+async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {
+  const { columnarBatch, arrowRow } = await import('./columnar.js');
+  const { file, stem, onBytes, firstOrdinal = 0 } = opts;
+  const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
+  const source = await openBatches(input, layout);
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      if (isFirst) refuseOtherFormats(chunk.subarray(0, 8), path);
-      isFirst = false;
-      yield chunk;
+    for await (const { batch: recordBatch, row } of source.batches(choice.any)) {
+      const batch = columnarBatch(recordBatch);
+      onBytes?.(Math.round(batch.rowBytes * recordBatch.numRows));
+      if (!choice.any(row, row + recordBatch.numRows)) continue;
+      for (let index = 0; index < recordBatch.numRows; index++) {
+        if (!choice.has(row + index)) continue;
+        const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
+        yield arrowRow({ batch, index }, place);
+      }
     }
-  } catch (error) {
-    throw fileError(error, path, 'read');
+  } finally {
+    await source.close();
+  }
+}
+
+/** Asks for every row once, in order, however far ahead a reader wants to know. */
+function rowChoice(wanted: (row: number) => boolean) {
+  let first = 0; // row of the first answer that is kept
+  let answers: boolean[] = [];
+  function ask(to: number): void {
+    while (first + answers.length < to) answers.push(wanted(first + answers.length));
+  }
+  return {
+    /** whether any of the rows from..to (exclusive) is wanted; rows before them are not asked for again */
+    any(from: number, to: number): boolean {
+      ask(to);
+      answers = answers.slice(from - first);
+      first = from;
+      return answers.slice(0, to - from).includes(true);
+    },
+    has(row: number): boolean {
+      ask(row + 1);
+      return answers[row - first] as boolean;
+    },
+  };
+}
+
+// the readers cost 50 to 150 ms to load: only where they are needed
+async function openBatches({ path, stream }: Input, { format }: Layout): Promise<BatchSource> {
+  if (format === 'parquet') {
+    if (stream !== null)
+      throw new RredcotError(
+        `${path}: Parquet cannot be read from a stream: its table of contents is at its end`,
+        {
+          exitCode: EXIT.usage,
+          hint: 'name the file, or pipe JSONL or an Arrow stream',
+        },
+      );
+    const { openParquet } = await import('./parquet-reader.js');
+    return openParquet(path);
+  }
+  const { openArrowFile, openArrowStream } = await import('./arrow-reader.js');
+  if (format === 'arrow-stream') return openArrowStream(path, stream);
+  if (stream === null) return openArrowFile(path);
+  throw new RredcotError(`${path}: is an Arrow file, which cannot be read from a stream`, {
+    exitCode: EXIT.usage,
+    hint: 'name the file, or write the stream format (.arrows)',
+  });
+}
+
+async function* counted(
+  bytes: AsyncIterable<Buffer>,
+  onBytes: ReadOptions['onBytes'],
+): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    onBytes?.(chunk.length);
+    yield chunk;
   }
 }
 
 /** The file's name without folder and extension, as ids begin: `stdin` for `-`. */
 export function fileStem(path: string): string {
-  return path === STDIN ? 'stdin' : basename(path, extname(path));
+  return path === STDIN ? 'stdin' : withoutExtension(basename(path));
+}
+
+// the extension of what is packed goes too: `a.jsonl.gz` is `a`
+function withoutExtension(path: string): string {
+  const unpacked = path.replace(/\.(gz|zst)$/i, '');
+  return unpacked.slice(0, unpacked.length - extname(unpacked).length);
 }

@@ -3,8 +3,6 @@
 /** Deeper values than this are turned down: nothing that scores text nests so far, and recursion stays safe. */
 const MAX_DEPTH = 256;
 
-// an integer of 16 digits or more where a JSON value starts; a hit inside a string only costs time
-const LONG_INTEGER = /[[:,\s]-?\d{16,}(?![\d.eE])/;
 const NUMBER = /NaN|-?Infinity|-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 
 /**
@@ -20,19 +18,27 @@ export function parseJson(text: string): unknown {
     if (!text.includes('NaN') && !text.includes('Infinity')) throw error;
     return parseLossless(text);
   }
-  if (isDeeper(value, MAX_DEPTH)) throw new SyntaxError(`nested deeper than ${MAX_DEPTH} levels`);
-  return LONG_INTEGER.test(text) ? parseLossless(text) : value;
+  // an integer that lost digits is as large as this at least; so is many a double, which only costs time
+  return holdsLarge(value, MAX_DEPTH + 1) ? parseLossless(text) : value;
 }
 
-function isDeeper(value: unknown, levels: number): boolean {
+/** Whether a number of 2^53 or more is in a value. @throws SyntaxError where it is nested too deep */
+function holdsLarge(value: unknown, levels: number): boolean {
+  if (typeof value === 'number') return value > Number.MAX_SAFE_INTEGER || value < -Number.MAX_SAFE_INTEGER;
   if (typeof value !== 'object' || value === null) return false;
-  if (levels === 0) return true;
+  if (levels === 1) throw new SyntaxError(`nested deeper than ${MAX_DEPTH} levels`);
+  let found = false;
   if (Array.isArray(value)) {
-    for (const item of value) if (typeof item === 'object' && isDeeper(item, levels - 1)) return true;
-    return false;
+    for (let i = 0; i < value.length; i++) {
+      const item: unknown = value[i];
+      if (typeof item === 'number') {
+        if (item > Number.MAX_SAFE_INTEGER || item < -Number.MAX_SAFE_INTEGER) found = true;
+      } else if (typeof item === 'object' && holdsLarge(item, levels - 1)) found = true;
+    }
+    return found;
   }
-  for (const key in value) if (isDeeper((value as Record<string, unknown>)[key], levels - 1)) return true;
-  return false;
+  for (const key in value) if (holdsLarge((value as Record<string, unknown>)[key], levels - 1)) found = true;
+  return found;
 }
 
 // a plain recursive descent: V8's parser offers no hook on number texts before Node 21

@@ -1,9 +1,11 @@
-// Bytes of a JSONL file in, one row (or one bad row) a line out.
+// Bytes of a JSON text file in, one row (or one bad row) out for each line of JSONL or element of a JSON list.
 
 import { isUtf8 } from 'node:buffer';
 import { EXIT, type Rejection, RredcotError } from '../errors.js';
+import { TruncatedError } from './decompress.js';
 import { parseJson } from './json.js';
-import type { BadRow, InputRow } from './rows.js';
+import type { BadRow, InputRow, RowOptions } from './rows.js';
+import { elementSplitter, lineSplitter, type RowBytes } from './split.js';
 
 export type { BadRow, InputRow } from './rows.js';
 
@@ -11,100 +13,82 @@ export type { BadRow, InputRow } from './rows.js';
 export const MAX_LINE_BYTES = 256 * 2 ** 20;
 /** V8 holds no string of 2^29 - 24 characters or more. */
 const LONGEST_LINE_BYTES = 500_000_000;
-/** How much of a line that is too long goes to the rejects file. */
-const RAW_PREFIX_BYTES = 1024;
 
-const NEWLINE = 10;
 const CARRIAGE_RETURN = 13;
-const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
+/** Names that promise lines: a list in such a file is one bad line. */
+const LINES = /\.(jsonl|ndjson)(\.gz|\.zst)?$/i;
 
-export interface JsonlOptions {
-  /** file name for messages */
-  readonly file: string;
-  /** how ids begin */
-  readonly stem: string;
-  readonly maxLineBytes?: number | undefined;
-  /** number over all inputs of the file's first row */
-  readonly firstOrdinal?: number | undefined;
-  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
-  readonly wanted?: ((ordinal: number) => boolean) | undefined;
-  /** told of every chunk of bytes read */
-  readonly onBytes?: ((count: number) => void) | undefined;
-}
-
-/** Reads JSONL row by row; a line that is no row comes out as a `BadRow` and costs no other. */
-export async function* readJsonlRows(
+/** Reads JSON text row by row; a line or element that is no row comes out as a `BadRow` and costs no other. */
+export async function* readJsonRows(
   bytes: AsyncIterable<Buffer>,
-  opts: JsonlOptions,
+  opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
-  const maxLineBytes = opts.maxLineBytes ?? MAX_LINE_BYTES;
-  if (!(maxLineBytes >= 1 && maxLineBytes <= LONGEST_LINE_BYTES)) {
-    throw new RredcotError(`line limit is ${maxLineBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`, {
+  const maxRowBytes = opts.maxLineBytes ?? MAX_LINE_BYTES;
+  if (!(maxRowBytes >= 1 && maxRowBytes <= LONGEST_LINE_BYTES)) {
+    throw new RredcotError(`line limit is ${maxRowBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`, {
       exitCode: EXIT.usage,
       hint: '--max-line-bytes 268435456',
     });
   }
+  const { file, stem, wanted, firstOrdinal = 0 } = opts;
   let row = 0;
-  for await (const line of splitLines(bytes, maxLineBytes, opts.onBytes)) {
-    const text = withoutLineEnd(line.bytes);
-    if (line.length === line.bytes.length && isBlank(text)) continue;
-    const place = { row, ordinal: (opts.firstOrdinal ?? 0) + row, byteOffset: line.offset };
-    row++;
-    if (opts.wanted?.(place.ordinal) === false) continue;
-    yield parseLine(line, text, { file: opts.file, stem: opts.stem, ...place }, maxLineBytes);
+  let splitter = lineSplitter({ file, maxRowBytes });
+  let isStarted = false;
+  let isList = false;
+  let skipped = 0; // white space so far
+
+  // undefined: a blank line, or a row that nobody wants
+  function read(piece: RowBytes): InputRow | BadRow | undefined {
+    const text = isList ? piece.bytes : withoutLineEnd(piece.bytes);
+    if (!isList && piece.length === piece.bytes.length && isBlank(text)) return undefined;
+    const number = row++;
+    const ordinal = firstOrdinal + number;
+    if (wanted?.(ordinal) === false) return undefined;
+    return parseRow(piece, text, { file, stem, row: number, ordinal, byteOffset: piece.offset }, maxRowBytes);
+  }
+  try {
+    for await (const chunk of bytes) {
+      if (!isStarted) {
+        const first = firstByte(chunk, skipped === 0);
+        isStarted = first !== undefined;
+        isList = first === OPEN_LIST && !LINES.test(file);
+        if (isList) splitter = elementSplitter({ file, maxRowBytes, skipped });
+        else skipped += chunk.length;
+      }
+      for (const piece of splitter.push(chunk)) {
+        const found = read(piece);
+        if (found !== undefined) yield found;
+      }
+    }
+    const last = splitter.end();
+    const found = last === null ? undefined : read(last);
+    if (found !== undefined) yield found;
+  } catch (error) {
+    if (!(error instanceof TruncatedError)) throw error;
+    const { bytes: cut, offset: byteOffset } = splitter.rest();
+    const ordinal = firstOrdinal + row;
+    if (wanted?.(ordinal) === false) return;
+    const reason = `${error.message}: this row is cut off, and what came after it is lost: fetch the file again`;
+    yield {
+      kind: 'bad',
+      file,
+      row,
+      ordinal,
+      byteOffset,
+      raw: cut.toString('utf8'),
+      rejection: { code: 'truncated', reason },
+    };
+    return;
   }
 }
 
-interface Line {
-  /** the whole line without its newline, or the first bytes of one that is too long */
-  readonly bytes: Buffer;
-  readonly length: number;
-  readonly offset: number;
-}
+const OPEN_LIST = 91;
+const BOM = [0xef, 0xbb, 0xbf];
 
-async function* splitLines(
-  bytes: AsyncIterable<Buffer>,
-  maxLineBytes: number,
-  onBytes: ((count: number) => void) | undefined,
-): AsyncGenerator<Line> {
-  let parts: Buffer[] = []; // the open line's bytes so far, until it is too long
-  let length = 0;
-  let offset = 0;
-  const prefixBytes = Math.min(RAW_PREFIX_BYTES, maxLineBytes);
-
-  function take(part: Buffer): void {
-    const wasShort = length <= maxLineBytes;
-    length += part.length;
-    if (length <= maxLineBytes) parts.push(part);
-    // too long: keep a copy of its first bytes, drop the rest as it comes
-    else if (wasShort) parts = [Buffer.from(Buffer.concat([...parts, part]).subarray(0, prefixBytes))];
-  }
-  function end(): Line {
-    let start = offset;
-    let line = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);
-    offset += length + 1;
-    if (start === 0 && line.subarray(0, 3).equals(BOM)) {
-      line = line.subarray(3);
-      start = 3;
-      length -= 3;
-    }
-    const ended = { bytes: line, length, offset: start };
-    parts = [];
-    length = 0;
-    return ended;
-  }
-
-  for await (const chunk of bytes) {
-    onBytes?.(chunk.length);
-    let from = 0;
-    for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
-      take(chunk.subarray(from, to));
-      yield end();
-      from = to + 1;
-    }
-    if (from < chunk.length) take(chunk.subarray(from));
-  }
-  if (length > 0) yield end();
+/** The first byte that is no white space and no byte order mark. */
+function firstByte(chunk: Buffer, isFileStart: boolean): number | undefined {
+  const start = isFileStart && BOM.every((byte, n) => chunk[n] === byte) ? BOM.length : 0;
+  return chunk.subarray(start).find((byte) => byte > 32 || ![32, 9, 10, CARRIAGE_RETURN].includes(byte));
 }
 
 function withoutLineEnd(line: Buffer): Buffer {
@@ -115,8 +99,8 @@ function isBlank(line: Buffer): boolean {
   return line.every((byte) => byte === 32 || byte === 9 || byte === CARRIAGE_RETURN);
 }
 
-function parseLine(
-  line: Line,
+function parseRow(
+  line: RowBytes,
   bytes: Buffer,
   place: Omit<InputRow, 'kind' | 'raw' | 'columns'>,
   maxLineBytes: number,

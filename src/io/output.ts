@@ -30,8 +30,9 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.ndjson.gz', 'jsonl'],
 ];
 
-/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
-const BATCH_BYTES = 8 * 2 ** 20;
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. More of them
+ * outlive V8's young generation, which costs a third of the time. */
+const BATCH_BYTES = 2 * 2 ** 20;
 /** The same for stdout, whose reader waits for each batch. */
 const PIPE_BATCH_BYTES = 2 ** 20;
 
@@ -183,5 +184,8 @@ function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly Pass
 export function rowBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
   const tokens = completionIds?.length ?? 0;
   const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
-  return trace.source.raw.length + 16 * tokens + 64 * segments.length + 4 * references;
+  // a columnar row's text is not made for this
+  const { arrow } = trace.source;
+  const inputBytes = arrow === undefined ? trace.source.raw.length : arrow.batch.rowBytes;
+  return inputBytes + 16 * tokens + 64 * segments.length + 4 * references;
 }

@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { RecordBatchStreamWriter } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import { parquetType } from './arrow-types.js';
 import type { AtomicFile } from './atomic-file.js';
 import type { OutputColumn, OutputRow } from './columns.js';
 import { fileError } from './file-error.js';
@@ -34,7 +35,7 @@ export function openParquetWriter(
   metadata: Readonly<Record<string, string>>,
   limits: ParquetLimits = {},
 ): RowWriter {
-  const schema = arrowSchema(columns, {});
+  const schema = arrowSchema(columns, {}, parquetType);
   const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
   let encoder: ParquetEncoder | null = null;
   let rowsWritten = 0;

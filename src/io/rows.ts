@@ -2,6 +2,26 @@
 
 import { type Rejection, TraceRejected } from '../errors.js';
 import type { Trace } from '../trace.js';
+import type { ArrowPlace } from './columnar.js';
+
+/** What every reader is told. */
+export interface ReadOptions {
+  readonly maxLineBytes?: number | undefined;
+  /** told of the bytes read, chunk by chunk */
+  readonly onBytes?: ((count: number) => void) | undefined;
+  /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
+  readonly wanted?: ((ordinal: number) => boolean) | undefined;
+}
+
+/** What a reader of one file is told. */
+export interface RowOptions extends ReadOptions {
+  /** the file's name for messages */
+  readonly file: string;
+  /** how ids begin */
+  readonly stem: string;
+  /** number over all inputs of the file's first row */
+  readonly firstOrdinal?: number | undefined;
+}
 
 /** A row as the input has it: parsed, not yet a trace. */
 export interface InputRow {
@@ -14,11 +34,13 @@ export interface InputRow {
   readonly row: number;
   /** the same over all inputs */
   readonly ordinal: number;
-  /** offset of the row's first byte */
-  readonly byteOffset: number;
-  /** the row's text as it stood, without its line end */
+  /** offset of the row's first byte in the file once unpacked; null in a columnar file, where a row has none */
+  readonly byteOffset: number | null;
+  /** the row's text as it stood, without its line end; of a columnar file, the row as JSON */
   readonly raw: string;
   readonly columns: Readonly<Record<string, unknown>>;
+  /** where the columns lie in a columnar input, for an output that keeps their types */
+  readonly arrow?: ArrowPlace;
   /** id of the trace that the row is read for again; others of it were not turned down */
   readonly trace?: string;
 }
@@ -29,7 +51,7 @@ export interface BadRow {
   readonly file: string;
   readonly row: number;
   readonly ordinal: number;
-  readonly byteOffset: number;
+  readonly byteOffset: number | null;
   /** the row's text; a short prefix where the line was too long to hold */
   readonly raw: string;
   readonly rejection: Rejection;

@@ -1,5 +1,6 @@
 // Values of many rows in, one column type out: the types of the input columns that pass through.
 
+import type { Field } from 'apache-arrow';
 import { describeValue } from './describe.js';
 
 /** The types that we write; every one nullable, `json` is a string column that holds JSON text. */
@@ -19,7 +20,10 @@ export interface PassThroughColumn {
   readonly name: string;
   /** its name in the output: another one where the name is ours */
   readonly as: string;
+  /** of a columnar input, the nearest of our types */
   readonly type: ColumnType;
+  /** of a columnar input, its name and type as they are written */
+  readonly arrow?: Field;
 }
 
 /** Deeper values are written as JSON text: readers' own limits are not far above. */
@@ -48,41 +52,58 @@ export interface ColumnInference {
   add(columns: Readonly<Record<string, unknown>>): void;
   /** the columns in the order first seen */
   finish(): PassThroughColumn[];
+  /** how often a row has brought something new: only then can a type have changed */
+  changes(): number;
 }
 
 /** Starts an inference over rows. */
 export function inferColumns(): ColumnInference {
   const row: Seen = { kinds: STRUCT, fields: new Map() };
+  const news = { count: 0 };
   return {
-    add: (columns) => see(row, columns, MAX_NESTING),
+    add: (columns) => see(row, columns, MAX_NESTING, news),
     finish: () => Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
+    changes: () => news.count,
   };
 }
 
-function see(seen: Seen, value: unknown, levels: number): void {
+function mark(seen: Seen, kind: number, news: { count: number }): void {
+  if ((seen.kinds & kind) === kind) return;
+  seen.kinds |= kind;
+  news.count++;
+}
+
+function see(seen: Seen, value: unknown, levels: number, news: { count: number }): void {
   switch (typeof value) {
     case 'string':
-      seen.kinds |= STRING;
+      mark(seen, STRING, news);
       return;
     case 'number':
-      seen.kinds |= Number.isSafeInteger(value) ? INTEGER : FRACTION;
+      mark(seen, Number.isSafeInteger(value) ? INTEGER : FRACTION, news);
       return;
     case 'boolean':
-      seen.kinds |= BOOL;
+      mark(seen, BOOL, news);
       return;
     case 'bigint':
-      seen.kinds |= BigInt.asIntN(64, value) === value ? LONG : HUGE;
+      mark(seen, BigInt.asIntN(64, value) === value ? LONG : HUGE, news);
       return;
   }
   if (typeof value !== 'object' || value === null) return;
   if (levels === 0) {
-    seen.kinds |= LIST | STRUCT; // both: JSON text
+    mark(seen, LIST | STRUCT, news); // both: JSON text
   } else if (Array.isArray(value)) {
-    seen.kinds |= LIST;
+    mark(seen, LIST, news);
     seen.element ??= { kinds: 0 };
-    for (let i = 0; i < value.length; i++) see(seen.element, value[i], levels - 1);
+    const { element } = seen;
+    for (let i = 0; i < value.length; i++) {
+      const item: unknown = value[i];
+      // 25k numbers a trace, of which the first tells all there is to tell
+      if (typeof item === 'number' && element.kinds & (Number.isSafeInteger(item) ? INTEGER : FRACTION))
+        continue;
+      see(element, item, levels - 1, news);
+    }
   } else {
-    seen.kinds |= STRUCT;
+    mark(seen, STRUCT, news);
     seen.fields ??= new Map();
     for (const key of Object.keys(value)) {
       let field = seen.fields.get(key);
@@ -91,8 +112,9 @@ function see(seen: Seen, value: unknown, levels: number): void {
         if (levels < MAX_NESTING && seen.fields.size > MAX_STRUCT_FIELDS) continue;
         field = { kinds: 0 };
         seen.fields.set(key, field);
+        news.count++;
       }
-      see(field, (value as Record<string, unknown>)[key], levels - 1);
+      see(field, (value as Record<string, unknown>)[key], levels - 1, news);
     }
   }
 }
@@ -138,7 +160,9 @@ export function findMisfit(
   columns: Readonly<Record<string, unknown>>,
   types: readonly PassThroughColumn[],
 ): Misfit | null {
-  for (const { name, type } of types) {
+  for (const { name, type, arrow } of types) {
+    // a columnar input's types are its own
+    if (arrow !== undefined) continue;
     const found = Object.hasOwn(columns, name) ? misfit(columns[name], type, name) : null;
     if (found !== null) return found;
   }
@@ -151,13 +175,16 @@ function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
     case 'list':
       if (!Array.isArray(value)) break;
       for (let i = 0; i < value.length; i++) {
+        // 25k numbers a trace: no path is made for one that fits
+        if (fitsAsNumber(value[i], type.element)) continue;
         const found = misfit(value[i], type.element, `${path}[${i}]`);
         if (found !== null) return found;
       }
       return null;
     case 'struct': {
       if (typeof value !== 'object' || Array.isArray(value)) break;
-      for (const [key, item] of Object.entries(value)) {
+      for (const key of Object.keys(value)) {
+        const item = (value as Record<string, unknown>)[key];
         const field = type.fields.find(({ name }) => name === key);
         const at = `${path}.${key}`;
         if (field === undefined) {
@@ -173,6 +200,12 @@ function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
       if (holds(type.kind, value)) return null;
   }
   return { path, found: describeValue(value), expected: describeType(type) };
+}
+
+function fitsAsNumber(value: unknown, { kind }: ColumnType): boolean {
+  return (
+    typeof value === 'number' && (kind === 'double' || (kind === 'int64' && Number.isSafeInteger(value)))
+  );
 }
 
 function holds(kind: Exclude<ColumnType['kind'], 'list' | 'struct' | 'json'>, value: unknown): boolean {

@@ -34,6 +34,8 @@ export interface SurveyOptions extends Omit<ReadOptions, 'onBytes'> {
   readonly needs: Needs;
   /** the reward that counts, null where unknown */
   readonly reward: (trace: Trace) => number | null;
+  /** whether the columns' types are wanted */
+  readonly typed: boolean;
   /** stop after so many traces: for a job that takes no more of them, and needs no group in full */
   readonly limit?: number | undefined;
   /** told of the bytes read so far, after each chunk */
@@ -65,7 +67,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       groupRewards.set(trace.group, { sum: group.sum + reward, count: group.count + 1 });
     }
     // a row that is set aside is not written, so it has no say in the columns
-    if (hasTrace) inference.add(row.columns);
+    if (hasTrace && opts.typed) inference.add(row.columns);
     if (traces >= (opts.limit ?? Number.POSITIVE_INFINITY)) break;
   }
   return { rows, traces, bytes, columns: inference.finish(), groupRewards };

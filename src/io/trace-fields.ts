@@ -65,14 +65,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
       references: references(row, cells, needs.references),
       reward: reward(cells),
-      source: {
-        file: row.file,
-        row: row.row,
-        ordinal: row.ordinal,
-        byteOffset: row.byteOffset,
-        columns: row.columns,
-        raw: row.raw,
-      },
+      // the row itself: a columnar one makes its text only when asked
+      source: row,
     };
   } catch (error) {
     if (error instanceof Mismatch) error.id = id;

@@ -1,6 +1,5 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
 import { readFile } from 'node:fs/promises';
-import { Tokenizer } from '@huggingface/tokenizers';
 import { EXIT, RredcotError } from '../errors.js';
 import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
 
@@ -33,6 +32,8 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   const spec = await readJson(`${folder}/tokenizer.json`);
   const config = await readJson(`${folder}/tokenizer_config.json`);
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  // only where a policy runs: the commands' module graphs meet this file
+  const { Tokenizer } = await import('@huggingface/tokenizers');
   const tokenizer = new Tokenizer(spec, config);
   const continuing = kind === 'sentencepiece' ? new Tokenizer(withoutPrefixSpace(spec), config) : tokenizer;
   const added = tokenizer.get_added_tokens_decoder();

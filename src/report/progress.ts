@@ -9,11 +9,14 @@ export interface Totals {
   readonly seconds: number;
 }
 
+const INTERVAL_MS = 50;
+
 export class Progress {
   private readonly started = performance.now();
   private traces = 0;
   private tokens = 0;
   private rejects = 0;
+  private reported = Number.NEGATIVE_INFINITY;
 
   /** @param expected traces in all; undefined where nobody has counted them */
   constructor(
@@ -38,6 +41,10 @@ export class Progress {
   }
 
   private report(): void {
+    // thousands of rows a second: the line is not made for each
+    const now = performance.now();
+    if (now - this.reported < INTERVAL_MS) return;
+    this.reported = now;
     const { traces, tokens, rejects, seconds } = this.totals();
     const rate = tokens / Math.max(seconds, 1e-3);
     const done = traces + rejects;

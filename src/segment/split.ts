@@ -88,6 +88,15 @@ function matchCuts({ text, units }: TokenText, pattern: RegExp, from: number, to
 /** Sorts cuts, keeps those inside the thought, and closes with its end. A leading tag joins the first piece. */
 function pieceEnds(cuts: readonly number[], { start, end }: ThoughtSpan): Int32Array {
   if (end === 0) return new Int32Array(0);
-  const inside = cuts.filter((cut) => cut > start && cut < end);
-  return Int32Array.from(new Set([...inside, end])).sort();
+  const sorted = Int32Array.from(cuts).sort();
+  const ends = new Int32Array(sorted.length + 1);
+  let count = 0;
+  let last = start;
+  for (const cut of sorted) {
+    if (cut <= last || cut >= end) continue;
+    ends[count++] = cut;
+    last = cut;
+  }
+  ends[count++] = end;
+  return ends.subarray(0, count);
 }

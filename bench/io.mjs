@@ -1,0 +1,131 @@
+// MB/s of `rredcot segment --no-policy` to Arrow, Parquet and JSONL, beside a loop that only splits and parses the file.
+// `node bench/io.mjs [MB] [rounds]`; memory is measured at a tenth of the size too, and has to stay the same.
+import { spawn } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { interleaved } from './measure.mjs';
+
+const megabytes = Number(process.argv[2] ?? 100);
+const rounds = Number(process.argv[3] ?? 3);
+const folder = await mkdtemp(join(tmpdir(), 'rredcot-bench-io-'));
+const program = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
+
+/** Rows as trainers dump them: 4 KB of reasoning, 1,000 token ids, some labels. */
+async function writeRows(path, bytes) {
+  const file = createWriteStream(path);
+  let written = 0;
+  for (let row = 0; written < bytes; row++) {
+    const steps = Array.from(
+      { length: 40 },
+      (_, n) =>
+        `Step ${n + 1}: we know that x${(row * 7 + n) % 90} + ${n * 13} = ${row + n * n}, so the sum of the two is ${row * n}.`,
+    );
+    const line = `${JSON.stringify({
+      id: `row-${row}`,
+      prompt: `Solve problem ${row}: what is the sum?`,
+      completion: `<think>\n${steps.join('\n')}\nWait, let me check.\n</think>\nThe answer is ${row}.`,
+      token_ids: Array.from({ length: 1000 }, (_, n) => (row * 31 + n * 7919) % 150000),
+      reward: row % 2,
+      metadata: { source: 'bench', level: row % 5, tags: ['a', `t${row % 11}`] },
+    })}\n`;
+    written += line.length;
+    if (!file.write(line)) await new Promise((resolve) => file.once('drain', resolve));
+  }
+  await new Promise((resolve) => file.end(resolve));
+}
+
+/** What anything that reads JSONL must do at least. In a process of its own, like the program. */
+const BARE = `
+  const { createReadStream } = require('node:fs');
+  (async () => {
+    let rest = Buffer.alloc(0), rows = 0;
+    for await (const chunk of createReadStream(process.argv[1], { highWaterMark: 2 ** 20 })) {
+      const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      let from = 0;
+      for (let to = bytes.indexOf(10); to >= 0; to = bytes.indexOf(10, from)) {
+        if (JSON.parse(bytes.toString('utf8', from, to)).reward !== undefined) rows++;
+        from = to + 1;
+      }
+      rest = bytes.subarray(from);
+    }
+    if (rows === 0) throw new Error('no rows');
+  })();`;
+
+/** Runs Node on `args` and resolves with the largest resident set that was seen, in MB. */
+function run(args) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    let largest = 0;
+    let text = '';
+    const watch = setInterval(async () => {
+      const status = await readFile(`/proc/${child.pid}/status`, 'utf8').catch(() => '');
+      largest = Math.max(largest, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
+    }, 50);
+    child.stderr.on('data', (chunk) => {
+      text += chunk;
+    });
+    child.on('error', reject);
+    child.on('close', (code) => {
+      clearInterval(watch);
+      if (code === 0) resolve(largest);
+      else reject(new Error(text));
+    });
+  });
+}
+
+const segment = (input, format) =>
+  run([program, 'segment', '--no-policy', '--quiet', input, '-o', join(folder, `out.${format}`)]);
+
+try {
+  const input = join(folder, 'rows.jsonl');
+  const small = join(folder, 'small.jsonl');
+  await writeRows(input, megabytes * 1e6);
+  await writeRows(small, megabytes * 1e5);
+  const { size } = await stat(input);
+  const memory = {};
+  const times = await interleaved(
+    {
+      bare: () => run(['-e', BARE, input]),
+      arrow: async () => {
+        memory.arrow = await segment(input, 'arrow');
+      },
+      parquet: async () => {
+        memory.parquet = await segment(input, 'parquet');
+      },
+      jsonl: () => segment(input, 'jsonl'),
+    },
+    rounds,
+  );
+  const results = [];
+  const speed = (name) => size / 1e6 / (times[name] / 1000);
+  results.push({ name: 'split and parse JSONL, nothing else', value: speed('bare'), unit: 'MB/s' });
+  for (const [format, reach] of [
+    ['arrow', '>=0.4'],
+    ['parquet', '>=0.25'],
+    ['jsonl', undefined],
+  ]) {
+    results.push({ name: `segment --no-policy to ${format}`, value: speed(format), unit: 'MB/s' });
+    results.push({
+      name: `segment --no-policy to ${format}: speed against split and parse`,
+      value: times.bare / times[format],
+      unit: '×',
+      ...(reach === undefined ? {} : { reach }),
+    });
+  }
+  for (const format of ['arrow', 'parquet']) {
+    const before = await segment(small, format);
+    results.push({ name: `memory, ${megabytes} MB to ${format}`, value: memory[format], unit: 'MB' });
+    results.push({
+      name: `memory, ${megabytes} MB to ${format}, against a tenth of it`,
+      value: memory[format] / before,
+      unit: '×',
+      reach: '<=1.5',
+    });
+  }
+  console.log(JSON.stringify(results));
+} finally {
+  await rm(folder, { recursive: true });
+}

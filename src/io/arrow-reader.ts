@@ -1,0 +1,154 @@
+// An Arrow IPC file or stream in, its schema and record batches out.
+
+import { type FileHandle, open } from 'node:fs/promises';
+import {
+  type AsyncRecordBatchStreamReader,
+  CompressionType,
+  compressionRegistry,
+  type RecordBatch,
+  RecordBatchReader,
+  type Schema,
+} from 'apache-arrow';
+import { decompress as decompressZstd } from 'fzstd';
+import { EXIT, RredcotError } from '../errors.js';
+import './arrow-guard.js';
+import { checkBatch } from './arrow-check.js';
+import { type ByteSource, openByteSource } from './byte-source.js';
+import { fileError } from './file-error.js';
+import { decompressLz4 } from './lz4.js';
+
+/** A record batch and the number of its first row. */
+export interface NumberedBatch {
+  readonly batch: RecordBatch;
+  readonly row: number;
+}
+
+/** A columnar input under way. */
+export interface BatchSource {
+  readonly schema: Schema;
+  /** what of a column's type is known to be lost, by its name */
+  readonly losses: ReadonlyMap<string, string>;
+  /**
+   * Record batches in order, each with the number of its first row; they can be read once.
+   * @param isWanted tells whether any of the rows from the first to the second number (exclusive) is wanted
+   */
+  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<NumberedBatch>;
+  close(): Promise<void>;
+}
+
+// arrow-js ships no codec
+compressionRegistry.set(CompressionType.LZ4_FRAME, { decode: decompressLz4 });
+compressionRegistry.set(CompressionType.ZSTD, { decode: (bytes) => aligned(decompressZstd(bytes)) });
+
+// fzstd may hand back a part of its input, and arrow-js lays 64-bit numbers over it
+function aligned(bytes: Uint8Array): Uint8Array {
+  return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+}
+
+const MAGIC = 'ARROW1';
+/** Magic and padding at the start, the footer's length and the magic at the end. */
+const FRAME_BYTES = 8 + 4 + MAGIC.length;
+
+/** Opens a file of Arrow's file format. @throws RredcotError (exit 65) where its end is missing or damaged */
+export async function openArrowFile(path: string): Promise<BatchSource> {
+  const file = await open(path, 'r');
+  try {
+    await checkFooter(file, path);
+    return await openReader(await RecordBatchReader.from(file), path, () => file.close());
+  } catch (error) {
+    await file.close().catch(() => {});
+    throw damaged(error, path, 'its footer');
+  }
+}
+
+/** Opens a stream, which may be a file; a source that can be read only once is opened once. */
+export function openArrowStream(path: string, stream: ByteSource | null): Promise<BatchSource> {
+  if (stream === null) return openStream(path, openByteSource(path));
+  let opened = openStreams.get(stream);
+  if (opened === undefined) {
+    opened = openStream(path, stream);
+    openStreams.set(stream, opened);
+  }
+  return opened;
+}
+
+const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
+
+async function openStream(path: string, source: ByteSource): Promise<BatchSource> {
+  const bytes = source.bytes();
+  try {
+    return await openReader(await RecordBatchReader.from(bytes), path, async () => {
+      await bytes.return(undefined);
+    });
+  } catch (error) {
+    throw damaged(error, path, 'its schema');
+  }
+}
+
+// arrow-js would take what stands at the end for a length and ask for gigabytes
+async function checkFooter(file: FileHandle, path: string): Promise<void> {
+  const { size } = await file.stat();
+  const tail = Buffer.alloc(4 + MAGIC.length);
+  if (size >= FRAME_BYTES) await file.read(tail, 0, tail.length, size - tail.length);
+  const length = tail.readInt32LE(0);
+  if (tail.toString('latin1', 4) === MAGIC && length > 0 && length <= size - FRAME_BYTES) return;
+  throw new RredcotError(
+    `${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`,
+    {
+      exitCode: EXIT.data,
+      hint: 'write or fetch the file again',
+    },
+  );
+}
+
+async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
+  const opened = await (reader as AsyncRecordBatchStreamReader).open();
+  // without a schema arrow-js takes a stream for an empty one
+  if (!opened.schema) throw new Error('no schema');
+  refuseSameNames(opened.schema, path);
+  return {
+    schema: opened.schema,
+    losses: new Map(),
+    async *batches() {
+      let batches = 0;
+      let rows = 0;
+      try {
+        for await (const batch of opened as AsyncIterable<RecordBatch>) {
+          checkBatch(batch);
+          if (batch.numRows > 0) yield { batch, row: rows };
+          batches++;
+          rows += batch.numRows;
+        }
+      } catch (error) {
+        throw damaged(error, path, `record batch ${batches}, which begins with row ${rows},`);
+      } finally {
+        await close();
+      }
+    },
+    close,
+  };
+}
+
+/** @throws RredcotError (exit 2): rows are objects, which have each key once */
+export function refuseSameNames({ fields }: Schema, path: string): void {
+  const names = new Set<string>();
+  for (const { name } of fields) {
+    if (names.has(name))
+      throw new RredcotError(`${path}: two columns are called "${name}", expected a name for each`, {
+        exitCode: EXIT.usage,
+        hint: 'rename one of them',
+      });
+    names.add(name);
+  }
+}
+
+/** Our own message for whatever a reader makes of damaged bytes. */
+export function damaged(error: unknown, path: string, what: string): unknown {
+  const known = fileError(error, path, 'read');
+  if (known instanceof RredcotError) return known;
+  return new RredcotError(`${path}: ${what} cannot be read: ${(error as Error).message}`, {
+    exitCode: EXIT.data,
+    hint: 'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
+    cause: error,
+  });
+}

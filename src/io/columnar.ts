@@ -1,0 +1,72 @@
+// Record batches in, rows out that convert a value only when somebody looks at it.
+
+import type { Data, RecordBatch } from 'apache-arrow';
+import { nameOf, valueAt } from './arrow-values.js';
+import { stringifyJson } from './json.js';
+import type { InputRow } from './rows.js';
+
+/** A batch of a columnar input, its columns by name. */
+export interface ColumnarBatch {
+  readonly names: readonly string[];
+  readonly columns: ReadonlyMap<string, Data>;
+  /** mean bytes of a row */
+  readonly rowBytes: number;
+}
+
+/** Where a row's own columns lie, for an output that keeps their types. */
+export interface ArrowPlace {
+  readonly batch: ColumnarBatch;
+  readonly index: number;
+}
+
+/** Looks a record batch's columns up by name, once. */
+export function columnarBatch(batch: RecordBatch): ColumnarBatch {
+  const names = batch.schema.fields.map(nameOf);
+  const columns = new Map(names.map((name, n) => [name, batch.data.children[n] as Data]));
+  const bytes = batch.data.children.reduce((sum, child) => sum + child.byteLength, 0);
+  return { names, columns, rowBytes: bytes / Math.max(1, batch.numRows) };
+}
+
+/** One row of a batch; its JSON text and its values are made when they are asked for. */
+export function arrowRow(
+  arrow: ArrowPlace,
+  place: { readonly file: string; readonly stem: string; readonly row: number; readonly ordinal: number },
+): InputRow {
+  let columns: Record<string, unknown> | undefined;
+  let raw: string | undefined;
+  return {
+    kind: 'row',
+    ...place,
+    byteOffset: null,
+    arrow,
+    get columns() {
+      columns ??= lazyColumns(arrow);
+      return columns;
+    },
+    get raw() {
+      raw ??= stringifyJson(this.columns);
+      return raw;
+    },
+  };
+}
+
+// looks like a plain object with a key a column; a trace needs a few of the columns only
+function lazyColumns({ batch, index }: ArrowPlace): Record<string, unknown> {
+  const values = new Map<string, unknown>();
+  function read(name: string): unknown {
+    if (!values.has(name)) values.set(name, valueAt(batch.columns.get(name) as Data, index));
+    return values.get(name);
+  }
+  return new Proxy<Record<string, unknown>>(
+    {},
+    {
+      ownKeys: () => batch.names as string[],
+      has: (_, key) => typeof key === 'string' && batch.columns.has(key),
+      get: (_, key) => (typeof key === 'string' && batch.columns.has(key) ? read(key) : undefined),
+      getOwnPropertyDescriptor: (_, key) =>
+        typeof key === 'string' && batch.columns.has(key)
+          ? { enumerable: true, configurable: true, get: () => read(key) }
+          : undefined,
+    },
+  );
+}

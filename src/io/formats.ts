@@ -1,0 +1,75 @@
+// A file's first bytes in, its format out; the name is believed only where bytes tell nothing.
+
+import { EXIT, RredcotError } from '../errors.js';
+import type { Compression } from './decompress.js';
+
+/** How rows are laid out. `json`: lines or one list of objects. */
+export type InputFormat = 'json' | 'arrow' | 'arrow-stream' | 'parquet';
+
+export interface Layout {
+  readonly format: InputFormat;
+  /** only text comes packed as a whole */
+  readonly compression: Compression | null;
+}
+
+const JSON_TEXT: Layout = { format: 'json', compression: null };
+
+const SIGNATURES: readonly { readonly bytes: Buffer; readonly layout: Layout }[] = [
+  { bytes: Buffer.from('PAR1'), layout: { format: 'parquet', compression: null } },
+  { bytes: Buffer.from('ARROW1'), layout: { format: 'arrow', compression: null } },
+  {
+    bytes: Buffer.from([0xff, 0xff, 0xff, 0xff]),
+    layout: { format: 'arrow-stream', compression: null },
+  },
+  { bytes: Buffer.from([0x1f, 0x8b]), layout: { format: 'json', compression: 'gzip' } },
+  { bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), layout: { format: 'json', compression: 'zstd' } },
+];
+
+/** What is recognised in order to be refused. */
+const REFUSED: readonly { readonly bytes: Buffer; readonly what: string; readonly hint: string }[] = [
+  { bytes: Buffer.from('PARE'), what: 'an encrypted Parquet file', hint: 'decrypt it first' },
+  { bytes: Buffer.from('FEA1'), what: 'a Feather file of version 1', hint: 'write it as Arrow (Feather 2)' },
+  { bytes: Buffer.from([0xff, 0xfe]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
+  { bytes: Buffer.from([0xfe, 0xff]), what: 'UTF-16 text', hint: 'iconv -f UTF-16 -t UTF-8 <file>' },
+  { bytes: Buffer.from('BZh'), what: 'bzip2 data', hint: 'bzip2 -dc <file> | rredcot … -' },
+  {
+    bytes: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a]),
+    what: 'xz data',
+    hint: 'xz -dc <file> | rredcot … -',
+  },
+  { bytes: Buffer.from('PK\x03\x04'), what: 'a zip archive', hint: 'unzip -p <file> | rredcot … -' },
+];
+
+/** Names whose bytes must be what they promise: a truncated or mixed-up file is told as such. */
+const BINARY_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/\.parquet$/i, 'Parquet (PAR1)'],
+  [/\.(arrow|arrows|feather|ipc)$/i, 'Arrow (ARROW1 or an IPC stream)'],
+  [/\.gz$/i, 'gzip'],
+  [/\.zst$/i, 'zstd'],
+];
+
+/**
+ * Tells the format by the first bytes.
+ * @throws RredcotError (exit 2) for a format that is not read, or bytes that are not what the name says
+ */
+export function layoutOf(head: Buffer, path: string): Layout {
+  const starts = ({ bytes }: { bytes: Buffer }): boolean => head.subarray(0, bytes.length).equals(bytes);
+  const known = SIGNATURES.find(starts);
+  if (known !== undefined) return known.layout;
+  const refused = REFUSED.find(starts);
+  if (refused !== undefined) {
+    throw new RredcotError(`${path}: is ${refused.what}, expected JSONL, Arrow or Parquet`, {
+      exitCode: EXIT.usage,
+      hint: refused.hint,
+    });
+  }
+  const promised = BINARY_NAMES.find(([name]) => name.test(path))?.[1];
+  if (promised !== undefined) {
+    const found = head.length === 0 ? 'is empty' : `begins with ${head.toString('hex')}`;
+    throw new RredcotError(`${path}: ${found}, expected ${promised} data as its name says`, {
+      exitCode: EXIT.usage,
+      hint: 'give the file the name of what it is, or write it again',
+    });
+  }
+  return JSON_TEXT;
+}
