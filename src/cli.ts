@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { addPolicyCommands, CHAT_TEMPLATE_ARG } from './cli-policy.js';
+import { addRunCommands } from './cli-run.js';
 import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
@@ -188,6 +189,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await inspect(file, opts, (text) => process.stdout.write(text));
     });
 
+  addRunCommands(program, signal, (code) => {
+    result = code;
+  });
   addPolicyCommands(program);
   program
     .command('doctor')
