@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { appendFile, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import {
   Bool,
   type Data,
@@ -289,6 +290,8 @@ describe('merge', () => {
     for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(60_000);
     const text = await Promise.all(names.map((name) => readFile(join(output, name), 'utf8')));
     expect(text.join('')).toBe(await readFile(single('jsonl'), 'utf8'));
+    await merged(folder, join(work, 'lines.jsonl.gz'));
+    expect(gunzipSync(await readFile(join(work, 'lines.jsonl.gz'))).toString()).toBe(text.join(''));
   }, 30_000);
 
   it('of an unfinished run ends with 75, unless what is there will do', async () => {

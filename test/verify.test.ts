@@ -86,11 +86,13 @@ describe('verify', () => {
     for (const shard of ['0/2', '1/2'])
       await run('segment', join(work, 'arrow/'), '--format', 'arrow', '--no-policy', '--shard', shard);
     await run('score', join(work, 'one.parquet'));
-    for (const name of ['scored', 'arrow', 'one.parquet']) {
+    await run('score', join(work, 'some.jsonl.gz'), '--columns', 'sigma,reward');
+    await run('score', join(work, 'prm/'), '--export', 'prm', '--format', 'jsonl');
+    for (const name of ['scored', 'arrow', 'one.parquet', 'some.jsonl.gz', 'prm']) {
       const { code, stdout, stderr } = await rredcot(['verify', join(work, name)]);
       expect(stdout).toBe('');
       expect(code, stderr).toBe(0);
-      expect(stderr).toMatch(/22 traces.*nothing found/);
+      expect(stderr).toMatch(name === 'prm' ? /nothing found/ : /22 traces.*nothing found/);
     }
   }, 60_000);
 
@@ -291,7 +293,9 @@ describe('a row', () => {
   };
   const faults = (change: Row) => {
     const row = { ...sound, ...change };
-    return checkRow({ number: 0, cell: (name) => row[name] ?? null }).faults.join('\n');
+    return checkRow({ number: 0, has: (name) => name in row, cell: (name) => row[name] ?? null }).faults.join(
+      '\n',
+    );
   };
 
   it('that is sound has no faults', () => {
@@ -324,7 +328,7 @@ describe('a row', () => {
     [{ sigma: [0.5, 0.5, -0.2, Number.NaN] }, /sigma\[3\] is NaN, expected a finite number/],
     [{ sigma: [0.5, 0.3, 0.2] }, /sigma has 3 entries, completion_ids 4/],
     [{ logprobs: [-1, Number.NEGATIVE_INFINITY, -1, -1] }, /logprobs\[1\] is -Infinity/],
-    [{ logprobs: [] }, /logprobs has 0 entries/],
+    [{ logprobs: [] }, /logprobs has 0 entries, completion_ids 4/],
     [{ entropies: [1, 1, 1, 1, 1] }, /entropies has 5 entries/],
     [{ value_start: Number.NEGATIVE_INFINITY }, /value_start is -Infinity/],
     [{ reward: Number.NaN }, /reward is NaN/],

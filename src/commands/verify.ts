@@ -20,6 +20,9 @@ export interface VerifyOptions {
   readonly print: (line: string) => void;
 }
 
+/** Columns that no input is likely to have. */
+const OWN_COLUMNS = ['sigma', 'segments', 'entropies', 'logprobs', 'source_row', 'status'];
+
 /** A file with more findings than this is told to be so: one cause has many effects. */
 const MAX_FINDINGS_A_FILE = 20;
 
@@ -58,12 +61,9 @@ async function verifyFile(
   let traces = 0;
   try {
     const { columns, rows } = await openRows(path, format, parquet);
-    const lacking = ['id', 'segments', 'source_row', 'status'].filter(
-      (name) => columns?.includes(name) === false,
-    );
-    if (lacking.length > 0)
+    if (columns?.some((name) => OWN_COLUMNS.includes(name)) === false)
       throw usageError(
-        `${path}: has no column ${lacking.join(', ')}, expected a file of score or segment`,
+        `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
         'name an output, not an input',
       );
     for await (const finding of rowFindings(path, rows)) {

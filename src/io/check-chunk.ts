@@ -1,5 +1,5 @@
 // A recorded chunk in, what is wrong with it out: its bytes, its rows, and whether every input row is accounted for.
-import { checkRow } from './check-row.js';
+import { type CheckedRow, checkRow } from './check-row.js';
 import type { InputCounts } from './input-counts.js';
 import type { OutputFormat } from './output.js';
 import type { ChunkReader } from './chunk-reader.js';
@@ -74,7 +74,7 @@ export async function* chunkFindings(
 
   const walk = inputRows(check, shard, record, rejects);
   let traces = 0;
-  let tokens = 0;
+  let tokens: number | null = 0;
   let expected = walk.next();
   let left = expected.done ? 0 : expected.value.traces;
   const advance = function* (): Generator<Finding> {
@@ -86,14 +86,16 @@ export async function* chunkFindings(
   };
   try {
     yield* advance();
-    for await (const found of rowFindings(file, (await openRows(file, format, parquet)).rows)) {
+    const { rows } = await openRows(file, format, parquet);
+    // a trainer's form has none of our columns
+    for await (const found of rowFindings(file, rows, description.config.export === undefined)) {
       if ('text' in found) {
         yield found;
         continue;
       }
       const { row, sourceRow } = found;
       traces++;
-      tokens += found.tokens;
+      tokens = tokens === null || found.tokens === null ? null : tokens + found.tokens;
       left--;
       const place = expected.done ? undefined : expected.value;
       if (place?.row !== undefined && sourceRow !== null && sourceRow !== place.row)
@@ -106,18 +108,27 @@ export async function* chunkFindings(
   }
   if (traces !== record.traces)
     yield { file, text: `holds ${traces} traces, its record says ${record.traces}` };
-  if (tokens !== record.tokens)
+  if (tokens !== null && tokens !== record.tokens)
     yield { file, text: `holds ${tokens} completion tokens, its record says ${record.tokens}` };
 }
 
-/** What a file's rows say by themselves, and each row's own account after that. */
+/** A row that was looked at. */
+export type RowSeen = Pick<CheckedRow, 'sourceRow' | 'tokens'> & { readonly row: number };
+
+/**
+ * What a file's rows say by themselves, and each row's own account after that.
+ * @param isOurs the rows have our columns; otherwise they are counted
+ */
 export async function* rowFindings(
   file: string,
   rows: AsyncIterable<StoredRow>,
-): AsyncGenerator<
-  Finding | { readonly row: number; readonly sourceRow: number | null; readonly tokens: number }
-> {
+  isOurs = true,
+): AsyncGenerator<Finding | RowSeen> {
   for await (const row of rows) {
+    if (!isOurs) {
+      yield { row: row.number, sourceRow: null, tokens: null };
+      continue;
+    }
     const { faults, tokens, sourceRow, id } = checkRow(row);
     for (const text of faults)
       yield { file, row: row.number, text: id === '' ? text : `(id ${JSON.stringify(id)}) ${text}` };

@@ -6,16 +6,16 @@ type Numbers = ArrayLike<number>;
 /** What a row says about itself that its file must bear out too. */
 export interface CheckedRow {
   readonly faults: readonly string[];
-  /** completion tokens */
-  readonly tokens: number;
+  /** completion tokens; null where no column tells */
+  readonly tokens: number | null;
   readonly sourceRow: number | null;
   readonly id: string;
 }
 
 /** METHOD §4: |Σσ − 1| ≤ 1e-6·max(1, Σ|σ|), float32 as stored, summed in float64 */
 const SIGMA_TOLERANCE = 1e-6;
-/** lists with one entry a completion token */
-const TOKEN_LISTS = ['logprobs', 'entropies', 'sigma'] as const;
+/** lists with one entry a completion token; `--columns` may leave out any of them */
+const TOKEN_LISTS = ['completion_ids', 'logprobs', 'entropies', 'sigma'] as const;
 const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight'] as const;
 const SEGMENT_SCALARS = ['entropy', 'value', 'delta', 'sigma'] as const;
 
@@ -24,25 +24,28 @@ export function checkRow(row: StoredRow): CheckedRow {
   const faults: string[] = [];
   const fault = (text: string): void => void faults.push(text);
   const id = row.cell('id');
-  if (typeof id !== 'string') fault('has no id');
+  if (row.has('id') && typeof id !== 'string') fault('has no id');
   const source = row.cell('source_row');
   const sourceRow = typeof source === 'bigint' || typeof source === 'number' ? Number(source) : null;
-  if (sourceRow === null) fault('has no source_row');
+  if (row.has('source_row') && sourceRow === null) fault('has no source_row');
   const status = row.cell('status');
-  if (typeof status !== 'string' || status === '') fault('has no status');
+  if (row.has('status') && (typeof status !== 'string' || status === '')) fault('has no status');
   const known = { faults, sourceRow, id: typeof id === 'string' ? id : '' };
 
   // cut by length: token columns there are the input's own
-  if (typeof status === 'string' && status.split(';').includes('segments:by-length')) {
+  if (typeof status === 'string' ? status.split(';').includes('segments:by-length') : !hasTokens(row)) {
     checkSegments(row, null, null, fault);
     return { ...known, tokens: 0 };
   }
-  const tokens = numbers(row.cell('completion_ids'))?.length ?? 0;
-  for (const name of TOKEN_LISTS) {
+  const lists = TOKEN_LISTS.flatMap((name) => {
     const list = numbers(row.cell(name));
-    if (list === null) continue;
+    return list === null ? [] : [{ name, list }];
+  });
+  const [first] = lists;
+  const tokens = first?.list.length ?? null;
+  for (const { name, list } of lists) {
     if (list.length !== tokens)
-      fault(`${name} has ${list.length} entries, completion_ids ${tokens}, expected as many`);
+      fault(`${name} has ${list.length} entries, ${first?.name} ${tokens}, expected as many`);
     const at = firstBroken(list);
     if (at >= 0) fault(`${name}[${at}] is ${list[at]}, expected a finite number`);
   }
@@ -53,7 +56,7 @@ export function checkRow(row: StoredRow): CheckedRow {
   }
   const sigma = numbers(row.cell('sigma'));
   if (sigma !== null) checkSigma(sigma, fault);
-  checkSegments(row, tokens, sigma, fault);
+  checkSegments(row, tokens ?? lastEnd(row), sigma, fault);
   checkReferences(row, fault);
   return { ...known, tokens };
 }
@@ -80,6 +83,7 @@ function checkSegments(
   sigma: Numbers | null,
   fault: (text: string) => void,
 ): void {
+  if (!row.has('segments')) return;
   const segments = row.cell('segments');
   if (!Array.isArray(segments) || segments.length === 0) {
     fault('has no segments');
@@ -131,21 +135,39 @@ function checkReferences(row: StoredRow, fault: (text: string) => void): void {
   const exits = row.cell('reference_logprobs');
   const utilities = numbers(row.cell('reference_utilities'));
   if (!Array.isArray(exits)) return;
-  const segments = row.cell('segments');
-  const thoughts = Array.isArray(segments) ? segments.filter(({ kind }) => kind === 'thought').length : 0;
-  if (exits.length !== thoughts + 1)
-    fault(
-      `reference_logprobs has ${exits.length} exits, expected ${thoughts + 1}: one before and one after each thought segment`,
-    );
+  if (row.has('segments')) checkExits(row, exits.length, fault);
   for (const [k, exit] of exits.entries()) {
     const list = numbers(exit);
-    if (list?.length !== utilities?.length)
+    if (row.has('reference_utilities') && list?.length !== utilities?.length)
       fault(
         `reference_logprobs[${k}] has ${list?.length ?? 'no'} entries, reference_utilities ${utilities?.length ?? 'none'}, expected as many`,
       );
     const at = list === null ? -1 : firstBroken(list);
     if (at >= 0) fault(`reference_logprobs[${k}][${at}] is ${list?.[at]}, expected a finite number`);
   }
+}
+
+function checkExits(row: StoredRow, exits: number, fault: (text: string) => void): void {
+  const thoughts = segmentsOf(row).filter(({ kind }) => kind === 'thought').length;
+  if (exits !== thoughts + 1)
+    fault(
+      `reference_logprobs has ${exits} exits, expected ${thoughts + 1}: one before and one after each thought segment`,
+    );
+}
+
+function segmentsOf(row: StoredRow): Record<string, unknown>[] {
+  const segments = row.cell('segments');
+  return Array.isArray(segments) ? segments : [];
+}
+
+/** Whether segments are counted in tokens; so they are where there is no telling. */
+function hasTokens(row: StoredRow): boolean {
+  return typeof (segmentsOf(row)[0]?.start ?? 0) === 'number' && segmentsOf(row)[0]?.start !== null;
+}
+
+/** T where nothing but the segments tells it. */
+function lastEnd(row: StoredRow): number {
+  return Number(segmentsOf(row).at(-1)?.end ?? 0);
 }
 
 /** The one infinity there may be: the logarithm of a value to which no reference contributes. */

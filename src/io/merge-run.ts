@@ -98,7 +98,7 @@ async function mergeOnce(
   try {
     const traces =
       format === 'jsonl'
-        ? await copyStripes(state, openLineSource(), rejects, lineWriter(rotation), progress)
+        ? await copyStripes(state, openLineSource(spill), rejects, lineWriter(rotation), progress)
         : await copyStripes(
             state,
             openColumnarSource(format, spill),

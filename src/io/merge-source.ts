@@ -1,7 +1,6 @@
 // Chunks of one format in, parts of them that can be loaded in any order out: columnar ones are laid out uncompressed in a
 // temporary file, because a Parquet reader held open for each shard takes a row group of memory each.
 import { randomBytes } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import {
   type RecordBatch,
@@ -16,6 +15,7 @@ import { gatherRows, type Piece } from './gather.js';
 import { BATCH_BYTES, type Part } from './interleave.js';
 import type { OutputFormat } from './output.js';
 import { openParquetReader } from './parquet-reader.js';
+import { readLines } from './stored-rows.js';
 
 /** What all chunks of a run have in common; of the first one that was read. */
 export interface ChunkHeader {
@@ -163,23 +163,47 @@ export interface Lines {
 
 const NEWLINE = 10;
 
-/** Rows of JSONL chunks: lines are taken as they are, from the chunks themselves. */
-export function openLineSource(): ChunkSource<Lines> {
+/** Rows of JSONL chunks: lines as they are, from the chunks themselves, or from a temporary file where these are compressed. */
+export function openLineSource(besides: string): ChunkSource<Lines> {
   return {
     header: { schema: new Schema([]), metadata: {} },
-    openStripe: async () => ({ parts: lineParts, load: loadLines, compression: 1, close: async () => {} }),
+    openStripe: async () => {
+      let spill: Awaited<ReturnType<typeof openSpill>> | undefined;
+      let end = 0;
+      async function keep(chunk: Buffer): Promise<void> {
+        spill ??= await openSpill(besides);
+        await writeAll(spill.file, chunk, end, besides);
+        end += chunk.length;
+      }
+      return {
+        parts(path, cuts) {
+          const isCompressed = path.toLowerCase().endsWith('.gz');
+          return lineParts(path, cuts, isCompressed ? end : 0, isCompressed ? keep : undefined);
+        },
+        load: (part) => loadLines(part, spill?.file),
+        compression: 1,
+        close: async () => spill?.file.close(),
+      };
+    },
     close: async () => {},
   };
 }
 
-async function lineParts(path: string, cuts: readonly number[]): Promise<Part[]> {
+/** @param offset of the chunk's first byte in the file that parts lie in */
+async function lineParts(
+  path: string,
+  cuts: readonly number[],
+  offset: number,
+  keep: ((chunk: Buffer) => Promise<void>) | undefined,
+): Promise<Part[]> {
   const parts: Part[] = [];
-  let position = 0;
-  let begin = 0;
+  let position = offset;
+  let begin = offset;
   let traces = 0;
   let before = 0;
   let cut = 0;
-  for await (const chunk of createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>) {
+  for await (const chunk of readLines(path)) {
+    await keep?.(chunk);
     for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, at + 1)) {
       const end = position + at + 1;
       traces++;
@@ -196,11 +220,16 @@ async function lineParts(path: string, cuts: readonly number[]): Promise<Part[]>
   return parts;
 }
 
-async function loadLines({ path, offset, length }: Part): Promise<Lines> {
-  await using file = await open(path, 'r');
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, offset);
-  if (bytesRead !== length) throw new Error(`${path}: ${bytesRead} bytes of ${length}`);
-  const starts = [0];
-  for (let at = buffer.indexOf(NEWLINE); at >= 0; at = buffer.indexOf(NEWLINE, at + 1)) starts.push(at + 1);
-  return { bytes: buffer, starts };
+/** @param spill where the lines are; undefined: in the chunk itself */
+async function loadLines({ path, offset, length }: Part, spill: FileHandle | undefined): Promise<Lines> {
+  const file = spill ?? (await open(path, 'r'));
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, offset);
+    if (bytesRead !== length) throw new Error(`${path}: ${bytesRead} bytes of ${length}`);
+    const starts = [0];
+    for (let at = buffer.indexOf(NEWLINE); at >= 0; at = buffer.indexOf(NEWLINE, at + 1)) starts.push(at + 1);
+    return { bytes: buffer, starts };
+  } finally {
+    if (spill === undefined) await file.close();
+  }
 }

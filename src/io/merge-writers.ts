@@ -2,9 +2,11 @@
 import { type RecordBatch, Schema } from 'apache-arrow';
 import { AtomicFile } from './atomic-file.js';
 import { gatherRows, type Piece } from './gather.js';
+import { openGzipSink } from './gzip.js';
 import type { ChunkHeader, Lines } from './merge-source.js';
 import type { OutputFormat } from './output.js';
 import type { BatchWriter } from './parquet.js';
+import type { ByteSink } from './stdout.js';
 
 /** Where pieces of chunks end. */
 export interface PieceWriter<T> {
@@ -79,11 +81,11 @@ function slice(batch: RecordBatch, from: number, to: number): RecordBatch {
 
 /** Writes JSONL files: lines as they are. */
 export function lineWriter({ nextPath, limit = Number.POSITIVE_INFINITY }: Rotation): PieceWriter<Lines> {
-  let file: AtomicFile | undefined;
+  let file: ByteSink | undefined;
   let bytes = 0;
   let pending: Uint8Array[] = [];
   async function flush(): Promise<void> {
-    file ??= await AtomicFile.open(nextPath());
+    file ??= await openLines(nextPath());
     await file.write(Buffer.concat(pending));
     pending = [];
   }
@@ -114,4 +116,9 @@ export function lineWriter({ nextPath, limit = Number.POSITIVE_INFINITY }: Rotat
       await file?.abort();
     },
   };
+}
+
+async function openLines(path: string): Promise<ByteSink> {
+  const file = await AtomicFile.open(path);
+  return path.toLowerCase().endsWith('.gz') ? openGzipSink(file) : file;
 }

@@ -1,6 +1,8 @@
 // A file that this program wrote in, its rows out as plain values: what `verify` looks at.
 import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { pipeline } from 'node:stream';
+import { createGunzip } from 'node:zlib';
 import { type RecordBatch, RecordBatchReader, tableFromIPC, Vector } from 'apache-arrow';
 import { type InputRow, readJsonlRows } from './jsonl.js';
 import type { OutputFormat } from './output.js';
@@ -9,6 +11,7 @@ import type { ChunkReader } from './chunk-reader.js';
 /** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */
 export interface StoredRow {
   readonly number: number;
+  has(column: string): boolean;
   cell(column: string): unknown;
 }
 
@@ -86,7 +89,11 @@ async function* arrowRows(
 function* batchRows(batch: RecordBatch, first: number): Generator<StoredRow> {
   const columns = new Map(batch.schema.fields.map(({ name }) => [name, batch.getChild(name)]));
   for (let i = 0; i < batch.numRows; i++)
-    yield { number: first + i, cell: (column) => plain(columns.get(column)?.get(i)) };
+    yield {
+      number: first + i,
+      has: (column) => columns.has(column),
+      cell: (column) => plain(columns.get(column)?.get(i)),
+    };
 }
 
 /** Arrow's lists and structs as arrays and objects; lists of numbers without nulls stay typed arrays. */
@@ -117,14 +124,23 @@ async function openJsonlRows(path: string): Promise<StoredRows> {
 function storedRow({ row, columns }: InputRow): StoredRow {
   return {
     number: row,
+    has: (column) => Object.hasOwn(columns, column),
     cell: (column) => (Object.hasOwn(columns, column) ? (columns[column] ?? null) : null),
   };
 }
 
 async function* jsonlRows(path: string): AsyncGenerator<InputRow> {
-  const bytes = createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>;
-  for await (const row of readJsonlRows(bytes, { file: path, stem: '' })) {
+  for await (const row of readJsonlRows(readLines(path), { file: path, stem: '' })) {
     if (row.kind === 'bad') throw new Error(`row ${row.row}: ${row.rejection.reason}`);
     yield row;
   }
+}
+
+/** Bytes of a JSONL file, decompressed where its name says that it is compressed. */
+export function readLines(path: string): AsyncIterable<Buffer> {
+  const file = createReadStream(path, { highWaterMark: 2 ** 20 });
+  if (!path.toLowerCase().endsWith('.gz')) return file;
+  const lines = createGunzip();
+  pipeline(file, lines, () => {});
+  return lines;
 }
