@@ -220,6 +220,25 @@ function damaged(message: string): RredcotError {
   });
 }
 
+/** Merges the rejects alone, those of unfinished chunks too: what is left of a run that has too many of them. */
+export async function publishRejects({ folder, description, shards }: RunState, path: string): Promise<void> {
+  const paths = runPaths(folder);
+  const byChunk = new Map<string, string[]>();
+  for (const { shard } of shards) {
+    const names = await readdir(paths.rejects(shard)).catch((): string[] => []);
+    for (const name of names.filter((name) => /^\d+\.jsonl$/.test(name)))
+      byChunk.set(name, [...(byChunk.get(name) ?? []), join(paths.rejects(shard), name)]);
+  }
+  const file = lazyFile(path);
+  try {
+    for (const name of [...byChunk.keys()].sort())
+      await mergeRejects(await file.open(), byChunk.get(name) as string[], description.inputs);
+    await file.commit();
+  } finally {
+    await file.abort();
+  }
+}
+
 /** A file that is made at its first use; where there is none, the one of before is removed. */
 interface LazyFile {
   open(): Promise<AtomicFile>;
