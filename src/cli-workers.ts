@@ -45,6 +45,7 @@ export function workerFlags(command: Command): string[] {
     // --policy and --no-policy are one value
     if (option.negate || value === false)
       return option.negate && value === false ? [option.long as string] : [];
-    return [value === true ? (option.long as string) : `${option.long}=${value}`];
+    if (value === true) return [option.long as string];
+    return (Array.isArray(value) ? value : [value]).map((one) => `${option.long}=${one}`);
   });
 }

@@ -2,8 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { chunkFindings, type Finding, rowFindings } from '../io/check-chunk.js';
-import { countInputs, type InputCounts } from '../io/input-counts.js';
+import { chunkFindings, type Finding, type InputRows, rowFindings } from '../io/check-chunk.js';
 import { formatOf } from '../io/output.js';
 import { openChunkReader, type ChunkReader } from '../io/chunk-reader.js';
 import { readShard, runPaths } from '../io/run-folder.js';
@@ -12,6 +11,7 @@ import { shardName } from '../io/shard.js';
 import { openRows } from '../io/stored-rows.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
+import { countInputs } from './input-counts.js';
 import { usageError } from './options.js';
 
 export interface VerifyOptions {
@@ -123,7 +123,7 @@ async function verifyRun(
 /** What the records say of each other, of the files beside them, and of the number of input rows. */
 async function* recordFindings(
   { folder, description, shards, rows, hasSuccess }: RunState,
-  inputs: InputCounts | undefined,
+  inputs: InputRows | undefined,
 ): AsyncGenerator<Finding> {
   const paths = runPaths(folder);
   const inputRows = inputs?.traces.length ?? rows;

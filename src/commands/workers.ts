@@ -7,7 +7,7 @@ import { type Input, resolveInputs } from '../io/inputs.js';
 import { readJson } from '../io/json-file.js';
 import { mergeRun, publishRejects } from '../io/merge-run.js';
 import type { OutputFormat } from '../io/output.js';
-import { runPaths } from '../io/run-folder.js';
+import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
 import type { Shard } from '../io/shard.js';
 import { parseDevice } from '../policy/device.js';
@@ -79,7 +79,10 @@ export async function runWorkers(
     onMessage(worker, message) {
       const name = workers[worker]?.name;
       if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
-      else progress.set(worker, message.fields);
+      // the others say the same
+      else if (message.kind === 'info') {
+        if (worker === 0) log.info(`${name}: ${message.message}`);
+      } else progress.set(worker, message.fields);
     },
     onRestart(worker, how) {
       log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
@@ -204,6 +207,7 @@ async function publish(
       },
     },
   );
+  await removeRun(folder);
   await rm(folder, { recursive: true, force: true });
 }
 

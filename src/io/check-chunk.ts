@@ -1,6 +1,5 @@
 // A recorded chunk in, what is wrong with it out: its bytes, its rows, and whether every input row is accounted for.
 import { type CheckedRow, checkRow } from './check-row.js';
-import type { InputCounts } from './input-counts.js';
 import type { OutputFormat } from './output.js';
 import type { ChunkReader } from './chunk-reader.js';
 import type { RunDescription } from './run-description.js';
@@ -17,12 +16,25 @@ export interface Finding {
   readonly text: string;
 }
 
+/** Where a row of the inputs stands. */
+export interface Place {
+  readonly file: string;
+  readonly row: number;
+}
+
+/** The rows of all inputs, in order. */
+export interface InputRows {
+  /** traces of each row; a row that cannot be read or mapped is one reject */
+  readonly traces: Uint32Array; // (rows)
+  place(ordinal: number): Place;
+}
+
 export interface ChunkCheck {
   readonly folder: string;
   readonly description: RunDescription;
   readonly format: OutputFormat;
   /** undefined where the inputs cannot be read again */
-  readonly inputs: InputCounts | undefined;
+  readonly inputs: InputRows | undefined;
   readonly parquet: ChunkReader;
 }
 
@@ -180,19 +192,15 @@ function* inputRows(
   }
 }
 
-/** The input file of a row, and the row in it; undefined where nobody knows how many rows the files before it have. */
+/** Where an input row stands; undefined where nobody knows how many rows the files before it have. */
 function placeOf(
   ordinal: number,
   files: RunDescription['inputs'],
-  inputs: InputCounts | undefined,
-): { readonly file: string; readonly row: number } | undefined {
-  if (inputs === undefined) {
-    const [only] = files;
-    return files.length === 1 && only !== undefined ? { file: only.path, row: ordinal } : undefined;
-  }
-  const n = inputs.starts.findLastIndex((start) => start <= ordinal);
-  const file = files[n];
-  return file && { file: file.path, row: ordinal - (inputs.starts[n] as number) };
+  inputs: InputRows | undefined,
+): Place | undefined {
+  if (inputs !== undefined) return inputs.place(ordinal);
+  const [only] = files;
+  return files.length === 1 && only !== undefined ? { file: only.path, row: ordinal } : undefined;
 }
 
 function placeKey(file: string, row: number): string {

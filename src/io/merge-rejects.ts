@@ -12,8 +12,12 @@ export async function mergeRejects(
   const numbers = new Map(inputs.map(({ path }, n) => [path, n]));
   const lines: { path: string; offset: number; length: number; input: number; row: number }[] = [];
   for (const path of paths)
-    for await (const { file, row, offset, length } of readRejects(path))
-      lines.push({ path, offset, length, input: numbers.get(file) ?? 0, row });
+    for await (const { file, row, offset, length } of readRejects(path)) {
+      // a rejects file that was an input names the files of its rows
+      const input = numbers.get(file) ?? numbers.size;
+      numbers.set(file, input);
+      lines.push({ path, offset, length, input, row });
+    }
   // several traces of a row are lines of one file, and stay in their order
   lines.sort((a, b) => a.input - b.input || a.row - b.row);
   for (const { path, offset, length } of lines) {

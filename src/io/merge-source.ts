@@ -10,11 +10,11 @@ import {
   tableFromIPC,
   util,
 } from 'apache-arrow';
-import { writeError } from './atomic-file.js';
+import { fileError } from './file-error.js';
 import { gatherRows, type Piece } from './gather.js';
 import { BATCH_BYTES, type Part } from './interleave.js';
 import type { OutputFormat } from './output.js';
-import { openParquetReader } from './parquet-reader.js';
+import { openChunkReader } from './chunk-reader.js';
 import { readLines } from './stored-rows.js';
 
 /** What all chunks of a run have in common; of the first one that was read. */
@@ -46,7 +46,7 @@ export function openColumnarSource(
   format: Exclude<OutputFormat, 'jsonl'>,
   besides: string,
 ): ChunkSource<RecordBatch> {
-  const parquet = openParquetReader();
+  const parquet = openChunkReader();
   let header: ChunkHeader | undefined;
   let headerPath = '';
 
@@ -141,7 +141,7 @@ async function openSpill(besides: string): Promise<{ readonly file: FileHandle; 
     await rm(path, { force: true });
     return { file, path };
   } catch (error) {
-    throw writeError(error, path);
+    throw fileError(error, path, 'written');
   }
 }
 
@@ -150,7 +150,7 @@ async function writeAll(file: FileHandle, bytes: Uint8Array, position: number, p
     for (let at = 0; at < bytes.length; )
       at += (await file.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
   } catch (error) {
-    throw writeError(error, path);
+    throw fileError(error, path, 'written');
   }
 }
 

@@ -7,6 +7,7 @@ export const WORKER_VARIABLE = 'RREDCOT_WORKER';
 /** What a worker reports. */
 export type WorkerMessage =
   | { readonly kind: 'progress' | 'done'; readonly fields: Readonly<Record<string, unknown>> }
+  | { readonly kind: 'info'; readonly message: string }
   | { readonly kind: 'warning'; readonly code: string; readonly message: string };
 
 /** What a worker is told: end as at a signal. */
@@ -26,7 +27,7 @@ export function openWorkerLog(): Log {
     if (process.connected) process.send?.(message, undefined, undefined, () => {});
   };
   return {
-    info: () => {},
+    info: (message) => send({ kind: 'info', message }),
     text: () => {},
     warn: (code, message) => send({ kind: 'warning', code, message }),
     record(message, fields) {
