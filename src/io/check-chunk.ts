@@ -1,7 +1,7 @@
 // A recorded chunk in, what is wrong with it out: its bytes, its rows, and whether every input row is accounted for.
 import { type CheckedRow, checkRow } from './check-row.js';
-import type { OutputFormat } from './output.js';
 import type { ChunkReader } from './chunk-reader.js';
+import type { OutputFormat } from './output.js';
 import type { RunDescription } from './run-description.js';
 import { type ChunkRecord, runPaths, sha256OfFile } from './run-folder.js';
 import { firstOrdinal, type Shard } from './shard.js';

@@ -36,8 +36,7 @@ const MAX_IN_FLIGHT = 2;
 
 const port = parentPort;
 if (port === null) throw new Error('chunk-read-worker runs as a worker thread');
-const post = (message: FromChunkReader, moved: ArrayBuffer[] = []): void =>
-  port.postMessage(message, moved);
+const post = (message: FromChunkReader, moved: ArrayBuffer[] = []): void => port.postMessage(message, moved);
 
 let inFlight = 0;
 let isStopped = false;

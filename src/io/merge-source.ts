@@ -10,11 +10,11 @@ import {
   tableFromIPC,
   util,
 } from 'apache-arrow';
+import { openChunkReader } from './chunk-reader.js';
 import { fileError } from './file-error.js';
 import { gatherRows, type Piece } from './gather.js';
 import { BATCH_BYTES, type Part } from './interleave.js';
 import type { OutputFormat } from './output.js';
-import { openChunkReader } from './chunk-reader.js';
 import { readLines } from './stored-rows.js';
 
 /** What all chunks of a run have in common; of the first one that was read. */

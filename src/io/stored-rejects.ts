@@ -1,6 +1,6 @@
 // A rejects file in, one place in the input a line out.
 import { createReadStream } from 'node:fs';
-import { readJsonlRows } from './jsonl.js';
+import { readJsonRows } from './jsonl.js';
 
 /** A line of a rejects file. */
 export interface StoredReject {
@@ -23,7 +23,7 @@ const READER_CODES: readonly string[] = ['line_too_long', 'column_type'];
 /** Reads a rejects file. @throws Error naming the line that is none of ours */
 export async function* readRejects(path: string): AsyncGenerator<StoredReject> {
   const bytes = createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>;
-  for await (const line of readJsonlRows(bytes, { file: path, stem: '', maxLineBytes: MAX_LINE_BYTES })) {
+  for await (const line of readJsonRows(bytes, { file: path, stem: '', maxLineBytes: MAX_LINE_BYTES })) {
     if (line.kind === 'bad') throw new Error(`row ${line.row}: ${line.rejection.reason}`);
     const { file, row, code } = line.columns;
     if (typeof file !== 'string' || typeof row !== 'number')

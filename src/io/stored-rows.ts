@@ -4,9 +4,9 @@ import { open } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { type RecordBatch, RecordBatchReader, tableFromIPC, Vector } from 'apache-arrow';
-import { type InputRow, readJsonlRows } from './jsonl.js';
-import type { OutputFormat } from './output.js';
 import type { ChunkReader } from './chunk-reader.js';
+import { type InputRow, readJsonRows } from './jsonl.js';
+import type { OutputFormat } from './output.js';
 
 /** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */
 export interface StoredRow {
@@ -130,7 +130,7 @@ function storedRow({ row, columns }: InputRow): StoredRow {
 }
 
 async function* jsonlRows(path: string): AsyncGenerator<InputRow> {
-  for await (const row of readJsonlRows(readLines(path), { file: path, stem: '' })) {
+  for await (const row of readJsonRows(readLines(path), { file: path, stem: '' })) {
     if (row.kind === 'bad') throw new Error(`row ${row.row}: ${row.rejection.reason}`);
     yield row;
   }
