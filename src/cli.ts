@@ -2,6 +2,8 @@
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { addPolicyCommands, CHAT_TEMPLATE_ARG } from './cli-policy.js';
+import { addRunCommands } from './cli-run.js';
+import { jobLog, shareAmongWorkers } from './cli-workers.js';
 import { interruptible, parseTimeLimit } from './commands/interrupt.js';
 import {
   DEFAULT_FIXED_LENGTH,
@@ -22,7 +24,7 @@ import { parseShard } from './io/shard.js';
 import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 import { STRATEGIES } from './policy/strategy.js';
-import { coloursOf, openLog } from './report/log.js';
+import { coloursOf } from './report/log.js';
 import { escapeControls, escapeLines } from './report/trace-view.js';
 import { VERSION } from './version.js';
 
@@ -128,8 +130,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         inputs: string[],
         flags: JobFlags &
           Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
+        command: Command,
       ) => {
-        const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+        const log = jobLog(flags);
         const { score } = await import('./commands/score.js');
         const credit = resolveCreditOptions(flags);
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
@@ -140,7 +143,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const method = { credit, strategy, bank, exportName };
         const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
-        result = await score(inputs, job, log);
+        result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
       },
     );
 
@@ -155,8 +158,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       'after',
       '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
     )
-    .action(async (inputs: string[], flags: JobFlags) => {
-      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+    .action(async (inputs: string[], flags: JobFlags, command: Command) => {
+      const log = jobLog(flags);
       const { segment } = await import('./commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
@@ -168,7 +171,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         );
       const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
-      result = await segment(inputs, { ...jobOptions(flags), rowsPerChunk, policy, signal }, log);
+      const job = { ...jobOptions(flags), rowsPerChunk, policy, signal };
+      result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
     });
 
   mapped(program.command('inspect'))
@@ -188,6 +192,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await inspect(file, opts, (text) => process.stdout.write(text));
     });
 
+  addRunCommands(program, signal, (code) => {
+    result = code;
+  });
   addPolicyCommands(program);
   program
     .command('doctor')
@@ -237,6 +244,11 @@ function job(command: Command, defaultOutput: string): Command {
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
       'auto',
     )
+    .option(
+      '--workers <n>',
+      'processes that share the rows, and the cores (with --devices: for each of these)',
+    )
+    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1')
     .option('--limit <n>', 'take the first n traces, rejected ones counted')
     .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
     .option(

@@ -64,7 +64,7 @@ describe('README', () => {
 
   it('its other commands run', async () => {
     const others = blocks.slice(2).flatMap((block) => block.split('\n'));
-    expect(others.length).toBe(11);
+    expect(others.length).toBe(12);
     await symlink(EMBEDDED, join(folder, 'checkpoint'));
     for (const command of others) {
       const { status, stderr } = run(command);

@@ -1,5 +1,6 @@
 // The end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit.
 import { removeTemporaryFiles } from '../io/atomic-file.js';
+import { isWorker, STOP } from '../report/worker-log.js';
 import { usageError } from './options.js';
 
 /** What a terminal (Ctrl-C), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
@@ -21,12 +22,23 @@ export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: n
     });
   // who waits for input that does not come would never hear of it
   controller.signal.addEventListener('abort', () => process.stdin.destroy());
+  if (isWorker()) listenToParent(controller);
   return {
     signal: controller.signal,
     limitTime(ms) {
       if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
     },
   };
+}
+
+/** A worker ends when it is told to, and when nobody is left to tell it. */
+function listenToParent(controller: AbortController): void {
+  process.on('message', (message) => {
+    if (message === STOP) controller.abort();
+  });
+  process.on('disconnect', () => controller.abort());
+  // listening keeps no process alive whose work is done
+  process.channel?.unref();
 }
 
 const UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };

@@ -153,7 +153,8 @@ function begun(
   };
 }
 
-function resolveShard(target: Target, opts: RunOptions, isStream: boolean, log: Log): Shard {
+/** The part of a run that a command does: what `--shard` or the scheduler says. @throws RredcotError (exit 2) */
+export function resolveShard(target: Target, opts: RunOptions, isStream: boolean, log: Log): Shard {
   const scheduled = opts.shard === undefined ? shardOfEnvironment(process.env) : undefined;
   if (scheduled !== undefined && target.kind !== 'folder') {
     log.info(`${scheduled.from}, but the output is no folder: every row is taken (-o out/ splits them)`);
@@ -185,7 +186,7 @@ export function alreadyDone(target: Target, { layout, before }: Run, log: Log): 
 }
 
 /** Drops the run that is in the folder. @returns whether there was one */
-async function dropRun(folder: string): Promise<boolean> {
+export async function dropRun(folder: string): Promise<boolean> {
   if (!(await isBegun(folder))) return false;
   await removeRun(folder);
   return true;
@@ -196,7 +197,7 @@ async function isBegun(folder: string): Promise<boolean> {
 }
 
 /** Whether a run has left a chunk worth keeping, whatever its layout. */
-async function hasRecords(folder: string): Promise<boolean> {
+export async function hasRecords(folder: string): Promise<boolean> {
   const names = await readdir(join(folder, 'done'), { recursive: true }).catch(() => [] as string[]);
   return names.some((name) => name.endsWith('.json'));
 }

@@ -12,6 +12,7 @@ import { arrowBatch, arrowSchema } from './arrow-batch.js';
 import type { OutputColumn } from './columns.js';
 import { fileError } from './file-error.js';
 import type { RowWriter } from './jsonl-writer.js';
+import type { BatchWriter } from './parquet.js';
 import type { ByteSink } from './stdout.js';
 
 type Bytes = ArrayBufferView | ArrayBufferLike;
@@ -86,7 +87,13 @@ export function openArrowWriter(
   options: { layout: 'stream' | 'file'; metadata: Readonly<Record<string, string>> },
 ): RowWriter {
   const schema = arrowSchema(columns, options.metadata);
-  const writer = options.layout === 'stream' ? new StreamChunks() : new FileChunks();
+  const batches = openArrowBatches(sink, schema, options.layout);
+  return { ...batches, write: (rows) => batches.write(arrowBatch(schema, columns, rows)) };
+}
+
+/** The same for batches of one schema, whose metadata becomes the file's. */
+export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream' | 'file'): BatchWriter {
+  const writer = layout === 'stream' ? new StreamChunks() : new FileChunks();
   writer.reset(undefined, schema);
 
   async function flush(): Promise<void> {
@@ -95,8 +102,8 @@ export function openArrowWriter(
     if (bytes.length > 0) await sink.write(bytes);
   }
   return {
-    async write(rows) {
-      writer.write(arrowBatch(schema, columns, rows));
+    async write(batch) {
+      writer.write(batch);
       await flush();
     },
     async close() {

@@ -1,13 +1,14 @@
 // Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
 
 import { Worker } from 'node:worker_threads';
-import { RecordBatchStreamWriter } from 'apache-arrow';
+import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
 import { arrowBatch, arrowSchema } from './arrow-batch.js';
 import { parquetType } from './arrow-types.js';
 import type { AtomicFile } from './atomic-file.js';
-import type { OutputColumn, OutputRow } from './columns.js';
+import type { OutputColumn } from './columns.js';
 import { fileError } from './file-error.js';
+import { gatherRows } from './gather.js';
 import type { RowWriter } from './jsonl-writer.js';
 import type { FromParquetWorker, ParquetJob, ToParquetWorker } from './parquet-worker.js';
 
@@ -28,6 +29,13 @@ export interface ParquetLimits {
   readonly maxFileBytes?: number;
 }
 
+/** Writes record batches to one file. */
+export interface BatchWriter {
+  write(batch: RecordBatch): Promise<void>;
+  close(): Promise<void>;
+  abort(): Promise<void>;
+}
+
 /** Opens a Parquet writer on a file. */
 export function openParquetWriter(
   file: AtomicFile,
@@ -36,6 +44,17 @@ export function openParquetWriter(
   limits: ParquetLimits = {},
 ): RowWriter {
   const schema = arrowSchema(columns, {}, parquetType);
+  const batches = openParquetBatches(file, schema, metadata, limits);
+  return { ...batches, write: (rows) => batches.write(arrowBatch(schema, columns, rows)) };
+}
+
+/** Opens a Parquet writer that takes record batches of one schema, which has no metadata of its own. */
+export function openParquetBatches(
+  file: AtomicFile,
+  schema: Schema,
+  metadata: Readonly<Record<string, string>>,
+  limits: ParquetLimits = {},
+): BatchWriter {
   const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
   let encoder: ParquetEncoder | null = null;
   let rowsWritten = 0;
@@ -46,23 +65,24 @@ export function openParquetWriter(
       descriptor: file.descriptor,
       temporaryPath: file.temporaryPath,
       metadata,
-      dictionaryColumns: columns.map(({ name }) => name).filter((name) => DICTIONARY_COLUMNS.includes(name)),
+      dictionaryColumns: schema.names.map(String).filter((name) => DICTIONARY_COLUMNS.includes(name)),
       rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / batchBytes) * batchRows)),
       rowGroupBytes,
       maxFileBytes,
     });
   }
-  async function write(rows: readonly OutputRow[]): Promise<void> {
-    const ipc = RecordBatchStreamWriter.writeAll([arrowBatch(schema, columns, rows)]).toUint8Array(true);
-    encoder ??= start(ipc.length, rows.length);
-    rowsWritten += rows.length;
-    await encoder.send(ipc, rows.length);
+  async function write(batch: RecordBatch): Promise<void> {
+    const ipc = RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true);
+    const rows = batch.numRows;
+    encoder ??= start(ipc.length, rows);
+    rowsWritten += rows;
+    await encoder.send(ipc, rows);
   }
   return {
     write,
     async close() {
       // a stream without any batch makes no file: an empty one makes an empty file
-      if (rowsWritten === 0) await write([]);
+      if (rowsWritten === 0) await write(gatherRows(schema, []));
       const rows = await encoder?.close();
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);

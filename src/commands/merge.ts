@@ -1,0 +1,106 @@
+// `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
+import { readdir, stat } from 'node:fs/promises';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
+import { type MergedTarget, mergeRun } from '../io/merge-run.js';
+import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
+import { locateRun, type RunState, readRunState, sumCounts } from '../io/run-state.js';
+import { shardName } from '../io/shard.js';
+import type { Log } from '../report/log.js';
+import { count } from '../report/progress.js';
+import { usageError } from './options.js';
+import { ranges } from './status.js';
+
+export interface MergeOptions {
+  readonly output: string;
+  readonly format: OutputFormat | undefined;
+  /** bytes a file at most; undefined: the default for a folder, none for a file */
+  readonly fileSize: number | undefined;
+  /** take what is done of a run that is not finished */
+  readonly partial: boolean;
+  readonly signal: AbortSignal;
+}
+
+const MIB = 2 ** 20;
+const DEFAULT_FILE_BYTES = 1024 * MIB;
+const MIN_FILE_BYTES = MIB / 16;
+/** well below 4 GiB, where Parquet offsets of 32 bits end */
+const MAX_FILE_BYTES = 3 * 1024 * MIB;
+
+/** Merges a run. @throws RredcotError: exit 75 where the run is not finished, 65 where a chunk is damaged */
+export async function merge(out: string, opts: MergeOptions, log: Log): Promise<ExitCode> {
+  const folder = await locateRun(out);
+  if (folder === undefined) throw usageError(`${out}: is a file already`, 'name a run folder');
+  const state = await readRunState(folder);
+  checkFinished(out, state, opts.partial);
+  const target = await resolveMergeTarget(state, opts);
+  const { traces: total } = sumCounts(state.shards.flatMap(({ chunks }) => chunks));
+  const { traces, rejects, files } = await mergeRun(state, target, {
+    onTraces(traces) {
+      throwIfInterrupted(opts.signal);
+      log.progress(`merging: ${count(traces)} of ${count(total)} traces`, { traces });
+    },
+  });
+  log.record('merged', { traces, rejects, files: files.length, output: opts.output });
+  const where = files.length === 1 ? files[0] : `${files.length} files in ${target.path}`;
+  log.info(`${count(traces)} traces written to ${where}`);
+  if (rejects > 0) log.info(`${count(rejects)} rejects written to ${target.rejects}`);
+  return EXIT.done;
+}
+
+function checkFinished(out: string, { isFinished, shards }: RunState, partial: boolean): void {
+  if (isFinished || (partial && shards.some(({ chunks }) => chunks.length > 0))) return;
+  const open = shards.filter(({ isDone, missing }) => !isDone || missing.length > 0);
+  const [first] = open;
+  const chunks =
+    first === undefined || first.missing.length === 0 ? '' : `, e.g. chunks ${ranges(first.missing)}`;
+  const what = first === undefined ? '' : ` (${shardName(first.shard)}${chunks})`;
+  throw new RredcotError(
+    `${out}: the run is not finished: ${open.length} of ${shards.length} shards lack chunks${what}`,
+    {
+      exitCode: EXIT.interrupted,
+      hint: `rredcot status ${out}; ${partial ? 'no chunk is done yet' : '--partial takes what is done'}`,
+    },
+  );
+}
+
+async function resolveMergeTarget(
+  { description }: RunState,
+  { output, format, fileSize }: MergeOptions,
+): Promise<MergedTarget> {
+  const path = output.replace(/(?<=.)\/+$/, '');
+  const present = await stat(path).catch(() => null);
+  const isFolder = path !== output || present?.isDirectory() === true;
+  const chunks = formatOf(`x.${description.output}`);
+  const kind = format ?? (isFolder ? chunks : formatOf(path));
+  if ((kind === 'jsonl') !== (chunks === 'jsonl'))
+    throw usageError(
+      `the chunks are ${chunks}, which cannot be merged as ${kind}`,
+      chunks === 'jsonl' ? '-o all.jsonl' : '-o all.parquet or all.arrow',
+    );
+  const rejects = `${path}.rejects.jsonl`;
+  if (!isFolder) {
+    if (fileSize !== undefined)
+      throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${path}/`);
+    return { path, fileBytes: undefined, format: kind, extension: extensionOf(path, kind), rejects };
+  }
+  const others = present === null ? [] : await readdir(path);
+  if (others.length > 0)
+    throw usageError(
+      `${path}: holds ${others[0]}, expected a new folder or an empty one`,
+      'name another with -o',
+    );
+  const extension = kind === chunks ? description.output : kind;
+  return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, extension, rejects };
+}
+
+const UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: MIB, GiB: 1024 * MIB };
+
+/** Reads `--file-size 512MiB`. @throws RredcotError (exit 2) */
+export function parseFileSize(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, number, unit = 'B'] = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)?$/.exec(text) ?? [];
+  const bytes = Math.floor(Number(number) * (UNITS[unit] as number));
+  if (number === undefined || bytes < MIN_FILE_BYTES || bytes > MAX_FILE_BYTES)
+    throw usageError(`--file-size ${text}: expected 64KiB to 3GiB`, '--file-size 512MiB');
+  return bytes;
+}

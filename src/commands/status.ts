@@ -1,0 +1,138 @@
+// `rredcot status`: what of a run is done and what is missing, while it is under way or after it has died.
+import { EXIT, type ExitCode } from '../errors.js';
+import { locateRun, type RunState, readRunState, type ShardState, sumCounts } from '../io/run-state.js';
+import { shardName } from '../io/shard.js';
+import { count, duration } from '../report/progress.js';
+
+export interface StatusOptions {
+  readonly json: boolean;
+}
+
+/**
+ * Tells a run's state on stdout.
+ * @param print takes one line
+ */
+export async function status(
+  out: string,
+  { json }: StatusOptions,
+  print: (line: string) => void,
+): Promise<ExitCode> {
+  const folder = await locateRun(out);
+  if (folder === undefined) {
+    // a single file appears when it is whole, and its run folder goes away with that
+    print(json ? JSON.stringify({ output: out, finished: true }) : `${out}: a file, and no run is under way`);
+    return EXIT.done;
+  }
+  const state = await readRunState(folder);
+  if (json) print(JSON.stringify(statusRecord(out, state)));
+  else for (const line of statusLines(out, state, Date.now())) print(line);
+  return EXIT.done;
+}
+
+/** The state for programs; names as in the run folder's own records. */
+export function statusRecord(out: string, state: RunState): Record<string, unknown> {
+  const { description, shards } = state;
+  return {
+    output: out,
+    folder: state.folder,
+    command: description.command,
+    format: description.output,
+    rows_per_chunk: description.rows_per_chunk,
+    finished: state.isFinished,
+    success: state.hasSuccess,
+    input_rows: state.rows,
+    ...sumCounts(shards.flatMap(({ chunks }) => chunks)),
+    chunks: shards.reduce((sum, { chunks }) => sum + chunks.length, 0),
+    chunks_expected: total(shards),
+    shards: shards.map(({ shard, isDone, chunks, expected, missing, updatedMs }) => ({
+      shard: shard.index,
+      done: isDone,
+      chunks: chunks.length,
+      chunks_expected: expected,
+      missing,
+      ...sumCounts(chunks),
+      updated: updatedMs === null ? null : new Date(updatedMs).toISOString(),
+    })),
+  };
+}
+
+const HEADINGS = ['shard', 'chunks', 'rows', 'traces', 'rejects', 'tokens', 'state'] as const;
+/** more chunk numbers than this are cut short */
+const MAX_NUMBERS = 8;
+
+/** The state for people: a table of shards, their sum, and what is missing. */
+export function statusLines(out: string, state: RunState, nowMs: number): string[] {
+  const { description, shards } = state;
+  const table: (readonly string[])[] = [HEADINGS, ...shards.map((shard) => tableRow(shard, nowMs))];
+  if (shards.length > 1) {
+    const sum = sumCounts(shards.flatMap(({ chunks }) => chunks));
+    const done = shards.reduce((n, { chunks }) => n + chunks.length, 0);
+    table.push(['all', share(done, total(shards)), ...figures(sum), '']);
+  }
+  const widths = HEADINGS.map((_, n) => Math.max(...table.map((row) => row[n]?.length ?? 0)));
+  const lines = table.map((row) =>
+    row
+      .map((cell, n) =>
+        n === 0 || n === row.length - 1 ? cell.padEnd(widths[n] ?? 0) : cell.padStart(widths[n] ?? 0),
+      )
+      .join('  ')
+      .trimEnd(),
+  );
+  const unfinished = shards.filter(({ isDone, missing }) => !isDone || missing.length > 0);
+  const rows = state.rows === null ? '' : `, ${count(state.rows)} input rows`;
+  lines.unshift(
+    `${out}: ${description.command} to ${description.output}${rows}, ${description.rows_per_chunk} rows a chunk`,
+  );
+  for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
+    lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
+  lines.push(ending(state, unfinished.length));
+  return lines;
+}
+
+function ending({ hasSuccess, shards }: RunState, unfinished: number): string {
+  if (unfinished > 0)
+    return `not finished: ${unfinished} of ${shards.length} shards are not done; the same command again goes on`;
+  return hasSuccess ? 'finished (_SUCCESS)' : 'every shard is done, but _SUCCESS is not there';
+}
+
+function tableRow({ shard, isDone, chunks, expected, missing, updatedMs }: ShardState, nowMs: number) {
+  const age =
+    updatedMs === null ? '' : `, last record ${duration(Math.max(0, nowMs - updatedMs) / 1000)} ago`;
+  const state = isDone
+    ? missing.length === 0
+      ? 'done'
+      : 'done, files are gone'
+    : chunks.length === 0
+      ? 'not begun, or in its first chunk'
+      : `begun${age}`;
+  return [shardName(shard), share(chunks.length, expected), ...figures(sumCounts(chunks)), state];
+}
+
+function figures({ rows, traces, rejects, tokens }: ReturnType<typeof sumCounts>): string[] {
+  return [rows, traces, rejects, tokens].map(count);
+}
+
+function share(done: number, expected: number | null): string {
+  return `${done}/${expected ?? '?'}`;
+}
+
+function total(shards: readonly ShardState[]): number | null {
+  let sum = 0;
+  for (const { expected } of shards) {
+    if (expected === null) return null;
+    sum += expected;
+  }
+  return sum;
+}
+
+/** Chunk numbers in order as people write them: 0–3, 7, 9–12, … */
+export function ranges(numbers: readonly number[]): string {
+  const parts: string[] = [];
+  for (let from = 0, to = 0; from < numbers.length; from = ++to) {
+    while (numbers[to + 1] === (numbers[to] as number) + 1) to++;
+    parts.push(from === to ? `${numbers[from]}` : `${numbers[from]}–${numbers[to]}`);
+  }
+  return parts.length <= MAX_NUMBERS
+    ? parts.join(', ')
+    : `${parts.slice(0, MAX_NUMBERS).join(', ')}, … (${count(numbers.length)} chunks)`;
+}

@@ -1,0 +1,287 @@
+// `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
+import { readdir, rm, stat } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
+import { type Input, resolveInputs } from '../io/inputs.js';
+import { readJson } from '../io/json-file.js';
+import { mergeRun, publishRejects } from '../io/merge-run.js';
+import type { OutputFormat } from '../io/output.js';
+import { removeRun, runPaths } from '../io/run-folder.js';
+import { readRunState, sumCounts } from '../io/run-state.js';
+import type { Shard } from '../io/shard.js';
+import { parseDevice } from '../policy/device.js';
+import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
+import type { Log } from '../report/log.js';
+import { count, duration } from '../report/progress.js';
+import { checkRejects, type MaxRejects, usageError } from './options.js';
+import { dropRun, hasRecords, type RunOptions, resolveShard } from './run.js';
+import { superviseWorkers, type Worker } from './supervise.js';
+import { resolveTarget, stemOf, type Target } from './target.js';
+
+export interface WorkersOptions extends RunOptions {
+  readonly command: 'score' | 'segment';
+  /** as the user gave them: whatever is not the workers' own matter */
+  readonly flags: readonly string[];
+  /** one entry a worker; undefined: as the command's own default */
+  readonly devices: readonly (string | undefined)[];
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  readonly maxRejects: MaxRejects | undefined;
+  readonly signal: AbortSignal;
+}
+
+const PROGRAM = fileURLToPath(new URL('../../bin/rredcot.js', import.meta.url));
+
+/**
+ * `--workers n` and `--devices a,b`: the device of every worker.
+ * @returns undefined where neither flag is given
+ */
+export function workerDevices(
+  workers: number | undefined,
+  devices: string | undefined,
+): readonly (string | undefined)[] | undefined {
+  if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
+  const names = devices.split(',').map((name) => name.trim());
+  for (const name of names) parseDevice(name);
+  return Array.from({ length: names.length * (workers ?? 1) }, (_, j) => names[j % names.length]);
+}
+
+/** Runs a command in several processes. @throws RredcotError as the command itself would */
+export async function runWorkers(
+  paths: readonly string[],
+  opts: WorkersOptions,
+  log: Log,
+): Promise<ExitCode> {
+  const started = performance.now();
+  const inputs = await resolveInputs(paths);
+  const target = await resolveWorkersTarget(inputs, opts);
+  const { folder } = target;
+  const shard = resolveShard(target, opts, false, log);
+  await clearFolder(target, opts);
+  const before = await counted(folder, shard, opts.devices.length);
+  if (before.chunks > 0) log.info(`resuming: ${before.chunks} chunks are done, in ${folder}`);
+
+  const workers = workerCommands(paths, folder, target, shard, opts);
+  const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
+  const { survey } = runPaths(folder);
+  await superviseWorkers(workers, {
+    program: PROGRAM,
+    env: { ...process.env, [THREADS_VARIABLE]: `${threadShare(workers.length)}` },
+    signal: opts.signal,
+    // the first one reads the inputs through, and the others find what it has found
+    async firstIsReady() {
+      while (!progress.hasBegun && !opts.signal.aborted && (await stat(survey).catch(() => null)) === null)
+        await sleep(100, undefined, { ref: false });
+      const found = await readJson<{ traces?: number }>(survey);
+      if (found?.traces !== undefined) progress.expect(Math.ceil(found.traces / shard.count));
+    },
+    onMessage(worker, message) {
+      const name = workers[worker]?.name;
+      if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
+      // the others say the same
+      else if (message.kind === 'info') {
+        if (worker === 0) log.info(`${name}: ${message.message}`);
+      } else progress.set(worker, message.fields);
+    },
+    onRestart(worker, how) {
+      log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
+    },
+  }).catch(async (error: unknown) => {
+    if (target.kind === 'file') await keepRejects(error, folder, target);
+    throw await explained(error, folder, shard, opts);
+  });
+
+  const total = await counted(folder, shard, opts.devices.length);
+  const seconds = (performance.now() - started) / 1000;
+  if (shard.count === 1) await checkAll(total, folder, target, opts);
+  if (target.kind === 'file') await publish(folder, target, total.traces, opts, log);
+  const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
+  const tokensText = total.tokens === 0 ? '' : `, ${count(total.tokens)} tokens`;
+  const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;
+  log.text(
+    [
+      `${count(total.traces)} traces${tokensText} in ${duration(seconds)} (${workers.length} workers${rateText})`,
+      ...(total.rejects > 0 ? [`rejected: ${count(total.rejects)}`, `rejects in ${target.rejects}`] : []),
+      `written to ${target.path}`,
+    ].join('\n'),
+  );
+  const { traces, tokens, rejects } = total;
+  log.record('done', { traces, tokens, rejects, seconds, workers: workers.length, output: target.path });
+  return EXIT.done;
+}
+
+type FolderTarget = Target & { readonly folder: string };
+
+async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<FolderTarget> {
+  if (inputs.some(({ size }) => size === null))
+    throw usageError('workers need files, stdin can be read only once', 'name the input files');
+  if (opts.limit !== undefined)
+    throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
+  const byDefault = opts.command === 'score' ? `${stemOf(inputs)}.scored.parquet` : '-';
+  const target = await resolveTarget(opts.output ?? byDefault, opts.format, inputs);
+  const { folder } = target;
+  if (folder === undefined)
+    throw usageError('workers need a file or a folder to write to, not stdout', '-o segments.parquet');
+  return { ...target, folder };
+}
+
+/** `--restart`, for all of them; and the beginnings of another run, of which nothing is lost. */
+async function clearFolder({ folder, kind }: FolderTarget, { restart }: WorkersOptions): Promise<void> {
+  if (restart || (kind === 'file' && !(await hasRecords(folder)))) await dropRun(folder);
+}
+
+function workerCommands(
+  paths: readonly string[],
+  folder: string,
+  { format }: Target,
+  shard: Shard,
+  { command, devices, flags }: WorkersOptions,
+): Worker[] {
+  const w = devices.length;
+  return devices.map((device, j) => ({
+    name: `worker ${j + 1} of ${w}${device === undefined ? '' : ` (${device})`}`,
+    args: [
+      command,
+      ...flags,
+      `--output=${folder}/`,
+      `--format=${format}`,
+      // row r of the whole with r mod n = i, every w-th of these
+      `--shard=${shard.index + shard.count * j}/${shard.count * w}`,
+      ...(device === undefined ? [] : [`--device=${device}`]),
+      '--',
+      ...paths,
+    ],
+  }));
+}
+
+/** What the records of this command's own workers hold. */
+async function counted(folder: string, { index, count: n }: Shard, workers: number) {
+  const hasRun = (await readdir(folder).catch((): string[] => [])).includes('run.json');
+  const state = hasRun ? await readRunState(folder) : undefined;
+  // a run of another layout is told of by the workers
+  const isOwn = state?.description.shards === n * workers;
+  const chunks = (state?.shards ?? [])
+    .filter(({ shard }) => isOwn && shard.index % n === index)
+    .flatMap((own) => own.chunks);
+  return { ...sumCounts(chunks), chunks: chunks.length };
+}
+
+/** The limits on rejects hold for all workers together. */
+async function checkAll(
+  total: { readonly traces: number; readonly rejects: number },
+  folder: string,
+  target: FolderTarget,
+  { maxRejects }: WorkersOptions,
+): Promise<void> {
+  try {
+    checkRejects(total, maxRejects, target.rejects, true);
+  } catch (error) {
+    await rm(runPaths(folder).success, { force: true });
+    if (target.kind === 'file') await keepRejects(error, folder, target);
+    throw error;
+  }
+}
+
+/** The reasons of too many rejects are what the user needs next. */
+async function keepRejects(error: unknown, folder: string, target: Target): Promise<void> {
+  if (error instanceof RredcotError && error.exitCode === EXIT.data)
+    await publishRejects(await readRunState(folder), target.rejects);
+}
+
+async function publish(
+  folder: string,
+  { path, format, extension, rejects }: Target,
+  total: number,
+  { signal }: WorkersOptions,
+  log: Log,
+): Promise<void> {
+  const state = await readRunState(folder);
+  await mergeRun(
+    state,
+    { path, fileBytes: undefined, format, extension, rejects },
+    {
+      onTraces(traces) {
+        throwIfInterrupted(signal);
+        log.progress(`merging: ${count(traces)} of ${count(total)} traces`, { traces });
+      },
+    },
+  );
+  await removeRun(folder);
+  await rm(folder, { recursive: true, force: true });
+}
+
+/** An interruption, with what was kept. */
+async function explained(
+  error: unknown,
+  folder: string,
+  shard: Shard,
+  { devices, signal }: WorkersOptions,
+): Promise<unknown> {
+  if (!signal.aborted || !(error instanceof RredcotError) || error.exitCode !== EXIT.interrupted)
+    return error;
+  const { chunks } = await counted(folder, shard, devices.length);
+  if (chunks === 0)
+    return new RredcotError('interrupted before the first chunk was whole, nothing was kept', {
+      exitCode: EXIT.interrupted,
+    });
+  return new RredcotError(`interrupted: ${chunks} chunks are kept in ${folder}`, {
+    exitCode: EXIT.interrupted,
+    hint: 'the same command again, which goes on from there',
+  });
+}
+
+/** One line for all workers. */
+class SharedProgress {
+  private readonly started = performance.now();
+  private readonly latest: Record<'traces' | 'tokens' | 'rejects', number>[];
+  private expected: number | undefined;
+
+  /** @param before traces and rejects that earlier attempts have done */
+  constructor(
+    private readonly workers: number,
+    private readonly before: number,
+    private readonly log: Log,
+  ) {
+    this.latest = Array.from({ length: workers }, () => ({ traces: 0, tokens: 0, rejects: 0 }));
+  }
+
+  get hasBegun(): boolean {
+    return this.latest.some(({ traces, rejects }) => traces + rejects > 0);
+  }
+
+  /** @param traces of the whole */
+  expect(traces: number): void {
+    this.expected = Math.max(0, traces - this.before);
+  }
+
+  set(worker: number, fields: Readonly<Record<string, unknown>>): void {
+    const { traces, tokens, rejects, bytes } = fields;
+    if (typeof bytes === 'number') {
+      this.log.progress(`reading: ${count(Math.round(bytes / 2 ** 20))} MiB`, { bytes });
+      return;
+    }
+    if (typeof traces !== 'number') return;
+    this.latest[worker] = { traces, tokens: Number(tokens ?? 0), rejects: Number(rejects ?? 0) };
+    this.report();
+  }
+
+  private report(): void {
+    const sum = (field: 'traces' | 'tokens' | 'rejects') => this.latest.reduce((n, one) => n + one[field], 0);
+    const [traces, tokens, rejects] = [sum('traces'), sum('tokens'), sum('rejects')];
+    const seconds = (performance.now() - this.started) / 1000;
+    const rate = Math.round(tokens / Math.max(seconds, 1e-3));
+    const done = traces + rejects;
+    const left =
+      this.expected === undefined || done === 0
+        ? undefined
+        : (seconds / done) * Math.max(0, this.expected - done);
+    const line = [
+      `${count(traces)}${this.expected === undefined ? '' : ` of ${count(this.expected)}`} traces`,
+      `${count(rate)} tokens/s by ${this.workers} workers`,
+      ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
+      ...(left === undefined ? [] : [`${duration(left)} left`]),
+    ].join(' · ');
+    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, eta_s: left });
+  }
+}

@@ -1,0 +1,146 @@
+// A file that this program wrote in, its rows out as plain values: what `verify` looks at.
+import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { pipeline } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { type RecordBatch, RecordBatchReader, tableFromIPC, Vector } from 'apache-arrow';
+import type { ChunkReader } from './chunk-reader.js';
+import { type InputRow, readJsonRows } from './jsonl.js';
+import type { OutputFormat } from './output.js';
+
+/** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */
+export interface StoredRow {
+  readonly number: number;
+  has(column: string): boolean;
+  cell(column: string): unknown;
+}
+
+/** What a file holds beside its rows. */
+export interface StoredRows {
+  /** of JSONL those of its first row; undefined where it has none */
+  readonly columns: readonly string[] | undefined;
+  readonly rows: AsyncGenerator<StoredRow>;
+}
+
+/** Opens a file of rows. Errors of a file that cannot be read come out of `openRows` or of its `rows`. */
+export async function openRows(
+  path: string,
+  format: OutputFormat,
+  parquet: ChunkReader,
+): Promise<StoredRows> {
+  if (format === 'jsonl') return openJsonlRows(path);
+  if (format === 'arrow') return openArrowRows(path);
+  const { schema, batches } = await parquet.open(path);
+  const columns = tableFromIPC(schema).schema.fields.map(({ name }) => name);
+  return { columns, rows: parquetRows(batches) };
+}
+
+async function* parquetRows(ipcs: AsyncGenerator<Uint8Array>): AsyncGenerator<StoredRow> {
+  let number = 0;
+  for await (const ipc of ipcs)
+    for (const batch of tableFromIPC(ipc).batches) {
+      yield* batchRows(batch, number);
+      number += batch.numRows;
+    }
+}
+
+const ARROW_FILE = Buffer.from('ARROW1');
+const ARROW_STREAM = Buffer.from([0xff, 0xff, 0xff, 0xff]);
+
+async function openArrowRows(path: string): Promise<StoredRows> {
+  const file = await open(path, 'r');
+  try {
+    // arrow takes an empty file for one without rows, and a truncated one for a huge one
+    await checkArrow(file);
+    const reader = await (await RecordBatchReader.from(file)).open();
+    const columns = reader.schema.fields.map(({ name }) => name);
+    return { columns, rows: arrowRows(file, reader) };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function checkArrow(file: Awaited<ReturnType<typeof open>>): Promise<void> {
+  const { size } = await file.stat();
+  const at = async (position: number, length: number) =>
+    (await file.read(Buffer.alloc(length), 0, length, Math.max(0, position))).buffer;
+  const head = await at(0, 8);
+  if (head.subarray(0, 4).equals(ARROW_STREAM)) return;
+  if (!head.subarray(0, 6).equals(ARROW_FILE)) throw new Error('is no Arrow file');
+  if (!(await at(size - 6, 6)).equals(ARROW_FILE)) throw new Error('Arrow file is cut off');
+}
+
+async function* arrowRows(
+  file: Awaited<ReturnType<typeof open>>,
+  reader: AsyncIterable<RecordBatch>,
+): AsyncGenerator<StoredRow> {
+  try {
+    let number = 0;
+    for await (const batch of reader) {
+      yield* batchRows(batch, number);
+      number += batch.numRows;
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+function* batchRows(batch: RecordBatch, first: number): Generator<StoredRow> {
+  const columns = new Map(batch.schema.fields.map(({ name }) => [name, batch.getChild(name)]));
+  for (let i = 0; i < batch.numRows; i++)
+    yield {
+      number: first + i,
+      has: (column) => columns.has(column),
+      cell: (column) => plain(columns.get(column)?.get(i)),
+    };
+}
+
+/** Arrow's lists and structs as arrays and objects; lists of numbers without nulls stay typed arrays. */
+function plain(value: unknown): unknown {
+  if (value === undefined || value === null) return null;
+  if (value instanceof Vector) {
+    const data = value.data[0];
+    const isFlat = data !== undefined && data.children.length === 0 && value.nullCount === 0;
+    const values: unknown = isFlat ? value.toArray() : undefined;
+    return ArrayBuffer.isView(values) ? values : Array.from(value, plain);
+  }
+  if (typeof value === 'object' && 'toJSON' in value && typeof value.toJSON === 'function') {
+    const fields = value.toJSON() as Record<string, unknown>;
+    return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, plain(field)]));
+  }
+  return value;
+}
+
+async function openJsonlRows(path: string): Promise<StoredRows> {
+  const lines = jsonlRows(path);
+  const first = await lines.next();
+  async function* rows(): AsyncGenerator<StoredRow> {
+    for (let next = first; !next.done; next = await lines.next()) yield storedRow(next.value);
+  }
+  return { columns: first.done ? undefined : Object.keys(first.value.columns), rows: rows() };
+}
+
+function storedRow({ row, columns }: InputRow): StoredRow {
+  return {
+    number: row,
+    has: (column) => Object.hasOwn(columns, column),
+    cell: (column) => (Object.hasOwn(columns, column) ? (columns[column] ?? null) : null),
+  };
+}
+
+async function* jsonlRows(path: string): AsyncGenerator<InputRow> {
+  for await (const row of readJsonRows(readLines(path), { file: path, stem: '' })) {
+    if (row.kind === 'bad') throw new Error(`row ${row.row}: ${row.rejection.reason}`);
+    yield row;
+  }
+}
+
+/** Bytes of a JSONL file, decompressed where its name says that it is compressed. */
+export function readLines(path: string): AsyncIterable<Buffer> {
+  const file = createReadStream(path, { highWaterMark: 2 ** 20 });
+  if (!path.toLowerCase().endsWith('.gz')) return file;
+  const lines = createGunzip();
+  pipeline(file, lines, () => {});
+  return lines;
+}

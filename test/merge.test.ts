@@ -1,0 +1,388 @@
+// `merge`: whatever the layout of shards and chunks, the rows of an unsplit run come out, in input order, once each.
+import { createHash } from 'node:crypto';
+import { appendFile, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import {
+  Bool,
+  type Data,
+  type DataType,
+  Decimal,
+  Field,
+  FixedSizeBinary,
+  FixedSizeList,
+  Float32,
+  Int32,
+  Int64,
+  List,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Table,
+  TimestampMicrosecond,
+  tableFromIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { merge, parseFileSize } from '../dist/commands/merge.js';
+import { gatherRows } from '../dist/io/gather.js';
+import { blockCuts, blockRows, interleave, type Part, partsByBlock } from '../dist/io/interleave.js';
+import { readMetadata, readWithHyparquet } from './io-helpers.js';
+import { rredcot, temporaryFolder } from './program.js';
+
+describe('gatherRows', () => {
+  const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
+    [new Int32(), fc.integer()],
+    [new Int64(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })],
+    [new Float32(), fc.float({ noNaN: true })],
+    [new Bool(), fc.boolean()],
+    [new Utf8(), fc.string({ unit: 'grapheme', maxLength: 5 })],
+    [new TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
+    [new FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
+    [
+      new List(new Field('element', new Float32(), true)),
+      fc.array(fc.float({ noNaN: true }), { maxLength: 4 }),
+    ],
+    [
+      new FixedSizeList(2, new Field('element', new Int32(), true)),
+      fc.array(fc.integer(), { minLength: 2, maxLength: 2 }),
+    ],
+    [
+      new List(new Field('element', new List(new Field('element', new Utf8(), true)), true)),
+      fc.array(fc.option(fc.array(fc.string(), { maxLength: 2 })), { maxLength: 3 }),
+    ],
+    [
+      new List(
+        new Field(
+          'element',
+          new Struct([new Field('a', new Int32(), true), new Field('b', new Bool(), true)]),
+          true,
+        ),
+      ),
+      fc.array(fc.record({ a: fc.option(fc.integer()), b: fc.option(fc.boolean()) }), { maxLength: 3 }),
+    ],
+  ];
+  const column = fc
+    .constantFrom(...types)
+    .chain(([type, value]) =>
+      fc.tuple(fc.constant(type), fc.array(fc.option(value), { minLength: 12, maxLength: 12 })),
+    );
+
+  it('copies any ranges of any batches, in any order', () => {
+    const range = fc.record({ batch: fc.nat(1), from: fc.nat(6), length: fc.nat(6) });
+    fc.assert(
+      fc.property(column, fc.array(range, { maxLength: 5 }), ([type, values], ranges) => {
+        const schema = new Schema([new Field('x', type, true)]);
+        const batches = [0, 6].map((from) => {
+          const child = vectorFromArray(values.slice(from, from + 6), type).data[0] as Data;
+          const rows = makeData({
+            type: new Struct(schema.fields),
+            length: 6,
+            nullCount: 0,
+            children: [child],
+          });
+          return new RecordBatch(schema, rows);
+        });
+        const rows = (batch: RecordBatch) => Array.from(batch, (row) => JSON.stringify(row?.toJSON(), plain));
+        const pieces = ranges.map(({ batch, from, length }) => {
+          return { unit: batches[batch] as RecordBatch, from, to: Math.min(6, from + length) };
+        });
+        const expected = pieces.flatMap(({ unit, from, to }) => rows(unit).slice(from, to));
+        expect(rows(gatherRows(schema, pieces))).toEqual(expected);
+      }),
+    );
+  });
+
+  it('refuses a type whose layout it does not know', () => {
+    const schema = new Schema([new Field('d', new Decimal(2, 9, 128), true)]);
+    expect(gatherRows(schema, []).numRows).toBe(0);
+    const dictionary = tableOfDictionary();
+    expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be merged/);
+  });
+});
+
+function tableOfDictionary(): Table {
+  return new Table({ d: vectorFromArray(['a', 'b', 'a']) });
+}
+
+function plain(_: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? `${value}n` : value;
+}
+
+describe('interleave', () => {
+  it('gives every trace once, row by row over the lanes', async () => {
+    const layout = fc.record({
+      lanes: fc.array(fc.array(fc.nat(3), { maxLength: 9 }), { minLength: 1, maxLength: 4 }),
+      rowsPerBlock: fc.integer({ min: 1, max: 5 }),
+      partLength: fc.integer({ min: 1, max: 4 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(layout, async ({ lanes: counts, rowsPerBlock, partLength }) => {
+        // a trace is named lane:row/number; a part is cut at blocks, and anywhere else
+        const traces = counts.map((rows, lane) =>
+          rows.flatMap((n, row) => Array.from({ length: n }, (_, i) => `${lane}:${row}/${i}`)),
+        );
+        const lanes = counts.map((rows, lane) => {
+          const cuts = counts.length === 1 ? [Number.POSITIVE_INFINITY] : blockCuts(rows, rowsPerBlock);
+          const parts: Part[] = [];
+          for (let at = 0; at < (traces[lane] as string[]).length; ) {
+            const cut = cuts.find((trace) => trace > at) as number;
+            const n = Math.min(partLength, cut - at, (traces[lane] as string[]).length - at);
+            parts.push({ path: `${lane}`, offset: at, length: n, traces: n });
+            at += n;
+          }
+          return { counts: rows, blocks: counts.length === 1 ? [parts] : partsByBlock(parts, cuts) };
+        });
+        const load = async ({ path, offset, traces: n }: Part) =>
+          (traces[Number(path)] as string[]).slice(offset, offset + n);
+        const found: string[] = [];
+        for await (const pieces of interleave(lanes, rowsPerBlock, 3, load))
+          for (const { unit, from, to } of pieces) found.push(...unit.slice(from, to));
+        const expected: string[] = [];
+        for (let row = 0; row < 9; row++)
+          for (const [lane, all] of traces.entries())
+            expected.push(...all.filter((name) => name.startsWith(`${lane}:${row}/`)));
+        expect(found).toEqual(expected);
+      }),
+    );
+  });
+
+  it('makes blocks of about a batch', () => {
+    expect(blockRows(4, 1000, 8000)).toBe(2);
+    expect(blockRows(64, 500_000, 8_000_000)).toBe(1);
+  });
+});
+
+let work: string;
+let inputs: string[];
+/** where a run of the whole went, for each format */
+const single = (extension: string) => join(work, `single.${extension}`);
+const MAP = 'completion=all[].text';
+
+/** rows of 0 to 4 traces, some of them bad, some rows no JSON: 61 and 30 of them in two files */
+beforeAll(async () => {
+  work = await temporaryFolder();
+  inputs = [];
+  for (const [n, rows] of [61, 30].entries()) {
+    const lines = Array.from({ length: rows }, (_, r) => {
+      if (r % 13 === 5) return `{"broken": ${r}`;
+      const all = Array.from({ length: (r * 7) % 5 }, (_, i) => ({
+        text: i === 2 && r % 4 === 0 ? '' : `thought ${i}.\n`.repeat(1 + ((r * i) % 6)),
+      }));
+      return JSON.stringify({
+        all,
+        note: r % 3 === 0 ? null : `row ${r}`,
+        deep: { flags: [r % 2 === 0, null] },
+      });
+    });
+    inputs.push(join(work, `part-${n}.jsonl`));
+    await writeFile(inputs[n] as string, `${lines.join('\n')}\n`);
+  }
+  for (const extension of ['parquet', 'arrow', 'jsonl']) await segment(single(extension));
+}, 60_000);
+
+async function segment(output: string, ...more: string[]): Promise<void> {
+  const flags = ['--no-policy', '--quiet', '--map', MAP, ...more];
+  const { code, stderr } = await rredcot(['segment', ...inputs, '-o', output, ...flags]);
+  expect(code, stderr).toBe(0);
+}
+
+/** A run in shards; without some of them. */
+async function shards(count: number, extension: string, rowsPerChunk: number, without: number[] = []) {
+  const folder = join(work, `${extension}-${count}-${rowsPerChunk}-${without}`);
+  for (let i = 0; i < count; i++)
+    if (!without.includes(i)) {
+      const layout = ['--shard', `${i}/${count}`, '--rows-per-chunk', `${rowsPerChunk}`];
+      await segment(`${folder}/`, '--format', extension, ...layout);
+    }
+  return folder;
+}
+
+const LOG = { info: () => {}, warn: () => {}, text: () => {}, record: () => {}, progress: () => {} };
+
+function merged(
+  out: string,
+  output: string,
+  more: { partial?: boolean; fileSize?: number; format?: 'arrow' } = {},
+) {
+  const { partial = false, fileSize, format } = more;
+  return merge(out, { output, format, fileSize, partial, signal: new AbortController().signal }, LOG);
+}
+
+async function hash(path: string): Promise<string> {
+  return createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex');
+}
+
+async function rowsOf(path: string): Promise<unknown[]> {
+  if (path.endsWith('.parquet')) return readWithHyparquet(path);
+  return tableFromIPC(await readFile(path))
+    .toArray()
+    .map((row) => JSON.parse(JSON.stringify(row, plain)));
+}
+
+describe('merge', () => {
+  it.each([
+    [1, 'parquet', 40],
+    [3, 'parquet', 16],
+    [3, 'arrow', 10],
+    [4, 'jsonl', 5],
+    [1, 'jsonl', 20],
+  ])(
+    '%i shards of %s in chunks of %i rows: the rows of a single file',
+    async (count, extension, rowsPerChunk) => {
+      const folder = await shards(count, extension, rowsPerChunk);
+      const output = join(work, `merged-${count}-${rowsPerChunk}.${extension}`);
+      expect(await merged(folder, output)).toBe(0);
+      const expected = single(extension);
+      if (extension === 'jsonl')
+        expect(await readFile(output, 'utf8')).toBe(await readFile(expected, 'utf8'));
+      else expect(await rowsOf(output)).toEqual(await rowsOf(expected));
+      if (extension === 'parquet')
+        expect((await readMetadata(output)).keys).toEqual((await readMetadata(expected)).keys);
+      if (extension === 'arrow') {
+        const metadata = async (path: string) => tableFromIPC(await readFile(path)).schema.metadata;
+        expect(new Map([...(await metadata(output))].sort())).toEqual(
+          new Map([...(await metadata(expected))].sort()),
+        );
+      }
+      expect(await readFile(`${output}.rejects.jsonl`, 'utf8')).toBe(
+        await readFile(`${expected}.rejects.jsonl`, 'utf8'),
+      );
+      const before = await hash(output);
+      await merged(folder, output);
+      expect(await hash(output)).toBe(before);
+      expect((await readdir(work)).filter((name) => name.startsWith('.'))).toEqual([]);
+    },
+    30_000,
+  );
+
+  it('makes files below a size, and one format of the other', async () => {
+    const folder = await shards(2, 'parquet', 40);
+    const output = join(work, 'files');
+    expect(await merged(folder, `${output}/`, { fileSize: 36_000 })).toBe(0);
+    const names = (await readdir(output)).sort();
+    expect(names.length).toBeGreaterThan(1);
+    expect(names).toEqual(names.map((_, n) => `data-0000${n}.parquet`));
+    for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(36_000);
+    const rows = await Promise.all(names.map((name) => rowsOf(join(output, name))));
+    expect(rows.flat()).toEqual(await rowsOf(single('parquet')));
+    await expect(merged(folder, `${output}/`)).rejects.toMatchObject({ exitCode: 2 });
+
+    expect(await merged(folder, join(work, 'as.arrow'))).toBe(0);
+    expect(await rowsOf(join(work, 'as.arrow'))).toEqual(await rowsOf(single('arrow')));
+    await expect(merged(folder, join(work, 'as.jsonl'))).rejects.toThrow(/the chunks are parquet/);
+    await expect(merged(folder, join(work, 'x.parquet'), { fileSize: 1e6 })).rejects.toThrow(
+      /needs a folder/,
+    );
+  }, 30_000);
+
+  it('makes JSONL files below a size', async () => {
+    const folder = await shards(2, 'jsonl', 40);
+    const output = join(work, 'lines');
+    expect(await merged(folder, `${output}/`, { fileSize: 60_000 })).toBe(0);
+    const names = (await readdir(output)).sort();
+    expect(names.length).toBeGreaterThan(1);
+    for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(60_000);
+    const text = await Promise.all(names.map((name) => readFile(join(output, name), 'utf8')));
+    expect(text.join('')).toBe(await readFile(single('jsonl'), 'utf8'));
+    await merged(folder, join(work, 'lines.jsonl.gz'));
+    expect(gunzipSync(await readFile(join(work, 'lines.jsonl.gz'))).toString()).toBe(text.join(''));
+  }, 30_000);
+
+  it('of an unfinished run ends with 75, unless what is there will do', async () => {
+    const folder = await shards(3, 'jsonl', 10, [1]);
+    const output = join(work, 'partial.jsonl');
+    await expect(merged(folder, output)).rejects.toMatchObject({
+      exitCode: 75,
+      message: expect.stringMatching(/1 of 3 shards lack chunks \(00001-of-00003/),
+    });
+    expect(await merged(folder, output, { partial: true })).toBe(0);
+    const lines = (await readFile(single('jsonl'), 'utf8')).trimEnd().split('\n');
+    const ordinal = (line: string) => {
+      const { id, source_row: row } = JSON.parse(line) as { id: string; source_row: number };
+      return id.startsWith('part-1') ? 61 + row : row;
+    };
+    const expected = lines.filter((line) => ordinal(line) % 3 !== 1);
+    expect((await readFile(output, 'utf8')).trimEnd().split('\n')).toEqual(expected);
+  }, 30_000);
+
+  it.each(['parquet', 'arrow', 'jsonl'])(
+    'names a damaged %s chunk and writes nothing',
+    async (extension) => {
+      const folder = await shards(2, extension, 25);
+      const chunk = join(folder, `chunks/00001-of-00002/000001.${extension}`);
+      await appendFile(chunk, 'x');
+      const output = join(work, `damaged.${extension}`);
+      await expect(merged(folder, output)).rejects.toMatchObject({
+        exitCode: 65,
+        message: `${chunk} has changed since it was written`,
+      });
+      // the same where the record has been made to agree
+      const done = join(folder, 'done/00001-of-00002.json');
+      const record = JSON.parse(await readFile(done, 'utf8'));
+      await writeFile(chunk, (await readFile(chunk)).subarray(0, 150));
+      record.chunks[1].sha256 = await hash(chunk);
+      await writeFile(done, JSON.stringify(record));
+      if (extension !== 'jsonl')
+        await expect(merged(folder, output)).rejects.toMatchObject({
+          exitCode: 65,
+          message: expect.stringContaining(chunk),
+        });
+      expect((await readdir(work)).filter((name) => name.includes('damaged.'))).toEqual([]);
+    },
+    30_000,
+  );
+
+  it('of shards without rows, or without any row at all, is a file with the columns', async () => {
+    const folder = join(work, 'few');
+    const few = join(work, 'few.jsonl');
+    await writeFile(few, '{"completion": "a.\\nb."}\n');
+    for (const i of [0, 1, 2])
+      await rredcot(['segment', few, '-o', `${folder}/`, '--no-policy', '--shard', `${i}/3`, '--quiet']);
+    await merged(folder, join(work, 'few.parquet'));
+    expect(await readMetadata(join(work, 'few.parquet'))).toMatchObject({ rows: 1 });
+    await writeFile(few, '');
+    await rredcot(['segment', few, '-o', `${folder}/`, '--no-policy', '--restart', '--quiet']);
+    await merged(folder, join(work, 'none.parquet'));
+    expect(await readMetadata(join(work, 'none.parquet'))).toMatchObject({ rows: 0 });
+    await merged(folder, join(work, 'none.arrow'));
+    expect(tableFromIPC(await readFile(join(work, 'none.arrow'))).schema.names).toContain('segments');
+    expect(
+      (await readdir(work)).filter((name) => name.startsWith('none.') && name.includes('rejects')),
+    ).toEqual([]);
+  }, 30_000);
+
+  it('drops what a killed merge has left', async () => {
+    const folder = await shards(2, 'parquet', 40);
+    await writeFile(join(work, '.again.parquet.0123abcd.tmp'), 'x');
+    await merged(folder, join(work, 'again.parquet'));
+    expect((await readdir(work)).filter((name) => name.startsWith('.again'))).toEqual([]);
+    await rm(join(work, 'again.parquet'));
+  });
+
+  it('has a command line', async () => {
+    const folder = await shards(1, 'jsonl', 20);
+    const output = join(work, 'all.jsonl');
+    const run = await rredcot(['merge', folder, '-o', output]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toMatch(
+      /traces written to .*all\.jsonl\n.*rejects written to .*all\.jsonl\.rejects\.jsonl/,
+    );
+    expect((await rredcot(['merge', output, '-o', 'x.jsonl'])).code).toBe(2);
+  });
+
+  it('reads sizes', () => {
+    expect([undefined, '64KiB', '1.5GiB', '70000'].map(parseFileSize)).toEqual([
+      undefined,
+      65_536,
+      1.5 * 2 ** 30,
+      70_000,
+    ]);
+    for (const text of ['4GiB', '1', 'many', '1GB']) expect(() => parseFileSize(text)).toThrow(/--file-size/);
+  });
+});
