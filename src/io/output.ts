@@ -31,7 +31,7 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
 ];
 
 /** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
-const BATCH_BYTES = 8 * 2 ** 20;
+const BATCH_BYTES = 2 * 2 ** 20;
 /** The same for stdout, whose reader waits for each batch. */
 const PIPE_BATCH_BYTES = 2 ** 20;
 
