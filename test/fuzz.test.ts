@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../dist/cli.js';
 import { TraceRejected } from '../dist/errors.js';
-import { readJsonlRows } from '../dist/io/jsonl.js';
+import { readJsonRows } from '../dist/io/jsonl.js';
 import { mapRow, parseFieldMap } from '../dist/io/map.js';
 import { encodeTrace } from '../dist/policy/encode.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
@@ -102,7 +102,7 @@ describe(`${ROWS} damaged rows`, () => {
       for (const line of mutatedLines(SEED + 1)) yield Buffer.concat([line, Buffer.from('\n')]);
     }
     const counts = { rows: 0, bad: 0, rejected: 0, cut: 0 };
-    for await (const row of readJsonlRows(stream(), { file: 'f.jsonl', stem: 'f' })) {
+    for await (const row of readJsonRows(stream(), { file: 'f.jsonl', stem: 'f' })) {
       counts.rows++;
       const map = maps[counts.rows % 2] as ReturnType<typeof parseFieldMap>;
       const found = row.kind === 'bad' ? [row] : [...mapRow(row, map, { prompt: true, references: false })];

@@ -10,8 +10,7 @@ const CHAIN = '<think>\na: 3+4=7 top 7\nb: 7*2=4 top 7\n</think>\nanswer: 7\n';
 /** clears the screen, sets the title, writes from right to left, rings, ends a C string, comes back */
 const EVIL = '\u001b[2J\u001b]0;owned\u0007\u202egnp.exe\u0000\u009b31m\r\u2028';
 /** control characters but for the line breaks of our own lines, and what turns the direction of text */
-const CONTROLS =
-  /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/;
+const CONTROLS = /(?!\n)[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/u;
 
 let cwd: string;
 beforeAll(async () => {

@@ -95,9 +95,9 @@ export function mutateRow(row: Readonly<Record<string, unknown>>, random: Random
   for (let n = 1 + below(random, 2); n > 0 && entries.length > 0; n--) {
     const at = below(random, entries.length);
     const [key, value] = entries[at] as [string, unknown];
-    if (random() < 0.15) entries.splice(at, 1);
-    else if (random() < 0.15)
-      entries[at] = [pick(random, ['__proto__', 'id', 'raw', '', '\u0000', key]), value];
+    const what = random();
+    if (what < 0.15) entries.splice(at, 1);
+    else if (what < 0.3) entries[at] = [pick(random, ['__proto__', 'id', 'raw', '', '\u0000', key]), value];
     else entries[at] = [key, pick(random, pick(random, [VALUES, NESTED, TEXTS]))];
   }
   const mutated: Record<string, unknown> = {};
