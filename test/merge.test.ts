@@ -100,7 +100,7 @@ describe('gatherRows', () => {
     const schema = new Schema([new Field('d', new Decimal(2, 9, 128), true)]);
     expect(gatherRows(schema, []).numRows).toBe(0);
     const dictionary = tableOfDictionary();
-    expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be merged/);
+    expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be copied/);
   });
 });
 

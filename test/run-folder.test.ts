@@ -104,6 +104,7 @@ describe('a run folder', () => {
 
   it('holds chunks, rejects, records and _SUCCESS, and the rows of a single file', async () => {
     expect(Object.keys(whole)).toEqual([
+      'README.md',
       '_SUCCESS',
       ...Array.from({ length: 6 }, (_, c) => `chunks/00000-of-00001/00000${c}.parquet`),
       ...Array.from({ length: 6 }, (_, c) => `done/00000-of-00001/00000${c}.json`),
@@ -111,6 +112,10 @@ describe('a run folder', () => {
       'rejects/00000-of-00001/000002.jsonl',
       'survey.json',
     ]);
+    const card = await readFile(join(work, 'whole/README.md'), 'utf8');
+    expect(card).toMatch(/^---\n(.*\n)*--- *\n/);
+    expect(card).toContain('      num_examples: 40\n');
+    expect(card).toContain('    - name: "sigma"\n      list: float32\n');
     const file = join(work, 'one.parquet');
     expect((await score(file)).code).toBe(0);
     const rows = await readScored(join(work, 'whole/chunks/*/*.parquet'));

@@ -1,10 +1,11 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
 import { EXIT, RredcotError } from '../errors.js';
 import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
+import { outputColumns } from '../io/columns.js';
 import { publishFile } from '../io/merge.js';
 import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
 import { type BadRow, isBad } from '../io/rows.js';
-import { finishShard } from '../io/run-folder.js';
+import { type CardSource, finishShard } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
 import { openStreamDestination } from '../io/stream-destination.js';
 import { colours, type Log } from '../report/log.js';
@@ -64,7 +65,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (run.layout.shard.count === 1) checkRejects(totals(), maxRejects, target.rejects, true);
     await destination.close();
     if (run.folder === undefined) return;
-    await finishShard(run.folder, run.layout.shard, run.chunks, progress.totals().seconds);
+    const { seconds } = progress.totals();
+    const card = target.kind === 'folder' && target.format === 'parquet' ? cardSource(opts) : undefined;
+    await finishShard(run.folder, run.layout.shard, run.chunks, seconds, card);
     if (target.kind === 'file') {
       await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
     }
@@ -105,6 +108,16 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       log.record('done', { ...figures, uniform_share: summary.uniform, output: target.path });
     },
   };
+}
+
+/** What the dataset card of a folder says of its columns. */
+function cardSource({ passThrough, ourColumns, metadata }: SinkOptions): CardSource {
+  const columns = outputColumns(passThrough, ourColumns).map(({ name, type, arrow }) => ({
+    name,
+    // a column that is copied as it is has a type of its own
+    type: arrow === undefined ? type : null,
+  }));
+  return { columns, metadata };
 }
 
 function openDestination({ target, run, log, ...columns }: SinkOptions): Promise<Destination> {

@@ -19,6 +19,8 @@ const make = makeData as unknown as (props: Readonly<Record<string, unknown>>) =
 
 /** Copies ranges into one column of `type`, the plain type (`passThroughColumns`) of every range's own. */
 export function gather(type: DataType, given: readonly Range[], path: string): Data {
+  if (DataType.isDictionary(type) || DataType.isUnion(type))
+    throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
   const ranges = given.flatMap((range) => plainRanges(type, range));
   const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
   const base = { type, length, ...gatherValidity(ranges, length) };

@@ -154,6 +154,7 @@ function policySection(metadata: Readonly<Record<string, string>>): string[] {
 }
 
 function typeCell(type: CardColumn['type']): string {
+  if (type === null) return '';
   if (type.kind === 'list' && type.element.kind === 'struct')
     return `list of ${type.element.fields.map(({ name }) => `\`${name}\``).join(', ')}`;
   return `\`${describeType(type)}\``;

@@ -5,7 +5,8 @@ import type { ColumnType } from './schema.js';
 /** A column of the files that the card describes. */
 export interface CardColumn {
   readonly name: string;
-  readonly type: ColumnType;
+  /** null for one that has the type of a columnar input */
+  readonly type: ColumnType | null;
 }
 
 /** Our flat types by the names that `datasets` has for them; JSON text is text there. */
@@ -23,7 +24,7 @@ const DTYPES: Partial<Record<ColumnType['kind'], string>> = {
 export function featureLines(columns: readonly CardColumn[], indent: string): string[] | null {
   const lines: string[] = [];
   for (const { name, type } of columns) {
-    const body = typeLines(type, `${indent}  `);
+    const body = type && typeLines(type, `${indent}  `);
     if (body === null) return null;
     lines.push(`${indent}- name: ${yamlText(name)}`, ...body);
   }

@@ -3,10 +3,15 @@ import { readFile } from 'node:fs/promises';
 import { AtomicFile } from './atomic-file.js';
 
 /** Writes a small file of the run folder whole or not at all. */
-export async function writeJson(path: string, value: unknown): Promise<void> {
+export function writeJson(path: string, value: unknown): Promise<void> {
+  return writeText(path, `${JSON.stringify(value)}\n`);
+}
+
+/** The same for a text. */
+export async function writeText(path: string, text: string): Promise<void> {
   const file = await AtomicFile.open(path);
   try {
-    await file.write(Buffer.from(`${JSON.stringify(value)}\n`));
+    await file.write(Buffer.from(text));
     await file.commit();
   } finally {
     await file.abort();

@@ -2,8 +2,9 @@
 import { createHash } from 'node:crypto';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type CardFacts, datasetCard } from './dataset-card.js';
 import { fileBytes } from './file-bytes.js';
-import { readJson, writeJson } from './json-file.js';
+import { readJson, writeJson, writeText } from './json-file.js';
 import { type Shard, shardName } from './shard.js';
 
 /** A chunk that is done: the last thing written of it. */
@@ -34,7 +35,12 @@ export interface ShardRecord {
   /** of the process that ended it */
   readonly seconds: number;
   readonly chunks: readonly ChunkRecord[];
+  /** for the dataset card; absent where the chunks end in a single file */
+  readonly card?: CardSource;
 }
+
+/** What a dataset card says of the chunks themselves. */
+export type CardSource = Pick<CardFacts, 'columns' | 'metadata'>;
 
 /** The files of a run folder. */
 export function runPaths(folder: string) {
@@ -43,6 +49,7 @@ export function runPaths(folder: string) {
     run: join(folder, 'run.json'),
     survey: join(folder, 'survey.json'),
     success: join(folder, '_SUCCESS'),
+    card: join(folder, 'README.md'),
     chunks: (shard: Shard) => join(folder, 'chunks', shardName(shard)),
     rejects: (shard: Shard) => join(folder, 'rejects', shardName(shard)),
     records: (shard: Shard) => join(folder, 'done', shardName(shard)),
@@ -60,7 +67,7 @@ export function runPaths(folder: string) {
  * last what says that there is a run: cut off anywhere, it leaves a run that can be begun again or dropped.
  */
 export async function removeRun(folder: string): Promise<void> {
-  for (const name of ['_SUCCESS', 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
+  for (const name of ['_SUCCESS', 'README.md', 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
     await rm(join(folder, name), { recursive: true, force: true });
 }
 
@@ -135,6 +142,7 @@ export async function finishShard(
   shard: Shard,
   chunks: ReadonlyMap<number, ChunkRecord>,
   seconds: number,
+  card?: CardSource,
 ): Promise<void> {
   const records = [...chunks.values()].sort((a, b) => a.chunk - b.chunk);
   const sum = (field: 'rows' | 'traces' | 'rejects' | 'tokens') =>
@@ -148,16 +156,29 @@ export async function finishShard(
     tokens: sum('tokens'),
     seconds: Math.round(seconds * 1000) / 1000,
     chunks: records,
+    ...(card && { card }),
   };
   const paths = runPaths(folder);
   await writeJson(paths.done(shard), record);
   await markSuccess(folder, shard.count);
 }
 
-/** Writes `_SUCCESS` where all shards are done: also for a shard whose process died before it could. */
+/**
+ * Writes the dataset card and `_SUCCESS` where all shards are done: also for a shard whose process died before it could.
+ */
 export async function markSuccess(folder: string, shards: number): Promise<void> {
   const paths = runPaths(folder);
-  for (const path of [...Array(shards).keys()].map((index) => paths.done({ index, count: shards })))
-    if ((await stat(path).catch(() => null)) === null) return;
-  if ((await stat(paths.success).catch(() => null)) === null) await writeJson(paths.success, { shards });
+  if ((await stat(paths.success).catch(() => null)) !== null) return;
+  const sums = { rows: 0, rejects: 0 };
+  let card: CardSource | undefined;
+  for (let index = 0; index < shards; index++) {
+    const record = await readJson<ShardRecord>(paths.done({ index, count: shards }));
+    if (record === undefined) return;
+    sums.rows += record.traces;
+    sums.rejects += record.rejects;
+    card ??= record.card;
+  }
+  if (card !== undefined)
+    await writeText(paths.card, datasetCard({ ...card, ...sums, files: 'chunks/*-of-*/*.parquet' }));
+  await writeJson(paths.success, { shards });
 }
