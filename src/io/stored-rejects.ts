@@ -33,7 +33,7 @@ export async function* readRejects(path: string): AsyncGenerator<StoredReject> {
       file,
       row,
       isWholeRow: typeof code === 'string' && READER_CODES.includes(code),
-      offset: line.byteOffset,
+      offset: line.byteOffset ?? 0,
       length,
     };
   }
