@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../dist/cli.js';
 import { TraceRejected } from '../dist/errors.js';
-import { readJsonRows } from '../dist/io/jsonl.js';
+import { readRows, resolveInputs } from '../dist/io/inputs.js';
 import { mapRow, parseFieldMap } from '../dist/io/map.js';
 import { encodeTrace } from '../dist/policy/encode.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
@@ -98,11 +98,11 @@ describe(`${ROWS} damaged rows`, () => {
     const tokenizer = await loadTokenizer(path);
     const random = randomOf(SEED + 1);
     const maps = [parseFieldMap(undefined), parseFieldMap('completion=g[].text,prompt=question[]')];
-    async function* stream() {
-      for (const line of mutatedLines(SEED + 1)) yield Buffer.concat([line, Buffer.from('\n')]);
-    }
+    const input = join(work, 'encoded.jsonl');
+    const lineEnd = Buffer.from('\n');
+    await writeFile(input, Buffer.concat(mutatedLines(SEED + 1).flatMap((line) => [line, lineEnd])));
     const counts = { rows: 0, bad: 0, rejected: 0, cut: 0 };
-    for await (const row of readJsonRows(stream(), { file: 'f.jsonl', stem: 'f' })) {
+    for await (const row of readRows(await resolveInputs([input]))) {
       counts.rows++;
       const map = maps[counts.rows % 2] as ReturnType<typeof parseFieldMap>;
       const found = row.kind === 'bad' ? [row] : [...mapRow(row, map, { prompt: true, references: false })];
@@ -165,7 +165,9 @@ describe.each(['parquet', 'arrow', 'jsonl.gz'])('damaged .%s files', (extension)
         expect([0, 2, 65], what).toContain(code);
         if (code !== 0) {
           expect(stderr.match(/^rredcot: /gm), what).toHaveLength(1);
-          expect(stderr, what).toContain(`damaged-${files}`);
+          expect(stderr, what).toMatch(
+            new RegExp(`damaged-${files}\\.|every one of .*out\\.jsonl\\.rejects`),
+          );
         }
         await rm(damaged);
       }

@@ -1,5 +1,5 @@
 // A command's run: its folder found or made, its shard, what of it is done and what is still to be read.
-import { readdir, rm, rmdir, stat } from 'node:fs/promises';
+import { readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import type { Input } from '../io/inputs.js';
@@ -23,6 +23,7 @@ import {
   shardOfEnvironment,
   WHOLE,
 } from '../io/shard.js';
+import { isAbsent, statIfThere } from '../io/stat-if-there.js';
 import type { Log } from '../report/log.js';
 import { VERSION } from '../version.js';
 import { usageError } from './options.js';
@@ -141,7 +142,8 @@ function begun(
     wanted: (ordinal) => isOwn(ordinal, layout.shard) && !done.has(chunkOf(ordinal, layout)),
     async [Symbol.asyncDispose]() {
       // another attempt may be at work in what was there before, or have made a chunk meanwhile
-      if (folder === undefined || isResumed || layout.shard.count > 1 || (await hasRecords(folder))) return;
+      if (folder === undefined || isResumed || layout.shard.count > 1 || chunks.size > 0) return;
+      if (await hasRecords(folder)) return;
       const remove = async (): Promise<void> => {
         await dropRun(folder);
         // the folder too, where it is empty now
@@ -193,19 +195,24 @@ export async function dropRun(folder: string): Promise<boolean> {
 }
 
 async function isBegun(folder: string): Promise<boolean> {
-  return (await readdir(folder).catch(() => [] as string[])).includes('run.json');
+  return (await statIfThere(runPaths(folder).run)) !== null;
 }
 
 /** Whether a run has left a chunk worth keeping, whatever its layout. */
 export async function hasRecords(folder: string): Promise<boolean> {
-  const names = await readdir(join(folder, 'done'), { recursive: true }).catch(() => [] as string[]);
-  return names.some((name) => name.endsWith('.json'));
+  try {
+    const names = await readdir(join(folder, 'done'), { recursive: true });
+    return names.some((name) => name.endsWith('.json'));
+  } catch (error) {
+    // what cannot be looked at may be there
+    return !isAbsent(error);
+  }
 }
 
 /** Whether the folder in which a run was begun is no longer there, or is being removed: the records go first. */
 export async function isGone({ folder, layout }: Run): Promise<boolean> {
   if (folder === undefined) return false;
-  const records = await stat(runPaths(folder).records(layout.shard)).catch(() => null);
+  const records = await statIfThere(runPaths(folder).records(layout.shard));
   return records === null || !(await isBegun(folder));
 }
 

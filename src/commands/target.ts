@@ -1,8 +1,9 @@
 // Where a command's output and rejects go, and what the file says about how it was made.
-import { realpath, stat } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileStem, type Input } from '../io/inputs.js';
 import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
+import { statIfThere } from '../io/stat-if-there.js';
 import type { PolicyFolder } from '../policy/folder.js';
 import { VERSION } from '../version.js';
 import { usageError } from './options.js';
@@ -31,7 +32,7 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
-  const present = output === '-' ? null : await stat(output).catch(() => null);
+  const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
     const rejects = join(folder, 'rejects');
@@ -60,7 +61,7 @@ export async function resolveTarget(
 
 // a rename would put a file in the place of a pipe or /dev/null; a folder would turn it down when all is computed
 async function refuseOtherThanFile(path: string): Promise<void> {
-  const present = await stat(path).catch(() => null);
+  const present = await statIfThere(path);
   if (present === null || present.isFile()) return;
   const found = present.isDirectory() ? 'a folder' : 'no regular file';
   throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
@@ -69,7 +70,7 @@ async function refuseOtherThanFile(path: string): Promise<void> {
 // a folder that is made for a misspelled path is found by nobody
 async function refuseMissingFolder(path: string): Promise<void> {
   const folder = dirname(path);
-  const present = await stat(folder).catch(() => null);
+  const present = await statIfThere(folder);
   if (present?.isDirectory()) return;
   throw usageError(
     `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,

@@ -1,10 +1,11 @@
 // Bad rows in, the rejects file and the counts by code out.
 
-import { rm, stat } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { stringifyJson } from './json.js';
 import type { BadRow } from './rows.js';
+import { statIfThere } from './stat-if-there.js';
 
 /** The rejects of a run. */
 export interface Rejects {
@@ -24,7 +25,7 @@ export interface Rejects {
 export async function openRejects(path: string | null): Promise<Rejects> {
   const counts = new Map<string, number>();
   let file: AtomicFile | null = null;
-  const present = path === null ? null : await stat(path).catch(() => null);
+  const present = path === null ? null : await statIfThere(path);
   if (present !== null && !present.isFile())
     throw new RredcotError(`${path}: is no file, but the rejects would be written there`, {
       exitCode: EXIT.usage,

@@ -1,11 +1,12 @@
 // The run folder (DESIGN §5): where each file stands, and which chunks and shards are done.
 import { createHash } from 'node:crypto';
-import { readdir, rm, stat } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type CardFacts, datasetCard } from './dataset-card.js';
 import { fileBytes } from './file-bytes.js';
 import { readJson, writeJson, writeText } from './json-file.js';
 import { type Shard, shardName } from './shard.js';
+import { statIfThere } from './stat-if-there.js';
 
 /** A chunk that is done: the last thing written of it. */
 export interface ChunkRecord {
@@ -95,7 +96,7 @@ export async function removeLeftovers(folders: readonly string[], before: number
     for (const name of await readdir(folder)) {
       const path = join(folder, name);
       if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
-      const found = await stat(path).catch(() => null);
+      const found = await statIfThere(path);
       if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
     }
 }
@@ -130,7 +131,7 @@ export async function chunkDamage(
 
 /** sha256 of a file in hex; null where there is none. */
 export async function sha256OfFile(path: string): Promise<string | null> {
-  if ((await stat(path).catch(() => null)) === null) return null;
+  if ((await statIfThere(path)) === null) return null;
   const hash = createHash('sha256');
   for await (const bytes of fileBytes(path)) hash.update(bytes);
   return hash.digest('hex');
@@ -168,7 +169,7 @@ export async function finishShard(
  */
 export async function markSuccess(folder: string, shards: number): Promise<void> {
   const paths = runPaths(folder);
-  if ((await stat(paths.success).catch(() => null)) !== null) return;
+  if ((await statIfThere(paths.success)) !== null) return;
   const sums = { rows: 0, rejects: 0 };
   let card: CardSource | undefined;
   for (let index = 0; index < shards; index++) {
