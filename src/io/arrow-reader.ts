@@ -2,6 +2,7 @@
 
 import { type FileHandle, open } from 'node:fs/promises';
 import {
+  type AsyncRecordBatchFileReader,
   type AsyncRecordBatchStreamReader,
   CompressionType,
   compressionRegistry,
@@ -54,7 +55,8 @@ export async function openArrowFile(path: string): Promise<BatchSource> {
   const file = await open(path, 'r');
   try {
     await checkFooter(file, path);
-    return await openReader(await RecordBatchReader.from(file), path, () => file.close());
+    const reader = await RecordBatchReader.from(boundedFile(file));
+    return await openReader(reader, path, () => file.close());
   } catch (error) {
     await file.close().catch(() => {});
     throw damaged(error, path, 'its footer');
@@ -101,6 +103,30 @@ async function checkFooter(file: FileHandle, path: string): Promise<void> {
   );
 }
 
+// arrow-js reads on without end where a file has become shorter
+function boundedFile(file: FileHandle): FileHandle {
+  const bounded = {
+    fd: file.fd,
+    stat: () => file.stat(),
+    close: () => file.close(),
+    async read(buffer: Uint8Array, offset: number, length: number, position: number) {
+      const found = await file.read(buffer, offset, length, position);
+      if (found.bytesRead === 0 && length > 0) throw new Error('the file has become shorter');
+      return found;
+    },
+  };
+  return bounded as unknown as FileHandle;
+}
+
+// by number: where the footer names a place that holds no batch, arrow-js's own loop would read it for ever
+async function* fileBatches(reader: AsyncRecordBatchFileReader): AsyncGenerator<RecordBatch> {
+  for (let n = 0; n < reader.numRecordBatches; n++) {
+    const batch = await reader.readRecordBatch(n);
+    if (batch === null) throw new Error('the footer names a place that holds none');
+    yield batch;
+  }
+}
+
 async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
   const opened = await (reader as AsyncRecordBatchStreamReader).open();
   // without a schema arrow-js takes a stream for an empty one
@@ -113,7 +139,8 @@ async function openReader(reader: unknown, path: string, close: () => Promise<vo
       let batches = 0;
       let rows = 0;
       try {
-        for await (const batch of opened as AsyncIterable<RecordBatch>) {
+        const found = opened.isFile() ? fileBatches(opened) : (opened as AsyncIterable<RecordBatch>);
+        for await (const batch of found) {
           checkBatch(batch);
           if (batch.numRows > 0) yield { batch, row: rows };
           batches++;
