@@ -127,7 +127,7 @@ describe('layouts', () => {
     await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
     expect(readdirSync(checkpoint).sort()).toEqual(
       [
-        ...['config.json', 'model.safetensors', 'policy.json', 'policy.onnx'],
+        ...['config.json', 'model.safetensors', 'policy.json', 'policy.onnx', 'policy.cuda.onnx'],
         ...['tokenizer.json', 'tokenizer_config.json'],
       ].sort(),
     );

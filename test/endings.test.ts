@@ -75,9 +75,15 @@ describe('a signal', () => {
     },
   );
 
-  it('ends a run that waits for stdin, and keeps nothing of it', async () => {
+  it.each([
+    ['the first row', ''],
+    ['a later row', '{"completion":"a\\nb"}\n'],
+  ])('ends a run that waits for %s on stdin, and keeps nothing of it', async (_, rows) => {
     const { child, end } = start([...SEGMENT, '-o', 'idle.parquet']);
-    await until(async () => (await readdir(cwd)).includes('.idle.parquet.rredcot-run'));
+    child.stdin?.write(rows);
+    // the folder is begun once the first row has said which preset fits
+    if (rows === '') await new Promise((resolve) => setTimeout(resolve, 1500));
+    else await until(async () => (await readdir(cwd)).includes('.idle.parquet.rredcot-run'));
     child.kill('SIGTERM');
     const { code, stderr } = await end;
     expect([code, stderr]).toEqual([75, expect.stringMatching(/^rredcot: interrupted/)]);

@@ -1,6 +1,8 @@
 // Small JSON files that are there whole or not at all.
 import { readFile } from 'node:fs/promises';
 import { AtomicFile } from './atomic-file.js';
+import { fileError } from './file-error.js';
+import { isAbsent } from './stat-if-there.js';
 
 /** Writes a small file of the run folder whole or not at all. */
 export function writeJson(path: string, value: unknown): Promise<void> {
@@ -18,11 +20,15 @@ export async function writeText(path: string, text: string): Promise<void> {
   }
 }
 
-/** undefined where the file is missing or no JSON: what cannot be read is done again. */
+/**
+ * undefined where the file is missing or no JSON: what it told of is done again.
+ * @throws RredcotError where it is there and the machine cannot read it
+ */
 export async function readJson<T>(path: string): Promise<T | undefined> {
   try {
     return JSON.parse(await readFile(path, 'utf8')) as T;
-  } catch {
-    return undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError || isAbsent(error)) return undefined;
+    throw fileError(error, path, 'read');
   }
 }
