@@ -6,13 +6,13 @@ import { fileURLToPath } from 'node:url';
 
 const quick = process.argv.includes('--quick');
 const measurements = [
-  ['exits.mjs', quick ? '2048,4096' : '2048,4096,8192,16384', quick ? '3' : '7'],
+  ['exits.mjs', quick ? '2048,4096' : '2048,4096,8192,16384', quick ? '1' : '7'],
   ...(quick ? [] : [['long.mjs']]),
   ['head.mjs', 'all', quick ? '1' : '3'],
-  ['whole.mjs', quick ? '3' : '7'],
+  ['whole.mjs', quick ? '1' : '7'],
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
-  ['io.mjs', quick ? '50' : '300', quick ? '1' : '3'],
+  ['io.mjs', quick ? '20' : '300', quick ? '1' : '3'],
   ...(quick ? [] : [['pytorch.mjs']]),
 ];
 

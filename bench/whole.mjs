@@ -70,6 +70,9 @@ const ms = await interleaved(
           device: { name: 'cpu' },
           rowsPerChunk: 512,
           restart: false,
+          preset: 'none',
+          bank: 'row',
+          chatTemplateArgs: {},
         },
         silent,
       );
