@@ -178,9 +178,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   mapped(program.command('inspect'))
     .summary('show one row as a trace: the preset found, what is missing')
     .description(
-      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored JSONL file, the values and σ.',
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file, the values and σ.',
     )
-    .argument('[file]', 'a JSONL file; - is stdin', '-')
+    .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
     .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
     .option('--json', 'one JSON object', false)

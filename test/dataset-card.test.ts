@@ -101,7 +101,7 @@ describe('a dataset card', () => {
     expect(text).toContain('- baseline `auto`, residual `uniform`, within a segment `uniform`');
     expect(text).toContain('| `policy.onnx` | `67c1` |');
     expect(text).toContain('w = σ·T');
-    expect(text).toContain('from the input or for a trainer: `no`, `messages`, `a: "b"`.');
+    expect(text).toContain('Besides, from the input: `no`, `messages`, `a: "b"`.');
     expect(card()).toBe(text);
   });
 
@@ -109,6 +109,15 @@ describe('a dataset card', () => {
     const steps = card({ columns: outputColumns([], EXPORT_FORMS.prm.columns) });
     expect(steps).toContain('- name: "labels"\n      list: bool');
     expect(steps).not.toContain('w = σ·T');
+    // logprobs are the export's, reward is the input's own: neither is the column that we write under this name
+    const given = [{ name: 'reward', as: 'reward', type: { kind: 'string' } }] as const;
+    const shifted = card({
+      columns: outputColumns(given, EXPORT_FORMS.tinker.columns),
+      metadata: { 'rredcot.config': JSON.stringify({ ...CONFIG, export: 'tinker' }) },
+    });
+    expect(shifted).toContain('| `logprobs` | `list<float32>` |');
+    expect(shifted).toContain('Besides, from the input: `reward`.');
+    expect(shifted).not.toMatch(/reward ζ|log-probability of each completion token/);
     const metadata = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"command":"segment"}' };
     const names: OurColumn[] = ['id', 'segments'];
     const cut = card({ metadata, columns: outputColumns([], names), rows: 0 });

@@ -170,7 +170,9 @@ describe('a command line that ends early', () => {
     const out = join(folder, 'limited.parquet');
     const run = await rredcot(['score', await file('limited.jsonl', rows), '--limit', '3', '-o', out]);
     expect(run.code).toBe(65);
-    expect(run.stderr).toMatch(/every one of 3 traces was rejected.*\n {2}try: .*--map/s);
+    expect(run.stderr).toMatch(
+      /every one of 3 traces was rejected \(the first: line is not JSON.*\n {2}try: .*--map/s,
+    );
     expect((await readJsonl(`${out}.rejects.jsonl`)).length).toBe(3);
   });
 });

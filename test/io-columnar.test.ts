@@ -119,6 +119,22 @@ describe('values of every type', () => {
   });
 });
 
+it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {
+  const path = join(folder, `nameless.${extension}`);
+  const column = (value: string) => vectorFromArray([value], new Utf8());
+  const table = new Table({ completion: column('a'), '': column('x') });
+  await writeFile(path, tableToIPC(table, extension === 'arrow' ? 'file' : 'stream'));
+  const out = join(folder, `nameless-${extension}`);
+  const again = [`${out}.arrow`, `${out}.parquet`, `${out}.jsonl`];
+  for (const [n, name] of again.entries()) {
+    const from = n === 0 ? path : (again[0] as string);
+    const run = await rredcot(['segment', from, '--no-policy', '--columns', 'status', '-o', name]);
+    expect(run.code, run.stderr).toBe(0);
+  }
+  expect((await readWithHyparquet(again[1] as string))[0]).toMatchObject({ completion: 'a', '': 'x' });
+  expect((await readJsonl(again[2] as string))[0]).toMatchObject({ completion: 'a', '': 'x' });
+});
+
 describe('every type through a run', () => {
   const kept = () => Object.keys(types);
 

@@ -225,15 +225,21 @@ describe('fields', () => {
     [-0.5, -0.5],
     [true, 1],
     [false, 0],
+    // a decimal of Arrow or Parquet
+    ['0.50', 0.5],
+    ['-1', -1],
     [null, null],
     [Number.NaN, null],
   ])('reward %s', (reward, expected) => {
     expect(outcome({ ...plain, reward })).toMatchObject([{ reward: expected }]);
   });
 
-  it.each(['1', [1], {}, Number.POSITIVE_INFINITY])('reward %j is turned down', (reward) => {
-    expect(outcome({ ...plain, reward })).toMatchObject([{ code: 'reward' }]);
-  });
+  it.each(['', 'good', '1e0', '.5', [1], {}, Number.POSITIVE_INFINITY])(
+    'reward %j is turned down',
+    (reward) => {
+      expect(outcome({ ...plain, reward })).toMatchObject([{ code: 'reward' }]);
+    },
+  );
 
   it('takes token ids in the place of text', () => {
     const [trace] = map({ prompt_ids: [], completion_ids: [0, 2147483647], answer: 'a' });

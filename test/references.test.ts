@@ -27,6 +27,9 @@ describe('parseReferences', () => {
     [{ answer: '\\boxed{7}' }, [{ answer: '7', utility: 1 }]],
     // a solution cut inside its box marks nothing: the text stands as it is
     ['so \\boxed{7', [{ answer: 'so \\boxed{7', utility: 1 }]],
+    // of Arrow and Parquet: a struct has all its fields, a decimal is text
+    [{ answer: '7', solution: null, utility: null }, [{ answer: '7', utility: 1 }]],
+    [{ answer: '7', utility: '0.50' }, [{ answer: '7', utility: 0.5 }]],
     [null, []],
     ['', []],
   ])('%j', (value, references) => expect(parseReferences(value)).toEqual(references));
@@ -37,6 +40,8 @@ describe('parseReferences', () => {
       'answer: found nothing, expected text or a number, or a solution that boxes its answer',
     ],
     [{ utility: 1 }, 'answer: found nothing, expected text or a number'],
+    [{ answer: '7', utility: 'much' }, 'utility: found the text "much", expected a number from 0 to 1'],
+    [{ answer: '7', utility: '1.50' }, 'utility: found the text "1.50", expected a number from 0 to 1'],
     [{ solution: 7, answer: '7' }, 'solution: found the number 7, expected text'],
   ])('%j is refused', (value, problem) => expect(parseReferences(value)).toEqual({ problem }));
 });

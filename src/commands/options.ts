@@ -118,6 +118,7 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
 
 /**
  * Stops a run that rejects too much: at once for a number, at the end for a share.
+ * @param first the reason of the first reject, where this run has met it
  * @throws RredcotError (exit 65)
  */
 export function checkRejects(
@@ -125,6 +126,7 @@ export function checkRejects(
   limit: MaxRejects | undefined,
   rejectsFile: string,
   atEnd: boolean,
+  first?: string,
 ): void {
   const fail = (message: string, hint = 'mend the rows, or raise --max-rejects'): never => {
     throw new RredcotError(`${message}; nothing was written but the reasons, in ${rejectsFile}`, {
@@ -139,7 +141,7 @@ export function checkRejects(
     fail(`${rejects} of ${all} traces rejected, --max-rejects allows ${100 * limit.share} %`);
   if (atEnd && traces === 0 && rejects > 0)
     fail(
-      `every one of ${rejects} traces was rejected`,
+      `every one of ${rejects} traces was rejected${first === undefined ? '' : ` (the first: ${first})`}`,
       'mend the rows, or tell where their fields are with --map',
     );
 }

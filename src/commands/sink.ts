@@ -44,6 +44,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const progress = new Progress(log, opts.expected);
   const summary = new Summary();
   const destination = await openDestination(opts);
+  let firstReject: string | undefined;
   /** everything of this shard, the chunks of earlier attempts included */
   const totals = () => {
     const { traces, rejects } = progress.totals();
@@ -53,6 +54,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   async function add(item: OutputRow | BadRow): Promise<void> {
     await destination.add(item);
     if (isBad(item)) {
+      firstReject ??= item.rejection.reason;
       progress.reject();
       checkRejects(totals(), maxRejects, target.rejects, false);
     } else {
@@ -62,7 +64,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   }
   async function finish(): Promise<void> {
     // a shard of many may well hold nothing but rejects
-    if (run.layout.shard.count === 1) checkRejects(totals(), maxRejects, target.rejects, true);
+    if (run.layout.shard.count === 1) checkRejects(totals(), maxRejects, target.rejects, true, firstReject);
     await destination.close();
     if (run.folder === undefined) return;
     const { seconds } = progress.totals();

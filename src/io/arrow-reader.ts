@@ -14,6 +14,7 @@ import { decompress as decompressZstd } from 'fzstd';
 import { EXIT, RredcotError } from '../errors.js';
 import './arrow-guard.js';
 import { checkBatch } from './arrow-check.js';
+import { nameOf } from './arrow-values.js';
 import { type ByteSource, openByteSource } from './byte-source.js';
 import { fileError } from './file-error.js';
 import { decompressLz4 } from './lz4.js';
@@ -131,6 +132,8 @@ async function openReader(reader: unknown, path: string, close: () => Promise<vo
   const opened = await (reader as AsyncRecordBatchStreamReader).open();
   // without a schema arrow-js takes a stream for an empty one
   if (!opened.schema) throw new Error('no schema');
+  // a name that is null in the schema is "null" in its batches
+  for (const field of opened.schema.fields) Object.assign(field, { name: nameOf(field) });
   refuseSameNames(opened.schema, path);
   return {
     schema: opened.schema,

@@ -1,6 +1,7 @@
 // A finished folder's columns, metadata and counts in, its README.md out: a dataset card, so that a hub can take it as it is.
 
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
+import { EXPORT_FORMS, type ExportName } from './export/exports.js';
 import { type CardColumn, featureLines, yamlText } from './hub-features.js';
 import { describeType } from './schema.js';
 
@@ -102,7 +103,9 @@ function sizeCategory(rows: number): string {
 function body({ columns, metadata, rows, rejects }: CardFacts): string {
   const config = JSON.parse(metadata['rredcot.config'] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.some(({ name }) => name === 'sigma');
-  const ours = new Set<string>(OUR_COLUMNS);
+  const form = EXPORT_FORMS[config.export as ExportName];
+  // beside an export stand the input's columns alone, whatever their names
+  const ours = new Set<string>(form === undefined ? OUR_COLUMNS : form.columns.map(({ name }) => name));
   const input = columns.filter(({ name }) => !ours.has(name));
   const written = columns.filter(({ name }) => ours.has(name));
   const parts = [
@@ -111,13 +114,18 @@ function body({ columns, metadata, rows, rejects }: CardFacts): string {
     ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
     ...policySection(metadata),
     '## Columns',
-    table(
-      ['column', 'type', 'meaning'],
-      written.map(({ name, type }) => [`\`${name}\``, typeCell(type), MEANINGS[name as OurColumn]]),
-    ),
+    form === undefined
+      ? table(
+          ['column', 'type', 'meaning'],
+          written.map(({ name, type }) => [`\`${name}\``, typeCell(type), MEANINGS[name as OurColumn]]),
+        )
+      : `The columns of \`--export ${config.export}\`:\n\n${table(
+          ['column', 'type'],
+          written.map(({ name, type }) => [`\`${name}\``, typeCell(type)]),
+        )}`,
     ...(input.length === 0
       ? []
-      : [`Besides, from the input or for a trainer: ${input.map(({ name }) => `\`${name}\``).join(', ')}.`]),
+      : [`Besides, from the input: ${input.map(({ name }) => `\`${name}\``).join(', ')}.`]),
     '## How it was made',
     `\`\`\`json\n${JSON.stringify(config, null, 2)}\n\`\`\``,
   ];

@@ -3,6 +3,7 @@
 import { markedAnswer } from '../boxed.js';
 import type { Reference } from '../trace.js';
 import { describeValue } from './describe.js';
+import { asNumber } from './number-text.js';
 
 /** The references, or what is wrong with them. */
 export type ParsedReferences = readonly Reference[] | { readonly problem: string };
@@ -34,9 +35,11 @@ function parseReference(value: unknown): Reference | string {
       return `found ${describeValue(value)}, expected an answer (text, number or {answer, solution?, utility?})`;
     return { ...fromSolution(answer), utility: 1 };
   }
-  const { answer: given, solution, utility = 1 } = value as Record<string, unknown>;
+  const { answer: given, solution, utility: earned } = value as Record<string, unknown>;
+  // a struct of Arrow or Parquet has all its fields in every row: null is none
+  const utility = asNumber(earned ?? 1);
   if (typeof utility !== 'number' || !(utility >= 0 && utility <= 1)) {
-    return `utility: found ${describeValue(utility)}, expected a number from 0 to 1`;
+    return `utility: found ${describeValue(earned)}, expected a number from 0 to 1`;
   }
   const hasSolution = solution !== undefined && solution !== null;
   if (hasSolution && typeof solution !== 'string')

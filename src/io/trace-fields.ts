@@ -7,6 +7,7 @@ import { completionText } from './dialogue.js';
 import type { Field, Needs } from './map.js';
 import { parseMessages } from './messages.js';
 import { Mismatch } from './mismatch.js';
+import { asNumber } from './number-text.js';
 import { fromSolution, parseReferences } from './references.js';
 import type { InputRow } from './rows.js';
 
@@ -175,7 +176,8 @@ function withSolution(parsed: readonly Reference[], cell: Cell | undefined): rea
 }
 
 function reward(cells: Cells): number | null {
-  const { path = 'reward', value } = cells.get('reward') ?? {};
+  const { path = 'reward', value: found } = cells.get('reward') ?? {};
+  const value = asNumber(found);
   if (value === undefined || value === null || Number.isNaN(value)) return null;
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (typeof value === 'bigint') return Number(value);
