@@ -1,0 +1,150 @@
+// The flags that several commands share: how they are declared, and what their values stand for.
+import type { Command } from 'commander';
+import { CHAT_TEMPLATE_ARG } from './cli-policy.js';
+import {
+  DEFAULT_FIXED_LENGTH,
+  DEFAULT_MAX_SEGMENTS,
+  oneOf,
+  positiveInteger,
+  resolveMaxRejects,
+  resolveSegmentOptions,
+} from './commands/options.js';
+import { parseColumns } from './commands/written-columns.js';
+import { MAX_LINE_BYTES } from './io/jsonl.js';
+import { parseShard } from './io/shard.js';
+import { parseTemplateArgs } from './policy/chat-template.js';
+import { parseDevice } from './policy/device.js';
+
+const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+
+/** Default of `--rows-per-chunk`: what a death costs at most. */
+export const ROWS_PER_CHUNK = 512;
+/** The same where a row takes a millisecond. */
+export const ROWS_PER_CHEAP_CHUNK = 16_384;
+
+/** Flags that say how rows become traces. */
+export interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes: string;
+}
+
+/** Flags of `score` and `segment` as commander hands them on. */
+export interface JobFlags extends MappingFlags {
+  readonly output?: string;
+  readonly format?: string;
+  readonly columns?: string;
+  /** a folder; `false` for --no-policy */
+  readonly policy: string | false;
+  readonly device: string;
+  readonly limit?: string;
+  readonly maxRejects?: string;
+  readonly segmenter: string;
+  readonly maxSegments?: string;
+  readonly fixedLength?: string;
+  readonly shard?: string;
+  readonly rowsPerChunk?: string;
+  readonly restart: boolean;
+  readonly timeLimit?: string;
+  readonly chatTemplateArg: readonly string[];
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
+/** The flags that `score` and `segment` share. */
+export function job(command: Command, defaultOutput: string): Command {
+  return mapped(command)
+    .argument(
+      '[inputs...]',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+    )
+    .option(
+      '-o, --output <file|folder>',
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? '<input>.scored.parquet' : defaultOutput})`,
+    )
+    .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
+    .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
+    .option(
+      '--max-segments <n>',
+      `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
+    )
+    .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(...CHAT_TEMPLATE_ARG)
+    .option(
+      '--device <name>',
+      'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
+      'auto',
+    )
+    .option(
+      '--workers <n>',
+      'processes that share the rows, and the cores (with --devices: for each of these)',
+    )
+    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1')
+    .option('--limit <n>', 'take the first n traces, rejected ones counted')
+    .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option(
+      '--shard <i/n>',
+      'do every n-th row, from the i-th (default: the place in a Slurm array or Indexed Job)',
+    )
+    .option(
+      '--rows-per-chunk <n>',
+      `input rows that are kept or done again together (default: ${ROWS_PER_CHUNK}; ${ROWS_PER_CHEAP_CHUNK} without a policy)`,
+    )
+    .option('--restart', 'drop what an earlier run has left at the output', false)
+    .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
+    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false);
+}
+
+/** The flags that say where the fields of a trace are. */
+export function mapped(command: Command): Command {
+  return command
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both',
+    );
+}
+
+export function mappingOptions(flags: MappingFlags) {
+  return {
+    map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
+  };
+}
+
+export function jobOptions(flags: JobFlags) {
+  return {
+    ...mappingOptions(flags),
+    device: parseDevice(flags.device),
+    output: flags.output,
+    format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    columns: parseColumns(flags.columns),
+    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
+    maxRejects: resolveMaxRejects(flags.maxRejects),
+    segments: resolveSegmentOptions(flags),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
+    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    restart: flags.restart,
+  };
+}
+
+export function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
+  return rowsPerChunk === undefined ? byDefault : positiveInteger('--rows-per-chunk', rowsPerChunk);
+}
