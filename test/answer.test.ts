@@ -301,6 +301,18 @@ describe("the trace's own answer", () => {
     expect(found).toEqual({ reward: null, status: ['reward:unknown'] });
   });
 
+  it.each([
+    [' 4', 1, 'reward:compared'],
+    ['4.0\n', 1, 'reward:compared'],
+    ['5', 0, 'truncated'],
+    ['still 4, or', 0, 'truncated'],
+  ])('that no mark names may be the whole text: %j', (text, reward, status) => {
+    expect(compareAnswer(text, [{ answer: '4', utility: 1 }], template)).toEqual({
+      reward,
+      status: [status],
+    });
+  });
+
   it('is compared with every reference: the best equal one counts, and all must differ for a 0', () => {
     const against = (own: string, ...answers: string[]) =>
       compareAnswer(
