@@ -288,6 +288,9 @@ describe("the trace's own answer", () => {
     ['hm\n</think>\n\n**Final Answer**\n\\boxed{\\frac{1}{2}}', '\\frac{1}{2}'],
     ['\\boxed{1} was wrong\n</think>\nso \\boxed{2}', '2'],
     ['</think>\nThe answer is 5\n', '5'],
+    ['Step 2: The answer is: 5', '5'],
+    ['**Answer:** 5\n', '5'],
+    ['Answer:**5**', '**5**'],
     ['</think>\nThe answer is \\boxed{6}\n', '6'],
     ['\\boxed{5}\nThe answer is 6', '6'],
     ['</think>\n 7 \n', '7'],
@@ -299,6 +302,18 @@ describe("the trace's own answer", () => {
   it('cut inside its box earns nothing and loses nothing', () => {
     const found = compareAnswer('</think>\n\\boxed{7', [{ answer: '7', utility: 1 }], template);
     expect(found).toEqual({ reward: null, status: ['reward:unknown'] });
+  });
+
+  it.each([
+    [' 4', 1, 'reward:compared'],
+    ['4.0\n', 1, 'reward:compared'],
+    ['5', 0, 'truncated'],
+    ['still 4, or', 0, 'truncated'],
+  ])('that no mark names may be the whole text: %j', (text, reward, status) => {
+    expect(compareAnswer(text, [{ answer: '4', utility: 1 }], template)).toEqual({
+      reward,
+      status: [status],
+    });
   });
 
   it('is compared with every reference: the best equal one counts, and all must differ for a 0', () => {

@@ -301,6 +301,10 @@ describe('inspect', () => {
       rejected: null,
       missing: [{ field: 'group' }],
     });
+    await writeFile(join(folder, 'empty.jsonl'), '\n');
+    const empty = await rredcot(['inspect', join(folder, 'empty.jsonl')]);
+    expect(empty.code).toBe(65);
+    expect(empty.stderr).toContain('there are no rows in the input');
     const none = await rredcot(['inspect', path, '--row', '2']);
     expect(none.code).toBe(2);
     expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');

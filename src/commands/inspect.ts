@@ -86,6 +86,11 @@ async function findRow(
     )
       return { row, id: asked };
   }
+  if (asked === undefined && rows === 0)
+    throw new RredcotError('there are no rows in the input', {
+      exitCode: EXIT.data,
+      hint: 'name a file or folder that has some',
+    });
   if (asked === undefined)
     throw new RredcotError(`none of ${rows} rows can be read`, {
       exitCode: EXIT.data,

@@ -13,7 +13,7 @@ export interface Reward {
 }
 
 /**
- * The reward of a trace whose row has none. No answer in the text: ζ = 0, `truncated` (METHOD §2). An answer that equals
+ * The reward of a trace whose row has none. No answer in the text, nor the text one itself: ζ = 0, `truncated` (METHOD §2). An answer that equals
  * a reference earns its utility, one that differs from all of them earns 0, both `reward:compared`; anything else is left
  * open (`reward:unknown`): it never guesses.
  */
@@ -23,11 +23,12 @@ export function compareAnswer(
   template: ExitTemplate,
 ): Reward {
   const own = ownAnswer(text, template);
-  if (own === undefined) return { reward: 0, status: ['truncated'] };
-  if (own === null || references.length === 0) return UNKNOWN;
-  const verdicts = references.map(({ answer }) => compareAnswers(own, answer));
+  if (own === null || (own !== undefined && references.length === 0)) return UNKNOWN;
+  // what marks no answer may be one itself: "4" to "2+2?"
+  const verdicts = references.map(({ answer }) => compareAnswers(own ?? text, answer));
   const equal = references.filter((_, n) => verdicts[n] === 'equal');
   if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
+  if (own === undefined) return { reward: 0, status: ['truncated'] };
   return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
 }
 
@@ -74,7 +75,9 @@ export function ownAnswer(text: string, { open, closer }: ExitTemplate): string 
   }
   // the last mark counts: a box behind the last "Answer:", else that line, else the last box
   const named = [...tail.matchAll(ANSWER_PATTERN)].filter(([mark]) => mark !== '\\boxed{').at(-1);
-  const rest = named === undefined ? tail : tail.slice(named.index + named[0].length);
+  // The answer is: 6, and **Answer:** 6
+  const rest =
+    named === undefined ? tail : tail.slice(named.index + named[0].length).replace(/^(?::|\*\*(?=\s))/, '');
   const boxed = lastBoxed(rest);
   if (boxed !== undefined) return boxed;
   if (named !== undefined) return (rest.split('\n', 1)[0] as string).trim();

@@ -43,7 +43,7 @@ export async function loadChatTemplate(
     if (!new RegExp(`\\b${name}\\b`).test(source))
       throw new RredcotError(`--chat-template-arg ${name}: ${file} does not read it`, {
         exitCode: EXIT.usage,
-        hint: '--chat-template-arg enable_thinking=false, by the name that the template has for it',
+        hint: 'leave it out, or name a variable that stands in that template',
       });
   return { file, source, variables: { ...specialTokens(config), ...args } };
 }
