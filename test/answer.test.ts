@@ -307,13 +307,21 @@ describe("the trace's own answer", () => {
   it.each([
     [' 4', 1, 'reward:compared'],
     ['4.0\n', 1, 'reward:compared'],
-    ['5', 0, 'truncated'],
-    ['still 4, or', 0, 'truncated'],
+    ['5', null, 'reward:unknown'],
+    ['So the answer must be 4, I think', null, 'reward:unknown'],
+    ['<think>still 4, or', 0, 'truncated'],
   ])('that no mark names may be the whole text: %j', (text, reward, status) => {
     expect(compareAnswer(text, [{ answer: '4', utility: 1 }], template)).toEqual({
       reward,
       status: [status],
     });
+  });
+
+  it('of a thought that the prompt opened is cut like one that the completion opened', () => {
+    const of = (prompt: string) =>
+      compareAnswer('still 4, or', [{ answer: '4', utility: 1 }], template, prompt);
+    expect(of('2+2?\n<think>\n')).toEqual({ reward: 0, status: ['truncated'] });
+    expect(of('What does <think> mean?')).toEqual({ reward: null, status: ['reward:unknown'] });
   });
 
   it('is compared with every reference: the best equal one counts, and all must differ for a 0', () => {

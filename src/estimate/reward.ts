@@ -2,7 +2,7 @@
 import { lastBoxed } from '../boxed.js';
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
-import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
+import { ANSWER_PATTERN, THINK_CLOSE, THINK_OPEN } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { compareAnswers } from './answer.js';
 
@@ -13,14 +13,16 @@ export interface Reward {
 }
 
 /**
- * The reward of a trace whose row has none. No answer in the text, nor the text one itself: ζ = 0, `truncated` (METHOD §2). An answer that equals
- * a reference earns its utility, one that differs from all of them earns 0, both `reward:compared`; anything else is left
- * open (`reward:unknown`): it never guesses.
+ * The reward of a trace whose row has none. A thought that was opened and not closed, without an answer: ζ = 0,
+ * `truncated` (METHOD §2). An answer that equals a reference earns its utility, one that differs from all of them earns 0,
+ * both `reward:compared`; anything else is left open (`reward:unknown`), an answer that no mark names too: it never guesses.
+ * @param prompt what comes before the text, where that is a text: the thought may have been opened there
  */
 export function compareAnswer(
   text: string,
   references: readonly Reference[],
   template: ExitTemplate,
+  prompt = '',
 ): Reward {
   const own = ownAnswer(text, template);
   if (own === null || (own !== undefined && references.length === 0)) return UNKNOWN;
@@ -28,7 +30,10 @@ export function compareAnswer(
   const verdicts = references.map(({ answer }) => compareAnswers(own ?? text, answer));
   const equal = references.filter((_, n) => verdicts[n] === 'equal');
   if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
-  if (own === undefined) return { reward: 0, status: ['truncated'] };
+  if (own === undefined) {
+    const isCut = text.includes(THINK_OPEN) || prompt.trimEnd().endsWith(THINK_OPEN);
+    return isCut ? { reward: 0, status: ['truncated'] } : UNKNOWN;
+  }
   return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
 }
 
@@ -49,7 +54,10 @@ export function resolveReward(
   text: () => string,
   template: ExitTemplate,
 ): Reward {
-  if (trace.reward === null) return compareAnswer(text(), trace.references, template);
+  if (trace.reward === null) {
+    const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
+    return compareAnswer(text(), trace.references, template, prompt);
+  }
   const [low, high] = range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(

@@ -23,6 +23,7 @@ export interface ThoughtSpan {
 export const ANSWER_PATTERN = /\\boxed\{|####|\bA:|\bAnswer:|\bThe answer is/g;
 
 /** ends the thought of a policy that thinks between tags */
+export const THINK_OPEN = '<think>';
 export const THINK_CLOSE = '</think>';
 
 /**
