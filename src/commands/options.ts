@@ -129,10 +129,7 @@ export function checkRejects(
   target: Pick<Target, 'kind' | 'rejects'>,
   atEnd: boolean,
 ): void {
-  const hint =
-    target.kind === 'folder'
-      ? 'raise --max-rejects, or mend the rows and start anew with --restart'
-      : 'mend the rows, or raise --max-rejects';
+  const hint = 'raise --max-rejects, or mend the rows and start anew with --restart';
   const all = traces + rejects;
   if (limit !== undefined && 'count' in limit && rejects > limit.count)
     throw tooMany(`${rejects} traces rejected, --max-rejects allows ${limit.count}`, target, hint);
@@ -156,11 +153,10 @@ export function refuseAllRejected(
 ): void {
   if (traces > 0 || rejects === 0) return;
   const reason = first === undefined ? '' : ` (the first: ${first})`;
-  const mend = 'mend the rows, or tell where their fields are with --map';
   throw tooMany(
     `every one of ${rejects} traces was rejected${reason}`,
     target,
-    target.kind === 'folder' ? `${mend}, and start anew with --restart` : mend,
+    'mend the rows, or tell where their fields are with --map, and start anew with --restart',
   );
 }
 
