@@ -47,7 +47,7 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
     .argument('<out>', 'run folder')
     .requiredOption(
       '-o, --output <file|folder>',
-      '.parquet, .arrow or .jsonl; a folder (all/) for several files',
+      '.parquet or .arrow, of JSONL chunks .jsonl; a folder (all/) for several files',
     )
     .option(
       '--format <name>',

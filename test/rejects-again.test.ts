@@ -1,5 +1,5 @@
 // Rejects: the limit, and a mended rejects file given back as input, whose output continues the first one.
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readJsonl, rredcot, temporaryFolder } from './program.js';
@@ -156,5 +156,36 @@ describe('--max-rejects', () => {
       );
       expect(await readFile(join(cwd, output)).catch(() => null)).toBeNull();
     }
+  });
+
+  // row 1 has two rejects, rows 2 and 4 one each
+  it.each([
+    ['0', ''],
+    ['40%', ''],
+    ['40%', '0/2'],
+    ['40%', '--workers=2'],
+  ])(
+    '%s in a folder (%s): exit 65, the reasons stay, and a higher limit ends the run',
+    async (limit, how) => {
+      await write('limit.jsonl', BROKEN);
+      const output = `limit-${limit.replace('%', 'p')}-${how.replace(/\W/g, '')}/`;
+      const flags = how.startsWith('--') ? [how] : how === '' ? [] : ['--shard', how];
+      const first = await segment(['limit.jsonl'], output, '--max-rejects', limit, ...flags);
+      expect(first.code, first.stderr).toBe(65);
+      expect(first.stderr).toMatch(
+        /--max-rejects allows \d+ ?%?; the reasons are in limit-\w+-\w*\/rejects\n.*raise/,
+      );
+      const names = await readdir(join(cwd, output, 'rejects'), { recursive: true });
+      expect(names.filter((name) => name.endsWith('.jsonl'))).not.toEqual([]);
+      const second = await segment(['limit.jsonl'], output, '--max-rejects', '90%', ...flags);
+      expect(second.code, second.stderr).toBe(0);
+    },
+  );
+
+  it('keeps the reasons in a folder where every trace was rejected', async () => {
+    await write('none.jsonl', BROKEN.slice(-1));
+    const { code, stderr } = await segment(['none.jsonl'], 'none/');
+    expect([code, stderr]).toEqual([65, expect.stringContaining('the reasons are in none/rejects')]);
+    expect(await readJsonl(join(cwd, 'none/rejects/00000-of-00001/000000.jsonl'))).toHaveLength(1);
   });
 });

@@ -178,6 +178,25 @@ describe('a run folder', () => {
     expect(run.stderr).toMatch(/inputs\.0\.bytes is \d+, here it is \d+/);
   }, 60_000);
 
+  it('of an input that was only written again says how to go on', async () => {
+    const folder = join(work, 'touched');
+    const copy = join(work, 'touched.jsonl');
+    await copyFile(input, copy);
+    const before = new Date('2026-01-02T03:04:05.000Z');
+    await utimes(copy, before, before);
+    const flags = ['score', copy, '-o', `${folder}/`, ...FLAGS];
+    expect((await rredcot(flags)).code).toBe(0);
+    await utimes(copy, before, new Date('2026-02-02T03:04:05.000Z'));
+    const { code, stderr } = await rredcot(flags);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining('it was written, on 2026-02-02T03:04:05.000Z'),
+    ]);
+    expect(stderr).toContain(`touch -d ${before.toISOString()} ${copy}`);
+    await utimes(copy, before, before);
+    expect((await rredcot(flags)).code).toBe(0);
+  }, 60_000);
+
   it('shared by shards: every row once, the same numbers; the last one to end marks success', async () => {
     const folder = join(work, 'shards');
     for (const shard of ['2/3', '0/3']) expect((await score(`${folder}/`, '--shard', shard)).code).toBe(0);

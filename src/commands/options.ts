@@ -6,6 +6,7 @@ import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
 import type { OurColumn, OutputFormat } from '../io/output.js';
 import type { DeviceChoice } from '../policy/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../segment/segment.js';
+import type { Target } from './target.js';
 
 /** METHOD §2: thought segments a trace is cut into. */
 export const DEFAULT_MAX_SEGMENTS = 40;
@@ -116,34 +117,56 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
   return { share };
 }
 
+type Counted = { readonly traces: number; readonly rejects: number };
+
 /**
  * Stops a run that rejects too much: at once for a number, at the end for a share.
- * @param first the reason of the first reject, where this run has met it
  * @throws RredcotError (exit 65)
  */
 export function checkRejects(
-  { traces, rejects }: { readonly traces: number; readonly rejects: number },
+  { traces, rejects }: Counted,
   limit: MaxRejects | undefined,
-  rejectsFile: string,
+  target: Pick<Target, 'kind' | 'rejects'>,
   atEnd: boolean,
-  first?: string,
 ): void {
-  const fail = (message: string, hint = 'mend the rows, or raise --max-rejects'): never => {
-    throw new RredcotError(`${message}; nothing was written but the reasons, in ${rejectsFile}`, {
-      exitCode: EXIT.data,
-      hint,
-    });
-  };
+  const hint = 'raise --max-rejects, or mend the rows and start anew with --restart';
   const all = traces + rejects;
   if (limit !== undefined && 'count' in limit && rejects > limit.count)
-    fail(`${rejects} traces rejected, --max-rejects allows ${limit.count}`);
+    throw tooMany(`${rejects} traces rejected, --max-rejects allows ${limit.count}`, target, hint);
   if (limit !== undefined && 'share' in limit && atEnd && rejects > limit.share * all)
-    fail(`${rejects} of ${all} traces rejected, --max-rejects allows ${100 * limit.share} %`);
-  if (atEnd && traces === 0 && rejects > 0)
-    fail(
-      `every one of ${rejects} traces was rejected${first === undefined ? '' : ` (the first: ${first})`}`,
-      'mend the rows, or tell where their fields are with --map',
+    throw tooMany(
+      `${rejects} of ${all} traces rejected, --max-rejects allows ${100 * limit.share} %`,
+      target,
+      hint,
     );
+}
+
+/**
+ * Stops a run at whose end there is not one trace.
+ * @param first the reason of the first reject, where this run has met it
+ * @throws RredcotError (exit 65)
+ */
+export function refuseAllRejected(
+  { traces, rejects }: Counted,
+  target: Pick<Target, 'kind' | 'rejects'>,
+  first?: string,
+): void {
+  if (traces > 0 || rejects === 0) return;
+  const reason = first === undefined ? '' : ` (the first: ${first})`;
+  throw tooMany(
+    `every one of ${rejects} traces was rejected${reason}`,
+    target,
+    'mend the rows, or tell where their fields are with --map, and start anew with --restart',
+  );
+}
+
+/** Chunks of a run folder are kept; a file is not made. */
+function tooMany(message: string, { kind, rejects }: Pick<Target, 'kind' | 'rejects'>, hint: string): Error {
+  const where =
+    kind === 'folder'
+      ? `the reasons are in ${rejects}`
+      : `nothing was written but the reasons, in ${rejects}`;
+  return new RredcotError(`${message}; ${where}`, { exitCode: EXIT.data, hint });
 }
 
 /** Checks a flag with named choices. */

@@ -144,6 +144,8 @@ function begun(
       // another attempt may be at work in what was there before, or have made a chunk meanwhile
       if (folder === undefined || isResumed || layout.shard.count > 1 || chunks.size > 0) return;
       if (await hasRecords(folder)) return;
+      // the reasons of rejects are what the user needs next; a single file's have been put beside it
+      if (kind === 'folder' && (await hasRejects(folder, layout.shard))) return;
       const remove = async (): Promise<void> => {
         await dropRun(folder);
         // the folder too, where it is empty now
@@ -207,6 +209,11 @@ export async function hasRecords(folder: string): Promise<boolean> {
     // what cannot be looked at may be there
     return !isAbsent(error);
   }
+}
+
+async function hasRejects(folder: string, shard: Shard): Promise<boolean> {
+  const names = await readdir(runPaths(folder).rejects(shard)).catch((): string[] => []);
+  return names.some((name) => name.endsWith('.jsonl'));
 }
 
 /** Whether the folder in which a run was begun is no longer there, or is being removed: the records go first. */

@@ -12,7 +12,8 @@ import { colours, type Log } from '../report/log.js';
 import { Progress } from '../report/progress.js';
 import { Summary } from '../report/summary.js';
 import { drawTrace, escapeControls } from '../report/trace-view.js';
-import { checkRejects, type MaxRejects } from './options.js';
+import { isWorker } from '../report/worker-log.js';
+import { checkRejects, type MaxRejects, refuseAllRejected } from './options.js';
 import { interruption, isGone, type Run, removedMeanwhile } from './run.js';
 import type { Target } from './target.js';
 
@@ -56,15 +57,17 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (isBad(item)) {
       firstReject ??= item.rejection.reason;
       progress.reject();
-      checkRejects(totals(), maxRejects, target.rejects, false);
+      checkRejects(totals(), maxRejects, target, false);
     } else {
       progress.trace(item.completionIds?.length ?? 0);
       summary.add(item);
     }
   }
   async function finish(): Promise<void> {
+    // a worker's share is a part of what its parent counts
+    if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
     // a shard of many may well hold nothing but rejects
-    if (run.layout.shard.count === 1) checkRejects(totals(), maxRejects, target.rejects, true, firstReject);
+    if (run.layout.shard.count === 1) refuseAllRejected(totals(), target, firstReject);
     await destination.close();
     if (run.folder === undefined) return;
     const { seconds } = progress.totals();

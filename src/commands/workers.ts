@@ -14,7 +14,8 @@ import { parseDevice } from '../policy/device.js';
 import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
 import { count, duration } from '../report/progress.js';
-import { checkRejects, type MaxRejects, usageError } from './options.js';
+import { escapeControls } from '../report/trace-view.js';
+import { checkRejects, type MaxRejects, refuseAllRejected, usageError } from './options.js';
 import { dropRun, hasRecords, type RunOptions, resolveShard } from './run.js';
 import { superviseWorkers, type Worker } from './supervise.js';
 import { resolveTarget, stemOf, type Target } from './target.js';
@@ -94,7 +95,7 @@ export async function runWorkers(
 
   const total = await counted(folder, shard, opts.devices.length);
   const seconds = (performance.now() - started) / 1000;
-  if (shard.count === 1) await checkAll(total, folder, target, opts);
+  await checkAll(total, folder, target, shard, opts);
   if (target.kind === 'file') await publish(folder, target, total.traces, opts, log);
   const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
   const tokensText = total.tokens === 0 ? '' : `, ${count(total.tokens)} tokens`;
@@ -102,8 +103,10 @@ export async function runWorkers(
   log.text(
     [
       `${count(total.traces)} traces${tokensText} in ${duration(seconds)} (${workers.length} workers${rateText})`,
-      ...(total.rejects > 0 ? [`rejected: ${count(total.rejects)}`, `rejects in ${target.rejects}`] : []),
-      `written to ${target.path}`,
+      ...(total.rejects > 0
+        ? [`rejected: ${count(total.rejects)}`, `rejects in ${escapeControls(target.rejects)}`]
+        : []),
+      `written to ${escapeControls(target.path)}`,
     ].join('\n'),
   );
   const { traces, tokens, rejects } = total;
@@ -172,10 +175,12 @@ async function checkAll(
   total: { readonly traces: number; readonly rejects: number },
   folder: string,
   target: FolderTarget,
+  shard: Shard,
   { maxRejects }: WorkersOptions,
 ): Promise<void> {
   try {
-    checkRejects(total, maxRejects, target.rejects, true);
+    checkRejects(total, maxRejects, target, true);
+    if (shard.count === 1) refuseAllRejected(total, target);
   } catch (error) {
     await rm(runPaths(folder).success, { force: true });
     if (target.kind === 'file') await keepRejects(error, folder, target);

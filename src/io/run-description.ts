@@ -94,6 +94,15 @@ export async function openRunFolder(
   if (!(await createExclusively(run, `${JSON.stringify(description, null, 2)}\n`, folder))) {
     const found = await readRunDescription(folder);
     const difference = firstDifference(found, JSON.parse(JSON.stringify(description)), '');
+    const touched = onlyTouched(found.inputs, description.inputs);
+    if (touched !== undefined && difference?.startsWith('inputs.'))
+      throw new RredcotError(
+        `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
+        {
+          exitCode: EXIT.usage,
+          hint: `start anew with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${touched.path}`,
+        },
+      );
     if (difference !== undefined)
       throw new RredcotError(`${folder}: holds another run: in run.json, ${difference}`, {
         exitCode: EXIT.usage,
@@ -158,6 +167,21 @@ async function createExclusively(path: string, content: string, folder: string):
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
     throw fileError(error, path, 'written');
   }
+}
+
+const time = (ms: number): string => new Date(ms).toISOString();
+
+/** The first input with another time, where size and edges of all are the same; undefined where more than times differ. */
+function onlyTouched(
+  found: readonly InputPrint[],
+  wanted: readonly InputPrint[],
+): { readonly path: string; readonly before: number; readonly now: number } | undefined {
+  const timeless = (prints: readonly InputPrint[]) => prints.map((print) => ({ ...print, mtime_ms: null }));
+  if (firstDifference(timeless(found), timeless(wanted), '') !== undefined) return undefined;
+  const n = wanted.findIndex(({ mtime_ms }, n) => mtime_ms !== found[n]?.mtime_ms);
+  const [before, now] = [found[n]?.mtime_ms, wanted[n]?.mtime_ms];
+  if (typeof before !== 'number' || typeof now !== 'number') return undefined;
+  return { path: (wanted[n] as InputPrint).path, before, now };
 }
 
 /** The first place where two JSON values differ, as half a sentence. */
