@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import {
   EMBEDDED,
@@ -263,6 +264,16 @@ describe('score', () => {
       { id: 'exploded:0/0', group: 'exploded:0', reward: 1, baseline: 0.5 },
       { id: 'exploded:0/1', group: 'exploded:0', reward: 0, baseline: 0.5 },
     ]);
+  });
+
+  it('warns of an input that ends too early, whatever it is written to', async () => {
+    const whole = gzipSync(good().repeat(400), { level: 1 });
+    const input = await file('cut.jsonl.gz', whole.subarray(0, whole.length - 20));
+    const run = await rredcot(['segment', '--no-policy', input, '-o', join(folder, 'cut.jsonl')], {
+      cwd: folder,
+    });
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toMatch(/WARN: .*cut\.jsonl\.gz: .*nothing after row \d+ was read/);
   });
 
   it('compares answers where the reward is missing, and never guesses', async () => {

@@ -76,6 +76,11 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       let taken = before;
       for await (const row of rows) {
         if (taken >= limit) break;
+        if (row.kind === 'bad' && row.rejection.code === 'truncated')
+          opts.log.warn(
+            'input_truncated',
+            `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
+          );
         const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
         for (const trace of found) {
           yield 'kind' in trace ? trace : { trace };
