@@ -1,8 +1,9 @@
 """TRL: GRPO on scored traces, each token's advantage times w = σ·T.
 
 Run by hand against TRL 1.13.0 (transformers 5.18.0, torch 2.13.0), on one CPU process, for a few steps: the loss sees
-advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ leaves GRPO's own weights bit for bit. Not run
-on a GPU or in several processes. What rredcot's tests run is `weight_advantages` and the replay, with a stand-in for TRL.
+advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ trains the same weights, bit for bit, as TRL's own
+advantages with the stored log-probabilities as the old ones (TRL alone has none: ratio 1). Not run on a GPU or in several
+processes. What rredcot's tests run is `weight_advantages` and the replay, with a stand-in for TRL.
 
     rredcot score traces.jsonl --policy ./policy -o scored.parquet
     PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.parquet
