@@ -1,7 +1,7 @@
 """Makes reference.json for `rredcot policy check ./policy --reference reference.json` from your checkpoint.
 
-NOT RUN AGAINST THE REAL LIBRARY: where rredcot is developed there is no torch and no transformers. What is tested there
-is the file's form, with stand-ins for both; tell us if a version of transformers breaks it.
+Run by hand against transformers 5.18.0 (torch 2.13.0) on Llama, Mistral, Qwen2 and Qwen3 checkpoints, and against
+4.57.6 on Llama ones (with a newer huggingface_hub than it asks for). What rredcot's tests run, without either library, is the file's form, with stand-ins for both.
 
     pip install torch transformers
     python make_reference.py ./checkpoint reference.json [text.txt]

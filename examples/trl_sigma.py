@@ -1,7 +1,9 @@
 """TRL: GRPO on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AGAINST THE REAL LIBRARY: written after TRL 1.10.0.dev0 (commit f2cd5771, July 2026). What rredcot's tests run is
-`weight_advantages` and the replay, with a stand-in for GRPOTrainer; tell us if a version of TRL breaks the rest.
+Run by hand against TRL 1.13.0 (transformers 5.18.0, torch 2.13.0), on one CPU process, for a few steps: the loss sees
+advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ trains the same weights, bit for bit, as TRL's own
+advantages with the stored log-probabilities as the old ones (TRL alone has none: ratio 1). Not run on a GPU or in several
+processes. What rredcot's tests run is `weight_advantages` and the replay, with a stand-in for TRL.
 
     rredcot score traces.jsonl --policy ./policy -o scored.parquet
     PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.parquet
@@ -86,6 +88,7 @@ def main(checkpoint, scored):
         max_completion_length=max(len(row["completion_ids"]) for row in rows),
         temperature=1.0,
         learning_rate=1e-6,
+        bf16=torch.cuda.is_available(),  # TRL's default is bfloat16 everywhere, which a CPU is refused
     )
     trainer = SigmaGRPOTrainer(
         model=checkpoint,

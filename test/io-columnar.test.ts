@@ -100,6 +100,15 @@ describe('values of every type', () => {
     ]);
   });
 
+  it('intervals of pyarrow are JSON text in Parquet and Arrow outputs', async () => {
+    for (const extension of ['parquet', 'arrow']) {
+      const { path, stderr } = await segmented(fixture('interval.arrow'), extension);
+      const { interval } = await readColumns(path, ['interval']);
+      expect(interval?.[0]).toBe('{"months":1,"days":2,"nanoseconds":3}');
+      expect(stderr).toContain('intervals of months, days and nanoseconds are written as JSON text');
+    }
+  });
+
   it.each(['polars.parquet', 'polars.lz4.arrow'])("polars' categoricals: %s", async (name) => {
     const { cat, id2, completion } = await readColumns(fixture(name), ['cat', 'id2', 'completion']);
     expect(cat).toEqual(Array.from({ length: 1000 }, (_, i) => ['x', 'y', null][i % 3]));

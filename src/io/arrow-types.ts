@@ -7,6 +7,7 @@ import {
   DateUnit,
   Field,
   FixedSizeList,
+  IntervalUnit,
   LargeList,
   List,
   Map_,
@@ -61,6 +62,9 @@ function plainType(type: DataType, changes: Set<string>): DataType {
     return plainType(type.dictionary, changes);
   }
   if (DataType.isUnion(type)) return jsonText('unions', changes);
+  // parquet-wasm cannot write them, and says so by never ending
+  if (DataType.isInterval(type) && type.unit === IntervalUnit.MONTH_DAY_NANO)
+    return jsonText('intervals of months, days and nanoseconds', changes);
   if (DataType.isStruct(type) && type.children.length === 0)
     return jsonText('structs without fields', changes);
   const item = listItem(type);

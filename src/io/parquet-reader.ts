@@ -41,7 +41,12 @@ export async function openParquet(path: string): Promise<BatchSource> {
     }
     schemas.set(footer.schemaKey, schema);
   }
-  refuseSameNames(schema, path);
+  try {
+    refuseSameNames(schema, path);
+  } catch (error) {
+    await close(); // a thread left behind would keep the program from ending
+    throw error;
+  }
   return {
     schema,
     losses: footer.losses,
