@@ -11,6 +11,17 @@ export function checkBatch({ schema, data, numRows }: RecordBatch): void {
   }
 }
 
+/** How many units the types have that come in several. */
+const UNITS: ReadonlyMap<Type, number> = new Map([
+  [Type.Date, 2],
+  [Type.Time, 4],
+  [Type.Timestamp, 4],
+  [Type.Duration, 4],
+  [Type.Interval, 3],
+]);
+/** 32-bit words of an interval: months; days and milliseconds; months, days and nanoseconds. */
+const INTERVAL_WORDS = [1, 2, 4];
+
 function checkData(data: Data, path: string): void {
   const { length, offset, children } = data;
   const fail = (what: string): never => {
@@ -19,6 +30,16 @@ function checkData(data: Data, path: string): void {
   if (data.nullBitmap && data.nullBitmap.length > 0 && data.nullBitmap.length * 8 < offset + length)
     fail(`${length} values, validity of ${data.nullBitmap.length * 8}`);
   const { typeId } = data.type;
+  // a unit that no type has, or one whose values are longer than these
+  const { unit } = data.type as DataType & { unit?: number };
+  const units = UNITS.get(typeId);
+  if (units !== undefined && !(unit !== undefined && unit >= 0 && unit < units))
+    fail(`unit ${unit} of its type`);
+  if (
+    typeId === Type.Interval &&
+    (data.values as Int32Array).length < (INTERVAL_WORDS[unit ?? 0] ?? 0) * length
+  )
+    fail('its values are cut off');
   const isList = typeId === Type.List || typeId === Type.LargeList || typeId === Type.Map;
   const isBytes =
     typeId === Type.Utf8 ||
