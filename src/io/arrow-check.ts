@@ -63,8 +63,15 @@ function checkData(data: Data, path: string): void {
   }
   for (const [n, child] of children.entries())
     checkData(child, `${path}.${(data.type as DataType).children?.[n]?.name ?? n}`);
-  if (DataType.isDictionary(data.type))
+  if (DataType.isDictionary(data.type)) {
     for (const chunk of data.dictionary?.data ?? []) checkData(chunk, `${path} (dictionary)`);
+    const entries = data.dictionary?.length ?? 0;
+    for (let i = 0; i < length; i++) {
+      const entry = Number(data.values[i]);
+      if ((entry < 0 || entry >= entries) && data.getValid(i))
+        fail(`value ${i} is entry ${entry} of a dictionary of ${entries}`);
+    }
+  }
 }
 
 function checkOffsets(

@@ -1,6 +1,7 @@
 // Record batches in, rows out that convert a value only when somebody looks at it.
 
 import type { Data, RecordBatch } from 'apache-arrow';
+import { damaged } from './arrow-reader.js';
 import { nameOf, valueAt } from './arrow-values.js';
 import { stringifyJson } from './json.js';
 import type { InputRow } from './rows.js';
@@ -40,7 +41,7 @@ export function arrowRow(
     byteOffset: null,
     arrow,
     get columns() {
-      columns ??= lazyColumns(arrow);
+      columns ??= lazyColumns(arrow, place);
       return columns;
     },
     get raw() {
@@ -51,10 +52,19 @@ export function arrowRow(
 }
 
 // looks like a plain object with a key a column; a trace needs a few of the columns only
-function lazyColumns({ batch, index }: ArrowPlace): Record<string, unknown> {
+function lazyColumns(
+  { batch, index }: ArrowPlace,
+  { file, row }: { readonly file: string; readonly row: number },
+): Record<string, unknown> {
   const values = new Map<string, unknown>();
   function read(name: string): unknown {
-    if (!values.has(name)) values.set(name, valueAt(batch.columns.get(name) as Data, index));
+    if (values.has(name)) return values.get(name);
+    try {
+      values.set(name, valueAt(batch.columns.get(name) as Data, index));
+    } catch (error) {
+      // what the check of the batch lets through: a type that damage has made of another
+      throw damaged(error, file, `column ${name} of row ${row}`);
+    }
     return values.get(name);
   }
   return new Proxy<Record<string, unknown>>(
