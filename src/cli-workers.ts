@@ -1,7 +1,7 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
 import type { Command } from 'commander';
 import { positiveInteger, usageError } from './commands/options.js';
-import { runWorkers, type WorkersOptions, workerDevices } from './commands/workers.js';
+import type { WorkersOptions } from './commands/workers.js';
 import type { ExitCode } from './errors.js';
 import { type Log, openLog } from './report/log.js';
 import { isWorker, openWorkerLog } from './report/worker-log.js';
@@ -24,6 +24,9 @@ export async function shareAmongWorkers(
   log: Log,
 ): Promise<ExitCode | undefined> {
   const { workers, devices } = command.opts<{ workers?: string; devices?: string }>();
+  if (workers === undefined && devices === undefined) return undefined;
+  // brings the merging of chunks along, which few runs need
+  const { runWorkers, workerDevices } = await import('./commands/workers.js');
   const shares = workerDevices(
     workers === undefined ? undefined : positiveInteger('--workers', workers),
     devices,

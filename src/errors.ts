@@ -50,3 +50,6 @@ export class TraceRejected extends Error implements Rejection {
     this.name = 'TraceRejected';
   }
 }
+
+/** The machine has not enough memory for a run of the policy: fewer or shorter traces may fit. */
+export class OutOfMemoryError extends Error {}

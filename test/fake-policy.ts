@@ -1,7 +1,9 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
+
+import { OutOfMemoryError } from '../dist/errors.js';
 import type { Suffix } from '../dist/estimate/references.js';
 import type { Branch, PackedTrace } from '../dist/policy/pack.js';
-import { OutOfMemoryError, type PolicyRuns, type TraceScores } from '../dist/policy/session.js';
+import type { PolicyRuns, TraceScores } from '../dist/policy/session.js';
 import type { TraceJob, TraceResult } from '../dist/policy/strategy.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../dist/segment/segment.js';
 import type { TokenText } from '../dist/segment/span.js';

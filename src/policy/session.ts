@@ -1,7 +1,7 @@
 // The policy as the main thread sees it: scores of traces and of branches from them, computed by a worker thread.
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
-import { EXIT, RredcotError } from '../errors.js';
+import { EXIT, OutOfMemoryError, RredcotError } from '../errors.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from './device.js';
 import { GRAPH, type PolicyFolder } from './folder.js';
 import type { Branch, PackedTrace } from './pack.js';
@@ -20,9 +20,6 @@ export interface TraceScores {
 /** What scoring asks of a policy; without a device it is taken to run on the CPU. */
 export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
   Partial<Pick<PolicySession, 'device'>>;
-
-/** The machine has not enough memory for a run: fewer or shorter traces may fit. */
-export class OutOfMemoryError extends Error {}
 
 interface Pending {
   readonly resolve: (result: JobResult | undefined) => void;

@@ -1,11 +1,11 @@
 // Decides how traces are put to the policy, and puts them: one run with all branches, or a second one for the branches.
-import { TraceRejected } from '../errors.js';
+import { OutOfMemoryError, TraceRejected } from '../errors.js';
 import { joinIds, type Suffix } from '../estimate/references.js';
 import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '../segment/segment.js';
 import { type Load, planBatches } from './batch.js';
 import type { Device } from './device.js';
 import type { Branch } from './pack.js';
-import { OutOfMemoryError, type PolicyRuns, type TraceScores } from './session.js';
+import type { PolicyRuns, TraceScores } from './session.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.

@@ -63,7 +63,8 @@ export class Progress {
 
 /** 1234567 → 1,234,567 */
 export function count(n: number): string {
-  return n.toLocaleString('en-US');
+  // `toLocaleString` loads all languages first, 20 ms
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
 /** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */
