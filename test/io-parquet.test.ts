@@ -13,8 +13,9 @@ import {
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AtomicFile } from '../dist/io/atomic-file.js';
-import { type OurColumn, outputColumns } from '../dist/io/columns.js';
+import { type OurColumn, type OutputRow, outputColumns } from '../dist/io/columns.js';
 import { openParquetWriter, type ParquetEncoder, startEncoder } from '../dist/io/parquet.js';
+import type { RowWriter } from '../dist/io/row-writer.js';
 import { chunkDamage, runPaths, sha256OfFile } from '../dist/io/run-folder.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from './io-helpers.js';
 
@@ -45,6 +46,11 @@ afterEach(async () => {
 
 const ints = (...values: number[]) => new ArrowTable({ a: vectorFromArray(values, new Int32()) });
 const ipc = (table: ArrowTable) => tableToIPC(table, 'stream');
+
+async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<void> {
+  for (const row of rows) writer.add(row);
+  await writer.flush();
+}
 
 describe('the encoder', () => {
   it('encodes batches of one schema', async () => {
@@ -147,7 +153,7 @@ describe('the writer', () => {
       { maxFileBytes: 100_000, rowGroupBytes: 40_000 },
     );
     const end = (async () => {
-      for (let n = 0; n < 100; n++) await writer.write([row(n), row(n + 1)]);
+      for (let n = 0; n < 100; n++) await write(writer, [row(n), row(n + 1)]);
       await writer.close();
     })();
     await expect(end).rejects.toMatchObject({
@@ -161,7 +167,11 @@ describe('the writer', () => {
   it('makes row groups by bytes, without dictionaries for numbers and with encodings that all can read', async () => {
     const names = ['id', 'completion_ids', 'sigma', 'source_row', 'status'] as const;
     const writer = openParquetWriter(file, columns(...names), { a: 'b' }, { rowGroupBytes: 100_000 });
-    for (let n = 0; n < 100; n += 10) await writer.write(Array.from({ length: 10 }, (_, i) => row(n + i)));
+    for (let n = 0; n < 100; n += 10)
+      await write(
+        writer,
+        Array.from({ length: 10 }, (_, i) => row(n + i)),
+      );
     await writer.close();
 
     const { rows, groups, keys } = await readMetadata(file.path);
@@ -188,7 +198,7 @@ describe('the writer', () => {
   it('bounds row groups by raw bytes where rows compress to almost nothing', async () => {
     const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
     const flat = { ...row(0), sigma: new Float32Array(1000) };
-    for (let n = 0; n < 100; n += 10) await writer.write(Array(10).fill(flat));
+    for (let n = 0; n < 100; n += 10) await write(writer, Array(10).fill(flat));
     await writer.close();
     expect((await readMetadata(file.path)).groups).toBe(4);
   });
@@ -209,7 +219,7 @@ describe('the writer', () => {
     await mkdir(paths.chunks(shard), { recursive: true });
     const path = paths.chunk(shard, 0, 'parquet');
     const writer = openParquetWriter(await AtomicFile.open(path), columns('sigma'), {});
-    await writer.write([row(0), row(1)]);
+    await write(writer, [row(0), row(1)]);
     await writer.close();
     const sha256 = (await sha256OfFile(path)) ?? '';
     const record = {
@@ -240,9 +250,9 @@ describe('the writer', () => {
   it('gives the memory of written batches back', async () => {
     const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 2 ** 20 });
     const batch = Array.from({ length: 500 }, (_, n) => row(n)); // 2 MB
-    for (let n = 0; n < 10; n++) await writer.write(batch);
+    for (let n = 0; n < 10; n++) await write(writer, batch);
     const before = process.memoryUsage().rss;
-    for (let n = 0; n < 60; n++) await writer.write(batch);
+    for (let n = 0; n < 60; n++) await write(writer, batch);
     // 120 MB went through
     expect(process.memoryUsage().rss - before).toBeLessThan(80e6);
     await writer.close();

@@ -20,7 +20,10 @@ function memory(pace: () => Promise<void> = async () => {}) {
       await pace();
       writes.push(Buffer.from(bytes));
     },
-    commit: async () => void ends.push('commit'),
+    commit: async () => {
+      ends.push('commit');
+      return null;
+    },
     abort: async () => void ends.push('abort'),
   };
   return { sink, writes, ends };

@@ -110,7 +110,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       passThrough: columns,
       metadata: fileMetadata(config, policy),
       maxRejects: opts.maxRejects,
-      expected: source.expected,
+      ahead: source.ahead,
       log,
       signal: opts.signal,
     });

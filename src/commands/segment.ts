@@ -1,6 +1,7 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
+import { TypesChangedError } from '../io/guess.js';
 import { resolveInputs } from '../io/inputs.js';
 import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
@@ -64,44 +65,56 @@ export async function segment(
   };
   const runs = prepared?.runs ?? null;
   const described = { command: 'segment', config, policy: policy?.files ?? null, runs };
-  await using run = await openRun(target, inputs, described, opts, log);
-  if (run.isDone) return alreadyDone(target, run, log);
-  const source = await openSource(inputs, {
-    run,
-    read: mapping.read,
-    map,
-    needs: { prompt: policy !== undefined, references: false },
-    limit: opts.limit,
-    maxLineBytes: opts.maxLineBytes,
-    typed: target.format !== 'jsonl',
-    reward: undefined,
-    log,
-    signal: opts.signal,
-  });
-  const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
-  for (const warning of warnings) log.warn('column_renamed', warning);
   log.info(
     policy === undefined
       ? 'no policy: pieces are merged by length in characters'
       : "pieces are merged by the policy's entropies",
   );
-  const sink = await openSink({
-    target,
-    run,
-    ourColumns,
-    passThrough: columns,
-    metadata: fileMetadata(config, policy),
-    maxRejects: opts.maxRejects,
-    expected: source.expected,
-    log,
-    signal: opts.signal,
-  });
-  const rows =
-    prepared?.byEntropy(source, run, log) ??
-    eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
-  await sink.drain(rows);
-  sink.report();
-  return EXIT.done;
+
+  async function cut(mayGuess: boolean, restart: boolean): Promise<ExitCode> {
+    await using run = await openRun(target, inputs, described, { ...opts, restart }, log);
+    if (run.isDone) return alreadyDone(target, run, log);
+    const source = await openSource(inputs, {
+      run,
+      read: mapping.read,
+      map,
+      needs: { prompt: policy !== undefined, references: false },
+      limit: opts.limit,
+      maxLineBytes: opts.maxLineBytes,
+      typed: target.format !== 'jsonl',
+      mayGuess,
+      reward: undefined,
+      log,
+      signal: opts.signal,
+    });
+    const { columns, warnings } = resolveColumnNames(source.columns, ourColumns, map, true);
+    for (const warning of warnings) log.warn('column_renamed', warning);
+    const sink = await openSink({
+      target,
+      run,
+      ourColumns,
+      passThrough: columns,
+      metadata: fileMetadata(config, policy),
+      maxRejects: opts.maxRejects,
+      ahead: source.ahead,
+      log,
+      signal: opts.signal,
+    });
+    const rows =
+      prepared?.byEntropy(source, run, log) ??
+      eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
+    await sink.drain(rows);
+    sink.report();
+    return EXIT.done;
+  }
+  try {
+    // what a policy has computed is not to be thrown away
+    return await cut(policy === undefined, opts.restart);
+  } catch (error) {
+    if (!(error instanceof TypesChangedError)) throw error;
+    log.info(`${error.message}: all rows are read for their types first, then anew`);
+    return cut(false, true);
+  }
 }
 
 /** Characters stand in for tokens, and their number for entropy. @throws TraceRejected without a text */
@@ -117,7 +130,7 @@ function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
   const tokens = { text: trace.completion, units, textEnd: T };
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
   const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-  const segmentation = mergeSegments(pieces, ones(T));
+  const segmentation = mergeSegments(pieces, null);
   const rows = segmentRows({ segmentation, chars });
   return {
     ...blankRow(trace),
@@ -148,7 +161,6 @@ function codePointBoundaries(text: string): Int32Array {
 const SURROGATE = /[\ud800-\udfff]/;
 
 let numbers = new Int32Array(0);
-let weights = new Float32Array(0);
 
 /** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
 function counting(length: number): Int32Array {
@@ -157,12 +169,6 @@ function counting(length: number): Int32Array {
     for (let i = 0; i < numbers.length; i++) numbers[i] = i;
   }
   return numbers.subarray(0, length);
-}
-
-/** Ones: a view of one array for all traces, not to be written to. */
-function ones(length: number): Float32Array {
-  if (weights.length < length) weights = new Float32Array(2 * length).fill(1);
-  return weights.subarray(0, length);
 }
 
 /** A row with nothing in it but its trace. */

@@ -9,7 +9,7 @@ import { type CardSource, finishShard } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
 import { openStreamDestination } from '../io/stream-destination.js';
 import { colours, type Log } from '../report/log.js';
-import { Progress } from '../report/progress.js';
+import { type Ahead, Progress } from '../report/progress.js';
 import { Summary } from '../report/summary.js';
 import { drawTrace, escapeControls } from '../report/trace-view.js';
 import { isWorker } from '../report/worker-log.js';
@@ -24,8 +24,7 @@ export interface SinkOptions {
   readonly passThrough: readonly PassThroughColumn[];
   readonly metadata: Readonly<Record<string, string>>;
   readonly maxRejects: MaxRejects | undefined;
-  /** traces to come, where they have been counted */
-  readonly expected: number | undefined;
+  readonly ahead: Ahead;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -42,7 +41,7 @@ export interface Sink {
 
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
-  const progress = new Progress(log, opts.expected);
+  const progress = new Progress(log, opts.ahead);
   const summary = new Summary();
   const destination = await openDestination(opts);
   let firstReject: string | undefined;

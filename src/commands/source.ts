@@ -1,16 +1,24 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
 import { throwIfInterrupted } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
+import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { ReadRows } from '../io/peek.js';
 import type { BadRow, InputRow } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
-import { inferFromWindow, readSurvey, type Survey, surveyInputs, writeSurvey } from '../io/survey.js';
+import {
+  assertFits,
+  inferFromWindow,
+  readSurvey,
+  type Survey,
+  surveyInputs,
+  writeSurvey,
+} from '../io/survey.js';
 import { watchInputs } from '../io/unchanged.js';
 import type { Log } from '../report/log.js';
-import { count } from '../report/progress.js';
+import { type Ahead, count } from '../report/progress.js';
 import type { Trace } from '../trace.js';
 import type { Run } from './run.js';
 
@@ -25,6 +33,8 @@ export interface SourceOptions {
   readonly maxLineBytes: number | undefined;
   /** whether the output has column types, which must be known before the first row is written */
   readonly typed: boolean;
+  /** whether the types may come from the first rows: if they change, `traces` throws TypesChangedError, and all begins anew */
+  readonly mayGuess?: boolean;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward: ((trace: Trace) => number | null) | undefined;
   /** filled by the survey, for references from a trace's group */
@@ -38,8 +48,7 @@ export interface Source {
   /** the first light pass; undefined for a stream, which can be read only once */
   readonly survey: Survey | undefined;
   readonly columns: readonly PassThroughColumn[];
-  /** about how many traces are to come, where a survey has counted them */
-  readonly expected: number | undefined;
+  readonly ahead: Ahead;
   /** what the run has still to do, in input order: traces, and bad rows in their places */
   traces(): AsyncGenerator<Traced | BadRow>;
 }
@@ -59,18 +68,28 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const columnar = opts.typed ? await columnarColumns(inputs) : null;
   for (const warning of columnar?.warnings ?? []) opts.log.warn('column_changed', warning);
   const typed = opts.typed && columnar === null;
+  const guess = isFile && typed ? await guessOnce(opts) : undefined;
   const survey =
-    isFile && (typed || opts.reward)
+    isFile && guess === undefined && (typed || opts.reward)
       ? await surveyOnce(inputs, { ...opts, typed }, assertUnchanged)
       : undefined;
-  const window = isFile ? undefined : await inferFromWindow(read({ maxLineBytes, wanted }), typed);
-  const columns = columnar?.columns ?? survey?.columns ?? window?.columns ?? [];
-  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? read({ maxLineBytes, wanted });
+  let bytes = 0;
+  const onBytes = (count: number): void => {
+    bytes += count;
+  };
+  const size = sizeOf(inputs);
+  const all = read({ maxLineBytes, wanted, onBytes });
+  const window = isFile ? undefined : await inferFromWindow(all, typed);
+  const columns = columnar?.columns ?? survey?.columns ?? guess?.columns ?? window?.columns ?? [];
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const before = run.before.traces + run.before.rejects;
   return {
     survey,
     columns,
-    expected: survey && expectedTraces(survey, opts) - before,
+    ahead: {
+      traces: survey && expectedTraces(survey, opts) - before,
+      share: () => (isFile && opts.limit === undefined ? Math.min(1, bytes / Math.max(1, size)) : undefined),
+    },
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
       let taken = before;
@@ -81,9 +100,13 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
             'input_truncated',
             `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
           );
-        const found = row.kind === 'bad' ? [row] : mapRow(row, opts.map, opts.needs);
+        const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
+        if (row.kind === 'row' && found.some(isTrace)) {
+          guess?.watch(row);
+          if (survey !== undefined) assertFits(row, survey.columns);
+        }
         for (const trace of found) {
-          yield 'kind' in trace ? trace : { trace };
+          yield isTrace(trace) ? { trace } : trace;
           if (++taken >= limit) break;
         }
         if (taken >= limit) break;
@@ -91,6 +114,23 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       await assertUnchanged();
     },
   };
+}
+
+function isTrace(found: Trace | BadRow): found is Trace {
+  return !('kind' in found);
+}
+
+function sizeOf(inputs: readonly Input[]): number {
+  return inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
+}
+
+/** A run can begin anew only where nothing has left the machine and no other shard has its chunks. */
+async function guessOnce({ mayGuess, run, reward, read, map, needs, maxLineBytes }: SourceOptions) {
+  const { folder, layout } = run;
+  if (mayGuess !== true || reward !== undefined || folder === undefined || layout.shard.count > 1)
+    return undefined;
+  if ((await readSurvey(runPaths(folder).survey)) !== undefined) return undefined;
+  return guessColumns(read({ maxLineBytes }), (row) => [...mapRow(row, map, needs)].some(isTrace));
 }
 
 function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {
@@ -121,7 +161,7 @@ async function surveyFiles(
   inputs: readonly Input[],
   { map, needs, reward, banks, limit, maxLineBytes, typed, log, signal }: SourceOptions,
 ): Promise<Survey> {
-  const total = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
+  const total = sizeOf(inputs);
   return surveyInputs(inputs, {
     map,
     needs,

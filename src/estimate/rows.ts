@@ -27,9 +27,11 @@ export function segmentRows({
 }: SegmentParts): SegmentRow[] {
   const ends = allEnds(segmentation);
   const K = segmentation.thoughtEnds.length;
-  return Array.from(ends, (end, k) => {
+  const rows: SegmentRow[] = [];
+  for (let k = 0; k < ends.length; k++) {
     const start = k === 0 ? 0 : (ends[k - 1] as number);
-    return {
+    const end = ends[k] as number;
+    rows.push({
       start,
       end,
       charStart: chars?.[start] ?? null,
@@ -39,6 +41,7 @@ export function segmentRows({
       value: k < K ? (values?.[k + 1] ?? null) : null,
       delta: deltas?.[k] ?? null,
       sigma: sigma === undefined ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
-    };
-  });
+    });
+  }
+  return rows;
 }

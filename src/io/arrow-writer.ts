@@ -8,11 +8,11 @@ import {
   type Schema,
   util,
 } from 'apache-arrow';
-import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import { arrowSchema, batchBuilder } from './arrow-batch.js';
 import type { OutputColumn } from './columns.js';
 import { fileError } from './file-error.js';
-import type { RowWriter } from './jsonl-writer.js';
 import type { BatchWriter } from './parquet.js';
+import { batchedRows, type RowWriter } from './row-writer.js';
 import type { ByteSink } from './stdout.js';
 
 type Bytes = ArrayBufferView | ArrayBufferLike;
@@ -87,8 +87,7 @@ export function openArrowWriter(
   options: { layout: 'stream' | 'file'; metadata: Readonly<Record<string, string>> },
 ): RowWriter {
   const schema = arrowSchema(columns, options.metadata);
-  const batches = openArrowBatches(sink, schema, options.layout);
-  return { ...batches, write: (rows) => batches.write(arrowBatch(schema, columns, rows)) };
+  return batchedRows(openArrowBatches(sink, schema, options.layout), batchBuilder(schema, columns));
 }
 
 /** The same for batches of one schema, whose metadata becomes the file's. */
@@ -109,7 +108,7 @@ export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream
     async close() {
       writer.close();
       await flush();
-      await sink.commit();
+      return sink.commit();
     },
     abort: () => sink.abort(),
   };

@@ -1,6 +1,6 @@
 // A file that appears under its name whole or not at all.
 
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -20,6 +20,10 @@ export class AtomicFile {
   readonly path: string;
   readonly temporaryPath: string;
   readonly #handle: FileHandle;
+  readonly #hash = createHash('sha256');
+  #isHashed = true;
+  /** the write under way */
+  #writing: Promise<void> = Promise.resolve();
   #isOpen = true;
 
   private constructor(path: string, temporaryPath: string, handle: FileHandle) {
@@ -53,25 +57,43 @@ export class AtomicFile {
 
   /** For a worker thread that writes on its own: descriptors belong to the process. */
   get descriptor(): number {
+    this.#isHashed = false;
     return this.#handle.fd;
   }
 
+  /**
+   * Writes while the caller makes the next bytes, one write at a time: these bytes must not change any more.
+   * @throws RredcotError where this write or the one before it failed
+   */
   async write(bytes: Uint8Array): Promise<void> {
+    await this.#written();
+    this.#writing = this.#handle.writeFile(bytes);
+    // a failure is told by the next call; until then it is nobody's
+    this.#writing.catch(() => {});
+    this.#hash.update(bytes);
+  }
+
+  async #written(): Promise<void> {
     try {
-      await this.#handle.writeFile(bytes);
+      await this.#writing;
     } catch (error) {
       throw fileError(error, this.path, 'written');
     }
   }
 
-  /** Makes the bytes durable and the file visible. */
-  async commit(): Promise<void> {
+  /**
+   * Makes the bytes durable and the file visible.
+   * @returns their SHA-256 in hexadecimal digits; null where another thread has written them
+   */
+  async commit(): Promise<string | null> {
     try {
+      await this.#writing;
       await this.#handle.sync();
       await this.#close();
       await rename(this.temporaryPath, this.path);
       temporaryPaths.delete(this.temporaryPath);
       await syncFolder(dirname(this.path));
+      return this.#isHashed ? this.#hash.digest('hex') : null;
     } catch (error) {
       await rm(this.temporaryPath, { force: true }).catch(() => {});
       throw fileError(error, this.path, 'written');
@@ -89,6 +111,7 @@ export class AtomicFile {
 
   async #close(): Promise<void> {
     this.#isOpen = false;
+    await this.#writing.catch(() => {});
     await this.#handle.close();
   }
 }

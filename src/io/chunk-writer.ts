@@ -69,7 +69,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
   // first the rejects, then the chunk, then the record that says both are there
   async function closeChunk({ chunk, output, rejects, ...written }: OpenChunk): Promise<void> {
     await rejects.close();
-    await output.close();
+    const sha256 = await output.close();
     open = null;
     const { counts, tokens, rejected, rawBytes } = written;
     const record: ChunkRecord = {
@@ -80,7 +80,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       tokens,
       raw_bytes: rawBytes,
       traces_per_row: counts.every((count) => count === 1) ? null : counts,
-      sha256: (await sha256OfFile(paths.chunk(shard, chunk, extension))) ?? '',
+      sha256: sha256 ?? (await sha256OfFile(paths.chunk(shard, chunk, extension))) ?? '',
       rejects_sha256: await sha256OfFile(paths.reject(shard, chunk)),
     };
     await writeJson(paths.record(shard, chunk), record);

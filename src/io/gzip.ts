@@ -39,7 +39,7 @@ export function openGzipSink(sink: ByteSink): ByteSink {
       gzip.end();
       await ended;
       await drain();
-      await sink.commit();
+      return sink.commit();
     },
     async abort() {
       gzip.destroy();

@@ -2,15 +2,9 @@
 
 import type { OutputColumn, OutputRow } from './columns.js';
 import { float32Text, stringifyJson } from './json.js';
+import type { RowWriter } from './row-writer.js';
 import type { ColumnType } from './schema.js';
 import type { ByteSink } from './stdout.js';
-
-/** Writes rows in one format to one place. */
-export interface RowWriter {
-  write(rows: readonly OutputRow[]): Promise<void>;
-  close(): Promise<void>;
-  abort(): Promise<void>;
-}
 
 /**
  * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
@@ -35,8 +29,16 @@ export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]
     return `{${parts.join(',')}}\n`;
   }
 
+  let lines: string[] = [];
   return {
-    write: (rows) => sink.write(Buffer.from(rows.map(line).join(''))),
+    add(row) {
+      lines.push(line(row));
+    },
+    async flush() {
+      const text = lines.join('');
+      lines = [];
+      if (text !== '') await sink.write(Buffer.from(text));
+    },
     close: () => sink.commit(),
     abort: () => sink.abort(),
   };

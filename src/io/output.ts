@@ -3,8 +3,8 @@
 import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { type OutputRow, outputColumns, type WrittenColumn } from './columns.js';
-import type { RowWriter } from './jsonl-writer.js';
-import { describeType, findMisfit, type PassThroughColumn } from './schema.js';
+import type { RowWriter } from './row-writer.js';
+import type { PassThroughColumn } from './schema.js';
 import { type ByteSink, openStreamSink } from './stdout.js';
 
 export {
@@ -30,8 +30,7 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.ndjson.gz', 'jsonl'],
 ];
 
-/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. More of them
- * outlive V8's young generation, which costs a third of the time. */
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
 const BATCH_BYTES = 2 * 2 ** 20;
 /** The same for stdout, whose reader waits for each batch. */
 const PIPE_BATCH_BYTES = 2 ** 20;
@@ -60,7 +59,8 @@ export function extensionOf(path: string, format: OutputFormat): string {
 export interface Output {
   /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
   write(rows: readonly OutputRow[]): Promise<void>;
-  close(): Promise<void>;
+  /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
+  close(): Promise<string | null>;
   /** harmless after `close` or a second time */
   abort(): Promise<void>;
 }
@@ -78,11 +78,10 @@ export interface OutputTarget {
 
 /** Opens the output; nothing is visible under `path` before `close`. */
 export async function openOutput(target: OutputTarget): Promise<Output> {
-  const { path, passThrough } = target;
+  const { path } = target;
   const isStdout = path === '-';
   const writer = await openWriter(target);
-  const isTyped = target.format !== 'jsonl';
-  let pending: OutputRow[] = [];
+  let pendingRows = 0;
   let pendingBytes = 0;
   // a pipe's reader starts with the first row and gets twice as many with every batch, up to the bound
   let batchRows = isStdout ? 1 : Number.POSITIVE_INFINITY;
@@ -90,22 +89,20 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
   let isEnded = false;
 
   async function flush(): Promise<void> {
-    const rows = pending;
-    pending = [];
+    pendingRows = 0;
     pendingBytes = 0;
     batchRows *= 2;
-    if (rows.length > 0) await writer.write(rows);
+    await writer.flush();
   }
   async function abort(): Promise<void> {
     if (isEnded) return;
     isEnded = true;
-    pending = [];
     await writer.abort();
   }
-  async function guarded(action: () => Promise<void>): Promise<void> {
+  async function guarded<T>(action: () => Promise<T>): Promise<T> {
     if (isEnded) throw new Error(`${path}: the output is closed`);
     try {
-      await action();
+      return await action();
     } catch (error) {
       await abort();
       throw error;
@@ -116,17 +113,17 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
     write: (rows) =>
       guarded(async () => {
         for (const row of rows) {
-          if (isTyped) checkTypes(row, passThrough);
-          pending.push(row);
+          writer.add(row);
           pendingBytes += rowBytes(row);
-          if (pendingBytes >= batchBytes || pending.length >= batchRows) await flush();
+          if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
         }
       }),
     close: () =>
       guarded(async () => {
         await flush();
-        await writer.close();
+        const sha256 = await writer.close();
         isEnded = true;
+        return sha256;
       }),
     abort,
   };
@@ -164,20 +161,6 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   const { openArrowWriter } = await import('./arrow-writer.js');
   const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
   return openArrowWriter(sink, columns, { layout, metadata });
-}
-
-// the types come from a first pass, so only a file that changed since can hold another value
-function checkTypes({ trace: { source } }: OutputRow, passThrough: readonly PassThroughColumn[]): void {
-  const misfit = findMisfit(source.columns, passThrough);
-  if (misfit === null) return;
-  const column = passThrough.find(({ name }) => misfit.path.startsWith(name));
-  throw new RredcotError(
-    `${source.file}:${source.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
-    {
-      exitCode: EXIT.data,
-      hint: `the column was ${column === undefined ? 'another' : describeType(column.type)} when first read: did the file change?`,
-    },
-  );
 }
 
 /** About how many bytes a row holds before compression. */

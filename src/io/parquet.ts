@@ -3,14 +3,14 @@
 import { Worker } from 'node:worker_threads';
 import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
-import { arrowBatch, arrowSchema } from './arrow-batch.js';
+import { arrowSchema, batchBuilder } from './arrow-batch.js';
 import { parquetType } from './arrow-types.js';
 import type { AtomicFile } from './atomic-file.js';
 import type { OutputColumn } from './columns.js';
 import { fileError } from './file-error.js';
 import { gatherRows } from './gather.js';
-import type { RowWriter } from './jsonl-writer.js';
 import type { FromParquetWorker, ParquetJob, ToParquetWorker } from './parquet-worker.js';
+import { batchedRows, type RowWriter } from './row-writer.js';
 
 /** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
 const ROW_GROUP_BYTES = 48 * 2 ** 20;
@@ -32,7 +32,8 @@ export interface ParquetLimits {
 /** Writes record batches to one file. */
 export interface BatchWriter {
   write(batch: RecordBatch): Promise<void>;
-  close(): Promise<void>;
+  /** @returns as `ByteSink.commit` */
+  close(): Promise<string | null>;
   abort(): Promise<void>;
 }
 
@@ -44,8 +45,7 @@ export function openParquetWriter(
   limits: ParquetLimits = {},
 ): RowWriter {
   const schema = arrowSchema(columns, {}, parquetType);
-  const batches = openParquetBatches(file, schema, metadata, limits);
-  return { ...batches, write: (rows) => batches.write(arrowBatch(schema, columns, rows)) };
+  return batchedRows(openParquetBatches(file, schema, metadata, limits), batchBuilder(schema, columns));
 }
 
 /** Opens a Parquet writer that takes record batches of one schema, which has no metadata of its own. */
@@ -87,7 +87,7 @@ export function openParquetBatches(
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
       }
-      await file.commit();
+      return file.commit();
     },
     async abort() {
       await encoder?.terminate();

@@ -20,8 +20,8 @@ export interface ByteStream {
 /** Bytes on their way out, one `write` after the other. */
 export interface ByteSink {
   write(bytes: Uint8Array): Promise<void>;
-  /** all is written: make it visible */
-  commit(): Promise<void>;
+  /** all is written: make it visible. @returns the SHA-256 of the bytes in hexadecimal digits, null where nobody knows it */
+  commit(): Promise<string | null>;
   /** drop what can be dropped; harmless when called twice or after `commit` */
   abort(): Promise<void>;
 }
@@ -45,6 +45,7 @@ export function openStreamSink(stream: ByteStream = process.stdout): ByteSink {
     commit: async () => {
       if (failure !== null) throw failure;
       stream.off('error', onError);
+      return null;
     },
     // a listener stays on: the error of a write under way may still come
     abort: async () => {},

@@ -1,5 +1,6 @@
 // The first light pass over the inputs: row counts, column types, the rewards of each group.
 
+import { EXIT, RredcotError } from '../errors.js';
 import type { BankDump } from '../estimate/bank.js';
 import type { Trace } from '../trace.js';
 import { describeValue } from './describe.js';
@@ -120,6 +121,16 @@ export async function inferFromWindow(
     }
   }
   return { columns, rows: all() };
+}
+
+/** @throws RredcotError for a value that another one was at the survey */
+export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {
+  const misfit = findMisfit(row.columns, columns);
+  if (misfit === null) return;
+  throw new RredcotError(
+    `${row.file}:${row.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
+    { exitCode: EXIT.data, hint: 'it was that when first read: did the file change?' },
+  );
 }
 
 function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {

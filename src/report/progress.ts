@@ -9,6 +9,14 @@ export interface Totals {
   readonly seconds: number;
 }
 
+/** What is still to come. */
+export interface Ahead {
+  /** undefined where nobody has counted them */
+  readonly traces: number | undefined;
+  /** of the inputs, how much has been read; undefined where they have no known end */
+  share(): number | undefined;
+}
+
 const INTERVAL_MS = 50;
 
 export class Progress {
@@ -18,10 +26,9 @@ export class Progress {
   private rejects = 0;
   private reported = Number.NEGATIVE_INFINITY;
 
-  /** @param expected traces in all; undefined where nobody has counted them */
   constructor(
     private readonly log: Log,
-    private readonly expected: number | undefined,
+    private readonly ahead: Ahead,
   ) {}
 
   trace(tokens: number): void {
@@ -47,13 +54,17 @@ export class Progress {
     this.reported = now;
     const { traces, tokens, rejects, seconds } = this.totals();
     const rate = tokens / Math.max(seconds, 1e-3);
-    const done = traces + rejects;
-    const left =
-      this.expected === undefined ? undefined : (seconds / done) * Math.max(0, this.expected - done);
-    const share = this.expected === undefined ? '' : ` of ${count(this.expected)}`;
+    const { traces: expected } = this.ahead;
+    const share = expected === undefined ? this.ahead.share() : (traces + rejects) / expected;
+    const left = share ? Math.max(0, seconds / share - seconds) : undefined;
+    const all =
+      expected === undefined ? (share ? ` (${Math.floor(100 * share)} %)` : '') : ` of ${count(expected)}`;
     const line = [
-      `${count(traces)}${share} traces`,
-      `${count(Math.round(rate))} tokens/s`,
+      `${count(traces)}${all} traces`,
+      // without a tokenizer nobody counts tokens
+      tokens > 0
+        ? `${count(Math.round(rate))} tokens/s`
+        : `${count(Math.round(traces / Math.max(seconds, 1e-3)))} traces/s`,
       ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
       ...(left === undefined ? [] : [`${duration(left)} left`]),
     ].join(' · ');

@@ -10,38 +10,31 @@ export function mergePieces(ends: Int32Array, weights: Float64Array, max: number
   const P = ends.length;
   if (P <= max) return ends;
   const weight = Float64Array.from(weights);
-  const next = Int32Array.from({ length: P }, (_, i) => i + 1); // P: none
-  const previous = Int32Array.from({ length: P }, (_, i) => i - 1);
-  const version = new Int32Array(P); // of the pair (i, next[i]); -1: piece i is merged away
-  const heap = new PairHeap();
-  const push = (i: number) => {
-    const j = next[i] as number;
-    if (j < P)
-      heap.push({
-        sum: (weight[i] as number) + (weight[j] as number),
-        left: i,
-        version: version[i] as number,
-      });
-  };
-  for (let i = 0; i < P; i++) push(i);
+  const next = new Int32Array(P); // P: none
+  const previous = new Int32Array(P);
+  const sums = new Float64Array(P); // of the pair (i, next[i])
+  for (let i = 0; i < P; i++) {
+    next[i] = i + 1;
+    previous[i] = i - 1;
+    sums[i] = (weight[i] as number) + (weight[i + 1] as number); // the last one has no pair, and is in no heap
+  }
+  const pairs = new PairHeap(sums, P - 1);
 
-  for (let count = P; count > max; ) {
-    const pair = heap.pop();
-    const i = pair.left;
-    if (version[i] !== pair.version) continue; // a neighbour has changed since
+  for (let count = P; count > max; count--) {
+    const i = pairs.top();
     const j = next[i] as number;
-    weight[i] = pair.sum;
-    next[i] = next[j] as number;
-    if ((next[i] as number) < P) previous[next[i] as number] = i;
-    version[j] = -1;
-    version[i] = (version[i] as number) + 1;
-    push(i);
-    const h = previous[i] as number;
-    if (h >= 0) {
-      version[h] = (version[h] as number) + 1;
-      push(h);
+    const after = next[j] as number;
+    weight[i] = sums[i] as number;
+    next[i] = after;
+    // the pair of j becomes i's
+    if (after === P) pairs.remove(i);
+    else {
+      previous[after] = i;
+      pairs.remove(j);
+      pairs.update(i, (weight[i] as number) + (weight[after] as number));
     }
-    count--;
+    const before = previous[i] as number;
+    if (before >= 0) pairs.update(before, (weight[before] as number) + (weight[i] as number));
   }
 
   const kept = new Int32Array(max);
@@ -49,47 +42,83 @@ export function mergePieces(ends: Int32Array, weights: Float64Array, max: number
   return kept;
 }
 
-interface Pair {
-  readonly sum: number;
-  readonly left: number;
-  readonly version: number;
-}
-
-/** A binary heap: smallest sum first, leftmost on ties. */
+/** A binary heap of pairs, each called by its left piece: smallest sum first, leftmost on ties. */
 class PairHeap {
-  private readonly items: Pair[] = [];
+  private readonly heap: Int32Array;
+  /** where each pair stands in the heap */
+  private readonly places: Int32Array;
+  private size: number;
 
-  push(pair: Pair): void {
-    const { items } = this;
-    let i = items.push(pair) - 1;
-    while (i > 0) {
-      const parent = (i - 1) >> 1;
-      if (!before(pair, items[parent] as Pair)) break;
-      items[i] = items[parent] as Pair;
-      i = parent;
-    }
-    items[i] = pair;
+  /** @param sums of pairs 0..size (exclusive); the heap keeps them up to date */
+  constructor(
+    private readonly sums: Float64Array,
+    size: number,
+  ) {
+    this.size = size;
+    this.heap = new Int32Array(size);
+    this.places = new Int32Array(size);
+    for (let pair = 0; pair < size; pair++) this.put(pair, pair);
+    for (let place = (size >> 1) - 1; place >= 0; place--) this.sink(place);
   }
 
-  pop(): Pair {
-    const { items } = this;
-    const top = items[0] as Pair;
-    const last = items.pop() as Pair;
-    if (items.length === 0) return top;
-    let i = 0;
+  top(): number {
+    return this.heap[0] as number;
+  }
+
+  update(pair: number, sum: number): void {
+    this.sums[pair] = sum;
+    this.settle(this.places[pair] as number);
+  }
+
+  remove(pair: number): void {
+    const place = this.places[pair] as number;
+    const last = this.heap[--this.size] as number;
+    if (last === pair) return;
+    this.put(place, last);
+    this.settle(place);
+  }
+
+  private settle(place: number): void {
+    this.sink(this.rise(place));
+  }
+
+  private rise(start: number): number {
+    const { heap } = this;
+    const pair = heap[start] as number;
+    let place = start;
+    while (place > 0) {
+      const parent = (place - 1) >> 1;
+      if (!this.isBefore(pair, heap[parent] as number)) break;
+      this.put(place, heap[parent] as number);
+      place = parent;
+    }
+    this.put(place, pair);
+    return place;
+  }
+
+  private sink(start: number): void {
+    const { heap, size } = this;
+    const pair = heap[start] as number;
+    let place = start;
     for (;;) {
-      let child = 2 * i + 1;
-      if (child >= items.length) break;
-      if (child + 1 < items.length && before(items[child + 1] as Pair, items[child] as Pair)) child++;
-      if (!before(items[child] as Pair, last)) break;
-      items[i] = items[child] as Pair;
-      i = child;
+      let child = 2 * place + 1;
+      if (child >= size) break;
+      if (child + 1 < size && this.isBefore(heap[child + 1] as number, heap[child] as number)) child++;
+      if (!this.isBefore(heap[child] as number, pair)) break;
+      this.put(place, heap[child] as number);
+      place = child;
     }
-    items[i] = last;
-    return top;
+    this.put(place, pair);
   }
-}
 
-function before(a: Pair, b: Pair): boolean {
-  return a.sum < b.sum || (a.sum === b.sum && a.left < b.left);
+  private put(place: number, pair: number): void {
+    this.heap[place] = pair;
+    this.places[pair] = place;
+  }
+
+  private isBefore(a: number, b: number): boolean {
+    const x = this.sums[a] as number;
+    const y = this.sums[b] as number;
+    return x < y || (x === y && a < b);
+  }
 }

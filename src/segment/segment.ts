@@ -57,16 +57,17 @@ export function candidateExits({
   ends,
 }: Pick<Pieces, 'tokens' | 'thought' | 'ends'>): Int32Array {
   const exits = new Int32Array(ends.length + 1);
-  exits.set([thought.start]);
-  exits.set(ends, 1);
+  exits[0] = Math.min(thought.start, tokens.textEnd);
   // a trace that ended without an answer: its last exit stands before its end token, which no state comes after
-  return exits.map((exit) => Math.min(exit, tokens.textEnd));
+  for (let k = 0; k < ends.length; k++) exits[k + 1] = Math.min(ends[k] as number, tokens.textEnd);
+  return exits;
 }
 
-/** @param weights (T) what the merge keeps apart: token entropies in nats, or ones where length stands in for them */
-export function mergeSegments(pieces: Pieces, weights: Float32Array): Segmentation {
-  const { tokens, thought } = pieces;
-  const thoughtEnds = mergePieces(pieces.ends, segmentSums(weights, pieces.ends), pieces.segments);
+/** @param entropies (T) nats, what the merge keeps apart; null where length stands in for them */
+export function mergeSegments(pieces: Pieces, entropies: Float32Array | null): Segmentation {
+  const { tokens, thought, ends } = pieces;
+  const weights = entropies === null ? lengths(ends) : segmentSums(entropies, ends);
+  const thoughtEnds = mergePieces(ends, weights, pieces.segments);
   const T = tokens.units.length - 1;
   const exits = candidateExits({ ...pieces, ends: thoughtEnds });
   return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
@@ -79,6 +80,13 @@ export function segmentSums(values: Float32Array, ends: Int32Array): Float64Arra
   for (let k = 0; k < ends.length; k++)
     for (; t < (ends[k] as number); t++) sums[k] = (sums[k] as number) + (values[t] as number);
   return sums;
+}
+
+function lengths(ends: Int32Array): Float64Array {
+  const found = new Float64Array(ends.length);
+  for (let k = 0; k < ends.length; k++)
+    found[k] = (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
+  return found;
 }
 
 /** Ends of all segments, the answer segment included where there is one. */

@@ -1,0 +1,49 @@
+// Column types from a file's first rows, watched over all others: files need not be read twice where the guess holds.
+import type { BadRow, InputRow } from './rows.js';
+import { inferColumns, type PassThroughColumn } from './schema.js';
+
+/** A later row has changed what the first rows told of the columns: the file has to be read to its end first. */
+export class TypesChangedError extends Error {}
+
+/** Types that hold so far. */
+export interface Guess {
+  readonly columns: readonly PassThroughColumn[];
+  /** Asked of every row that is to be written. @throws TypesChangedError where the columns would be others with it */
+  watch(row: InputRow): void;
+}
+
+const GUESS_ROWS = 1024;
+const GUESS_BYTES = 8 * 2 ** 20;
+
+/**
+ * Infers the columns from the first rows (1,024, or 8 MiB of them). The types are those of a survey over all rows if
+ * {@link Guess.watch} lets all pass, also where some of them were watched by another process with the same guess.
+ * @param rows the inputs from their start; closed when enough have been read
+ * @param holdsTrace whether the row is written: one that is set aside has no say
+ */
+export async function guessColumns(
+  rows: AsyncGenerator<InputRow | BadRow>,
+  holdsTrace: (row: InputRow) => boolean,
+): Promise<Guess> {
+  const inference = inferColumns();
+  let [seen, bytes] = [0, 0];
+  for await (const row of rows) {
+    if (row.kind === 'row' && holdsTrace(row)) inference.add(row.columns);
+    bytes += row.raw.length;
+    if (++seen >= GUESS_ROWS || bytes >= GUESS_BYTES) break;
+  }
+  const columns = inference.finish();
+  const text = JSON.stringify(columns);
+  let changes = inference.changes();
+  return {
+    columns,
+    watch(row) {
+      inference.add(row.columns);
+      if (inference.changes() === changes) return;
+      // a double in a column of doubles that were whole so far changes nothing, say
+      changes = inference.changes();
+      if (JSON.stringify(inference.finish()) === text) return;
+      throw new TypesChangedError(`${row.file}:${row.row} changes the column types of the first rows`);
+    },
+  };
+}
