@@ -2,6 +2,7 @@
 
 import { open } from 'node:fs/promises';
 import {
+  MessageReader,
   RecordBatchFileWriter,
   RecordBatchReader,
   RecordBatchStreamWriter,
@@ -27,8 +28,18 @@ function collect(chunks: Uint8Array[], bytes: Bytes): number {
   return chunk.length;
 }
 
+/** The lengths of a batch in a file, as its footer has them. */
+interface Block {
+  readonly metaDataLength: number;
+  readonly bodyLength: number;
+}
+
 class StreamChunks extends RecordBatchStreamWriter {
   chunks: Uint8Array[] = [];
+  /** A batch as another file has it, byte for byte. */
+  copy(bytes: Uint8Array, _: Block): void {
+    this._write(bytes);
+  }
   protected override _write(bytes: Bytes): this {
     this._position += collect(this.chunks, bytes);
     return this;
@@ -37,6 +48,10 @@ class StreamChunks extends RecordBatchStreamWriter {
 
 class FileChunks extends RecordBatchFileWriter {
   chunks: Uint8Array[] = [];
+  copy(bytes: Uint8Array, { metaDataLength, bodyLength }: Block): void {
+    this._recordBatchBlocks.push({ metaDataLength, bodyLength, offset: this._position });
+    this._write(bytes);
+  }
   protected override _write(bytes: Bytes): this {
     this._position += collect(this.chunks, bytes);
     return this;
@@ -53,8 +68,9 @@ export async function copyArrow(
   let schema: Schema | undefined;
   let rows = 0;
   const flush = async (): Promise<void> => {
+    const chunks = writer.chunks.splice(0);
     // one call for the many buffers of a batch
-    const bytes = Buffer.concat(writer.chunks.splice(0));
+    const bytes = chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
     if (bytes.length > 0) await sink.write(bytes);
   };
   async function copy(path: string): Promise<void> {
@@ -64,6 +80,16 @@ export async function copyArrow(
     else if (!util.compareSchemas(schema, reader.schema))
       throw new Error(`${path} has other columns than ${sources[0]}`);
     schema ??= reader.schema;
+    // a batch says nothing of its place, so it need not be taken apart
+    for (const block of reader.isFile() ? (reader.footer?.recordBatches() ?? []) : []) {
+      const bytes = Buffer.allocUnsafeSlow(block.metaDataLength + block.bodyLength);
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, block.offset);
+      if (bytesRead < bytes.length) throw new Error(`${path} has become shorter`);
+      rows += rowsOfBatch(bytes);
+      writer.copy(bytes, block);
+      await flush();
+    }
+    if (reader.isFile()) return;
     for await (const batch of reader) {
       rows += batch.numRows;
       writer.write(batch);
@@ -78,6 +104,12 @@ export async function copyArrow(
   await flush();
   await sink.commit();
   return rows;
+}
+
+function rowsOfBatch(bytes: Uint8Array): number {
+  const header = new MessageReader(bytes).readMessage()?.header();
+  // the header of a record batch
+  return Number((header as { readonly length?: number } | undefined)?.length);
 }
 
 /** Writes record batches; the schema goes out even where there is no row. */

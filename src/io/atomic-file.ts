@@ -1,6 +1,6 @@
 // A file that appears under its name whole or not at all.
 
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -20,8 +20,7 @@ export class AtomicFile {
   readonly path: string;
   readonly temporaryPath: string;
   readonly #handle: FileHandle;
-  readonly #hash = createHash('sha256');
-  #isHashed = true;
+  #hash: Hash | null = null;
   /** the write under way */
   #writing: Promise<void> = Promise.resolve();
   #isOpen = true;
@@ -57,8 +56,13 @@ export class AtomicFile {
 
   /** For a worker thread that writes on its own: descriptors belong to the process. */
   get descriptor(): number {
-    this.#isHashed = false;
     return this.#handle.fd;
+  }
+
+  /** Asks for the hash of what is going to be written, which costs less than reading it again. */
+  hashed(): this {
+    this.#hash = createHash('sha256');
+    return this;
   }
 
   /**
@@ -70,7 +74,7 @@ export class AtomicFile {
     this.#writing = this.#handle.writeFile(bytes);
     // a failure is told by the next call; until then it is nobody's
     this.#writing.catch(() => {});
-    this.#hash.update(bytes);
+    this.#hash?.update(bytes);
   }
 
   async #written(): Promise<void> {
@@ -83,7 +87,7 @@ export class AtomicFile {
 
   /**
    * Makes the bytes durable and the file visible.
-   * @returns their SHA-256 in hexadecimal digits; null where another thread has written them
+   * @returns their SHA-256 in hexadecimal digits; null where it was not asked for
    */
   async commit(): Promise<string | null> {
     try {
@@ -93,7 +97,7 @@ export class AtomicFile {
       await rename(this.temporaryPath, this.path);
       temporaryPaths.delete(this.temporaryPath);
       await syncFolder(dirname(this.path));
-      return this.#isHashed ? this.#hash.digest('hex') : null;
+      return this.#hash?.digest('hex') ?? null;
     } catch (error) {
       await rm(this.temporaryPath, { force: true }).catch(() => {});
       throw fileError(error, this.path, 'written');

@@ -151,7 +151,7 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
     const { openParquetWriter } = await import('./parquet.js');
     return openParquetWriter(await AtomicFile.open(path), columns, metadata);
   }
-  const sink: ByteSink = path === '-' ? openStreamSink() : await AtomicFile.open(path);
+  const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns);
