@@ -12,10 +12,11 @@ import type { ByteSink } from './stdout.js';
  * @param columns ours
  */
 export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
+  const spelt = columns.map((column) => ({ ...column, spell: speller(column.type) }));
   const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
 
   function line(row: OutputRow): string {
-    const ours = new Map(columns.map(({ name, type, value }) => [name, jsonText(value(row), type)]));
+    const ours = new Map(spelt.map(({ name, value, spell }) => [name, spell(value(row))]));
     const input = row.trace.source.columns;
     const parts: string[] = [];
     for (const [name, item] of Object.entries(input)) {
@@ -44,25 +45,34 @@ export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]
   };
 }
 
-function jsonText(value: unknown, type: ColumnType): string {
-  if (value === null || value === undefined) return 'null';
-  if (value instanceof Int32Array) return `[${value.join(',')}]`;
-  if (type.kind === 'float32') return float32Text(Math.fround(value as number));
-  if (type.kind === 'list' && hasFloat32(type)) {
-    const items: string[] = [];
-    for (const item of value as Iterable<unknown>) items.push(jsonText(item, type.element));
-    return `[${items.join(',')}]`;
-  }
-  if (type.kind === 'struct' && hasFloat32(type)) {
-    const item = value as Record<string, unknown>;
-    return `{${type.fields.map((field) => `${JSON.stringify(field.name)}:${jsonText(item[field.name], field.type)}`).join(',')}}`;
-  }
-  return stringifyJson(value);
+/** How a column's values are spelt: found once for all of them. */
+function speller(type: ColumnType): (value: unknown) => string {
+  const spell = spellerOfPresent(type);
+  return (value) => (value === null || value === undefined ? 'null' : spell(value));
 }
 
-// only our own columns hold float32; the input's go out as they came in
-function hasFloat32(type: ColumnType): boolean {
-  if (type.kind === 'list') return hasFloat32(type.element);
-  if (type.kind === 'struct') return type.fields.some((field) => hasFloat32(field.type));
-  return type.kind === 'float32';
+function spellerOfPresent(type: ColumnType): (value: unknown) => string {
+  if (type.kind === 'float32') return (value) => float32Text(Math.fround(value as number));
+  if (type.kind === 'int32') return String;
+  if (type.kind === 'list') {
+    const item = speller(type.element);
+    return (value) => {
+      if (value instanceof Int32Array) return `[${value.join(',')}]`;
+      const items: string[] = [];
+      for (const each of value as Iterable<unknown>) items.push(item(each));
+      return `[${items.join(',')}]`;
+    };
+  }
+  if (type.kind === 'struct') {
+    const fields = type.fields.map(({ name, type: field }, n) => {
+      return { name, lead: `${n === 0 ? '{' : ','}${JSON.stringify(name)}:`, spell: speller(field) };
+    });
+    return (value) => {
+      let text = '';
+      for (const { name, lead, spell } of fields)
+        text += lead + spell((value as Readonly<Record<string, unknown>>)[name]);
+      return `${text}}`;
+    };
+  }
+  return stringifyJson;
 }
