@@ -396,7 +396,7 @@ describe('files', () => {
     await expect(open('-', 'parquet')).rejects.toMatchObject({ exitCode: 2 });
   });
 
-  it('end with an error where a value does not fit its column', async () => {
+  it('leave nothing behind after an error', async () => {
     const folder = await temporaryFolder();
     const path = join(folder, 'out.parquet');
     const output = await openOutput({
@@ -407,11 +407,8 @@ describe('files', () => {
       metadata: {},
     });
     await output.write([FULL]);
-    await expect(output.write([bareRow({ question: 1 }, 9)])).rejects.toMatchObject({
-      exitCode: 65,
-      message: 'traces.jsonl:9: column question is the number 1, expected string',
-    });
-    await expect(output.close()).rejects.toThrow();
+    await expect(output.write([bareRow({ question: 1 }, 9)])).rejects.toThrow('must be a string');
+    await expect(output.close()).rejects.toThrow('the output is closed');
     expect(await readdir(folder)).toEqual([]);
     expect(describeType({ kind: 'string' })).toBe('string');
   });

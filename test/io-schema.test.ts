@@ -8,8 +8,16 @@ import { readJsonRows } from '../dist/io/jsonl.js';
 import { parseFieldMap } from '../dist/io/map.js';
 import { openOutput } from '../dist/io/output.js';
 import { type ColumnType, describeType, findMisfit, inferColumns } from '../dist/io/schema.js';
-import { inferFromWindow, surveyInputs } from '../dist/io/survey.js';
-import { bareRow, chunksOf, collect, queryDuckdb, readWithHyparquet, temporaryFolder } from './io-helpers.js';
+import { assertFits, inferFromWindow, surveyInputs } from '../dist/io/survey.js';
+import {
+  bareRow,
+  chunksOf,
+  collect,
+  inputRow,
+  queryDuckdb,
+  readWithHyparquet,
+  temporaryFolder,
+} from './io-helpers.js';
 
 function infer(...rows: Record<string, unknown>[]) {
   const inference = inferColumns();
@@ -294,5 +302,16 @@ describe('survey', () => {
       rejection: { reason: expect.stringMatching(/column n is the text "x", the first rows had int64/) },
     });
     expect(all[1026]).toMatchObject({ rejection: { reason: expect.stringContaining('s.b') } });
+  });
+
+  it('ends a run whose file holds another value than the survey has seen', () => {
+    const columns = infer({ question: 'x' });
+    expect(() => assertFits(inputRow({ question: null }, 8), columns)).not.toThrow();
+    expect(() => assertFits(inputRow({ question: 1 }, 9), columns)).toThrow(
+      expect.objectContaining({
+        exitCode: 65,
+        message: 'data/traces.jsonl:9: column question is the number 1, expected string',
+      }),
+    );
   });
 });
