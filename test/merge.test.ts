@@ -32,8 +32,8 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { merge, parseFileSize } from '../dist/commands/merge.js';
 import { gatherRows } from '../dist/io/gather.js';
 import { blockCuts, blockRows, interleave, type Part, partsByBlock } from '../dist/io/interleave.js';
-import { readMetadata, readWithHyparquet } from './io-helpers.js';
-import { rredcot, temporaryFolder } from './program.js';
+import { queryDuckdb, readMetadata, readWithHyparquet } from './io-helpers.js';
+import { readJsonl, rredcot, temporaryFolder } from './program.js';
 
 describe('gatherRows', () => {
   const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
@@ -282,10 +282,29 @@ describe('merge', () => {
 
     expect(await merged(folder, join(work, 'as.arrow'))).toBe(0);
     expect(await rowsOf(join(work, 'as.arrow'))).toEqual(await rowsOf(single('arrow')));
-    await expect(merged(folder, join(work, 'as.jsonl'))).rejects.toThrow(/the chunks are parquet/);
     await expect(merged(folder, join(work, 'x.parquet'), { fileSize: 1e6 })).rejects.toThrow(
       /needs a folder/,
     );
+  }, 30_000);
+
+  it('makes no JSONL of columns, and names what does', async () => {
+    const folder = await shards(2, 'parquet', 40);
+    const refusal = await merged(folder, join(work, 'as.jsonl')).catch((error) => error);
+    expect(refusal).toMatchObject({ exitCode: 2, message: expect.stringMatching(/the chunks are parquet/) });
+    await merged(folder, join(work, 'all.parquet'));
+    const [, command = ''] = /duckdb -c "(.*?)"/.exec(refusal.hint) ?? [];
+    await queryDuckdb(command.replaceAll(/'(all\.\w+)'/g, (_, name) => `'${join(work, name)}'`));
+    const values = (rows: readonly unknown[]) => rows.map((row) => JSON.parse(JSON.stringify(row, plain)));
+    const made = await readJsonl<Record<string, unknown>>(join(work, 'all.jsonl'));
+    const asLines = await readJsonl<Record<string, unknown>>(single('jsonl'));
+    // a run to JSONL writes no key that the row lacks; every row here has them all
+    expect(values(made)).toEqual(values(asLines));
+
+    const lines = await shards(2, 'jsonl', 40);
+    await expect(merged(lines, join(work, 'as.arrow'))).rejects.toMatchObject({
+      exitCode: 2,
+      hint: expect.stringContaining('--format arrow'),
+    });
   }, 30_000);
 
   it('makes JSONL files below a size', async () => {
