@@ -34,7 +34,7 @@ export function columnFeatures(format: 'parquet' | 'arrow'): (column: OutputColu
       : arrowFeature(new Field(name, written(arrow.type), true, arrow.metadata));
 }
 
-/** null for what has no name there: maps, unions, intervals, bytes of a fixed size, extension types. */
+/** null for what has no name there: maps, unions, intervals, extension types. */
 export function arrowFeature({ type, metadata }: Field): HubFeature | null {
   return metadata.has(EXTENSION) ? null : typeFeature(type);
 }
@@ -68,7 +68,8 @@ function dtypeOf(type: DataType): string | null {
   if (DataType.isUtf8(type)) return 'string';
   if (DataType.isLargeUtf8(type)) return 'large_string';
   if (DataType.isUtf8View(type)) return 'string_view';
-  if (DataType.isBinary(type)) return 'binary';
+  // bytes of a fixed size have no name either, but are taken as bytes of any
+  if (DataType.isBinary(type) || DataType.isFixedSizeBinary(type)) return 'binary';
   if (DataType.isLargeBinary(type)) return 'large_binary';
   if (DataType.isBinaryView(type)) return 'binary_view';
   if (DataType.isDate(type)) return type.unit === DateUnit.DAY ? 'date32' : 'date64';
