@@ -297,6 +297,12 @@ describe("the trace's own answer", () => {
     ['</think>\n so \\boxed{7', null],
     ['still thinking of it', undefined],
     ['x\n#### 12\n', '12'],
+    // PRM800K's solutions
+    ['So 7.\n\n# Answer\n\n7', '7'],
+    ['## Answer \r\n$\\frac{1}{2}$\nas was to be shown', '$\\frac{1}{2}$'],
+    ['#### Answer\nit is \\boxed{3}', '3'],
+    ['# Answer to life\n42', undefined],
+    ['so far\n\n# Answer\n\n', ''],
   ])('of %j is %j', (text, found) => expect(ownAnswer(text, template)).toBe(found));
 
   it('cut inside its box earns nothing and loses nothing', () => {

@@ -90,7 +90,8 @@ describe('the file system', () => {
     const files = (await readdir(join(place, 'out'), { recursive: true })).sort();
     expect(
       files.filter(
-        (name) => !/^(run\.json|survey\.json|_SUCCESS|(chunks|rejects|done)\b[\w/.-]*)$/.test(name),
+        (name) =>
+          !/^(run\.json|survey\.json|README\.md|_SUCCESS|(chunks|rejects|done)\b[\w/.-]*)$/.test(name),
       ),
     ).toEqual([]);
     const out = await readJsonl<ScoredRow>(join(place, 'out/chunks/00000-of-00001/000000.jsonl'));

@@ -4,7 +4,16 @@ import { execFile, spawn } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { RecordBatchReader, tableFromIPC } from 'apache-arrow';
+import {
+  Bool,
+  type DataType,
+  Field,
+  Float16,
+  Float32,
+  Float64,
+  RecordBatchReader,
+  tableFromIPC,
+} from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { parseFieldMap } from '../dist/io/map.js';
 import {
@@ -322,6 +331,18 @@ describe('names', () => {
       ['status→input_input_status', 'input_status'],
       1,
     ]);
+  });
+
+  it('leave out a reward that Arrow holds as float32, as we do, and keep one whose digits may be more', () => {
+    const reward = (type: DataType, kind: 'double' | 'bool') => {
+      const column = { name: 'reward', as: 'reward', type: { kind }, arrow: new Field('reward', type, true) };
+      return (rewardAsIs: boolean) =>
+        resolveColumnNames([column], OUR_COLUMNS, parseFieldMap(undefined), rewardAsIs).columns.length;
+    };
+    for (const type of [new Float32(), new Float16()])
+      expect([true, false].map(reward(type, 'double')), `${type}`).toEqual([0, 1]);
+    expect(reward(new Float64(), 'double')(true)).toBe(1);
+    expect(reward(new Bool(), 'bool')(true)).toBe(1);
   });
 
   it('that are left double are a bug, told at once', async () => {

@@ -21,7 +21,9 @@ import {
   Struct,
   Table,
   TimestampMicrosecond,
+  TimestampSecond,
   tableFromIPC,
+  tableToIPC,
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
@@ -30,8 +32,8 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { merge, parseFileSize } from '../dist/commands/merge.js';
 import { gatherRows } from '../dist/io/gather.js';
 import { blockCuts, blockRows, interleave, type Part, partsByBlock } from '../dist/io/interleave.js';
-import { readMetadata, readWithHyparquet } from './io-helpers.js';
-import { rredcot, temporaryFolder } from './program.js';
+import { queryDuckdb, readMetadata, readWithHyparquet } from './io-helpers.js';
+import { readJsonl, rredcot, temporaryFolder } from './program.js';
 
 describe('gatherRows', () => {
   const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
@@ -218,6 +220,11 @@ async function hash(path: string): Promise<string> {
     .digest('hex');
 }
 
+/** Names of the files in a folder that are no card. */
+async function dataFiles(folder: string): Promise<string[]> {
+  return (await readdir(folder)).filter((name) => name !== 'README.md').sort();
+}
+
 async function rowsOf(path: string): Promise<unknown[]> {
   if (path.endsWith('.parquet')) return readWithHyparquet(path);
   return tableFromIPC(await readFile(path))
@@ -265,7 +272,7 @@ describe('merge', () => {
     const folder = await shards(2, 'parquet', 40);
     const output = join(work, 'files');
     expect(await merged(folder, `${output}/`, { fileSize: 36_000 })).toBe(0);
-    const names = (await readdir(output)).sort();
+    const names = await dataFiles(output);
     expect(names.length).toBeGreaterThan(1);
     expect(names).toEqual(names.map((_, n) => `data-0000${n}.parquet`));
     for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(36_000);
@@ -275,17 +282,36 @@ describe('merge', () => {
 
     expect(await merged(folder, join(work, 'as.arrow'))).toBe(0);
     expect(await rowsOf(join(work, 'as.arrow'))).toEqual(await rowsOf(single('arrow')));
-    await expect(merged(folder, join(work, 'as.jsonl'))).rejects.toThrow(/the chunks are parquet/);
     await expect(merged(folder, join(work, 'x.parquet'), { fileSize: 1e6 })).rejects.toThrow(
       /needs a folder/,
     );
+  }, 30_000);
+
+  it('makes no JSONL of columns, and names what does', async () => {
+    const folder = await shards(2, 'parquet', 40);
+    const refusal = await merged(folder, join(work, 'as.jsonl')).catch((error) => error);
+    expect(refusal).toMatchObject({ exitCode: 2, message: expect.stringMatching(/the chunks are parquet/) });
+    await merged(folder, join(work, 'all.parquet'));
+    const [, command = ''] = /duckdb -c "(.*?)"/.exec(refusal.hint) ?? [];
+    await queryDuckdb(command.replaceAll(/'(all\.\w+)'/g, (_, name) => `'${join(work, name)}'`));
+    const values = (rows: readonly unknown[]) => rows.map((row) => JSON.parse(JSON.stringify(row, plain)));
+    const made = await readJsonl<Record<string, unknown>>(join(work, 'all.jsonl'));
+    const asLines = await readJsonl<Record<string, unknown>>(single('jsonl'));
+    // a run to JSONL writes no key that the row lacks; every row here has them all
+    expect(values(made)).toEqual(values(asLines));
+
+    const lines = await shards(2, 'jsonl', 40);
+    await expect(merged(lines, join(work, 'as.arrow'))).rejects.toMatchObject({
+      exitCode: 2,
+      hint: expect.stringContaining('--format arrow'),
+    });
   }, 30_000);
 
   it('makes JSONL files below a size', async () => {
     const folder = await shards(2, 'jsonl', 40);
     const output = join(work, 'lines');
     expect(await merged(folder, `${output}/`, { fileSize: 60_000 })).toBe(0);
-    const names = (await readdir(output)).sort();
+    const names = await dataFiles(output);
     expect(names.length).toBeGreaterThan(1);
     for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(60_000);
     const text = await Promise.all(names.map((name) => readFile(join(output, name), 'utf8')));
@@ -293,6 +319,52 @@ describe('merge', () => {
     await merged(folder, join(work, 'lines.jsonl.gz'));
     expect(gunzipSync(await readFile(join(work, 'lines.jsonl.gz'))).toString()).toBe(text.join(''));
   }, 30_000);
+
+  it.each(['parquet', 'arrow', 'jsonl'] as const)(
+    'a folder of %s has a card that names its files, as the run has',
+    async (format) => {
+      const folder = await shards(2, format, 40);
+      const output = join(work, `card-${format}`);
+      await merged(folder, `${output}/`);
+      const ofRun = await readFile(join(folder, 'README.md'), 'utf8');
+      const ofMerged = await readFile(join(output, 'README.md'), 'utf8');
+      expect(ofRun).toContain(`path: "chunks/*-of-*/*.${format}"`);
+      // the same traces of the same columns, in other files
+      expect(ofMerged).toBe(ofRun.replace('chunks/*-of-*/*', 'data-*'));
+      expect(ofMerged.includes('dataset_info')).toBe(format !== 'jsonl');
+      if (format === 'parquet')
+        expect(ofMerged).toContain(`num_examples: ${(await rowsOf(single('parquet'))).length}\n`);
+    },
+    30_000,
+  );
+
+  it('a folder of an unfinished run has no card', async () => {
+    const folder = await shards(2, 'jsonl', 10, [0, 1]);
+    await segment(`${folder}/`, '--format', 'jsonl', '--shard', '0/2', '--rows-per-chunk', '10');
+    const output = join(work, 'some');
+    await rm(join(folder, 'done/00000-of-00002.json'));
+    expect(await merged(folder, `${output}/`, { partial: true })).toBe(0);
+    expect(await readdir(output)).toEqual(['data-00000.jsonl']);
+  });
+
+  it('gives Parquet the types that it has where the chunks are Arrow', async () => {
+    const input = join(work, 'seconds.arrow');
+    const table = new Table({
+      completion: vectorFromArray(['a.', 'b.'], new Utf8()),
+      at: vectorFromArray([0, 1_600_000_000_000], new TimestampSecond('UTC')),
+    });
+    await writeFile(input, tableToIPC(table, 'file'));
+    const folder = join(work, 'seconds');
+    for (const format of ['arrow', 'parquet'])
+      await rredcot(['segment', input, '-o', `${folder}-${format}/`, '--no-policy', '--format', format]);
+    for (const format of ['arrow', 'parquet'])
+      await merged(`${folder}-${format}`, join(work, `seconds-${format}.parquet`));
+    const [converted, expected] = await Promise.all(
+      ['arrow', 'parquet'].map((format) => rowsOf(join(work, `seconds-${format}.parquet`))),
+    );
+    expect(converted).toEqual(expected);
+    expect(converted?.[1]).toMatchObject({ at: new Date('2020-09-13T12:26:40.000Z') });
+  });
 
   it('of an unfinished run ends with 75, unless what is there will do', async () => {
     const folder = await shards(3, 'jsonl', 10, [1]);

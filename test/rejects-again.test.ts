@@ -1,6 +1,7 @@
 // Rejects: the limit, and a mended rejects file given back as input, whose output continues the first one.
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Field, Float64, Int64, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readJsonl, rredcot, temporaryFolder } from './program.js';
 
@@ -72,6 +73,31 @@ describe('a mended rejects file', () => {
     both.sort((a, b) => a.source_row - b.source_row || (a.id < b.id ? -1 : 1));
     expect(both).toEqual(await read('whole.jsonl'));
     expect(both).toHaveLength(11);
+  });
+
+  it('of a columnar input keeps the numbers that JSON lacks: an infinite reward is not a missing one', async () => {
+    const table = new Table({
+      completion: vectorFromArray(['a', 'b', 'c', 'd'], new Utf8()),
+      // NaN is how pandas writes a missing value
+      reward: vectorFromArray(
+        [1, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NaN],
+        new Float64(),
+      ),
+      more: vectorFromArray([[1n], [2n ** 60n], [], []], new List(new Field('item', new Int64(), true))),
+    });
+    await writeFile(join(cwd, 'infinite.arrow'), tableToIPC(table, 'file'));
+    const flags = ['--no-policy', '--quiet'];
+    const cut = async (input: string, output: string) => {
+      await rredcot(['segment', input, '-o', output, ...flags], { cwd });
+      return readJsonl<Reject>(join(cwd, `${output}.rejects.jsonl`));
+    };
+    const rejects = await cut('infinite.arrow', 'infinite.jsonl');
+    expect(rejects.map(({ row, code, raw }) => [row, code, raw])).toEqual([
+      [1, 'reward', '{"completion":"b","reward":Infinity,"more":[1152921504606846976]}'],
+      [2, 'reward', '{"completion":"c","reward":-Infinity,"more":[]}'],
+    ]);
+    expect(await readJsonl(join(cwd, 'infinite.jsonl'))).toHaveLength(2);
+    expect(await cut('infinite.jsonl.rejects.jsonl', 'again.jsonl')).toEqual(rejects);
   });
 
   it('of two inputs with one name keeps them apart', async () => {

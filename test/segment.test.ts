@@ -261,6 +261,8 @@ describe('where the thought begins and ends', () => {
     ['A:', ['A:', ' 4']],
     ['Answer:', ['Answer:', ' 4']],
     ['The answer is', ['The', ' answer', ' is', ' 4']],
+    ['heading # Answer', ['# ', 'Answer', '\n\n', '4']],
+    ['heading ### Answer', ['###', ' Answer', ' ', '\n', '4']],
   ])('without </think> the answer starts at the line of the last %s', (_, line) => {
     const tokens = ['x', '\n', 'y', '\n', ...line, '\n', 'done'];
     expect(thought(...tokens)).toEqual({ start: 0, end: 4, answered: true });
@@ -272,6 +274,7 @@ describe('where the thought begins and ends', () => {
   test('a pattern inside another word or in other case is none', () => {
     expect(thought('x', '\n', 'DNA: 4', ' the answer is')).toEqual({ start: 0, end: 4, answered: false });
     expect(thought('x', '\n', '###', ' 4').answered).toBe(false);
+    expect(thought('x', '\n', '# Answer to this', '\n', '# Answers', '\n').answered).toBe(false);
   });
 
   test('no answer found: no answer segment, the thought is the whole completion', () => {
@@ -392,7 +395,17 @@ describe('the other segmenters', () => {
 
 const WORDS = ['a', 'bc', 'Wait', 'So', 'Some', 'wait', "Let's", 'Let me', 'Maybe', 'A', 'é', '😀', '7'];
 const MARKS = [' ', ' ', ' ', '  ', '. ', '.', '! ', '? ', '?', ', ', '\n', '\n\n', '.\n', '.\n\n', '\r\n'];
-const SIGNS = ['<think>', '</think>', '\\boxed{', '####', 'A:', 'Answer:', 'The answer is', '\n  '];
+const SIGNS = [
+  '<think>',
+  '</think>',
+  '\\boxed{',
+  '####',
+  'A:',
+  'Answer:',
+  'The answer is',
+  '# Answer\n',
+  '\n  ',
+];
 
 /** A text of the alphabet above, in tokens of the kinds that tokenisers make: words with or without their space. */
 function randomTokens(random: () => number): string[] {

@@ -72,10 +72,15 @@ async function resolveMergeTarget(
   const isFolder = path !== output || present?.isDirectory() === true;
   const chunks = formatOf(`x.${description.output}`);
   const kind = format ?? (isFolder ? chunks : formatOf(path));
-  if ((kind === 'jsonl') !== (chunks === 'jsonl'))
+  if (kind === 'jsonl' && chunks !== 'jsonl')
     throw usageError(
-      `the chunks are ${chunks}, which cannot be merged as ${kind}`,
-      chunks === 'jsonl' ? '-o all.jsonl' : '-o all.parquet or all.arrow',
+      `the chunks are ${chunks}, whose columns do not tell which keys a row had: they cannot be merged as jsonl`,
+      `-o all.parquet, then duckdb -c "COPY (FROM 'all.parquet') TO 'all.jsonl' (FORMAT json)", which writes null for a key that a row lacks`,
+    );
+  if (kind !== 'jsonl' && chunks === 'jsonl')
+    throw usageError(
+      `the chunks are jsonl, whose columns have no types: they cannot be merged as ${kind}`,
+      `-o all.jsonl, or the command that made the run with --format ${kind} and another -o`,
     );
   const rejects = `${path}.rejects.jsonl`;
   if (!isFolder) {

@@ -1,7 +1,8 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
 import { EXIT, RredcotError } from '../errors.js';
 import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
-import { outputColumns } from '../io/columns.js';
+import { type OutputColumn, outputColumns } from '../io/columns.js';
+import { hubFeature } from '../io/hub-features.js';
 import { publishFile } from '../io/merge.js';
 import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
 import { type BadRow, isBad } from '../io/rows.js';
@@ -70,7 +71,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     await destination.close();
     if (run.folder === undefined) return;
     const { seconds } = progress.totals();
-    const card = target.kind === 'folder' && target.format === 'parquet' ? cardSource(opts) : undefined;
+    const card = target.kind === 'folder' ? await cardSource(opts) : undefined;
     await finishShard(run.folder, run.layout.shard, run.chunks, seconds, card);
     if (target.kind === 'file') {
       await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
@@ -115,13 +116,18 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
 }
 
 /** What the dataset card of a folder says of its columns. */
-function cardSource({ passThrough, ourColumns, metadata }: SinkOptions): CardSource {
-  const columns = outputColumns(passThrough, ourColumns).map(({ name, type, arrow }) => ({
-    name,
-    // a column that is copied as it is has a type of its own
-    type: arrow === undefined ? type : null,
+async function cardSource({ target, passThrough, ourColumns, metadata }: SinkOptions): Promise<CardSource> {
+  const { format } = target;
+  // whoever writes JSONL need not load arrow
+  const featureOf =
+    format === 'jsonl'
+      ? ({ type }: OutputColumn) => hubFeature(type)
+      : (await import('../io/arrow-features.js')).columnFeatures(format);
+  const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns).map((column) => ({
+    name: column.name,
+    feature: featureOf(column),
   }));
-  return { columns, metadata };
+  return { format, columns, metadata };
 }
 
 function openDestination({ target, run, log, ...columns }: SinkOptions): Promise<Destination> {

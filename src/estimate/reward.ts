@@ -83,9 +83,9 @@ export function ownAnswer(text: string, { open, closer }: ExitTemplate): string 
   }
   // the last mark counts: a box behind the last "Answer:", else that line, else the last box
   const named = [...tail.matchAll(ANSWER_PATTERN)].filter(([mark]) => mark !== '\\boxed{').at(-1);
-  // The answer is: 6, and **Answer:** 6
-  const rest =
-    named === undefined ? tail : tail.slice(named.index + named[0].length).replace(/^(?::|\*\*(?=\s))/, '');
+  const behind = named === undefined ? tail : tail.slice(named.index + named[0].length);
+  // what a heading names is below it; The answer is: 6, and **Answer:** 6
+  const rest = named?.[0].endsWith('# Answer') ? behind.trimStart() : behind.replace(/^(?::|\*\*(?=\s))/, '');
   const boxed = lastBoxed(rest);
   if (boxed !== undefined) return boxed;
   if (named !== undefined) return (rest.split('\n', 1)[0] as string).trim();

@@ -3,7 +3,7 @@
 import type { Data, RecordBatch } from 'apache-arrow';
 import { damaged } from './arrow-reader.js';
 import { nameOf, valueAt } from './arrow-values.js';
-import { stringifyJson } from './json.js';
+import { stringifyLossless } from './json.js';
 import type { InputRow } from './rows.js';
 
 /** A batch of a columnar input, its columns by name. */
@@ -45,7 +45,7 @@ export function arrowRow(
       return columns;
     },
     get raw() {
-      raw ??= stringifyJson(this.columns);
+      raw ??= stringifyLossless(this.columns);
       return raw;
     },
   };

@@ -161,7 +161,11 @@ const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 're
   | 'prompt'
 )[];
 
-function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, rewardAsIs: boolean): boolean {
+function isRepeated(
+  { name: column, type, arrow }: PassThroughColumn,
+  map: FieldMap,
+  rewardAsIs: boolean,
+): boolean {
   const name = REPEATABLE.find((ours) => ours === column);
   if (name === undefined) return false;
   const sources = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
@@ -171,7 +175,8 @@ function isRepeated({ name: column, type }: PassThroughColumn, map: FieldMap, re
   if (name === 'id') return type.kind === 'string' && !explodes;
   if (name === 'group' || name === 'prompt') return type.kind === 'string';
   // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
-  if (name === 'reward') return type.kind === 'int64' && rewardAsIs;
+  if (name === 'reward')
+    return rewardAsIs && (type.kind === 'int64' || /^Float(16|32)$/.test(String(arrow?.type)));
   return type.kind === 'list' && type.element.kind === 'int64';
 }
 

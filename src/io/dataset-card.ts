@@ -2,12 +2,14 @@
 
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
 import { EXPORT_FORMS, type ExportName } from './export/exports.js';
-import { type CardColumn, featureLines, yamlText } from './hub-features.js';
-import { describeType } from './schema.js';
+import { type CardColumn, describeFeature, featureLines, type HubFeature, yamlText } from './hub-features.js';
+import type { OutputFormat } from './output.js';
 
 /** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
 export interface CardFacts {
-  /** of every file, in their order: `outputColumns` */
+  /** of the files; JSONL has no types, and no columns but those that its rows happen to have */
+  readonly format: OutputFormat;
+  /** of every file, in their order; of JSONL ours alone, since each row brings the keys of its input row besides */
   readonly columns: readonly CardColumn[];
   /** of every file: `rredcot.version`, `rredcot.config`, and `rredcot.policy.sha256` where there was a policy */
   readonly metadata: Readonly<Record<string, string>>;
@@ -55,8 +57,9 @@ export function datasetCard(facts: CardFacts): string {
   return `${frontMatter(facts)}\n${body(facts)}`;
 }
 
-function frontMatter({ columns, rows, files }: CardFacts): string {
-  const features = featureLines(columns, '    ');
+function frontMatter({ format, columns, rows, files }: CardFacts): string {
+  // a loader that is told some columns takes no others
+  const features = format === 'jsonl' ? null : featureLines(columns, '    ');
   const lines = [
     '---',
     'pretty_name: "Reasoning traces with token-wise credit"',
@@ -100,7 +103,7 @@ function sizeCategory(rows: number): string {
   return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
 }
 
-function body({ columns, metadata, rows, rejects }: CardFacts): string {
+function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   const config = JSON.parse(metadata['rredcot.config'] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.some(({ name }) => name === 'sigma');
   const form = EXPORT_FORMS[config.export as ExportName];
@@ -117,15 +120,16 @@ function body({ columns, metadata, rows, rejects }: CardFacts): string {
     form === undefined
       ? table(
           ['column', 'type', 'meaning'],
-          written.map(({ name, type }) => [`\`${name}\``, typeCell(type), MEANINGS[name as OurColumn]]),
+          written.map(({ name, feature }) => [`\`${name}\``, typeCell(feature), MEANINGS[name as OurColumn]]),
         )
       : `The columns of \`--export ${config.export}\`:\n\n${table(
           ['column', 'type'],
-          written.map(({ name, type }) => [`\`${name}\``, typeCell(type)]),
+          written.map(({ name, feature }) => [`\`${name}\``, typeCell(feature)]),
         )}`,
     ...(input.length === 0
       ? []
       : [`Besides, from the input: ${input.map(({ name }) => `\`${name}\``).join(', ')}.`]),
+    ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
     '## How it was made',
     `\`\`\`json\n${JSON.stringify(config, null, 2)}\n\`\`\``,
   ];
@@ -161,11 +165,11 @@ function policySection(metadata: Readonly<Record<string, string>>): string[] {
   return ['## The policy that scored it', table(['file', 'sha256'], rows)];
 }
 
-function typeCell(type: CardColumn['type']): string {
-  if (type === null) return '';
-  if (type.kind === 'list' && type.element.kind === 'struct')
-    return `list of ${type.element.fields.map(({ name }) => `\`${name}\``).join(', ')}`;
-  return `\`${describeType(type)}\``;
+function typeCell(feature: HubFeature | null): string {
+  if (feature === null) return '';
+  if (feature.kind === 'list' && feature.item.kind === 'struct')
+    return `list of ${feature.item.fields.map(({ name }) => `\`${name}\``).join(', ')}`;
+  return `\`${describeFeature(feature)}\``;
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -150,17 +150,23 @@ export function stringifyJson(value: unknown): string {
   try {
     return JSON.stringify(value) ?? 'null';
   } catch (error) {
-    if (error instanceof TypeError) return stringifyWithBigInts(value);
+    if (error instanceof TypeError) return stringify(value, () => 'null');
     throw error;
   }
 }
 
-function stringifyWithBigInts(value: unknown): string {
+/** The same with the numbers that JSON lacks as Python's `json` writes them, which `parseJson` reads. */
+export function stringifyLossless(value: unknown): string {
+  return stringify(value, String);
+}
+
+function stringify(value: unknown, notFinite: (value: number) => string): string {
   if (typeof value === 'bigint') return value.toString();
+  if (typeof value === 'number' && !Number.isFinite(value)) return notFinite(value);
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
-  if (Array.isArray(value)) return `[${value.map(stringifyWithBigInts).join(',')}]`;
+  if (Array.isArray(value)) return `[${value.map((item) => stringify(item, notFinite)).join(',')}]`;
   const fields = Object.entries(value).map(
-    ([key, field]) => `${JSON.stringify(key)}:${stringifyWithBigInts(field)}`,
+    ([key, field]) => `${JSON.stringify(key)}:${stringify(field, notFinite)}`,
   );
   return `{${fields.join(',')}}`;
 }

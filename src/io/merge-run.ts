@@ -3,7 +3,9 @@ import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile, syncFolder } from './atomic-file.js';
+import { type CardFacts, datasetCard } from './dataset-card.js';
 import { BATCH_BYTES, blockCuts, blockRows, interleave, type Lane, partsByBlock } from './interleave.js';
+import { writeText } from './json-file.js';
 import { mergeRejects } from './merge-rejects.js';
 import {
   type ChunkHeader,
@@ -14,7 +16,7 @@ import {
 } from './merge-source.js';
 import { batchWriter, lineWriter, type PieceWriter } from './merge-writers.js';
 import { formatOf, type OutputFormat } from './output.js';
-import { type ChunkRecord, chunkDamage, runPaths } from './run-folder.js';
+import { CARD_NAME, type ChunkRecord, chunkDamage, runPaths } from './run-folder.js';
 import type { RunState } from './run-state.js';
 import type { Shard } from './shard.js';
 
@@ -106,21 +108,36 @@ async function mergeOnce(
             batchWriter(target.format === 'arrow' ? 'arrow' : 'parquet', rotation),
             progress,
           );
+    const counted = state.shards.flatMap(({ chunks }) => chunks);
+    const rejected = counted.reduce((sum, record) => sum + record.rejects, 0);
     if (isFolder) {
+      await writeCard(hidden, state, target, { rows: traces, rejects: rejected });
       await syncFolder(hidden);
       await rename(hidden, target.path);
       await syncFolder(dirname(target.path));
     }
-    const counted = state.shards.flatMap(({ chunks }) => chunks);
     return {
       traces,
-      rejects: counted.reduce((sum, record) => sum + record.rejects, 0),
+      rejects: rejected,
       files: isFolder ? files.map((name) => join(target.path, name)) : [target.path],
     };
   } finally {
     await rejects.abort();
     if (isFolder) await rm(hidden, { recursive: true, force: true });
   }
+}
+
+/** The dataset card of a folder of files; none where no shard is done, which is the first to know all columns. */
+async function writeCard(
+  folder: string,
+  { shards }: RunState,
+  { format, extension }: MergedTarget,
+  counts: Pick<CardFacts, 'rows' | 'rejects'>,
+): Promise<void> {
+  const source = shards.find(({ card }) => card !== undefined)?.card;
+  if (source === undefined) return;
+  const facts = { ...source, ...counts, format, files: `data-*.${extension}` };
+  await writeText(join(folder, CARD_NAME), datasetCard(facts));
 }
 
 async function copyStripes<T>(

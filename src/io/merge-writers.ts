@@ -1,5 +1,6 @@
 // Pieces of chunks in input order in, one file or several of a bounded size out.
-import { type RecordBatch, Schema } from 'apache-arrow';
+import { Field, type RecordBatch, Schema } from 'apache-arrow';
+import { parquetType } from './arrow-types.js';
 import { AtomicFile } from './atomic-file.js';
 import { gatherRows, type Piece } from './gather.js';
 import { openGzipSink } from './gzip.js';
@@ -34,7 +35,9 @@ export function batchWriter(
 ): PieceWriter<RecordBatch> {
   let file: BatchWriter | undefined;
   let bytes = 0;
-  async function openFile({ schema, metadata }: ChunkHeader): Promise<BatchWriter> {
+  const written = format === 'parquet' ? parquetSchema : (schema: Schema) => schema;
+  async function openFile({ schema: found, metadata }: ChunkHeader): Promise<BatchWriter> {
+    const schema = written(found);
     const path = nextPath();
     const target = await AtomicFile.open(path);
     if (format === 'parquet') {
@@ -64,7 +67,8 @@ export function batchWriter(
     await file.write(batch);
   }
   return {
-    write: (pieces, header, compression) => put(gatherRows(header.schema, pieces), header, compression),
+    write: (pieces, header, compression) =>
+      put(gatherRows(written(header.schema), pieces), header, compression),
     async close(header) {
       file ??= await openFile(header);
       await file.close();
@@ -73,6 +77,15 @@ export function batchWriter(
       await file?.abort();
     },
   };
+}
+
+/** Chunks of Arrow may have types that Parquet lacks. */
+function parquetSchema({ fields }: Schema): Schema {
+  return new Schema(
+    fields.map(
+      ({ name, type, nullable, metadata }) => new Field(name, parquetType(type), nullable, metadata),
+    ),
+  );
 }
 
 function slice(batch: RecordBatch, from: number, to: number): RecordBatch {

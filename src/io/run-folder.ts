@@ -41,7 +41,10 @@ export interface ShardRecord {
 }
 
 /** What a dataset card says of the chunks themselves. */
-export type CardSource = Pick<CardFacts, 'columns' | 'metadata'>;
+export type CardSource = Pick<CardFacts, 'format' | 'columns' | 'metadata'>;
+
+/** Where hubs and loaders look for a dataset's card. */
+export const CARD_NAME = 'README.md';
 
 /** The files of a run folder. */
 export function runPaths(folder: string) {
@@ -50,7 +53,7 @@ export function runPaths(folder: string) {
     run: join(folder, 'run.json'),
     survey: join(folder, 'survey.json'),
     success: join(folder, '_SUCCESS'),
-    card: join(folder, 'README.md'),
+    card: join(folder, CARD_NAME),
     chunks: (shard: Shard) => join(folder, 'chunks', shardName(shard)),
     rejects: (shard: Shard) => join(folder, 'rejects', shardName(shard)),
     records: (shard: Shard) => join(folder, 'done', shardName(shard)),
@@ -68,7 +71,7 @@ export function runPaths(folder: string) {
  * last what says that there is a run: cut off anywhere, it leaves a run that can be begun again or dropped.
  */
 export async function removeRun(folder: string): Promise<void> {
-  for (const name of ['_SUCCESS', 'README.md', 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
+  for (const name of ['_SUCCESS', CARD_NAME, 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
     await rm(join(folder, name), { recursive: true, force: true });
 }
 
@@ -180,6 +183,6 @@ export async function markSuccess(folder: string, shards: number): Promise<void>
     card ??= record.card;
   }
   if (card !== undefined)
-    await writeText(paths.card, datasetCard({ ...card, ...sums, files: 'chunks/*-of-*/*.parquet' }));
+    await writeText(paths.card, datasetCard({ ...card, ...sums, files: `chunks/*-of-*/*.${card.format}` }));
   await writeJson(paths.success, { shards });
 }

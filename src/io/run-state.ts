@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { readJson } from './json-file.js';
 import { type RunDescription, readRunDescription } from './run-description.js';
-import { type ChunkRecord, readShard, runPaths } from './run-folder.js';
+import { type CardSource, type ChunkRecord, readShard, runPaths } from './run-folder.js';
 import type { Shard } from './shard.js';
 
 /** A shard as its records tell it. */
@@ -18,6 +18,8 @@ export interface ShardState {
   readonly expected: number | null;
   /** numbers of chunks that are not done, or whose files are gone; without `expected` only those before the last one */
   readonly missing: readonly number[];
+  /** what a dataset card says of its files; undefined where it is not done */
+  readonly card: CardSource | undefined;
   /** when its last record was written; null before the first */
   readonly updatedMs: number | null;
 }
@@ -112,6 +114,7 @@ async function shardState(
     chunks: sorted,
     expected,
     missing,
+    card: done?.card,
     updatedMs: written?.mtimeMs ?? null,
   };
 }

@@ -184,6 +184,6 @@ function reward(cells: Cells): number | null {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
   throw new Mismatch(
     'reward',
-    `reward: ${path} is ${describeValue(value)}, expected a number, true, false or null`,
+    `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null`,
   );
 }

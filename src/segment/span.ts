@@ -19,8 +19,8 @@ export interface ThoughtSpan {
   readonly answered: boolean;
 }
 
-/** What opens an answer in a completion without `</think>` (METHOD §2). */
-export const ANSWER_PATTERN = /\\boxed\{|####|\bA:|\bAnswer:|\bThe answer is/g;
+/** What opens an answer in a completion without `</think>` (METHOD §2, and headings as in PRM800K's solutions). */
+export const ANSWER_PATTERN = /\\boxed\{|#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
 
 /** ends the thought of a policy that thinks between tags */
 export const THINK_OPEN = '<think>';

@@ -12,7 +12,7 @@ const RE_TRANSITION = new RegExp(
   'gu',
 );
 const RE_SENTENCE_END = /[.!?]\s+/g;
-const RE_ANSWER = /\\boxed\{|####|\b(?:A:|Answer:|The answer is)/g;
+const RE_ANSWER = /\\boxed\{|####|# Answer *(?![^\r\n])|\b(?:A:|Answer:|The answer is)/g;
 const LONG_PIECE = 256; // tokens
 
 export interface Thought {
