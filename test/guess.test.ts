@@ -1,12 +1,13 @@
 // Column types guessed from the first rows: the output is the one that a look at all rows would have given.
-import { readdir, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { guessColumns, TypesChangedError } from '../dist/io/guess.js';
 import { inferColumns } from '../dist/io/schema.js';
 import { inputRow, queryDuckdb } from './io-helpers.js';
-import { rredcot, temporaryFolder } from './program.js';
+import { ROOT, rredcot, temporaryFolder } from './program.js';
 
 type Columns = Record<string, unknown>;
 
@@ -133,5 +134,30 @@ describe('segment --no-policy', () => {
       sum: late.reduce((sum, each) => sum + each.level, 0),
       type: 'DOUBLE',
     });
+  });
+
+  it('may die while it begins anew: the same command then ends with the same bytes', async () => {
+    const rows = Array.from({ length: 1300 }, (_, n) => row(n, { level: n < 1200 ? n : 0.5 }));
+    await writeFile(join(folder, 'dies.jsonl'), rows.map((each) => JSON.stringify(each)).join('\n'));
+    const whole = await segment('dies.jsonl', '-o', 'whole.arrow');
+    expect(whole.stderr).toContain('dies.jsonl:1200 changes the column types');
+    // in the first chunk of the guess, when its chunks go, and before the survey is there
+    const deaths = [
+      { op: 'rename', path: 'chunks/.*/000002', nth: 0, when: 'before' },
+      { op: 'rm', path: 'chunks', nth: 0, when: 'after' },
+      { op: 'write', path: 'survey\\.json', nth: 0, when: 'before' },
+      { op: 'rename', path: 'chunks/.*/000003', nth: 1, when: 'before' },
+    ];
+    for (const death of deaths) {
+      const args = ['segment', '--no-policy', 'dies.jsonl', '-o', 'dies.arrow', '--rows-per-chunk', '256'];
+      const hook = ['--import', join(ROOT, 'test/torture/fs-hook.mjs'), join(ROOT, 'bin/rredcot.js')];
+      const env = { ...process.env, RREDCOT_FS_PLAN: JSON.stringify({ under: 'dies.arrow', ...death }) };
+      const { signal } = spawnSync(process.execPath, [...hook, ...args], { cwd: folder, env });
+      expect([death, signal]).toEqual([death, 'SIGKILL']);
+      expect((await segment('dies.jsonl', '-o', 'dies.arrow')).code).toBe(0);
+      expect(await readFile(join(folder, 'dies.arrow'))).toEqual(await readFile(join(folder, 'whole.arrow')));
+      await rm(join(folder, 'dies.arrow'));
+    }
+    expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
   });
 });
