@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
 import { type Input, resolveInputs } from '../io/inputs.js';
 import { readJson } from '../io/json-file.js';
-import { mergeRun, publishRejects } from '../io/merge-run.js';
+import { mergeRejects } from '../io/merge-rejects.js';
+import { mergeRun } from '../io/merge-run.js';
 import type { OutputFormat } from '../io/output.js';
 import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
@@ -192,7 +193,7 @@ async function checkAll(
 /** The reasons of too many rejects are what the user needs next. */
 async function keepRejects(error: unknown, folder: string, target: Target): Promise<void> {
   if (error instanceof RredcotError && error.exitCode === EXIT.data)
-    await publishRejects(await readRunState(folder), target.rejects);
+    await mergeRejects(await readRunState(folder), target.rejects);
 }
 
 async function publish(
