@@ -5,7 +5,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { parentPort, workerData } from 'node:worker_threads';
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
-import type { ParquetPart } from './parquet-footer.js';
+import type { ParquetPart } from './parquet-part.js';
 
 export type ToParquetReader =
   | { readonly kind: 'schema'; readonly part: ParquetPart }
