@@ -13,3 +13,5 @@ export const COLUMN = {
   bloom: [14, 15],
 } as const;
 export const ELEMENT = { name: 4, children: 5, converted: 6, logical: 10 } as const;
+/** of the metadata */
+export const PAIR = { key: 1, value: 2 } as const;

@@ -2,12 +2,12 @@
 //
 // parquet-wasm cannot read the dictionaries that polars declares: the footers that it is given declare plain columns.
 
-import type { FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { RecordBatchReader, RecordBatchStreamWriter, Schema, Table } from 'apache-arrow';
 import { EXIT, RredcotError } from '../errors.js';
 import './arrow-guard.js';
 import { hasDictionary, storedField } from './arrow-types.js';
-import { ELEMENT, FILE, GROUP, MAGIC } from './parquet-fields.js';
+import { ELEMENT, FILE, GROUP, MAGIC, PAIR } from './parquet-fields.js';
 import { groupPart, type ParquetPart, schemaPart } from './parquet-part.js';
 import {
   integer,
@@ -35,6 +35,8 @@ export interface ParquetFooter {
   schemaPart(): ParquetPart;
   /** files with the same key have the same schema */
   readonly schemaKey: string;
+  /** the writer's own, without the Arrow schema */
+  readonly metadata: ReadonlyMap<string, string>;
   /** what of the columns' types is not passed on, by column */
   readonly losses: ReadonlyMap<string, string>;
 }
@@ -53,7 +55,8 @@ const CONVERTED_NAMES: ReadonlyMap<number, string> = new Map([
 ]);
 
 /** Reads a footer. @throws RredcotError (exit 65) where it is missing or damaged */
-export async function readParquetFooter(file: FileHandle, path: string): Promise<ParquetFooter> {
+export async function readParquetFooter(path: string): Promise<ParquetFooter> {
+  await using file = await open(path, 'r');
   const { size } = await file.stat();
   const tail = Buffer.alloc(TAIL_BYTES);
   if (size >= MAGIC.length + TAIL_BYTES) await file.read(tail, 0, TAIL_BYTES, size - TAIL_BYTES);
@@ -67,11 +70,13 @@ export async function readParquetFooter(file: FileHandle, path: string): Promise
   if (
     !tail.subarray(4).equals(MAGIC) ||
     length > Math.min(size - MAGIC.length - TAIL_BYTES, MAX_FOOTER_BYTES)
-  )
-    throw new RredcotError(
-      `${path}: begins as a Parquet file of ${size} bytes but has no footer at its end: it was cut off`,
-      { exitCode: EXIT.data, hint },
-    );
+  ) {
+    const { buffer } = await file.read(Buffer.alloc(MAGIC.length), 0, MAGIC.length, 0);
+    const found = buffer.equals(MAGIC)
+      ? `begins as a Parquet file of ${size} bytes but has no footer at its end: it was cut off`
+      : 'is no Parquet file';
+    throw new RredcotError(`${path}: ${found}`, { exitCode: EXIT.data, hint });
+  }
   const bytes = Buffer.alloc(length);
   await file.read(bytes, 0, length, size - TAIL_BYTES - length);
   try {
@@ -87,7 +92,7 @@ export async function readParquetFooter(file: FileHandle, path: string): Promise
 }
 
 function parseFooter(found: ThriftStruct, path: string, size: number): ParquetFooter {
-  const { file, dictionaries, arrowSchema } = withPlainArrowSchema(found);
+  const { file, dictionaries, arrowSchema, others } = withPlainArrowSchema(found);
   const elements = structs(file, FILE.schema);
   const losses = annotations(elements);
   for (const name of dictionaries) losses.set(name, 'its dictionary is written out as plain values');
@@ -107,6 +112,7 @@ function parseFooter(found: ThriftStruct, path: string, size: number): ParquetFo
     rows,
     groups,
     schemaKey: `${schema.toString('latin1')}\n${arrowSchema}`,
+    metadata: new Map(others.map((pair) => [text(pair, PAIR.key), text(pair, PAIR.value)])),
     losses,
     schemaPart: () => schemaPart(file),
   };
@@ -140,28 +146,31 @@ function withPlainArrowSchema(file: ThriftStruct): {
   file: ThriftStruct;
   dictionaries: string[];
   arrowSchema: string;
+  /** the other pairs of the metadata */
+  others: ThriftStruct[];
 } {
   const keyValues = file.has(FILE.keyValues) ? structs(file, FILE.keyValues) : [];
   const others: ThriftStruct[] = [];
   let own: string | null = null;
   for (const pair of keyValues) {
-    if (text(pair, 1) === ARROW_SCHEMA) own = text(pair, 2);
+    if (text(pair, PAIR.key) === ARROW_SCHEMA) own = text(pair, PAIR.value);
     else others.push(pair);
   }
   const schema = own === null ? null : decodeSchema(own);
   const dictionaries = (schema?.fields ?? [])
     .filter(({ type }) => hasDictionary(type))
     .map(({ name }) => name);
-  if (own === null || schema === null) return { file, dictionaries, arrowSchema: own ?? '' };
+  if (own === null || schema === null) return { file, dictionaries, arrowSchema: own ?? '', others };
   const arrowSchema = encodeSchema(new Schema(schema.fields.map(storedField), schema.metadata));
   const pair: ThriftStruct = new Map([
-    [1, { type: THRIFT.binary, value: Buffer.from(ARROW_SCHEMA) }],
-    [2, { type: THRIFT.binary, value: Buffer.from(arrowSchema) }],
+    [PAIR.key, { type: THRIFT.binary, value: Buffer.from(ARROW_SCHEMA) }],
+    [PAIR.value, { type: THRIFT.binary, value: Buffer.from(arrowSchema) }],
   ]);
   return {
     file: new Map(file).set(FILE.keyValues, structList([...others, pair])),
     dictionaries,
     arrowSchema,
+    others,
   };
 }
 
