@@ -1,7 +1,7 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
 import { readdir, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
-import { type MergedTarget, mergeRun } from '../io/merge-run.js';
+import { type MergeTarget, mergeRun } from '../io/merge-run.js';
 import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
 import { locateRun, type RunState, readRunState, sumCounts } from '../io/run-state.js';
 import { shardName } from '../io/shard.js';
@@ -66,7 +66,7 @@ function checkFinished(out: string, { isFinished, shards }: RunState, partial: b
 async function resolveMergeTarget(
   { description }: RunState,
   { output, format, fileSize }: MergeOptions,
-): Promise<MergedTarget> {
+): Promise<MergeTarget> {
   const path = output.replace(/(?<=.)\/+$/, '');
   const present = await stat(path).catch(() => null);
   const isFolder = path !== output || present?.isDirectory() === true;

@@ -26,7 +26,7 @@ export interface CheckOptions {
 }
 
 /** Float32 sums in another order differ by some 1e-5 nats in small models, by some 1e-4 in large ones. */
-export const DEFAULT_TOLERANCE = 1e-3;
+const DEFAULT_TOLERANCE = 1e-3;
 /** The largest of some hundred differences in bfloat16 was .15 nats; a wrong mask or position costs several. */
 export const HALF_TOLERANCE = 0.3;
 

@@ -3,8 +3,8 @@ import { EXIT, RredcotError } from '../errors.js';
 import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
 import { type OutputColumn, outputColumns } from '../io/columns.js';
 import { hubFeature } from '../io/hub-features.js';
-import { publishFile } from '../io/merge.js';
 import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
+import { publishFile, publishRejects } from '../io/publish.js';
 import { type BadRow, isBad } from '../io/rows.js';
 import { type CardSource, finishShard } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
@@ -73,9 +73,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const { seconds } = progress.totals();
     const card = target.kind === 'folder' ? await cardSource(opts) : undefined;
     await finishShard(run.folder, run.layout.shard, run.chunks, seconds, card);
-    if (target.kind === 'file') {
+    if (target.kind === 'file')
       await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
-    }
   }
   return {
     async drain(items) {
@@ -94,7 +93,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
         if (isData && target.kind === 'file' && run.folder !== undefined)
-          await publishFile(run.folder, target, opts.metadata);
+          await publishRejects(run.folder, target.rejects);
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
       }

@@ -30,7 +30,7 @@ export async function status(
 }
 
 /** The state for programs; names as in the run folder's own records. */
-export function statusRecord(out: string, state: RunState): Record<string, unknown> {
+function statusRecord(out: string, state: RunState): Record<string, unknown> {
   const { description, shards } = state;
   return {
     output: out,
@@ -61,7 +61,7 @@ const HEADINGS = ['shard', 'chunks', 'rows', 'traces', 'rejects', 'tokens', 'sta
 const MAX_NUMBERS = 8;
 
 /** The state for people: a table of shards, their sum, and what is missing. */
-export function statusLines(out: string, state: RunState, nowMs: number): string[] {
+function statusLines(out: string, state: RunState, nowMs: number): string[] {
   const { description, shards } = state;
   const table: (readonly string[])[] = [HEADINGS, ...shards.map((shard) => tableRow(shard, nowMs))];
   if (shards.length > 1) {

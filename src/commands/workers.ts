@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
 import { type Input, resolveInputs } from '../io/inputs.js';
 import { readJson } from '../io/json-file.js';
-import { mergeRun, publishRejects } from '../io/merge-run.js';
+import { mergeRejects } from '../io/merge-rejects.js';
+import { mergeRun } from '../io/merge-run.js';
 import type { OutputFormat } from '../io/output.js';
 import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
@@ -14,6 +15,7 @@ import { parseDevice } from '../policy/device.js';
 import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
 import { count, duration } from '../report/progress.js';
+import { SharedProgress } from '../report/shared-progress.js';
 import { escapeControls } from '../report/trace-view.js';
 import { checkRejects, type MaxRejects, refuseAllRejected, usageError } from './options.js';
 import { dropRun, hasRecords, type RunOptions, resolveShard } from './run.js';
@@ -191,7 +193,7 @@ async function checkAll(
 /** The reasons of too many rejects are what the user needs next. */
 async function keepRejects(error: unknown, folder: string, target: Target): Promise<void> {
   if (error instanceof RredcotError && error.exitCode === EXIT.data)
-    await publishRejects(await readRunState(folder), target.rejects);
+    await mergeRejects(await readRunState(folder), target.rejects);
 }
 
 async function publish(
@@ -234,59 +236,4 @@ async function explained(
     exitCode: EXIT.interrupted,
     hint: 'the same command again, which goes on from there',
   });
-}
-
-/** One line for all workers. */
-class SharedProgress {
-  private readonly started = performance.now();
-  private readonly latest: Record<'traces' | 'tokens' | 'rejects', number>[];
-  private expected: number | undefined;
-
-  /** @param before traces and rejects that earlier attempts have done */
-  constructor(
-    private readonly workers: number,
-    private readonly before: number,
-    private readonly log: Log,
-  ) {
-    this.latest = Array.from({ length: workers }, () => ({ traces: 0, tokens: 0, rejects: 0 }));
-  }
-
-  get hasBegun(): boolean {
-    return this.latest.some(({ traces, rejects }) => traces + rejects > 0);
-  }
-
-  /** @param traces of the whole */
-  expect(traces: number): void {
-    this.expected = Math.max(0, traces - this.before);
-  }
-
-  set(worker: number, fields: Readonly<Record<string, unknown>>): void {
-    const { traces, tokens, rejects, bytes } = fields;
-    if (typeof bytes === 'number') {
-      this.log.progress(`reading: ${count(Math.round(bytes / 2 ** 20))} MiB`, { bytes });
-      return;
-    }
-    if (typeof traces !== 'number') return;
-    this.latest[worker] = { traces, tokens: Number(tokens ?? 0), rejects: Number(rejects ?? 0) };
-    this.report();
-  }
-
-  private report(): void {
-    const sum = (field: 'traces' | 'tokens' | 'rejects') => this.latest.reduce((n, one) => n + one[field], 0);
-    const [traces, tokens, rejects] = [sum('traces'), sum('tokens'), sum('rejects')];
-    const seconds = (performance.now() - this.started) / 1000;
-    const rate = Math.round(tokens / Math.max(seconds, 1e-3));
-    const done = traces + rejects;
-    const left =
-      this.expected === undefined || done === 0
-        ? undefined
-        : (seconds / done) * Math.max(0, this.expected - done);
-    const line = [
-      `${count(traces)}${this.expected === undefined ? '' : ` of ${count(this.expected)}`} traces`,
-      `${count(rate)} tokens/s by ${this.workers} workers`,
-      ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
-      ...(left === undefined ? [] : [`${duration(left)} left`]),
-    ].join(' · ');
-    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, eta_s: left });
-  }
 }

@@ -1,20 +1,20 @@
-// The Parquet reading thread seen from the main thread: files in, Arrow batches out, one file at a time.
-import { Worker } from 'node:worker_threads';
-import type { FromChunkReader, ToChunkReader } from './chunk-read-worker.js';
+// Parquet files that this program wrote in, their schema, metadata and rows out, one file after the other.
+import { type RecordBatch, RecordBatchReader, type Schema } from 'apache-arrow';
+import { RredcotError } from '../errors.js';
+import { openParquetDecoder } from './parquet-decoder.js';
+import { type ParquetFooter, readParquetFooter } from './parquet-footer.js';
 
 /** A file's schema and metadata, and its rows batch by batch. */
 export interface ParquetContents {
-  readonly rows: number;
-  /** an Arrow IPC stream without any batch */
-  readonly schema: Uint8Array;
+  readonly schema: Schema;
   readonly metadata: ReadonlyMap<string, string>;
   /** compressed bytes for one that is not */
   readonly compression: number;
-  /** Arrow IPC streams of one batch each */
-  readonly batches: AsyncGenerator<Uint8Array>;
+  /** each with the Arrow IPC stream of it alone, for who passes it on */
+  readonly batches: AsyncGenerator<{ readonly batch: RecordBatch; readonly ipc: Uint8Array }>;
 }
 
-/** The thread; it is started at the first file, and anew after a file that has wrecked it. */
+/** Its errors are plain ones that name the file: what is to be done about it, the caller knows. */
 export interface ChunkReader {
   /**
    * Opens a file; its batches have to be read to the end, or returned, before the next one is opened.
@@ -24,81 +24,61 @@ export interface ChunkReader {
   close(): Promise<void>;
 }
 
+/** Opens a reader whose thread serves all files. */
 export function openChunkReader(): ChunkReader {
-  let worker: Worker | null = null;
-  let failure: Error | null = null;
-  let inbox: FromChunkReader[] = [];
-  let wake: (() => void) | null = null;
+  const decoder = openParquetDecoder();
 
-  function start(): Worker {
-    const started = new Worker(new URL('./chunk-read-worker.js', import.meta.url));
-    const fail = (error: Error): void => {
-      if (worker !== started) return;
-      worker = null;
-      failure = error;
-      wake?.();
-    };
-    started.on('message', (message: FromChunkReader) => {
-      if (worker === started) inbox.push(message);
-      wake?.();
-    });
-    started.on('error', fail);
-    started.on('exit', () => fail(new Error('the Parquet decoder ended early')));
-    return started;
-  }
-  const post = (message: ToChunkReader): void => worker?.postMessage(message);
-
-  async function next(path: string): Promise<Exclude<FromChunkReader, { kind: 'failed' }>> {
-    for (;;) {
-      const message = inbox.shift();
-      if (message?.kind === 'failed') throw new Error(`${path}: ${message.message}`);
-      if (message !== undefined) return message;
-      if (failure !== null) throw new Error(`${path}: the Parquet decoder crashed: ${failure.message}`);
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    }
-  }
-
-  async function* batches(path: string): AsyncGenerator<Uint8Array> {
-    let isEnded = false;
+  async function* batches(
+    path: string,
+    { groups, rows }: ParquetFooter,
+    cuts: readonly number[],
+  ): ParquetContents['batches'] {
+    let first = 0;
+    let found = 0;
     try {
-      for (;;) {
-        const message = await next(path);
-        if (message.kind === 'ended') {
-          isEnded = true;
-          return;
-        }
-        if (message.kind !== 'batch') throw new Error(`${path}: unexpected ${message.kind}`);
-        post({ kind: 'next' });
-        yield message.ipc;
+      for (const group of groups) {
+        const cutsInGroup = cuts.map((cut) => cut - first);
+        for await (const ipc of decoder.rows(path, group, cutsInGroup))
+          for (const batch of RecordBatchReader.from(ipc)) {
+            yield { batch, ipc };
+            found += batch.numRows;
+          }
+        first += group.rows;
       }
     } catch (error) {
-      isEnded = true;
-      throw error;
-    } finally {
-      if (!isEnded) {
-        post({ kind: 'stop' });
-        while ((await next(path)).kind !== 'ended');
-      }
+      throw named(error, path);
     }
+    if (found !== rows) throw new Error(`${path}: ${found} rows can be read, its footer counts ${rows}`);
   }
 
   return {
     async open(path, cuts = []) {
-      failure = null;
-      inbox = [];
-      worker ??= start();
-      post({ kind: 'read', path, cuts });
-      const opened = await next(path);
-      if (opened.kind !== 'opened') throw new Error(`${path}: unexpected ${opened.kind}`);
-      const { rows, schema, metadata, compression } = opened;
-      return { rows, schema, metadata: new Map(metadata), compression, batches: batches(path) };
+      try {
+        const footer = await readParquetFooter(path);
+        const { schema } = RecordBatchReader.from(await decoder.schema(path, footer.schemaPart())).open();
+        const { groups, metadata } = footer;
+        return { schema, metadata, compression: compressionOf(groups), batches: batches(path, footer, cuts) };
+      } catch (error) {
+        throw named(error, path);
+      }
     },
-    async close() {
-      const ended = worker;
-      worker = null;
-      await ended?.terminate();
-    },
+    close: decoder.close,
   };
+}
+
+function compressionOf(groups: ParquetFooter['groups']): number {
+  let raw = 0;
+  let compressed = 0;
+  for (const group of groups) {
+    const { start, end } = group.part();
+    raw += group.bytes;
+    compressed += end - start;
+  }
+  return raw === 0 ? 1 : compressed / raw;
+}
+
+function named(error: unknown, path: string): Error {
+  const { message } = error as Error;
+  // those of the footer name the file, and mean one that the user wrote
+  return new Error(error instanceof RredcotError ? message : `${path}: ${message}`, { cause: error });
 }

@@ -76,7 +76,7 @@ async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'>
 }
 
 /** An input's layout; of a stream it waits for the first bytes. */
-export async function inputLayout(input: Input): Promise<Layout> {
+async function inputLayout(input: Input): Promise<Layout> {
   return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
 }
 

@@ -1,10 +1,59 @@
-// The rejects files of chunks that lie side by side in, their lines in input order out.
-import { open } from 'node:fs/promises';
-import type { AtomicFile } from './atomic-file.js';
+// The rejects files of a run's chunks in, one file with their lines in input order out.
+import { open, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AtomicFile } from './atomic-file.js';
+import { runPaths } from './run-folder.js';
+import type { RunState } from './run-state.js';
 import { readRejects } from './stored-rejects.js';
 
-/** Appends the lines of several rejects files, each in input order, in the order of the inputs. */
-export async function mergeRejects(
+/** The rejects file of a merged output. */
+export interface MergedRejects {
+  /** Appends the lines of chunks that lie side by side, each in input order; the file is made at the first chunk. */
+  add(paths: readonly string[]): Promise<void>;
+  /** Makes it visible; where no chunk had rejects, the file of before is removed. */
+  commit(): Promise<void>;
+  /** harmless after `commit` */
+  abort(): Promise<void>;
+}
+
+/** @param inputs in their order, which the lines get */
+export function openMergedRejects(path: string, inputs: readonly { readonly path: string }[]): MergedRejects {
+  let file: AtomicFile | undefined;
+  return {
+    async add(paths) {
+      if (paths.length === 0) return;
+      file ??= await AtomicFile.open(path);
+      await append(file, paths, inputs);
+    },
+    async commit() {
+      if (file === undefined) await rm(path, { force: true });
+      else await file.commit();
+    },
+    async abort() {
+      await file?.abort();
+    },
+  };
+}
+
+/** Merges the rejects alone, those of unfinished chunks too: what is left of a run that has too many of them. */
+export async function mergeRejects({ folder, description, shards }: RunState, path: string): Promise<void> {
+  const paths = runPaths(folder);
+  const byChunk = new Map<string, string[]>();
+  for (const { shard } of shards) {
+    const names = await readdir(paths.rejects(shard)).catch((): string[] => []);
+    for (const name of names.filter((name) => /^\d+\.jsonl$/.test(name)))
+      byChunk.set(name, [...(byChunk.get(name) ?? []), join(paths.rejects(shard), name)]);
+  }
+  const rejects = openMergedRejects(path, description.inputs);
+  try {
+    for (const name of [...byChunk.keys()].sort()) await rejects.add(byChunk.get(name) as string[]);
+    await rejects.commit();
+  } finally {
+    await rejects.abort();
+  }
+}
+
+async function append(
   target: AtomicFile,
   paths: readonly string[],
   inputs: readonly { readonly path: string }[],

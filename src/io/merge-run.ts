@@ -2,11 +2,11 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
-import { AtomicFile, syncFolder } from './atomic-file.js';
+import { syncFolder } from './atomic-file.js';
 import { type CardFacts, datasetCard } from './dataset-card.js';
 import { BATCH_BYTES, blockCuts, blockRows, interleave, type Lane, partsByBlock } from './interleave.js';
 import { writeText } from './json-file.js';
-import { mergeRejects } from './merge-rejects.js';
+import { type MergedRejects, openMergedRejects } from './merge-rejects.js';
 import {
   type ChunkHeader,
   type ChunkSource,
@@ -20,7 +20,7 @@ import { CARD_NAME, type ChunkRecord, chunkDamage, runPaths } from './run-folder
 import type { RunState } from './run-state.js';
 import type { Shard } from './shard.js';
 
-export interface MergedTarget {
+export interface MergeTarget {
   /** a file, or the folder that files are put into */
   readonly path: string;
   /** undefined: one file of any size */
@@ -53,7 +53,7 @@ const OVERHEAD_BYTES = 32 * 2 ** 10;
  */
 export async function mergeRun(
   state: RunState,
-  target: MergedTarget,
+  target: MergeTarget,
   progress: MergeProgress,
 ): Promise<Merged> {
   for (const filled of FILLED) {
@@ -74,14 +74,15 @@ export async function mergeRun(
 
 async function mergeOnce(
   state: RunState,
-  target: MergedTarget,
+  target: MergeTarget,
   filled: number,
   progress: MergeProgress,
 ): Promise<Merged> {
   // files of a folder are made in a hidden one, and appear together
   const hidden = join(dirname(target.path), `.${basename(target.path)}.rredcot-merge`);
   const isFolder = target.fileBytes !== undefined;
-  for (const path of isFolder ? [target.rejects] : [target.path, target.rejects]) await removeLeftovers(path);
+  for (const path of isFolder ? [target.rejects] : [target.path, target.rejects])
+    await removeHalfWritten(path);
   if (isFolder) {
     await rm(hidden, { recursive: true, force: true });
     await mkdir(hidden, { recursive: true });
@@ -93,7 +94,7 @@ async function mergeOnce(
     return join(hidden, files.at(-1) as string);
   };
   const format = formatOf(`x.${state.description.output}`);
-  const rejects = lazyFile(target.rejects);
+  const rejects = openMergedRejects(target.rejects, state.description.inputs);
   const spill = join(dirname(target.path), `.${basename(target.path)}`);
   const limit = target.fileBytes === undefined ? undefined : filled * target.fileBytes - OVERHEAD_BYTES;
   const rotation = { nextPath, limit, maxFileBytes: target.fileBytes };
@@ -131,7 +132,7 @@ async function mergeOnce(
 async function writeCard(
   folder: string,
   { shards }: RunState,
-  { format, extension }: MergedTarget,
+  { format, extension }: MergeTarget,
   counts: Pick<CardFacts, 'rows' | 'rejects'>,
 ): Promise<void> {
   const source = shards.find(({ card }) => card !== undefined)?.card;
@@ -143,7 +144,7 @@ async function writeCard(
 async function copyStripes<T>(
   state: RunState,
   source: ChunkSource<T>,
-  rejects: LazyFile,
+  rejects: MergedRejects,
   writer: PieceWriter<T>,
   { onTraces }: MergeProgress,
 ): Promise<number> {
@@ -159,8 +160,7 @@ async function copyStripes<T>(
       next = following === undefined ? undefined : prepare(state, source, following);
       next?.catch(() => {});
       try {
-        if (prepared.rejects.length > 0)
-          await mergeRejects(await rejects.open(), prepared.rejects, state.description.inputs);
+        await rejects.add(prepared.rejects);
         const { lanes, rowsPerBlock, stripe } = prepared;
         const header = source.header as ChunkHeader;
         for await (const pieces of interleave(lanes, rowsPerBlock, BATCH_BYTES, stripe.load)) {
@@ -237,51 +237,8 @@ function damaged(message: string): RredcotError {
   });
 }
 
-/** Merges the rejects alone, those of unfinished chunks too: what is left of a run that has too many of them. */
-export async function publishRejects({ folder, description, shards }: RunState, path: string): Promise<void> {
-  const paths = runPaths(folder);
-  const byChunk = new Map<string, string[]>();
-  for (const { shard } of shards) {
-    const names = await readdir(paths.rejects(shard)).catch((): string[] => []);
-    for (const name of names.filter((name) => /^\d+\.jsonl$/.test(name)))
-      byChunk.set(name, [...(byChunk.get(name) ?? []), join(paths.rejects(shard), name)]);
-  }
-  const file = lazyFile(path);
-  try {
-    for (const name of [...byChunk.keys()].sort())
-      await mergeRejects(await file.open(), byChunk.get(name) as string[], description.inputs);
-    await file.commit();
-  } finally {
-    await file.abort();
-  }
-}
-
-/** A file that is made at its first use; where there is none, the one of before is removed. */
-interface LazyFile {
-  open(): Promise<AtomicFile>;
-  commit(): Promise<void>;
-  abort(): Promise<void>;
-}
-
-function lazyFile(path: string): LazyFile {
-  let file: AtomicFile | undefined;
-  return {
-    async open() {
-      file ??= await AtomicFile.open(path);
-      return file;
-    },
-    async commit() {
-      if (file === undefined) await rm(path, { force: true });
-      else await file.commit();
-    },
-    async abort() {
-      await file?.abort();
-    },
-  };
-}
-
 /** Removes what a merge into the same file has left half written when it was killed. */
-async function removeLeftovers(path: string): Promise<void> {
+async function removeHalfWritten(path: string): Promise<void> {
   const folder = dirname(path);
   const start = `.${basename(path)}.`;
   for (const name of await readdir(folder).catch((): string[] => []))

@@ -53,9 +53,7 @@ export function openColumnarSource(
   function check(path: string, found: Schema, metadata: Iterable<readonly [string, string]>): Schema {
     const schema = new Schema(found.fields);
     if (header === undefined) {
-      const own = [...metadata]
-        .filter(([key]) => key !== 'ARROW:schema')
-        .sort(([a], [b]) => (a < b ? -1 : 1));
+      const own = [...metadata].sort(([a], [b]) => (a < b ? -1 : 1));
       header = { schema, metadata: Object.fromEntries(own) };
       headerPath = path;
     } else if (!util.compareSchemas(header.schema, schema))
@@ -77,9 +75,9 @@ export function openColumnarSource(
         const parts: Part[] = [];
         if (format === 'parquet') {
           const found = await parquet.open(path, cuts);
-          check(path, tableFromIPC(found.schema).schema, found.metadata);
+          check(path, found.schema, found.metadata);
           compression = Math.max(compression, found.compression);
-          for await (const ipc of found.batches) await add(parts, ipc, rowsOf(ipc));
+          for await (const { batch, ipc } of found.batches) await add(parts, ipc, batch.numRows);
           return parts;
         }
         compression = 1;
@@ -113,10 +111,6 @@ export function openColumnarSource(
     },
     close: () => parquet.close(),
   };
-}
-
-function rowsOf(ipc: Uint8Array): number {
-  return tableFromIPC(ipc).numRows;
 }
 
 /** @param first number of the batch's first trace in the chunk */

@@ -1,51 +1,69 @@
-// Worker thread: parts of a Parquet file in by message, their record batches out as Arrow IPC.
+// Worker thread: parts of Parquet files in by message, their record batches out as Arrow IPC.
 //
 // A thread of its own because a panic of parquet-wasm on damaged pages escapes every promise: here it ends the thread.
 
 import { type FileHandle, open } from 'node:fs/promises';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
-import type { ParquetPart } from './parquet-footer.js';
+import { MAGIC } from './parquet-fields.js';
+import type { ParquetPart } from './parquet-part.js';
 
 export type ToParquetReader =
-  | { readonly kind: 'schema'; readonly part: ParquetPart }
-  | { readonly kind: 'rows'; readonly part: ParquetPart; readonly batchRows: number }
+  | { readonly kind: 'schema'; readonly path: string; readonly part: ParquetPart }
+  | {
+      readonly kind: 'rows';
+      readonly path: string;
+      readonly part: ParquetPart;
+      /** at most */
+      readonly batchRows: number;
+      /** rows of the part at which a batch has to end, ascending */
+      readonly cuts: readonly number[];
+    }
+  /** a batch is done with */
   | { readonly kind: 'taken' };
 
 export type FromParquetReader =
-  | { readonly kind: 'schema'; readonly ipc: Uint8Array }
-  | { readonly kind: 'batch'; readonly ipc: Uint8Array }
+  /** an Arrow IPC stream: of one batch, or of none for a schema */
+  | { readonly kind: 'ipc'; readonly ipc: Uint8Array }
   | { readonly kind: 'end' }
   | { readonly kind: 'failed'; readonly message: string };
 
-/** Batches on their way to the main thread. */
-const MAX_BATCHES_IN_FLIGHT = 2;
+/** Streams on their way to the main thread. */
+const MAX_IN_FLIGHT = 2;
 
 const port = parentPort;
 if (port === null) throw new Error('parquet-read-worker runs as a worker thread');
-const path = workerData as string;
-const send = (message: FromParquetReader, moved: ArrayBuffer[] = []): void =>
+const post = (message: FromParquetReader, moved: ArrayBuffer[] = []): void =>
   port.postMessage(message, moved);
 
 let inFlight = 0;
 let wake = (): void => {};
-let file: Promise<FileHandle> | null = null;
+
+async function room(): Promise<void> {
+  while (inFlight >= MAX_IN_FLIGHT)
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+}
+
+function send(ipc: Uint8Array): void {
+  inFlight++;
+  post({ kind: 'ipc', ipc }, [ipc.buffer as ArrayBuffer]);
+}
 
 /** What parquet-wasm asks of a Blob: its size, and the bytes of a range. */
-function blobOf({ start, end, footer }: ParquetPart): Blob {
-  const head = Buffer.from('PAR1');
-  const size = head.length + (end - start) + footer.length;
+function blobOf(file: FileHandle, { start, end, footer }: ParquetPart): Blob {
+  const size = MAGIC.length + (end - start) + footer.length;
   async function read(from: number, to: number): Promise<ArrayBuffer> {
     const bytes = Buffer.alloc(to - from);
-    if (from < head.length) head.copy(bytes, 0, from, to);
-    const dataFrom = Math.max(from, head.length);
-    const dataTo = Math.min(to, head.length + end - start);
+    if (from < MAGIC.length) MAGIC.copy(bytes, 0, from, to);
+    const dataFrom = Math.max(from, MAGIC.length);
+    const dataTo = Math.min(to, MAGIC.length + end - start);
     if (dataTo > dataFrom) {
-      file ??= open(path, 'r');
       const wanted = dataTo - dataFrom;
       for (let done = 0; done < wanted; ) {
-        const at = dataFrom + done - head.length + start;
-        const { bytesRead } = await (await file).read(bytes, dataFrom - from + done, wanted - done, at);
+        const at = dataFrom + done - MAGIC.length + start;
+        const { bytesRead } = await file.read(bytes, dataFrom - from + done, wanted - done, at);
         if (bytesRead === 0) throw new Error('the file has become shorter');
         done += bytesRead;
       }
@@ -62,27 +80,34 @@ function blobOf({ start, end, footer }: ParquetPart): Blob {
   return { size, slice, arrayBuffer: () => read(0, size) } as unknown as Blob;
 }
 
-async function sendSchema(part: ParquetPart): Promise<void> {
-  const parquet = await ParquetFile.fromFile(blobOf(part));
-  const ipc = parquet.schema().intoIPCStream();
-  parquet.free();
-  send({ kind: 'schema', ipc });
+async function sendRows(parquet: ParquetFile, batchRows: number, cuts: readonly number[]): Promise<void> {
+  const batches = await parquet.stream({ batchSize: batchRows, concurrency: 1 });
+  let sent = 0;
+  let cut = 0;
+  for await (const batch of batches as unknown as AsyncIterable<RecordBatch>) {
+    const first = sent;
+    const end = first + batch.numRows;
+    while (sent < end) {
+      while ((cuts[cut] ?? end) <= sent) cut++;
+      const to = Math.min(end, cuts[cut] ?? end);
+      await room();
+      send(batch.slice(sent - first, to - sent).intoIPCStream());
+      sent = to;
+    }
+    batch.free();
+  }
 }
 
-async function sendRows(part: ParquetPart, batchRows: number): Promise<void> {
-  const parquet = await ParquetFile.fromFile(blobOf(part));
-  const stream = await parquet.stream({ batchSize: batchRows, concurrency: 1 });
-  for await (const batch of stream as unknown as AsyncIterable<RecordBatch>) {
-    while (inFlight >= MAX_BATCHES_IN_FLIGHT)
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    inFlight++;
-    const ipc = batch.intoIPCStream();
-    send({ kind: 'batch', ipc }, [ipc.buffer as ArrayBuffer]);
+async function answer(question: Exclude<ToParquetReader, { kind: 'taken' }>): Promise<void> {
+  await using file = await open(question.path, 'r');
+  const parquet = await ParquetFile.fromFile(blobOf(file, question.part));
+  try {
+    if (question.kind === 'schema') send(parquet.schema().intoIPCStream());
+    else await sendRows(parquet, question.batchRows, question.cuts);
+  } finally {
+    parquet.free();
   }
-  parquet.free();
-  send({ kind: 'end' });
+  post({ kind: 'end' });
 }
 
 port.on('message', (message: ToParquetReader) => {
@@ -91,9 +116,7 @@ port.on('message', (message: ToParquetReader) => {
     wake();
     return;
   }
-  const work =
-    message.kind === 'schema' ? sendSchema(message.part) : sendRows(message.part, message.batchRows);
-  work.catch((error: unknown) =>
-    send({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
+  answer(message).catch((error: unknown) =>
+    post({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
   );
 });

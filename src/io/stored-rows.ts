@@ -3,8 +3,8 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { type RecordBatch, RecordBatchReader, tableFromIPC, Vector } from 'apache-arrow';
-import type { ChunkReader } from './chunk-reader.js';
+import { type RecordBatch, RecordBatchReader, Vector } from 'apache-arrow';
+import type { ChunkReader, ParquetContents } from './chunk-reader.js';
 import { type InputRow, readJsonRows } from './jsonl.js';
 import type { OutputFormat } from './output.js';
 
@@ -31,17 +31,15 @@ export async function openRows(
   if (format === 'jsonl') return openJsonlRows(path);
   if (format === 'arrow') return openArrowRows(path);
   const { schema, batches } = await parquet.open(path);
-  const columns = tableFromIPC(schema).schema.fields.map(({ name }) => name);
-  return { columns, rows: parquetRows(batches) };
+  return { columns: schema.fields.map(({ name }) => name), rows: parquetRows(batches) };
 }
 
-async function* parquetRows(ipcs: AsyncGenerator<Uint8Array>): AsyncGenerator<StoredRow> {
+async function* parquetRows(batches: ParquetContents['batches']): AsyncGenerator<StoredRow> {
   let number = 0;
-  for await (const ipc of ipcs)
-    for (const batch of tableFromIPC(ipc).batches) {
-      yield* batchRows(batch, number);
-      number += batch.numRows;
-    }
+  for await (const { batch } of batches) {
+    yield* batchRows(batch, number);
+    number += batch.numRows;
+  }
 }
 
 const ARROW_FILE = Buffer.from('ARROW1');

@@ -201,3 +201,33 @@ export function writeThrift(root: ThriftStruct): Buffer {
   struct(root);
   return Buffer.concat([...parts, Uint8Array.from(open)]);
 }
+
+/** The structs of a list field. @throws Error where it is none */
+export function structs(parent: ThriftStruct, id: number): ThriftStruct[] {
+  const list = parent.get(id)?.value as ThriftList | undefined;
+  if (list === undefined || !Array.isArray(list.items)) throw new Error(`field ${id} is missing`);
+  if (!list.items.every((item) => item instanceof Map)) throw new Error(`field ${id} is no list of structs`);
+  return list.items as ThriftStruct[];
+}
+
+/** A field that counts something. @throws Error where it does not */
+export function integer(parent: ThriftStruct, id: number): bigint {
+  const value = parent.get(id)?.value;
+  if (typeof value !== 'bigint' || value < 0n)
+    throw new Error(`field ${id} is ${String(value)}, expected a count`);
+  return value;
+}
+
+/** A field's text; empty where there is none. */
+export function text(parent: ThriftStruct, id: number): string {
+  const value = parent.get(id)?.value;
+  return value instanceof Uint8Array ? Buffer.from(value).toString('utf8') : '';
+}
+
+export function i64(value: bigint): ThriftValue {
+  return { type: THRIFT.i64, value };
+}
+
+export function structList(items: readonly ThriftStruct[]): ThriftValue {
+  return { type: THRIFT.list, value: { types: [THRIFT.struct], items } };
+}

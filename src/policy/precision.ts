@@ -1,14 +1,14 @@
 // The number type that a scoring graph computes in, and casts to it and from it.
 import { DTYPE, type Dtype, type Graph } from './onnx.js';
 
+export const CUDA_PRECISIONS = ['bf16', 'f16'] as const;
+export type CudaPrecision = (typeof CUDA_PRECISIONS)[number];
+
 /**
  * What the heavy nodes compute in. ONNX Runtime's CPU has float32 kernels for all of them; its CUDA provider has
  * GroupQueryAttention in float16 and bfloat16 only.
  */
-export const PRECISIONS = ['f32', 'f16', 'bf16'] as const;
-export type Precision = (typeof PRECISIONS)[number];
-export const CUDA_PRECISIONS = ['bf16', 'f16'] as const;
-export type CudaPrecision = (typeof CUDA_PRECISIONS)[number];
+export type Precision = 'f32' | CudaPrecision;
 
 /** A value as another type; itself where it is of that type. */
 export function cast(g: Graph, value: string, from: Dtype, to: Dtype): string {

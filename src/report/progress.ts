@@ -14,7 +14,7 @@ export interface Ahead {
   /** undefined where nobody has counted them */
   readonly traces: number | undefined;
   /** of the inputs, how much has been read; undefined where they have no known end */
-  share(): number | undefined;
+  readonly share: () => number | undefined;
 }
 
 const INTERVAL_MS = 50;
@@ -52,24 +52,34 @@ export class Progress {
     const now = performance.now();
     if (now - this.reported < INTERVAL_MS) return;
     this.reported = now;
-    const { traces, tokens, rejects, seconds } = this.totals();
-    const rate = tokens / Math.max(seconds, 1e-3);
-    const { traces: expected } = this.ahead;
-    const share = expected === undefined ? this.ahead.share() : (traces + rejects) / expected;
-    const left = share ? Math.max(0, seconds / share - seconds) : undefined;
-    const all =
-      expected === undefined ? (share ? ` (${Math.floor(100 * share)} %)` : '') : ` of ${count(expected)}`;
-    const line = [
-      `${count(traces)}${all} traces`,
-      // without a tokenizer nobody counts tokens
-      tokens > 0
-        ? `${count(Math.round(rate))} tokens/s`
-        : `${count(Math.round(traces / Math.max(seconds, 1e-3)))} traces/s`,
-      ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
-      ...(left === undefined ? [] : [`${duration(left)} left`]),
-    ].join(' · ');
-    this.log.progress(line, { traces, tokens, rejects, tokens_per_s: Math.round(rate), eta_s: left });
+    reportTotals(this.log, this.totals(), this.ahead);
   }
+}
+
+/** Tells how far a run is, as one line. @param by who does it, where that is not this process alone */
+export function reportTotals(
+  log: Log,
+  { traces, tokens, rejects, seconds }: Totals,
+  { traces: expected, share: shareRead }: Ahead,
+  by = '',
+): void {
+  const rate = Math.round(tokens / Math.max(seconds, 1e-3));
+  const share = expected === undefined ? shareRead() : (traces + rejects) / expected;
+  const left = share ? Math.max(0, seconds / share - seconds) : undefined;
+  const all =
+    expected === undefined ? (share ? ` (${Math.floor(100 * share)} %)` : '') : ` of ${count(expected)}`;
+  // without a tokenizer nobody counts tokens
+  const speed =
+    tokens > 0
+      ? `${count(rate)} tokens/s`
+      : `${count(Math.round(traces / Math.max(seconds, 1e-3)))} traces/s`;
+  const line = [
+    `${count(traces)}${all} traces`,
+    `${speed}${by}`,
+    ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
+    ...(left === undefined ? [] : [`${duration(left)} left`]),
+  ].join(' · ');
+  log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, eta_s: left });
 }
 
 /** 1234567 → 1,234,567 */

@@ -1,4 +1,6 @@
-// The chunks of a run in, one file out.
+// The chunks of a run of one shard in, the single file that the run was begun for out; the folder goes.
+//
+// One shard's chunks follow each other, so they are joined as they are; merge-run is for rows that alternate between shards.
 import { readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AtomicFile, syncFolder } from './atomic-file.js';
@@ -7,7 +9,8 @@ import type { OutputFormat } from './output.js';
 import { type ChunkRecord, removeRun, runPaths } from './run-folder.js';
 import { WHOLE } from './shard.js';
 
-export interface MergeTarget {
+/** What the user asked for. */
+export interface PublishTarget {
   readonly path: string;
   readonly format: OutputFormat;
   readonly extension: string;
@@ -17,25 +20,16 @@ export interface MergeTarget {
 /**
  * Makes a single file, and its rejects file, of a run of one shard, and removes the folder. After an interruption at any
  * point the next start does the same again.
- * @param records of all chunks; without them the rejects alone are published, and the folder stays
+ * @param records of all chunks
  */
 export async function publishFile(
   folder: string,
-  { path, format, extension, rejects }: MergeTarget,
+  { path, format, extension, rejects }: PublishTarget,
   metadata: Readonly<Record<string, string>>,
-  records?: readonly ChunkRecord[],
+  records: readonly ChunkRecord[],
 ): Promise<void> {
+  await publishRejects(folder, rejects);
   const paths = runPaths(folder);
-  // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
-  const names = (await readdir(paths.rejects(WHOLE))).filter((name) => !name.startsWith('.')).sort();
-  if (names.length === 0) await rm(rejects, { force: true });
-  else
-    await joinBytes(
-      names.map((name) => join(paths.rejects(WHOLE), name)),
-      await AtomicFile.open(rejects, folder),
-    );
-  if (records === undefined) return;
-
   const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
   const files = sorted.map(({ chunk }) => paths.chunk(WHOLE, chunk, extension));
   if (files.length === 1) {
@@ -49,6 +43,18 @@ export async function publishFile(
     // another attempt at the same output still writes there: it removes the folder when it ends
     if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
   }
+}
+
+/** Makes the rejects file alone of what is there, and leaves the folder. Without a reject, that of before is removed. */
+export async function publishRejects(folder: string, path: string): Promise<void> {
+  const from = runPaths(folder).rejects(WHOLE);
+  const names = (await readdir(from)).filter((name) => !name.startsWith('.')).sort();
+  if (names.length === 0) return rm(path, { force: true });
+  // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
+  await joinBytes(
+    names.map((name) => join(from, name)),
+    await AtomicFile.open(path, folder),
+  );
 }
 
 async function joinChunks(
