@@ -1,8 +1,10 @@
 // Arrow and Parquet inputs: every type is read right and comes out of a run unchanged, by the word of other readers.
 import { createReadStream } from 'node:fs';
-import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  type DataType,
+  Decimal,
   Field,
   Int32,
   Int64,
@@ -107,6 +109,21 @@ describe('values of every type', () => {
       expect(interval?.[0]).toBe('{"months":1,"days":2,"nanoseconds":3}');
       expect(stderr).toContain('intervals of months, days and nanoseconds are written as JSON text');
     }
+  });
+
+  it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
+    const input = join(folder, 'negative-scale.arrow');
+    const column = vectorFromArray([null, null], new Decimal(-2, 10, 128));
+    const completion = vectorFromArray(['a', 'b'], new Utf8());
+    await writeFile(input, tableToIPC(new Table({ completion, tens: column }), 'file'));
+    const out = join(folder, 'negative-scale.parquet');
+    const run = await rredcot(['segment', '--no-policy', input, '-o', out]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toContain(`${out}: column "tens" is Decimal128(10, -2), which cannot be written`);
+    expect(run.stderr).toContain('try: -o <file>.arrow');
+    expect((await readdir(folder)).filter((name) => name.includes('negative-scale.parquet'))).toEqual([]);
+    const { path } = await segmented(input, 'arrow');
+    expect(typeName((await schemaOf(path)).fields[1]?.type as DataType)).toBe('Decimal128(10, -2)');
   });
 
   it.each(['polars.parquet', 'polars.lz4.arrow'])("polars' categoricals: %s", async (name) => {

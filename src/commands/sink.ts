@@ -44,6 +44,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.ahead);
   const summary = new Summary();
+  if (target.format === 'parquet') {
+    const { refuseUnwritable } = await import('../io/parquet-types.js');
+    refuseUnwritable(
+      target.path,
+      opts.passThrough.flatMap(({ arrow }) => arrow ?? []),
+    );
+  }
   const destination = await openDestination(opts);
   let firstReject: string | undefined;
   /** everything of this shard, the chunks of earlier attempts included */
