@@ -50,7 +50,7 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AtomicFile } from '../dist/io/atomic-file.js';
 import { type OurColumn, type OutputRow, outputColumns } from '../dist/io/columns.js';
-import { openParquetWriter, type ParquetEncoder, startEncoder } from '../dist/io/parquet.js';
+import { copyParquet, openParquetWriter, type ParquetEncoder, startEncoder } from '../dist/io/parquet.js';
 import { refuseUnwritable } from '../dist/io/parquet-types.js';
 import type { RowWriter } from '../dist/io/row-writer.js';
 import { chunkDamage, runPaths, sha256OfFile } from '../dist/io/run-folder.js';
@@ -334,6 +334,23 @@ describe('the writer', () => {
     }
     // some are read without an error: the hash is needed
     expect(read).toBeGreaterThan(0);
+  });
+
+  it('stops copying files together when it is interrupted', async () => {
+    const source = join(folder, 'chunk.parquet');
+    const writer = openParquetWriter(await AtomicFile.open(source), columns('sigma'), {});
+    await writer.write([row(0), row(1)]);
+    await writer.close();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const size = { rows: 4, rawBytes: 16_000 };
+    const copy = copyParquet(file, [source, source], size, {}, signal);
+    controller.abort(); // its thread has not even started
+    await expect(copy).rejects.toThrow('ended early');
+    await expect(copyParquet(file, [source, source], size, {}, signal)).rejects.toMatchObject({
+      exitCode: 75,
+    });
+    expect(await readdir(folder)).not.toContain('out.parquet');
   });
 
   it('gives the memory of written batches back', async () => {

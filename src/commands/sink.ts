@@ -81,7 +81,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const card = target.kind === 'folder' ? await cardSource(opts) : undefined;
     await finishShard(run.folder, run.layout.shard, run.chunks, seconds, card);
     if (target.kind === 'file') {
-      await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
+      await publishFile(run.folder, target, opts.metadata, opts.signal, [...run.chunks.values()]);
     }
   }
   return {
@@ -101,7 +101,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
         if (isData && target.kind === 'file' && run.folder !== undefined)
-          await publishFile(run.folder, target, opts.metadata);
+          await publishFile(run.folder, target, opts.metadata, opts.signal);
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
       }

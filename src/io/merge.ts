@@ -1,6 +1,7 @@
 // The chunks of a run in, one file out.
 import { readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { throwIfInterrupted } from '../errors.js';
 import { AtomicFile, syncFolder } from './atomic-file.js';
 import { fileBytes } from './file-bytes.js';
 import type { OutputFormat } from './output.js';
@@ -17,12 +18,14 @@ export interface MergeTarget {
 /**
  * Makes a single file, and its rejects file, of a run of one shard, and removes the folder. After an interruption at any
  * point the next start does the same again.
+ * @param signal ends it early, with nothing lost
  * @param records of all chunks; without them the rejects alone are published, and the folder stays
  */
 export async function publishFile(
   folder: string,
   { path, format, extension, rejects }: MergeTarget,
   metadata: Readonly<Record<string, string>>,
+  signal: AbortSignal,
   records?: readonly ChunkRecord[],
 ): Promise<void> {
   const paths = runPaths(folder);
@@ -33,6 +36,7 @@ export async function publishFile(
     await joinBytes(
       names.map((name) => join(paths.rejects(WHOLE), name)),
       await AtomicFile.open(rejects, folder),
+      signal,
     );
   if (records === undefined) return;
 
@@ -41,7 +45,7 @@ export async function publishFile(
   if (files.length === 1) {
     await rename(files[0] as string, path);
     await syncFolder(dirname(path));
-  } else await joinChunks(files, sorted, format, await AtomicFile.open(path, folder), metadata);
+  } else await joinChunks(files, sorted, format, await AtomicFile.open(path, folder), metadata, signal);
   try {
     await removeRun(folder);
     await rm(folder, { recursive: true, force: true });
@@ -57,11 +61,12 @@ async function joinChunks(
   format: OutputFormat,
   target: AtomicFile,
   metadata: Readonly<Record<string, string>>,
+  signal: AbortSignal,
 ): Promise<void> {
   const rows = records.reduce((sum, { traces }) => sum + traces, 0);
   const rawBytes = records.reduce((sum, { raw_bytes }) => sum + raw_bytes, 0);
   try {
-    if (format === 'jsonl') await joinBytes(files, target);
+    if (format === 'jsonl') await joinBytes(files, target, signal);
     else if (format === 'arrow') {
       const { copyArrow } = await import('./arrow-writer.js');
       const found = await copyArrow(
@@ -73,7 +78,7 @@ async function joinChunks(
         throw new Error(`${target.path}: ${rows} rows were to be copied, the file holds ${found}`);
     } else {
       const { copyParquet } = await import('./parquet.js');
-      await copyParquet(target, files, { rows, rawBytes }, metadata);
+      await copyParquet(target, files, { rows, rawBytes }, metadata, signal);
     }
   } finally {
     await target.abort();
@@ -81,9 +86,13 @@ async function joinChunks(
 }
 
 /** Lines after lines; gzip members after gzip members. */
-async function joinBytes(files: readonly string[], target: AtomicFile): Promise<void> {
+async function joinBytes(files: readonly string[], target: AtomicFile, signal: AbortSignal): Promise<void> {
   try {
-    for (const file of files) for await (const bytes of fileBytes(file)) await target.write(bytes);
+    for (const file of files)
+      for await (const bytes of fileBytes(file)) {
+        throwIfInterrupted(signal);
+        await target.write(bytes);
+      }
     await target.commit();
   } finally {
     await target.abort();
