@@ -1,6 +1,6 @@
 // `status` and `verify`: a whole run is found whole, and every kind of damage is found and named.
 import { createHash } from 'node:crypto';
-import { appendFile, cp, mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ranges } from '../dist/commands/status.js';
@@ -208,15 +208,31 @@ describe('verify', () => {
     expect(stdout).toMatch(new RegExp(expected.source, 'm'));
   });
 
-  it('holds on to row numbers where the inputs have changed', async () => {
+  it('finds an input that was replaced, warns of one that was touched, and holds on to row numbers without it', async () => {
     const folder = join(work, 'moved');
     const other = join(work, 'other.jsonl');
     await cp(input, other);
     await rredcot(['segment', other, '-o', `${folder}/`, '--no-policy', '--format', 'jsonl', '--quiet']);
+    const touched = new Date(1e12);
+    await utimes(other, touched, touched);
+    expect(await verified(folder)).toMatchObject({
+      ...{ code: 0, stdout: '' },
+      stderr: expect.stringMatching(/other\.jsonl: was written since, .* the same\n.*nothing found/),
+    });
+    const bytes = await readFile(other);
     await appendFile(other, '{}\n');
+    const longer = await verified(folder);
+    expect([longer.code, longer.stderr]).toEqual([65, expect.stringContaining('1 finding')]);
+    expect(longer.stdout).toBe(
+      `${other}: is not the input that the run has read: ${bytes.length + 3} bytes, expected ${bytes.length}`,
+    );
+    await writeFile(other, Buffer.concat([bytes.subarray(0, -2), Buffer.from(' \n')]));
+    const another = await verified(folder);
+    expect([another.code, another.stdout]).toEqual([65, expect.stringMatching(/its first MiB differs$/)]);
+    await rm(other);
     const clean = await verified(folder);
     expect([clean.code, clean.stdout]).toEqual([0, '']);
-    expect(clean.stderr).toMatch(/cannot be compared.*other\.jsonl has changed/);
+    expect(clean.stderr).toMatch(/cannot be compared.*other\.jsonl is gone/);
     await editRows(folder, 0, (rows) => {
       (rows[5] as Row).source_row = 2;
     });

@@ -182,10 +182,28 @@ describe('workers', () => {
     const { code, stderr } = await rredcot(['segment', input, ...flags]);
     expect(code).toBe(65);
     expect(stderr).toMatch(/2 traces rejected, --max-rejects allows 1/);
+    expect(stderr).toContain(`the reasons, in ${output}.rejects.jsonl\n`);
     expect((await readdir(work)).filter((name) => name.startsWith('strict'))).toEqual([
       'strict.jsonl.rejects.jsonl',
     ]);
     expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n')).toHaveLength(3);
+  }, 30_000);
+
+  it('name the rejects beside the file where one of them alone has too many', async () => {
+    const output = join(work, 'stricter.jsonl');
+    const flags = ['-o', output, '--no-policy', '--workers', '2', '--max-rejects', '0', ...FLAGS];
+    const { code, stderr } = await rredcot(['segment', input, ...flags]);
+    expect(code).toBe(65);
+    expect(stderr).toContain(`--max-rejects allows 0; the reasons are in ${output}.rejects.jsonl\n`);
+    expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n').length).toBeGreaterThan(1);
+  }, 30_000);
+
+  it('say what is wrong with an input of which no run can be begun', async () => {
+    const damaged = join(work, 'damaged.arrow');
+    await writeFile(damaged, (await readFile(join(ROOT, 'test/files/types.arrow'))).subarray(0, 3000));
+    const flags = ['-o', join(work, 'never.jsonl'), '--no-policy', '--workers', '2'];
+    const { code, stderr } = await rredcot(['segment', damaged, ...flags]);
+    expect([code, stderr]).toEqual([65, expect.stringContaining('damaged.arrow: ')]);
   }, 30_000);
 
   // children of a process are to be had from Linux alone

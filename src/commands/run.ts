@@ -25,8 +25,9 @@ import {
 } from '../io/shard.js';
 import { isAbsent, statIfThere } from '../io/stat-if-there.js';
 import type { Log } from '../report/log.js';
+import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
-import { usageError } from './options.js';
+import { checkRejects, type MaxRejects, usageError } from './options.js';
 import type { Target } from './target.js';
 
 /** The flags that say how a run is cut and begun. */
@@ -181,9 +182,19 @@ export function resolveShard(target: Target, opts: RunOptions, isStream: boolean
   return shard;
 }
 
-/** A shard that was done before: nothing is touched. */
-export function alreadyDone(target: Target, { layout, before }: Run, log: Log): ExitCode {
+/**
+ * A shard that was done before: nothing is touched.
+ * @throws RredcotError (exit 65) where it has more rejects than this call allows
+ */
+export function alreadyDone(
+  target: Target,
+  { layout, before }: Run,
+  { maxRejects }: { readonly maxRejects: MaxRejects | undefined },
+  log: Log,
+): ExitCode {
   const { shard } = layout;
+  // a worker's share is a part of what its parent counts
+  if (!isWorker()) checkRejects(before, maxRejects, target, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
   log.info(`${what} is already done: ${before.traces} traces, ${before.rejects} rejects`);
   return EXIT.done;

@@ -11,7 +11,7 @@ import { shardName } from '../io/shard.js';
 import { openRows } from '../io/stored-rows.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
-import { countInputs } from './input-counts.js';
+import { countInputs, inspectInputs } from './input-counts.js';
 import { usageError } from './options.js';
 
 export interface VerifyOptions {
@@ -86,13 +86,22 @@ async function verifyRun(
   log: Log,
 ): Promise<ExitCode> {
   const { folder, description, shards } = state;
-  const counted = await countInputs(description, (rows) => {
-    throwIfInterrupted(signal);
-    log.progress(`reading the inputs: ${count(rows)} rows`, { rows });
-  });
-  const inputs = typeof counted === 'string' ? undefined : counted;
-  if (typeof counted === 'string')
-    log.warn('inputs_gone', `the inputs cannot be compared, only row numbers are checked: ${counted}`);
+  const { replaced, touched, unread } = await inspectInputs(description);
+  for (const finding of replaced) found.add(finding);
+  for (const path of touched)
+    log.warn('input_touched', `${path}: was written since, but its size and both its ends are the same`);
+  if (unread !== undefined)
+    log.warn(
+      'inputs_gone',
+      `the inputs cannot be compared, only what the run itself holds is checked: ${unread}`,
+    );
+  const inputs =
+    unread !== undefined || replaced.length > 0
+      ? undefined
+      : await countInputs(description, (rows) => {
+          throwIfInterrupted(signal);
+          log.progress(`reading the inputs: ${count(rows)} rows`, { rows });
+        });
   const format = formatOf(`x.${description.output}`);
   const check = { folder, description, format, inputs, parquet };
   const all = shards.reduce((sum, { chunks }) => sum + chunks.length, 0);

@@ -1,5 +1,6 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
 import { readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
@@ -10,6 +11,7 @@ import type { OutputFormat } from '../io/output.js';
 import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
 import type { Shard } from '../io/shard.js';
+import { statIfThere } from '../io/stat-if-there.js';
 import { parseDevice } from '../policy/device.js';
 import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
@@ -89,7 +91,7 @@ export async function runWorkers(
       log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
     },
   }).catch(async (error: unknown) => {
-    if (target.kind === 'file') await keepRejects(error, folder, target);
+    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
     throw await explained(error, folder, shard, opts);
   });
 
@@ -183,15 +185,24 @@ async function checkAll(
     if (shard.count === 1) refuseAllRejected(total, target);
   } catch (error) {
     await rm(runPaths(folder).success, { force: true });
-    if (target.kind === 'file') await keepRejects(error, folder, target);
+    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
     throw error;
   }
 }
 
-/** The reasons of too many rejects are what the user needs next. */
-async function keepRejects(error: unknown, folder: string, target: Target): Promise<void> {
-  if (error instanceof RredcotError && error.exitCode === EXIT.data)
-    await publishRejects(await readRunState(folder), target.rejects);
+function isDataError(error: unknown): error is RredcotError {
+  return error instanceof RredcotError && error.exitCode === EXIT.data;
+}
+
+/** The reasons of too many rejects are what the user needs next: put beside the file, and the error tells of that place. */
+async function withRejects(error: RredcotError, folder: string, { rejects }: Target): Promise<RredcotError> {
+  // an input can be so damaged that no run was begun
+  if ((await statIfThere(runPaths(folder).run)) === null) return error;
+  await publishRejects(await readRunState(folder), rejects);
+  const { message, exitCode, hint } = error;
+  // a worker knows the hidden folder alone
+  const text = message.replace(escapeControls(join(folder, 'rejects')), rejects);
+  return new RredcotError(text, { exitCode, ...(hint === undefined ? {} : { hint }) });
 }
 
 async function publish(
