@@ -145,6 +145,20 @@ describe('values of every type', () => {
   });
 });
 
+it.each([
+  ['list-view.arrow', 'ListView', 'pa.list_'],
+  ['list-view.parquet', 'ListView', 'pa.list_'],
+  ['run-end.arrow', 'RunEndEncoded', 'run_end_decode'],
+])('%s is refused for its type, not as damage', async (name, type, mend) => {
+  const { code, stderr } = await rredcot(['segment', '--no-policy', fixture(name)]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(`a column has Arrow's type ${type}, which is not read`),
+  ]);
+  expect(stderr).toContain(mend);
+  expect(stderr).not.toContain('damaged');
+});
+
 it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {
   const path = join(folder, `nameless.${extension}`);
   const column = (value: string) => vectorFromArray([value], new Utf8());

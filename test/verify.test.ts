@@ -103,7 +103,7 @@ describe('verify', () => {
     await rm(join(folder, `done/${SHARD}/000005.json`));
     const { code, stdout, stderr } = await verified(folder);
     expect([code, stdout]).toEqual([75, '']);
-    expect(stderr).toMatch(/1 of 1 shards are not done; nothing found/);
+    expect(stderr).toMatch(/1 of 1 shard is not done; nothing found/);
   });
 
   it.each<[string, (folder: string) => Promise<unknown>, RegExp]>([
@@ -143,7 +143,7 @@ describe('verify', () => {
         editDone(folder, (done) => {
           done.tokens = 1;
         }),
-      /counts 1 tokens, its chunks \d+ together/,
+      /counts 1 token, its chunks \d+ together/,
     ],
     ['a chunk without its last row', (folder) => editRows(folder, 1, (rows) => rows.pop()), /holds 3 traces/],
     [
@@ -162,7 +162,7 @@ describe('verify', () => {
             Object.assign(chunks[1] as Row, { traces_per_row: [1, 1, 1, 0], traces: 3 });
           }),
         ),
-      /input row .*traces\.jsonl:7 has 1 traces, 0 are in the output and 0 in the rejects/,
+      /input row .*traces\.jsonl:7 has 1 trace, 0 are in the output and 0 in the rejects/,
     ],
     [
       'a reject of another row',
@@ -175,7 +175,7 @@ describe('verify', () => {
           },
           'rejects',
         ),
-      /traces\.jsonl:3 has 1 traces, 0 are in the output and 0 in the rejects/,
+      /traces\.jsonl:3 has 1 trace, 0 are in the output and 0 in the rejects/,
     ],
     [
       'rejects beyond their record',

@@ -9,6 +9,7 @@ import { readShard, runPaths } from '../io/run-folder.js';
 import { chunkCount, locateRun, ownRows, type RunState, readRunState, sumCounts } from '../io/run-state.js';
 import { shardName } from '../io/shard.js';
 import { openRows } from '../io/stored-rows.js';
+import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { count } from '../report/progress.js';
 import { countInputs, inspectInputs } from './input-counts.js';
@@ -38,7 +39,7 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
       const rows = await verifyFile(out, parquet, found, opts, log);
       return ending(
         found,
-        `${out}: ${count(rows)} traces; a file names no inputs, only its rows were checked`,
+        `${out}: ${plural(rows, 'trace')}; a file names no inputs, only its rows were checked`,
         log,
       );
     }
@@ -69,7 +70,7 @@ async function verifyFile(
     for await (const finding of rowFindings(path, rows)) {
       throwIfInterrupted(signal);
       if ('text' in finding) found.add(finding);
-      else log.progress(`checking: ${count(++traces)} traces`, { traces });
+      else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });
     }
   } catch (error) {
     rethrowOurs(error);
@@ -100,7 +101,7 @@ async function verifyRun(
       ? undefined
       : await countInputs(description, (rows) => {
           throwIfInterrupted(signal);
-          log.progress(`reading the inputs: ${count(rows)} rows`, { rows });
+          log.progress(`reading the inputs: ${plural(rows, 'row')}`, { rows });
         });
   const format = formatOf(`x.${description.output}`);
   const check = { folder, description, format, inputs, parquet };
@@ -113,17 +114,17 @@ async function verifyRun(
         found.add(finding);
       }
       throwIfInterrupted(signal);
-      log.progress(`checking: ${count(++done)} of ${count(all)} chunks`, { chunks: done });
+      log.progress(`checking: ${count(++done)} of ${plural(all, 'chunk')}`, { chunks: done });
     }
   for await (const finding of recordFindings(state, inputs)) found.add(finding);
 
   const { traces, rejects } = sumCounts(shards.flatMap(({ chunks }) => chunks));
-  const summary = `${count(all)} chunks, ${count(traces)} traces, ${count(rejects)} rejects`;
+  const summary = `${plural(all, 'chunk')}, ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
   const unfinished = shards.filter(({ isDone }) => !isDone).length;
   if (unfinished === 0) return ending(found, `${folder}: ${summary}`, log);
   const code = ending(
     found,
-    `${folder}: ${summary} so far; ${unfinished} of ${shards.length} shards are not done`,
+    `${folder}: ${summary} so far; ${unfinished} of ${plural(shards.length, 'shard')} ${are(unfinished)} not done`,
     log,
   );
   return code === EXIT.done ? EXIT.interrupted : code;
@@ -143,11 +144,14 @@ async function* recordFindings(
     const sum = sumCounts(chunks);
     for (const field of ['rows', 'traces', 'rejects', 'tokens'] as const)
       if (done?.[field] !== sum[field])
-        yield { file, text: `counts ${done?.[field]} ${field}, its chunks ${sum[field]} together` };
+        yield {
+          file,
+          text: `counts ${plural(done?.[field] ?? 0, field.slice(0, -1))}, its chunks ${sum[field]} together`,
+        };
     if (inputRows !== null && sum.rows !== ownRows(inputRows, shard))
       yield {
         file,
-        text: `counts ${sum.rows} rows, the inputs have ${ownRows(inputRows, shard)} for ${shardName(shard)}`,
+        text: `counts ${plural(sum.rows, 'row')}, the inputs have ${ownRows(inputRows, shard)} for ${shardName(shard)}`,
       };
     const expected =
       inputRows === null ? chunks.length : chunkCount(inputRows, shard, description.rows_per_chunk);
@@ -188,7 +192,7 @@ class Findings {
 
 function ending(found: Findings, summary: string, log: Log): ExitCode {
   log.record('verified', { findings: found.total });
-  log.info(`${summary}; ${found.total === 0 ? 'nothing found' : `${count(found.total)} findings`}`);
+  log.info(`${summary}; ${found.total === 0 ? 'nothing found' : plural(found.total, 'finding')}`);
   return found.total === 0 ? EXIT.done : EXIT.data;
 }
 

@@ -12,6 +12,7 @@ import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
 import type { Shard } from '../io/shard.js';
 import { statIfThere } from '../io/stat-if-there.js';
+import { are, plural } from '../plural.js';
 import { parseDevice } from '../policy/device.js';
 import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
@@ -46,7 +47,7 @@ export function workerDevices(
 ): readonly (string | undefined)[] | undefined {
   if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
   const names = devices.split(',').map((name) => name.trim());
-  for (const name of names) parseDevice(name);
+  for (const name of names) parseDevice(name, '--devices');
   return Array.from({ length: names.length * (workers ?? 1) }, (_, j) => names[j % names.length]);
 }
 
@@ -63,7 +64,8 @@ export async function runWorkers(
   const shard = resolveShard(target, opts, false, log);
   await clearFolder(target, opts);
   const before = await counted(folder, shard, opts.devices.length);
-  if (before.chunks > 0) log.info(`resuming: ${before.chunks} chunks are done, in ${folder}`);
+  if (before.chunks > 0)
+    log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
 
   const workers = workerCommands(paths, folder, target, shard, opts);
   const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
@@ -100,11 +102,11 @@ export async function runWorkers(
   await checkAll(total, folder, target, shard, opts);
   if (target.kind === 'file') await publish(folder, target, total.traces, opts, log);
   const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
-  const tokensText = total.tokens === 0 ? '' : `, ${count(total.tokens)} tokens`;
+  const tokensText = total.tokens === 0 ? '' : `, ${plural(total.tokens, 'token')}`;
   const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;
   log.text(
     [
-      `${count(total.traces)} traces${tokensText} in ${duration(seconds)} (${workers.length} workers${rateText})`,
+      `${plural(total.traces, 'trace')}${tokensText} in ${duration(seconds)} (${plural(workers.length, 'worker')}${rateText})`,
       ...(total.rejects > 0
         ? [`rejected: ${count(total.rejects)}`, `rejects in ${escapeControls(target.rejects)}`]
         : []),
@@ -219,7 +221,7 @@ async function publish(
     {
       onTraces(traces) {
         throwIfInterrupted(signal);
-        log.progress(`merging: ${count(traces)} of ${count(total)} traces`, { traces });
+        log.progress(`merging: ${count(traces)} of ${plural(total, 'trace')}`, { traces });
       },
     },
   );
@@ -241,7 +243,7 @@ async function explained(
     return new RredcotError('interrupted before the first chunk was whole, nothing was kept', {
       exitCode: EXIT.interrupted,
     });
-  return new RredcotError(`interrupted: ${chunks} chunks are kept in ${folder}`, {
+  return new RredcotError(`interrupted: ${plural(chunks, 'chunk')} ${are(chunks)} kept in ${folder}`, {
     exitCode: EXIT.interrupted,
     hint: 'the same command again, which goes on from there',
   });
@@ -293,8 +295,8 @@ class SharedProgress {
         ? undefined
         : (seconds / done) * Math.max(0, this.expected - done);
     const line = [
-      `${count(traces)}${this.expected === undefined ? '' : ` of ${count(this.expected)}`} traces`,
-      `${count(rate)} tokens/s by ${this.workers} workers`,
+      (this.expected === undefined ? '' : `${count(traces)} of `) + plural(this.expected ?? traces, 'trace'),
+      `${count(rate)} tokens/s by ${plural(this.workers, 'worker')}`,
       ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
       ...(left === undefined ? [] : [`${duration(left)} left`]),
     ].join(' · ');

@@ -1,4 +1,6 @@
 // Counts what a run has done and says how fast it goes and how long it will take.
+
+import { plural } from '../plural.js';
 import type { Log } from './log.js';
 
 /** Running totals of a run. */
@@ -57,10 +59,11 @@ export class Progress {
     const { traces: expected } = this.ahead;
     const share = expected === undefined ? this.ahead.share() : (traces + rejects) / expected;
     const left = share ? Math.max(0, seconds / share - seconds) : undefined;
-    const all =
-      expected === undefined ? (share ? ` (${Math.floor(100 * share)} %)` : '') : ` of ${count(expected)}`;
+    const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
     const line = [
-      `${count(traces)}${all} traces`,
+      expected === undefined
+        ? `${plural(traces, 'trace')}${percent}`
+        : `${count(traces)} of ${plural(expected, 'trace')}`,
       // without a tokenizer nobody counts tokens
       tokens > 0
         ? `${count(Math.round(rate))} tokens/s`
