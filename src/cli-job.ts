@@ -62,7 +62,7 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
     )
     .option(
       '--format <name>',
