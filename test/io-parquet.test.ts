@@ -339,7 +339,7 @@ describe('the writer', () => {
   it('stops copying files together when it is interrupted', async () => {
     const source = join(folder, 'chunk.parquet');
     const writer = openParquetWriter(await AtomicFile.open(source), columns('sigma'), {});
-    await writer.write([row(0), row(1)]);
+    await write(writer, [row(0), row(1)]);
     await writer.close();
     const controller = new AbortController();
     const { signal } = controller;

@@ -44,12 +44,10 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.ahead);
   const summary = new Summary();
-  if (target.format === 'parquet') {
+  const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
+  if (target.format === 'parquet' && copied.length > 0) {
     const { refuseUnwritable } = await import('../io/parquet-types.js');
-    refuseUnwritable(
-      target.path,
-      opts.passThrough.flatMap(({ arrow }) => arrow ?? []),
-    );
+    refuseUnwritable(target.path, copied);
   }
   const destination = await openDestination(opts);
   let firstReject: string | undefined;
