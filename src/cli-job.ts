@@ -62,9 +62,12 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
     )
-    .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name)`)
+    .option(
+      '--format <name>',
+      `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
+    )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
     .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
     .option(
@@ -125,7 +128,7 @@ export function mappingOptions(flags: MappingFlags) {
     preset: flags.preset,
     join: flags.join,
     joinOn: flags.joinOn,
-    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes),
+    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes, MAX_LINE_BYTES),
   };
 }
 
@@ -136,7 +139,7 @@ export function jobOptions(flags: JobFlags) {
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
-    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit),
+    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     segments: resolveSegmentOptions(flags),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
@@ -146,5 +149,7 @@ export function jobOptions(flags: JobFlags) {
 }
 
 export function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
-  return rowsPerChunk === undefined ? byDefault : positiveInteger('--rows-per-chunk', rowsPerChunk);
+  return rowsPerChunk === undefined
+    ? byDefault
+    : positiveInteger('--rows-per-chunk', rowsPerChunk, byDefault);
 }

@@ -28,7 +28,7 @@ export async function shareAmongWorkers(
   // brings the merging of chunks along, which few runs need
   const { runWorkers, workerDevices } = await import('./commands/workers.js');
   const shares = workerDevices(
-    workers === undefined ? undefined : positiveInteger('--workers', workers),
+    workers === undefined ? undefined : positiveInteger('--workers', workers, 2),
     devices,
   );
   if (shares === undefined) return undefined;

@@ -87,6 +87,18 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     ['reward range', ['score', FIXTURES, '--reward-range', '1,0'], /--reward-range 1,0/],
     ['max rejects', ['score', FIXTURES, '--max-rejects', '200%'], /--max-rejects 200%/],
     ['fixed length without fixed', ['score', FIXTURES, '--fixed-length', '8'], /--segmenter fixed/],
+    [
+      'a name and a format that differ',
+      ['score', FIXTURES, '-o', 'a.parquet', '--format', 'jsonl'],
+      /a\.parquet: the name says parquet, --format jsonl\n {2}try: leave out --format/,
+    ],
+    ['no workers', ['segment', FIXTURES, '--workers', '0'], /--workers 0: .*\n {2}try: --workers 2\n/],
+    [
+      'a device of several',
+      ['segment', FIXTURES, '--devices', 'cpu,tpu'],
+      /--devices tpu: .*\n {2}try: --devices auto\n/,
+    ],
+    ['a short line limit', ['score', FIXTURES, '--max-line-bytes', '0'], /try: --max-line-bytes \d{6}/],
     ['unknown format of the output', ['score', FIXTURES, '-o', 'scored.csv'], /scored\.csv/],
     [
       'a folder of other things as output',

@@ -7,6 +7,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { parseTimeLimit } from '../dist/commands/interrupt.js';
 import { resolveInputs } from '../dist/io/inputs.js';
 import { watchInputs } from '../dist/io/unchanged.js';
+import { are, plural } from '../dist/plural.js';
 import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from './program.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
@@ -51,25 +52,29 @@ const halfWritten = async (folder: string) => (await filesOf(folder)).filter((na
 describe('a signal', () => {
   const args = ['score', 'in.jsonl', '--rows-per-chunk', '2', '--quiet'];
 
-  it.each(['SIGTERM', 'SIGINT', 'SIGUSR1'] as const)(
+  it.each(['SIGTERM', 'SIGINT', 'SIGUSR1', 'SIGHUP'] as const)(
     '%s: exit 75, says what is kept, leaves nothing half written, and the same command goes on',
     async (name) => {
       const folder = join(cwd, name);
       const { child, end } = start([...args, '-o', `${name}/`]);
       await until(async () => (await filesOf(folder)).some((file) => /^done\/[^/]+\/000001/.test(file)));
       child.kill(name);
+      // a terminal and its shell both send theirs
+      if (name === 'SIGHUP') setTimeout(() => child.kill(name), 20);
       const { code, stderr } = await end;
       expect(code, stderr).toBe(75);
       const records = (await filesOf(folder)).filter((file) => /^done\/[^/]+\/\d+\.json$/.test(file)).length;
       expect(stderr).toBe(
-        `rredcot: interrupted: ${records} chunks of 2 rows are kept in ${name}\n  try: the same command again, which goes on from there\n`,
+        `rredcot: interrupted: ${plural(records, 'chunk')} of 2 rows ${are(records)} kept in ${name}\n  try: the same command again, which goes on from there\n`,
       );
       expect(await halfWritten(folder)).toEqual([]);
       expect(await filesOf(folder)).not.toContain('_SUCCESS');
       if (name !== 'SIGUSR1') return;
       const again = await rredcot([...args.slice(0, -1), '-o', `${name}/`], { cwd });
       expect(again.code, again.stderr).toBe(0);
-      expect(again.stderr).toContain(`resuming: ${records} chunks are done, in ${name}`);
+      expect(again.stderr).toContain(
+        `resuming: ${plural(records, 'chunk')} ${are(records)} done, in ${name}`,
+      );
       expect(again.stderr).toMatch(new RegExp(`^${64 - 2 * records} traces`, 'm'));
       expect(await filesOf(folder)).toContain('_SUCCESS');
     },

@@ -1,8 +1,10 @@
 // Arrow and Parquet inputs: every type is read right and comes out of a run unchanged, by the word of other readers.
 import { createReadStream } from 'node:fs';
-import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  type DataType,
+  Decimal,
   Field,
   Int32,
   Int64,
@@ -109,6 +111,21 @@ describe('values of every type', () => {
     }
   });
 
+  it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
+    const input = join(folder, 'negative-scale.arrow');
+    const column = vectorFromArray([null, null], new Decimal(-2, 10, 128));
+    const completion = vectorFromArray(['a', 'b'], new Utf8());
+    await writeFile(input, tableToIPC(new Table({ completion, tens: column }), 'file'));
+    const out = join(folder, 'negative-scale.parquet');
+    const run = await rredcot(['segment', '--no-policy', input, '-o', out]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toContain(`${out}: column "tens" is Decimal128(10, -2), which cannot be written`);
+    expect(run.stderr).toContain('try: -o <file>.arrow');
+    expect((await readdir(folder)).filter((name) => name.includes('negative-scale.parquet'))).toEqual([]);
+    const { path } = await segmented(input, 'arrow');
+    expect(typeName((await schemaOf(path)).fields[1]?.type as DataType)).toBe('Decimal128(10, -2)');
+  });
+
   it.each(['polars.parquet', 'polars.lz4.arrow'])("polars' categoricals: %s", async (name) => {
     const { cat, id2, completion } = await readColumns(fixture(name), ['cat', 'id2', 'completion']);
     expect(cat).toEqual(Array.from({ length: 1000 }, (_, i) => ['x', 'y', null][i % 3]));
@@ -126,6 +143,20 @@ describe('values of every type', () => {
     expect(row.columns.toString).toBeUndefined();
     expect(row).toMatchObject({ byteOffset: null, raw: '{"completion":"a\\nb0","cat":"x","id2":0}' });
   });
+});
+
+it.each([
+  ['list-view.arrow', 'ListView', 'pa.list_'],
+  ['list-view.parquet', 'ListView', 'pa.list_'],
+  ['run-end.arrow', 'RunEndEncoded', 'run_end_decode'],
+])('%s is refused for its type, not as damage', async (name, type, mend) => {
+  const { code, stderr } = await rredcot(['segment', '--no-policy', fixture(name)]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(`a column has Arrow's type ${type}, which is not read`),
+  ]);
+  expect(stderr).toContain(mend);
+  expect(stderr).not.toContain('damaged');
 });
 
 it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {

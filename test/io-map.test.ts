@@ -96,7 +96,7 @@ describe('--map', () => {
     const rejected = (columns: Record<string, unknown>) =>
       outcome(columns, 'completion=a[],reward=b[]', NONE);
     expect(rejected({ a: ['x'], b: [1, 2] })).toEqual(
-      [{ code: 'map', reason: expect.stringContaining('a[] has 1 items and b[] 2') }].map((each) =>
+      [{ code: 'map', reason: expect.stringContaining('a[] has 1 item and b[] 2') }].map((each) =>
         expect.objectContaining(each),
       ),
     );
@@ -104,7 +104,16 @@ describe('--map', () => {
       { code: 'map', reason: expect.stringContaining('empty list') },
     ]);
     expect(rejected({ a: 'x', b: [1] })).toMatchObject([
-      { code: 'map', reason: expect.stringContaining('expected a list') },
+      {
+        code: 'map',
+        reason: 'completion: a[] leads to the text "x", expected a list: use --map completion=a',
+      },
+    ]);
+    expect(outcome({ a: ['x', 'y'] }, 'completion=a', NONE)).toMatchObject([
+      { code: 'map', reason: expect.stringMatching(/a is a list of 2, .*: use --map completion=a\[\]$/) },
+    ]);
+    expect(outcome({ p: ['x'], completion: 'c' }, 'prompt=p')).toMatchObject([
+      { code: 'map', reason: expect.stringMatching(/use --map prompt=p\[\]$/) },
     ]);
   });
 

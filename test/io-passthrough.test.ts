@@ -157,7 +157,7 @@ describe('--no-policy', () => {
           error ? reject(error) : resolve(text),
         ),
       );
-      expect(stderr).toMatch(/1 traces/);
+      expect(stderr).toMatch(/^1 trace in/m);
     }
   });
 });

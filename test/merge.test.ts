@@ -371,7 +371,7 @@ describe('merge', () => {
     const output = join(work, 'partial.jsonl');
     await expect(merged(folder, output)).rejects.toMatchObject({
       exitCode: 75,
-      message: expect.stringMatching(/1 of 3 shards lack chunks \(00001-of-00003/),
+      message: expect.stringMatching(/chunks are missing in 1 of 3 shards \(00001-of-00003/),
     });
     expect(await merged(folder, output, { partial: true })).toBe(0);
     const lines = (await readFile(single('jsonl'), 'utf8')).trimEnd().split('\n');

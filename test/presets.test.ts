@@ -275,6 +275,17 @@ describe('the program', () => {
 });
 
 describe('inspect', () => {
+  it('says once what a row is rejected for, where the reason begins like its code', async () => {
+    const folder = await temporaryFolder();
+    const [rows, joined] = [join(folder, 'rows.jsonl'), join(folder, 'joined.jsonl')];
+    await writeFile(rows, '{"k": 1, "prompt": "p", "completion": "c"}\n');
+    await writeFile(joined, '{"k": 2, "gold": "a"}\n');
+    const flags = ['--join', joined, '--join-on', 'k', '--map', 'reference=join.gold'];
+    const { code, stdout, stderr } = await rredcot(['inspect', rows, ...flags]);
+    expect(code, stderr).toBe(65);
+    expect(stdout).toMatch(/^rejected +join: no row of /m);
+  });
+
   it('shows preset, trace and what is missing, with control characters made visible', async () => {
     const folder = await temporaryFolder();
     const path = join(folder, 'rows.jsonl');

@@ -208,6 +208,23 @@ describe('--max-rejects', () => {
     },
   );
 
+  it.each([
+    ['3', 65],
+    ['44%', 65],
+    ['4', 0],
+  ])('%s of a folder that is done: exit %i, and nothing is touched', async (limit, code) => {
+    await write('limit.jsonl', BROKEN);
+    const output = `done-${limit.replace('%', 'p')}/`;
+    const first = await segment(['limit.jsonl'], output);
+    expect(first.code, first.stderr).toBe(0);
+    const second = await segment(['limit.jsonl'], output, '--max-rejects', limit);
+    expect(second.code, second.stderr).toBe(code);
+    expect(second.stderr).toMatch(
+      code === 0 ? /^$/ : /rejected, --max-rejects allows .*; the reasons are in done-\w+\/rejects/,
+    );
+    expect(await readdir(join(cwd, output))).toContain('_SUCCESS');
+  });
+
   it('keeps the reasons in a folder where every trace was rejected', async () => {
     await write('none.jsonl', BROKEN.slice(-1));
     const { code, stderr } = await segment(['none.jsonl'], 'none/');

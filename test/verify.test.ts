@@ -1,6 +1,6 @@
 // `status` and `verify`: a whole run is found whole, and every kind of damage is found and named.
 import { createHash } from 'node:crypto';
-import { appendFile, cp, mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ranges } from '../dist/commands/status.js';
@@ -103,7 +103,7 @@ describe('verify', () => {
     await rm(join(folder, `done/${SHARD}/000005.json`));
     const { code, stdout, stderr } = await verified(folder);
     expect([code, stdout]).toEqual([75, '']);
-    expect(stderr).toMatch(/1 of 1 shards are not done; nothing found/);
+    expect(stderr).toMatch(/1 of 1 shard is not done; nothing found/);
   });
 
   it.each<[string, (folder: string) => Promise<unknown>, RegExp]>([
@@ -143,7 +143,7 @@ describe('verify', () => {
         editDone(folder, (done) => {
           done.tokens = 1;
         }),
-      /counts 1 tokens, its chunks \d+ together/,
+      /counts 1 token, its chunks \d+ together/,
     ],
     ['a chunk without its last row', (folder) => editRows(folder, 1, (rows) => rows.pop()), /holds 3 traces/],
     [
@@ -162,7 +162,7 @@ describe('verify', () => {
             Object.assign(chunks[1] as Row, { traces_per_row: [1, 1, 1, 0], traces: 3 });
           }),
         ),
-      /input row .*traces\.jsonl:7 has 1 traces, 0 are in the output and 0 in the rejects/,
+      /input row .*traces\.jsonl:7 has 1 trace, 0 are in the output and 0 in the rejects/,
     ],
     [
       'a reject of another row',
@@ -175,7 +175,7 @@ describe('verify', () => {
           },
           'rejects',
         ),
-      /traces\.jsonl:3 has 1 traces, 0 are in the output and 0 in the rejects/,
+      /traces\.jsonl:3 has 1 trace, 0 are in the output and 0 in the rejects/,
     ],
     [
       'rejects beyond their record',
@@ -208,15 +208,31 @@ describe('verify', () => {
     expect(stdout).toMatch(new RegExp(expected.source, 'm'));
   });
 
-  it('holds on to row numbers where the inputs have changed', async () => {
+  it('finds an input that was replaced, warns of one that was touched, and holds on to row numbers without it', async () => {
     const folder = join(work, 'moved');
     const other = join(work, 'other.jsonl');
     await cp(input, other);
     await rredcot(['segment', other, '-o', `${folder}/`, '--no-policy', '--format', 'jsonl', '--quiet']);
+    const touched = new Date(1e12);
+    await utimes(other, touched, touched);
+    expect(await verified(folder)).toMatchObject({
+      ...{ code: 0, stdout: '' },
+      stderr: expect.stringMatching(/other\.jsonl: was written since, .* the same\n.*nothing found/),
+    });
+    const bytes = await readFile(other);
     await appendFile(other, '{}\n');
+    const longer = await verified(folder);
+    expect([longer.code, longer.stderr]).toEqual([65, expect.stringContaining('1 finding')]);
+    expect(longer.stdout).toBe(
+      `${other}: is not the input that the run has read: ${bytes.length + 3} bytes, expected ${bytes.length}`,
+    );
+    await writeFile(other, Buffer.concat([bytes.subarray(0, -2), Buffer.from(' \n')]));
+    const another = await verified(folder);
+    expect([another.code, another.stdout]).toEqual([65, expect.stringMatching(/its first MiB differs$/)]);
+    await rm(other);
     const clean = await verified(folder);
     expect([clean.code, clean.stdout]).toEqual([0, '']);
-    expect(clean.stderr).toMatch(/cannot be compared.*other\.jsonl has changed/);
+    expect(clean.stderr).toMatch(/cannot be compared.*other\.jsonl is gone/);
     await editRows(folder, 0, (rows) => {
       (rows[5] as Row).source_row = 2;
     });

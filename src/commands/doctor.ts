@@ -5,6 +5,7 @@ import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode } from '../errors.js';
+import { plural } from '../plural.js';
 import {
   type CudaFindings,
   cudaProblems,
@@ -99,7 +100,7 @@ function resources(): string {
   const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
   const limit = process.constrainedMemory();
   const limited = limit > 0 && limit < totalmem() ? `, of which this process may use ${gib(limit)}` : '';
-  return `${availableParallelism()} cores, ${gib(totalmem())} (${gib(freemem())} free)${limited}`;
+  return `${plural(availableParallelism(), 'core')}, ${gib(totalmem())} (${gib(freemem())} free)${limited}`;
 }
 
 function runtimeCheck(): Check {

@@ -1,22 +1,29 @@
-// A run's inputs read again in, how many traces each of their rows holds out: what `verify` holds the output against.
+// A run's inputs read again in, whether they are what they were and how many traces each row holds out: what `verify`
+// holds the output against.
 import { EXIT, RredcotError } from '../errors.js';
-import type { InputRows, Place } from '../io/check-chunk.js';
+import type { Finding, InputRows, Place } from '../io/check-chunk.js';
+import { fileError } from '../io/file-error.js';
 import { readRows, resolveInputs } from '../io/inputs.js';
 import { mapRow } from '../io/map.js';
-import { fingerprint, type RunDescription } from '../io/run-description.js';
+import { fileFingerprint, type InputPrint, type RunDescription } from '../io/run-description.js';
+import { statIfThere } from '../io/stat-if-there.js';
 import { resolveMapping } from './mapping.js';
 
-/**
- * Re-maps the inputs that a run names, with its own configuration.
- * @returns a reason, as half a sentence, where they are not what they were
- */
+/** What has become of a run's inputs. */
+export interface InputState {
+  /** those that hold something else than the run has read */
+  readonly replaced: readonly Finding[];
+  /** those with another time, but the same size and the same first and last MiB */
+  readonly touched: readonly string[];
+  /** why their rows cannot be read again, as half a sentence */
+  readonly unread: string | undefined;
+}
+
+/** Re-maps the inputs that a run names, with its own configuration. */
 export async function countInputs(
   { command, config, inputs: prints, policy }: RunDescription,
   onRow: (rows: number) => void,
-): Promise<InputRows | string> {
-  const problem = await findChange(prints);
-  if (problem !== undefined) return problem;
-  if (config.join !== undefined) return 'they were joined with another file, which is not read again';
+): Promise<InputRows> {
   const inputs = await resolveInputs(prints.map(({ path }) => path));
   const { map } = await resolveMapping(inputs, {
     map: textOf(config.map),
@@ -63,15 +70,37 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-async function findChange(prints: RunDescription['inputs']): Promise<string | undefined> {
-  const stream = prints.find(({ bytes }) => bytes === null);
-  if (stream !== undefined) return `${stream.path === '-' ? 'stdin' : stream.path} could be read only once`;
-  try {
-    const found = await fingerprint(await resolveInputs(prints.map(({ path }) => path)));
-    const changed = found.findIndex((print, n) => JSON.stringify(print) !== JSON.stringify(prints[n]));
-    return changed < 0 ? undefined : `${prints[changed]?.path} has changed since the run began`;
-  } catch (error) {
-    if (error instanceof RredcotError && error.exitCode === EXIT.usage) return error.message;
-    throw error;
+/** Compares the inputs that a run names with what they were. */
+export async function inspectInputs({ config, inputs }: RunDescription): Promise<InputState> {
+  const replaced: Finding[] = [];
+  const touched: string[] = [];
+  let unread: string | undefined;
+  for (const print of inputs) {
+    const { path } = print;
+    if (print.bytes === null) {
+      unread ??= `${path === '-' ? 'stdin' : path} could be read only once`;
+      continue;
+    }
+    try {
+      const present = await statIfThere(path);
+      const found = present?.isFile() ? await fileFingerprint(path) : null;
+      const difference = found === null ? 'it is no file any more' : differenceOf(found, print);
+      if (present === null) unread ??= `${path} is gone`;
+      else if (difference !== undefined)
+        replaced.push({ file: path, text: `is not the input that the run has read: ${difference}` });
+      else if (found?.mtime_ms !== print.mtime_ms) touched.push(path);
+    } catch (error) {
+      const named = fileError(error, path, 'read');
+      if (!(named instanceof RredcotError) || named.exitCode !== EXIT.usage) throw named;
+      unread ??= named.message;
+    }
   }
+  if (config.join !== undefined) unread ??= 'they were joined with another file, which is not read again';
+  return { replaced, touched, unread };
+}
+
+function differenceOf(found: InputPrint, expected: InputPrint): string | undefined {
+  if (found.bytes !== expected.bytes) return `${found.bytes} bytes, expected ${expected.bytes}`;
+  if (found.head !== expected.head) return 'its first MiB differs';
+  return found.tail === expected.tail ? undefined : 'its last MiB differs';
 }

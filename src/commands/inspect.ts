@@ -5,6 +5,7 @@ import { type Field, type FieldMap, foundPlaces, mapRow } from '../io/map.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
 import type { BadRow, InputRow } from '../io/rows.js';
+import { plural } from '../plural.js';
 import { drawInspection } from '../report/inspect-view.js';
 import { scoredRow } from '../report/scored-row.js';
 import { drawTrace } from '../report/trace-view.js';
@@ -92,12 +93,12 @@ async function findRow(
       hint: 'name a file or folder that has some',
     });
   if (asked === undefined)
-    throw new RredcotError(`none of ${rows} rows can be read`, {
+    throw new RredcotError(`none of ${plural(rows, 'row')} can be read`, {
       exitCode: EXIT.data,
       hint: '--row 0 says why',
     });
   throw usageError(
-    `--row ${asked}: no such row or id in ${rows} rows`,
+    `--row ${asked}: no such row or id in ${plural(rows, 'row')}`,
     '--row <number from 0, or id of a trace>',
   );
 }

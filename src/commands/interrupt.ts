@@ -3,8 +3,8 @@ import { removeTemporaryFiles } from '../io/atomic-file.js';
 import { isWorker, STOP } from '../report/worker-log.js';
 import { usageError } from './options.js';
 
-/** What a terminal (Ctrl-C), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1'] as const;
+/** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
 
 /**
  * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
@@ -14,7 +14,8 @@ export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: n
   const controller = new AbortController();
   for (const name of SIGNALS)
     process.on(name, () => {
-      if (controller.signal.aborted) {
+      // a terminal that goes sends SIGHUP, and its shell may send another
+      if (controller.signal.aborted && name !== 'SIGHUP') {
         removeTemporaryFiles();
         process.kill(process.pid, 'SIGKILL');
       }

@@ -5,10 +5,12 @@ import { type MergeTarget, mergeRun } from '../io/merge-run.js';
 import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
 import { locateRun, type RunState, readRunState, sumCounts } from '../io/run-state.js';
 import { shardName } from '../io/shard.js';
+import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { count } from '../report/progress.js';
+
 import { usageError } from './options.js';
 import { ranges } from './status.js';
+import { formatOfFile } from './target.js';
 
 export interface MergeOptions {
   readonly output: string;
@@ -37,13 +39,13 @@ export async function merge(out: string, opts: MergeOptions, log: Log): Promise<
   const { traces, rejects, files } = await mergeRun(state, target, {
     onTraces(traces) {
       throwIfInterrupted(opts.signal);
-      log.progress(`merging: ${count(traces)} of ${count(total)} traces`, { traces });
+      log.progress(`merging: ${count(traces)} of ${plural(total, 'trace')}`, { traces });
     },
   });
   log.record('merged', { traces, rejects, files: files.length, output: opts.output });
   const where = files.length === 1 ? files[0] : `${files.length} files in ${target.path}`;
-  log.info(`${count(traces)} traces written to ${where}`);
-  if (rejects > 0) log.info(`${count(rejects)} rejects written to ${target.rejects}`);
+  log.info(`${plural(traces, 'trace')} written to ${where}`);
+  if (rejects > 0) log.info(`${plural(rejects, 'reject')} written to ${target.rejects}`);
   return EXIT.done;
 }
 
@@ -55,7 +57,7 @@ function checkFinished(out: string, { isFinished, shards }: RunState, partial: b
     first === undefined || first.missing.length === 0 ? '' : `, e.g. chunks ${ranges(first.missing)}`;
   const what = first === undefined ? '' : ` (${shardName(first.shard)}${chunks})`;
   throw new RredcotError(
-    `${out}: the run is not finished: ${open.length} of ${shards.length} shards lack chunks${what}`,
+    `${out}: the run is not finished: chunks are missing in ${open.length} of ${plural(shards.length, 'shard')}${what}`,
     {
       exitCode: EXIT.interrupted,
       hint: `rredcot status ${out}; ${partial ? 'no chunk is done yet' : '--partial takes what is done'}`,
@@ -71,7 +73,7 @@ async function resolveMergeTarget(
   const present = await stat(path).catch(() => null);
   const isFolder = path !== output || present?.isDirectory() === true;
   const chunks = formatOf(`x.${description.output}`);
-  const kind = format ?? (isFolder ? chunks : formatOf(path));
+  const kind = isFolder ? (format ?? chunks) : formatOfFile(path, format);
   if (kind === 'jsonl' && chunks !== 'jsonl')
     throw usageError(
       `the chunks are ${chunks}, whose columns do not tell which keys a row had: they cannot be merged as jsonl`,

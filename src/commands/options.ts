@@ -4,6 +4,7 @@ import type { Baseline, CreditOptions } from '../estimate/credit.js';
 import { ESTIMATORS } from '../estimate/references.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
 import type { OurColumn, OutputFormat } from '../io/output.js';
+import { plural } from '../plural.js';
 import type { DeviceChoice } from '../policy/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../segment/segment.js';
 import type { Target } from './target.js';
@@ -51,14 +52,20 @@ export interface SegmentFlags {
 export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
   const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
   const asked =
-    flags.maxSegments === undefined ? undefined : positiveInteger('--max-segments', flags.maxSegments);
+    flags.maxSegments === undefined
+      ? undefined
+      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MAX_SEGMENTS);
   if (flags.fixedLength !== undefined && segmenter !== 'fixed')
     throw usageError('--fixed-length has no meaning here', 'add --segmenter fixed');
   // only hybrid is defined by its merge; the others are cut down only where the user says so
   const maxSegments = asked ?? (segmenter === 'hybrid' ? DEFAULT_MAX_SEGMENTS : undefined);
   return {
     segmenter,
-    fixedLength: positiveInteger('--fixed-length', flags.fixedLength ?? String(DEFAULT_FIXED_LENGTH)),
+    fixedLength: positiveInteger(
+      '--fixed-length',
+      flags.fixedLength ?? String(DEFAULT_FIXED_LENGTH),
+      DEFAULT_FIXED_LENGTH,
+    ),
     ...(maxSegments === undefined ? {} : { maxSegments }),
   };
 }
@@ -110,7 +117,7 @@ function resolveRange(text: string): readonly [number, number] {
 /** `--max-rejects 100` or `--max-rejects 1.5%`; undefined: no limit. */
 export function resolveMaxRejects(text: string | undefined): MaxRejects | undefined {
   if (text === undefined) return undefined;
-  if (!text.endsWith('%')) return { count: positiveInteger('--max-rejects', text, 0) };
+  if (!text.endsWith('%')) return { count: positiveInteger('--max-rejects', text, 100, 0) };
   const share = finite('--max-rejects', text.slice(0, -1), 'a number or a percentage') / 100;
   if (share < 0 || share > 1)
     throw usageError(`--max-rejects ${text}: expected 0% to 100%`, '--max-rejects 1%');
@@ -132,10 +139,10 @@ export function checkRejects(
   const hint = 'raise --max-rejects, or mend the rows and start anew with --restart';
   const all = traces + rejects;
   if (limit !== undefined && 'count' in limit && rejects > limit.count)
-    throw tooMany(`${rejects} traces rejected, --max-rejects allows ${limit.count}`, target, hint);
+    throw tooMany(`${plural(rejects, 'trace')} rejected, --max-rejects allows ${limit.count}`, target, hint);
   if (limit !== undefined && 'share' in limit && atEnd && rejects > limit.share * all)
     throw tooMany(
-      `${rejects} of ${all} traces rejected, --max-rejects allows ${100 * limit.share} %`,
+      `${rejects} of ${plural(all, 'trace')} rejected, --max-rejects allows ${100 * limit.share} %`,
       target,
       hint,
     );
@@ -154,7 +161,7 @@ export function refuseAllRejected(
   if (traces > 0 || rejects === 0) return;
   const reason = first === undefined ? '' : ` (the first: ${first})`;
   throw tooMany(
-    `every one of ${rejects} traces was rejected${reason}`,
+    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}`,
     target,
     'mend the rows, or tell where their fields are with --map, and start anew with --restart',
   );
@@ -177,14 +184,14 @@ export function oneOf<T extends string>(flag: string, value: string, choices: re
   return found;
 }
 
-/** Checks a flag that takes a whole number of at least `least`. */
-export function positiveInteger(flag: string, text: string, least = 1): number {
+/**
+ * Checks a flag that takes a whole number of at least `least`.
+ * @param example what the hint shows
+ */
+export function positiveInteger(flag: string, text: string, example: number, least = 1): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < least)
-    throw usageError(
-      `${flag} ${text}: expected a whole number of at least ${least}`,
-      `${flag} ${Math.max(least, 40)}`,
-    );
+    throw usageError(`${flag} ${text}: expected a whole number of at least ${least}`, `${flag} ${example}`);
   return value;
 }
 

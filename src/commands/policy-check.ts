@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import { plural } from '../plural.js';
 import {
   compareDevices,
   compareReference,
@@ -78,7 +79,7 @@ export async function policyCheck(
     const rounding = device.name === 'cuda' ? HALF_TOLERANCE : DEFAULT_TOLERANCE;
     const tolerance = opts.tolerance ?? rounding;
     print(
-      `text of ${ids.length} tokens on ${deviceName(device)}, largest differences in nats (allowed ${tolerance}):`,
+      `text of ${plural(ids.length, 'token')} on ${deviceName(device)}, largest differences in nats (allowed ${tolerance}):`,
     );
     show(await compareRuns(session, ids, other), tolerance);
     if (device.name !== 'cpu') {
@@ -87,7 +88,9 @@ export async function policyCheck(
     }
     if (reference !== undefined) {
       const allowed = opts.tolerance ?? reference.tolerance ?? rounding;
-      print(`reference of ${reference.ids.length} tokens, largest differences in nats (allowed ${allowed}):`);
+      print(
+        `reference of ${plural(reference.ids.length, 'token')}, largest differences in nats (allowed ${allowed}):`,
+      );
       show(await compareReference(session, reference), allowed);
     }
   } finally {
@@ -123,7 +126,7 @@ async function checkedIds(
   const ids = whole.slice(0, architecture.maxTokens - other.length);
   if (ids.length < LEAST_TOKENS)
     throw usageError(
-      `${textFile ?? 'the built-in text'} has ${ids.length} tokens, expected at least ${LEAST_TOKENS}`,
+      `${textFile ?? 'the built-in text'} has ${plural(ids.length, 'token')}, expected at least ${LEAST_TOKENS}`,
       '--text <a longer text>',
     );
   const beyond = ids.find((id) => id >= architecture.vocab);

@@ -1,6 +1,7 @@
 // `rredcot policy info`: what a policy folder holds, without running it.
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { count, plural } from '../plural.js';
 import type { Architecture } from '../policy/architecture.js';
 import { ChatRenderer } from '../policy/chat.js';
 import { loadChatTemplate } from '../policy/chat-template.js';
@@ -48,7 +49,7 @@ async function chatLines(
   const chat = new ChatRenderer(template);
   const messages = [{ role: 'user', content: 'What is 2+2?' }];
   const shown = await chat.render(messages).then(
-    (text) => `${JSON.stringify(text)} (${tokenizer.encodeTemplated(text).length} tokens)`,
+    (text) => `${JSON.stringify(text)} (${plural(tokenizer.encodeTemplated(text).length, 'token')})`,
     (error: Error) => error.message,
   );
   await chat.close();
@@ -94,8 +95,4 @@ async function dtypesOf({ path, files, architecture }: PolicyFolder): Promise<st
 
 function under(title: string, lines: readonly string[]): string[] {
   return lines.map((line, i) => (i === 0 ? title : '').padEnd(14) + line);
-}
-
-function count(value: number): string {
-  return value.toLocaleString('en-US');
 }

@@ -24,9 +24,11 @@ import {
   WHOLE,
 } from '../io/shard.js';
 import { isAbsent, statIfThere } from '../io/stat-if-there.js';
+import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
-import { usageError } from './options.js';
+import { checkRejects, type MaxRejects, usageError } from './options.js';
 import type { Target } from './target.js';
 
 /** The flags that say how a run is cut and begun. */
@@ -115,7 +117,7 @@ export async function openRun(
     await removeLeftovers(sharedFolders(folder), started);
   }
   if (isResumed && !isWhole && state.chunks.size > 0)
-    log.info(`resuming: ${state.chunks.size} chunks are done, in ${folder}`);
+    log.info(`resuming: ${plural(state.chunks.size, 'chunk')} ${are(state.chunks.size)} done, in ${folder}`);
   return begun(layout, target, state.chunks, isDone, isResumed);
 }
 
@@ -181,11 +183,21 @@ export function resolveShard(target: Target, opts: RunOptions, isStream: boolean
   return shard;
 }
 
-/** A shard that was done before: nothing is touched. */
-export function alreadyDone(target: Target, { layout, before }: Run, log: Log): ExitCode {
+/**
+ * A shard that was done before: nothing is touched.
+ * @throws RredcotError (exit 65) where it has more rejects than this call allows
+ */
+export function alreadyDone(
+  target: Target,
+  { layout, before }: Run,
+  { maxRejects }: { readonly maxRejects: MaxRejects | undefined },
+  log: Log,
+): ExitCode {
   const { shard } = layout;
+  // a worker's share is a part of what its parent counts
+  if (!isWorker()) checkRejects(before, maxRejects, target, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
-  log.info(`${what} is already done: ${before.traces} traces, ${before.rejects} rejects`);
+  log.info(`${what} is already done: ${plural(before.traces, 'trace')}, ${plural(before.rejects, 'reject')}`);
   return EXIT.done;
 }
 
@@ -238,7 +250,7 @@ export function interruption({ folder, chunks, layout }: Run): RredcotError {
       ? 'interrupted'
       : chunks.size === 0
         ? 'interrupted before the first chunk was whole, nothing was kept'
-        : `interrupted: ${chunks.size} chunks of ${layout.rowsPerChunk} rows are kept in ${folder}`;
+        : `interrupted: ${plural(chunks.size, 'chunk')} of ${plural(layout.rowsPerChunk, 'row')} ${are(chunks.size)} kept in ${folder}`;
   return new RredcotError(message, {
     exitCode: EXIT.interrupted,
     ...(chunks.size > 0 ? { hint: 'the same command again, which goes on from there' } : {}),

@@ -82,7 +82,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     opts,
     log,
   );
-  if (run.isDone) return alreadyDone(target, run, log);
+  if (run.isDone) return alreadyDone(target, run, opts, log);
   const { baseline, rewardRange } = opts.credit;
   const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
   const source = await openSource(inputs, {

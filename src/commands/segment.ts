@@ -73,7 +73,7 @@ export async function segment(
 
   async function cut(mayGuess: boolean, restart: boolean): Promise<ExitCode> {
     await using run = await openRun(target, inputs, described, { ...opts, restart }, log);
-    if (run.isDone) return alreadyDone(target, run, log);
+    if (run.isDone) return alreadyDone(target, run, opts, log);
     const source = await openSource(inputs, {
       run,
       read: mapping.read,

@@ -44,6 +44,11 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.ahead);
   const summary = new Summary();
+  const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
+  if (target.format === 'parquet' && copied.length > 0) {
+    const { refuseUnwritable } = await import('../io/parquet-types.js');
+    refuseUnwritable(target.path, copied);
+  }
   const destination = await openDestination(opts);
   let firstReject: string | undefined;
   /** everything of this shard, the chunks of earlier attempts included */
@@ -74,7 +79,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const card = target.kind === 'folder' ? await cardSource(opts) : undefined;
     await finishShard(run.folder, run.layout.shard, run.chunks, seconds, card);
     if (target.kind === 'file')
-      await publishFile(run.folder, target, opts.metadata, [...run.chunks.values()]);
+      await publishFile(run.folder, target, opts.metadata, opts.signal, [...run.chunks.values()]);
   }
   return {
     async drain(items) {
@@ -93,7 +98,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
         if (isData && target.kind === 'file' && run.folder !== undefined)
-          await publishRejects(run.folder, target.rejects);
+          await publishRejects(run.folder, target.rejects, opts.signal);
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
       }

@@ -1,4 +1,5 @@
 // Opens a command's inputs as a stream of traces: checked, surveyed where they can be read twice, mapped.
+
 import { throwIfInterrupted } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
 import { guessColumns } from '../io/guess.js';
@@ -17,8 +18,9 @@ import {
   writeSurvey,
 } from '../io/survey.js';
 import { watchInputs } from '../io/unchanged.js';
+import { count } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { type Ahead, count } from '../report/progress.js';
+import type { Ahead } from '../report/progress.js';
 import type { Trace } from '../trace.js';
 import type { Run } from './run.js';
 

@@ -2,7 +2,8 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { locateRun, type RunState, readRunState, type ShardState, sumCounts } from '../io/run-state.js';
 import { shardName } from '../io/shard.js';
-import { count, duration } from '../report/progress.js';
+import { are, count, plural } from '../plural.js';
+import { duration } from '../report/progress.js';
 
 export interface StatusOptions {
   readonly json: boolean;
@@ -79,9 +80,9 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
       .trimEnd(),
   );
   const unfinished = shards.filter(({ isDone, missing }) => !isDone || missing.length > 0);
-  const rows = state.rows === null ? '' : `, ${count(state.rows)} input rows`;
+  const rows = state.rows === null ? '' : `, ${plural(state.rows, 'input row')}`;
   lines.unshift(
-    `${out}: ${description.command} to ${description.output}${rows}, ${description.rows_per_chunk} rows a chunk`,
+    `${out}: ${description.command} to ${description.output}${rows}, ${plural(description.rows_per_chunk, 'row')} a chunk`,
   );
   for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
     lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
@@ -91,7 +92,7 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
 
 function ending({ hasSuccess, shards }: RunState, unfinished: number): string {
   if (unfinished > 0)
-    return `not finished: ${unfinished} of ${shards.length} shards are not done; the same command again goes on`;
+    return `not finished: ${unfinished} of ${plural(shards.length, 'shard')} ${are(unfinished)} not done; the same command again goes on`;
   return hasSuccess ? 'finished (_SUCCESS)' : 'every shard is done, but _SUCCESS is not there';
 }
 

@@ -25,7 +25,7 @@ export interface Target {
 /**
  * `-o` and `--format`, with the command's default for the first. Where the output is stdout, the rejects are named after
  * the first input.
- * @throws RredcotError (exit 2) for a name that tells no format, that is one of the inputs, or where no file can be
+ * @throws RredcotError (exit 2) for a name that tells no format or another, that is one of the inputs, or where no file can be
  */
 export async function resolveTarget(
   output: string,
@@ -52,11 +52,27 @@ export async function resolveTarget(
     const kind = format ?? 'arrow';
     return { kind: 'stdout', path: output, format: kind, extension: kind, rejects, folder: undefined };
   }
-  const kind = format ?? formatOf(output);
+  const kind = formatOfFile(output, format);
   const extension = extensionOf(output, kind);
   await refuseMissingFolder(output);
   const folder = join(dirname(output), `.${basename(output)}.rredcot-run`);
   return { kind: 'file', path: output, format: kind, extension, rejects, folder };
+}
+
+const FORMATS: readonly OutputFormat[] = ['parquet', 'arrow', 'jsonl'];
+
+/**
+ * What a file is written as: what its name says, or `--format` where that says nothing.
+ * @throws RredcotError (exit 2) where both say something else, or neither says anything
+ */
+export function formatOfFile(path: string, format: OutputFormat | undefined): OutputFormat {
+  if (format === undefined) return formatOf(path);
+  const named = FORMATS.find((each) => path.toLowerCase().endsWith(`.${extensionOf(path, each)}`));
+  if (named === undefined || named === format) return format;
+  throw usageError(
+    `${path}: the name says ${named}, --format ${format}`,
+    'leave out --format, or name the file after it',
+  );
 }
 
 // a rename would put a file in the place of a pipe or /dev/null; a folder would turn it down when all is computed

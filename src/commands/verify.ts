@@ -9,9 +9,10 @@ import { readShard, runPaths } from '../io/run-folder.js';
 import { chunkCount, locateRun, ownRows, type RunState, readRunState, sumCounts } from '../io/run-state.js';
 import { shardName } from '../io/shard.js';
 import { openRows } from '../io/stored-rows.js';
+import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { count } from '../report/progress.js';
-import { countInputs } from './input-counts.js';
+
+import { countInputs, inspectInputs } from './input-counts.js';
 import { usageError } from './options.js';
 
 export interface VerifyOptions {
@@ -38,7 +39,7 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
       const rows = await verifyFile(out, parquet, found, opts, log);
       return ending(
         found,
-        `${out}: ${count(rows)} traces; a file names no inputs, only its rows were checked`,
+        `${out}: ${plural(rows, 'trace')}; a file names no inputs, only its rows were checked`,
         log,
       );
     }
@@ -69,7 +70,7 @@ async function verifyFile(
     for await (const finding of rowFindings(path, rows)) {
       throwIfInterrupted(signal);
       if ('text' in finding) found.add(finding);
-      else log.progress(`checking: ${count(++traces)} traces`, { traces });
+      else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });
     }
   } catch (error) {
     rethrowOurs(error);
@@ -86,13 +87,22 @@ async function verifyRun(
   log: Log,
 ): Promise<ExitCode> {
   const { folder, description, shards } = state;
-  const counted = await countInputs(description, (rows) => {
-    throwIfInterrupted(signal);
-    log.progress(`reading the inputs: ${count(rows)} rows`, { rows });
-  });
-  const inputs = typeof counted === 'string' ? undefined : counted;
-  if (typeof counted === 'string')
-    log.warn('inputs_gone', `the inputs cannot be compared, only row numbers are checked: ${counted}`);
+  const { replaced, touched, unread } = await inspectInputs(description);
+  for (const finding of replaced) found.add(finding);
+  for (const path of touched)
+    log.warn('input_touched', `${path}: was written since, but its size and both its ends are the same`);
+  if (unread !== undefined)
+    log.warn(
+      'inputs_gone',
+      `the inputs cannot be compared, only what the run itself holds is checked: ${unread}`,
+    );
+  const inputs =
+    unread !== undefined || replaced.length > 0
+      ? undefined
+      : await countInputs(description, (rows) => {
+          throwIfInterrupted(signal);
+          log.progress(`reading the inputs: ${plural(rows, 'row')}`, { rows });
+        });
   const format = formatOf(`x.${description.output}`);
   const check = { folder, description, format, inputs, parquet };
   const all = shards.reduce((sum, { chunks }) => sum + chunks.length, 0);
@@ -104,17 +114,17 @@ async function verifyRun(
         found.add(finding);
       }
       throwIfInterrupted(signal);
-      log.progress(`checking: ${count(++done)} of ${count(all)} chunks`, { chunks: done });
+      log.progress(`checking: ${count(++done)} of ${plural(all, 'chunk')}`, { chunks: done });
     }
   for await (const finding of recordFindings(state, inputs)) found.add(finding);
 
   const { traces, rejects } = sumCounts(shards.flatMap(({ chunks }) => chunks));
-  const summary = `${count(all)} chunks, ${count(traces)} traces, ${count(rejects)} rejects`;
+  const summary = `${plural(all, 'chunk')}, ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
   const unfinished = shards.filter(({ isDone }) => !isDone).length;
   if (unfinished === 0) return ending(found, `${folder}: ${summary}`, log);
   const code = ending(
     found,
-    `${folder}: ${summary} so far; ${unfinished} of ${shards.length} shards are not done`,
+    `${folder}: ${summary} so far; ${unfinished} of ${plural(shards.length, 'shard')} ${are(unfinished)} not done`,
     log,
   );
   return code === EXIT.done ? EXIT.interrupted : code;
@@ -134,11 +144,14 @@ async function* recordFindings(
     const sum = sumCounts(chunks);
     for (const field of ['rows', 'traces', 'rejects', 'tokens'] as const)
       if (done?.[field] !== sum[field])
-        yield { file, text: `counts ${done?.[field]} ${field}, its chunks ${sum[field]} together` };
+        yield {
+          file,
+          text: `counts ${plural(done?.[field] ?? 0, field.slice(0, -1))}, its chunks ${sum[field]} together`,
+        };
     if (inputRows !== null && sum.rows !== ownRows(inputRows, shard))
       yield {
         file,
-        text: `counts ${sum.rows} rows, the inputs have ${ownRows(inputRows, shard)} for ${shardName(shard)}`,
+        text: `counts ${plural(sum.rows, 'row')}, the inputs have ${ownRows(inputRows, shard)} for ${shardName(shard)}`,
       };
     const expected =
       inputRows === null ? chunks.length : chunkCount(inputRows, shard, description.rows_per_chunk);
@@ -179,7 +192,7 @@ class Findings {
 
 function ending(found: Findings, summary: string, log: Log): ExitCode {
   log.record('verified', { findings: found.total });
-  log.info(`${summary}; ${found.total === 0 ? 'nothing found' : `${count(found.total)} findings`}`);
+  log.info(`${summary}; ${found.total === 0 ? 'nothing found' : plural(found.total, 'finding')}`);
   return found.total === 0 ? EXIT.done : EXIT.data;
 }
 

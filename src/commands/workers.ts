@@ -1,5 +1,6 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
 import { readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
@@ -11,10 +12,12 @@ import type { OutputFormat } from '../io/output.js';
 import { removeRun, runPaths } from '../io/run-folder.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
 import type { Shard } from '../io/shard.js';
+import { statIfThere } from '../io/stat-if-there.js';
+import { are, count, plural } from '../plural.js';
 import { parseDevice } from '../policy/device.js';
 import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
-import { count, duration } from '../report/progress.js';
+import { duration } from '../report/progress.js';
 import { SharedProgress } from '../report/shared-progress.js';
 import { escapeControls } from '../report/trace-view.js';
 import { checkRejects, type MaxRejects, refuseAllRejected, usageError } from './options.js';
@@ -46,7 +49,7 @@ export function workerDevices(
 ): readonly (string | undefined)[] | undefined {
   if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
   const names = devices.split(',').map((name) => name.trim());
-  for (const name of names) parseDevice(name);
+  for (const name of names) parseDevice(name, '--devices');
   return Array.from({ length: names.length * (workers ?? 1) }, (_, j) => names[j % names.length]);
 }
 
@@ -63,7 +66,8 @@ export async function runWorkers(
   const shard = resolveShard(target, opts, false, log);
   await clearFolder(target, opts);
   const before = await counted(folder, shard, opts.devices.length);
-  if (before.chunks > 0) log.info(`resuming: ${before.chunks} chunks are done, in ${folder}`);
+  if (before.chunks > 0)
+    log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
 
   const workers = workerCommands(paths, folder, target, shard, opts);
   const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
@@ -91,7 +95,7 @@ export async function runWorkers(
       log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
     },
   }).catch(async (error: unknown) => {
-    if (target.kind === 'file') await keepRejects(error, folder, target);
+    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
     throw await explained(error, folder, shard, opts);
   });
 
@@ -100,11 +104,11 @@ export async function runWorkers(
   await checkAll(total, folder, target, shard, opts);
   if (target.kind === 'file') await publish(folder, target, total.traces, opts, log);
   const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
-  const tokensText = total.tokens === 0 ? '' : `, ${count(total.tokens)} tokens`;
+  const tokensText = total.tokens === 0 ? '' : `, ${plural(total.tokens, 'token')}`;
   const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;
   log.text(
     [
-      `${count(total.traces)} traces${tokensText} in ${duration(seconds)} (${workers.length} workers${rateText})`,
+      `${plural(total.traces, 'trace')}${tokensText} in ${duration(seconds)} (${plural(workers.length, 'worker')}${rateText})`,
       ...(total.rejects > 0
         ? [`rejected: ${count(total.rejects)}`, `rejects in ${escapeControls(target.rejects)}`]
         : []),
@@ -185,15 +189,24 @@ async function checkAll(
     if (shard.count === 1) refuseAllRejected(total, target);
   } catch (error) {
     await rm(runPaths(folder).success, { force: true });
-    if (target.kind === 'file') await keepRejects(error, folder, target);
+    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
     throw error;
   }
 }
 
-/** The reasons of too many rejects are what the user needs next. */
-async function keepRejects(error: unknown, folder: string, target: Target): Promise<void> {
-  if (error instanceof RredcotError && error.exitCode === EXIT.data)
-    await mergeRejects(await readRunState(folder), target.rejects);
+function isDataError(error: unknown): error is RredcotError {
+  return error instanceof RredcotError && error.exitCode === EXIT.data;
+}
+
+/** The reasons of too many rejects are what the user needs next: put beside the file, and the error tells of that place. */
+async function withRejects(error: RredcotError, folder: string, { rejects }: Target): Promise<RredcotError> {
+  // an input can be so damaged that no run was begun
+  if ((await statIfThere(runPaths(folder).run)) === null) return error;
+  await mergeRejects(await readRunState(folder), rejects);
+  const { message, exitCode, hint } = error;
+  // a worker knows the hidden folder alone
+  const text = message.replace(escapeControls(join(folder, 'rejects')), rejects);
+  return new RredcotError(text, { exitCode, ...(hint === undefined ? {} : { hint }) });
 }
 
 async function publish(
@@ -210,7 +223,7 @@ async function publish(
     {
       onTraces(traces) {
         throwIfInterrupted(signal);
-        log.progress(`merging: ${count(traces)} of ${count(total)} traces`, { traces });
+        log.progress(`merging: ${count(traces)} of ${plural(total, 'trace')}`, { traces });
       },
     },
   );
@@ -232,7 +245,7 @@ async function explained(
     return new RredcotError('interrupted before the first chunk was whole, nothing was kept', {
       exitCode: EXIT.interrupted,
     });
-  return new RredcotError(`interrupted: ${chunks} chunks are kept in ${folder}`, {
+  return new RredcotError(`interrupted: ${plural(chunks, 'chunk')} ${are(chunks)} kept in ${folder}`, {
     exitCode: EXIT.interrupted,
     hint: 'the same command again, which goes on from there',
   });

@@ -172,10 +172,25 @@ export function refuseSameNames({ fields }: Schema, path: string): void {
   }
 }
 
+/** Types of the format that arrow-js does not know, and what makes others of them. */
+const UNREAD_TYPES: ReadonlyMap<string, string> = new Map([
+  ['ListView', 'write it as a list; in pyarrow: column.cast(pa.list_(…))'],
+  ['LargeListView', 'write it as a large list; in pyarrow: column.cast(pa.large_list(…))'],
+  ['RunEndEncoded', 'write its values out; in pyarrow: pyarrow.compute.run_end_decode(column)'],
+]);
+
 /** Our own message for whatever a reader makes of damaged bytes. */
 export function damaged(error: unknown, path: string, what: string): unknown {
   const known = fileError(error, path, 'read');
   if (known instanceof RredcotError) return known;
+  const [, type = ''] = /^Unrecognized type: "(\w+)"/.exec((error as Error).message) ?? [];
+  const hint = UNREAD_TYPES.get(type);
+  if (hint !== undefined)
+    return new RredcotError(`${path}: a column has Arrow's type ${type}, which is not read`, {
+      exitCode: EXIT.usage,
+      hint,
+      cause: error,
+    });
   return new RredcotError(`${path}: ${what} cannot be read: ${(error as Error).message}`, {
     exitCode: EXIT.data,
     hint: 'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',

@@ -1,4 +1,6 @@
 // A recorded chunk in, what is wrong with it out: its bytes, its rows, and whether every input row is accounted for.
+
+import { are, plural } from '../plural.js';
 import { type CheckedRow, checkRow } from './check-row.js';
 import type { ChunkReader } from './chunk-reader.js';
 import type { OutputFormat } from './output.js';
@@ -82,7 +84,10 @@ export async function* chunkFindings(
     return;
   }
   if (rejected !== record.rejects)
-    yield { file: rejectsFile, text: `holds ${rejected} rejects, its record says ${record.rejects}` };
+    yield {
+      file: rejectsFile,
+      text: `holds ${plural(rejected, 'reject')}, its record says ${record.rejects}`,
+    };
 
   const walk = inputRows(check, shard, record, rejects);
   let traces = 0;
@@ -119,9 +124,9 @@ export async function* chunkFindings(
     return;
   }
   if (traces !== record.traces)
-    yield { file, text: `holds ${traces} traces, its record says ${record.traces}` };
+    yield { file, text: `holds ${plural(traces, 'trace')}, its record says ${record.traces}` };
   if (tokens !== null && tokens !== record.tokens)
-    yield { file, text: `holds ${tokens} completion tokens, its record says ${record.tokens}` };
+    yield { file, text: `holds ${plural(tokens, 'completion token')}, its record says ${record.tokens}` };
 }
 
 /** A row that was looked at. */
@@ -186,7 +191,7 @@ function* inputRows(
       traces + known.count === wanted
         ? {}
         : {
-            problem: `input row ${file}:${row} has ${wanted} traces, ${traces} are in the output and ${known.count} in the rejects`,
+            problem: `input row ${file}:${row} has ${plural(wanted, 'trace')}, ${traces} ${are(traces)} in the output and ${known.count} in the rejects`,
           };
     yield { file, row, traces, ...problem };
   }

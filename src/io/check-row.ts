@@ -1,4 +1,6 @@
 // A stored row in, what is wrong with it out: METHOD's invariants, as any reader of the file can check them.
+
+import { plural } from '../plural.js';
 import type { StoredRow } from './stored-rows.js';
 
 type Numbers = ArrayLike<number>;
@@ -45,7 +47,9 @@ export function checkRow(row: StoredRow): CheckedRow {
   const tokens = first?.list.length ?? null;
   for (const { name, list } of lists) {
     if (list.length !== tokens)
-      fault(`${name} has ${list.length} entries, ${first?.name} ${tokens}, expected as many`);
+      fault(
+        `${name} has ${plural(list.length, 'entry', 'entries')}, ${first?.name} ${tokens}, expected as many`,
+      );
     const at = firstBroken(list);
     if (at >= 0) fault(`${name}[${at}] is ${list[at]}, expected a finite number`);
   }
@@ -140,7 +144,7 @@ function checkReferences(row: StoredRow, fault: (text: string) => void): void {
     const list = numbers(exit);
     if (row.has('reference_utilities') && list?.length !== utilities?.length)
       fault(
-        `reference_logprobs[${k}] has ${list?.length ?? 'no'} entries, reference_utilities ${utilities?.length ?? 'none'}, expected as many`,
+        `reference_logprobs[${k}] has ${list === null ? 'no entries' : plural(list.length, 'entry', 'entries')}, reference_utilities ${utilities?.length ?? 'none'}, expected as many`,
       );
     const at = list === null ? -1 : firstBroken(list);
     if (at >= 0) fault(`reference_logprobs[${k}][${at}] is ${list?.[at]}, expected a finite number`);

@@ -1,5 +1,6 @@
 // A finished folder's columns, metadata and counts in, its README.md out: a dataset card, so that a hub can take it as it is.
 
+import { count } from '../plural.js';
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
 import { EXPORT_FORMS, type ExportName } from './export/exports.js';
 import { type CardColumn, describeFeature, featureLines, type HubFeature, yamlText } from './hub-features.js';
@@ -175,8 +176,4 @@ function typeCell(feature: HubFeature | null): string {
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}
-
-function count(n: number): string {
-  return n.toLocaleString('en-US');
 }

@@ -1,6 +1,7 @@
 // An input row and the field map in, the traces it holds out.
 
 import { EXIT, RredcotError } from '../errors.js';
+import { plural } from '../plural.js';
 import type { Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
 import type { Join } from './join.js';
@@ -185,7 +186,10 @@ function look(row: InputRow, field: Field, source: Source): Place | undefined {
       return { path, items: found.items.map((item) => item?.value) };
     case 'no list':
       if (found.value === null) return { path, value: null };
-      throw new Mismatch('map', `${field}: ${path} leads to ${describeValue(found.value)}, expected a list`);
+      throw new Mismatch(
+        'map',
+        `${field}: ${path} leads to ${describeValue(found.value)}, expected a list: use --map ${field}=${path.replace('[]', '')}`,
+      );
     case 'missing':
       return undefined;
   }
@@ -219,7 +223,7 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
   const count = first.values.length;
   const other = others.find(({ values }) => values.length !== count);
   if (other !== undefined) {
-    const lengths = `${first.path} has ${count} items and ${other.path} ${other.values.length}`;
+    const lengths = `${first.path} has ${plural(count, 'item')} and ${other.path} ${other.values.length}`;
     throw new Mismatch('map', `${first.field}, ${other.field}: ${lengths}, expected as many`);
   }
   if (count === 0)

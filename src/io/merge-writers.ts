@@ -7,6 +7,7 @@ import { openGzipSink } from './gzip.js';
 import type { ChunkHeader, Lines } from './merge-source.js';
 import type { OutputFormat } from './output.js';
 import type { BatchWriter } from './parquet.js';
+import { refuseUnwritable } from './parquet-types.js';
 import type { ByteSink } from './stdout.js';
 
 /** Where pieces of chunks end. */
@@ -39,6 +40,7 @@ export function batchWriter(
   async function openFile({ schema: found, metadata }: ChunkHeader): Promise<BatchWriter> {
     const schema = written(found);
     const path = nextPath();
+    if (format === 'parquet') refuseUnwritable(path, schema.fields);
     const target = await AtomicFile.open(path);
     if (format === 'parquet') {
       const { openParquetBatches } = await import('./parquet.js');

@@ -42,8 +42,8 @@ export type FromParquetWorker =
   | { readonly kind: 'closed'; readonly rows: number; readonly bytes: number }
   | { readonly kind: 'failed'; readonly message: string; readonly code?: string | undefined };
 
+if (parentPort === null) throw new Error('parquet-worker runs as a worker thread');
 const port = parentPort;
-if (port === null) throw new Error('parquet-worker runs as a worker thread');
 const job = workerData as ParquetJob;
 const post = (message: FromParquetWorker): void => port.postMessage(message);
 
@@ -128,11 +128,15 @@ const source = new ReadableStream<RecordBatch>(
     async pull(controller) {
       try {
         const next = await batches.next();
-        if (next.done) return controller.close();
+        if (next.done) {
+          port.unref();
+          return controller.close();
+        }
         rowsFed += next.value.numRows; // before the batch is handed over, and with it its memory
         controller.enqueue(next.value);
       } catch (error) {
         sourceError = error;
+        port.unref();
         controller.error(error);
       }
     },
@@ -171,6 +175,7 @@ async function run(): Promise<void> {
     }
     for (let at = 0; at < chunk.length; ) at += writeSync(job.descriptor, chunk, at);
   }
+  port.ref();
   if (sourceError !== null) throw sourceError;
 
   const file = await ParquetFile.fromFile(await openAsBlob(job.temporaryPath));
@@ -180,10 +185,21 @@ async function run(): Promise<void> {
   post({ kind: 'closed', rows, bytes });
 }
 
+function fail(caught: unknown): void {
+  const error = sourceError ?? caught;
+  const { code } = error as NodeJS.ErrnoException;
+  post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
+}
+
+// parquet-wasm drops what its writer throws, and may then never end its stream. Once all batches are in, the port keeps
+// the thread alive no longer: one that still waits has run out of work, and ends here.
+const dropped = new Error('parquet-wasm dropped rows and did not say why');
+const failAtExit = (): void => fail(dropped);
+process.once('exit', failAtExit);
+
 run()
-  .catch((caught: unknown) => {
-    const error = sourceError ?? caught;
-    const { code } = error as NodeJS.ErrnoException;
-    post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
-  })
-  .finally(() => port.close());
+  .catch(fail)
+  .finally(() => {
+    process.off('exit', failAtExit);
+    port.close();
+  });

@@ -2,7 +2,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
-import { EXIT, RredcotError } from '../errors.js';
+import { EXIT, RredcotError, throwIfInterrupted } from '../errors.js';
 import { arrowSchema, batchBuilder } from './arrow-batch.js';
 import { parquetType } from './arrow-types.js';
 import type { AtomicFile } from './atomic-file.js';
@@ -96,13 +96,18 @@ export function openParquetBatches(
   };
 }
 
-/** A Parquet file with all rows of others, which have to have the same columns. */
+/**
+ * A Parquet file with all rows of others, which have to have the same columns.
+ * @param signal ends it early, with an error
+ */
 export async function copyParquet(
   file: AtomicFile,
   sources: readonly string[],
   { rows, rawBytes }: { readonly rows: number; readonly rawBytes: number },
   metadata: Readonly<Record<string, string>>,
+  signal: AbortSignal,
 ): Promise<void> {
+  throwIfInterrupted(signal);
   const bytesPerRow = Math.max(1, rawBytes / Math.max(1, rows));
   const encoder = startEncoder(file, {
     descriptor: file.descriptor,
@@ -115,7 +120,10 @@ export async function copyParquet(
     sources,
     rowsPerBatch: Math.min(1024, Math.max(1, Math.round(COPY_BYTES / bytesPerRow))),
   });
-  const found = await encoder.close();
+  // gigabytes take longer than a scheduler waits
+  const stop = (): void => void encoder.terminate();
+  signal.addEventListener('abort', stop);
+  const found = await encoder.close().finally(() => signal.removeEventListener('abort', stop));
   if (found !== rows)
     throw new Error(`${file.path}: ${rows} rows were to be copied, the file holds ${found}`);
   await file.commit();

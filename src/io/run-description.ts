@@ -56,7 +56,8 @@ export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[
   return prints;
 }
 
-async function fileFingerprint(path: string): Promise<InputPrint> {
+/** The same of one file. @throws Error of the file system */
+export async function fileFingerprint(path: string): Promise<InputPrint> {
   await using file = await open(path, 'r');
   const { size: bytes, mtimeMs } = await file.stat();
   const edge = async (from: number): Promise<string> => {

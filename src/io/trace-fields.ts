@@ -1,6 +1,7 @@
 // One trace's raw field values in, the checked `Trace` out.
 
 import { markedAnswer } from '../boxed.js';
+import { plural } from '../plural.js';
 import type { Reference, Trace } from '../trace.js';
 import { describeKeys, describeValue } from './describe.js';
 import { completionText } from './dialogue.js';
@@ -98,7 +99,7 @@ function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt']
   const parsed = parseMessages(cell.value);
   if (!('problem' in parsed)) return parsed;
   if (!isNeeded && !cell.isMapped) return '';
-  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=<path>`);
+  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=${otherPath(cell)}`);
 }
 
 function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
@@ -114,7 +115,13 @@ function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNee
   const found = isAbsent
     ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
     : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
-  throw new Mismatch('map', `${field}: ${found}: use --map ${field}=<path>`);
+  throw new Mismatch('map', `${field}: ${found}: use --map ${field}=${otherPath(cell)}`);
+}
+
+/** What may lead to a text: into the list that stands in its place, where it holds texts. */
+function otherPath(cell: Cell | undefined): string {
+  const isTexts = Array.isArray(cell?.value) && typeof cell.value[0] === 'string' && !cell.isItem;
+  return isTexts ? `${cell.path}[]` : '<path>';
 }
 
 const MAX_INT32 = 2 ** 31 - 1;
@@ -168,7 +175,9 @@ function withSolution(parsed: readonly Reference[], cell: Cell | undefined): rea
   // a column that merely happens to be called `solution` is no promise
   if (cell?.isMapped !== true) return parsed;
   const found =
-    typeof solution === 'string' ? `one text for ${parsed.length} references` : describeValue(solution);
+    typeof solution === 'string'
+      ? `one text for ${plural(parsed.length, 'reference')}`
+      : describeValue(solution);
   throw new Mismatch(
     'map',
     `solution: ${cell.path} is ${found}, expected text for a single reference: use {answer, solution} references`,

@@ -20,15 +20,19 @@ export interface ResolvedDevice {
 /** The part of a policy folder that says whether CUDA can run it. */
 export type RunsOnCuda = Pick<PolicyFolder, 'path' | 'cuda'>;
 
-/** Reads `--device`. @throws RredcotError (exit 2) */
-export function parseDevice(text: string): DeviceChoice {
+/**
+ * Reads `--device`, or a name in `--devices`.
+ * @param flag the one that the user gave
+ * @throws RredcotError (exit 2)
+ */
+export function parseDevice(text: string, flag = '--device'): DeviceChoice {
   if (text === 'auto') return 'auto';
   if (text === 'cpu' || text === 'webgpu') return { name: text };
   const cuda = /^cuda(?::(\d{1,3}))?$/.exec(text);
   if (cuda !== null) return { name: 'cuda', deviceId: Number(cuda[1] ?? 0) };
-  throw new RredcotError(`--device ${text}: expected auto, cpu, cuda, cuda:<number of the GPU> or webgpu`, {
+  throw new RredcotError(`${flag} ${text}: expected auto, cpu, cuda, cuda:<number of the GPU> or webgpu`, {
     exitCode: EXIT.usage,
-    hint: '--device auto',
+    hint: `${flag} auto`,
   });
 }
 

@@ -1,7 +1,8 @@
 // Draws one input row for a terminal: which preset it is of, the trace made of it, what is missing.
 import type { Inspection } from '../commands/inspect.js';
+import { count, plural } from '../plural.js';
 import type { Trace } from '../trace.js';
-import { count } from './progress.js';
+
 import { escapeControls } from './trace-view.js';
 
 const LABEL_WIDTH = 12;
@@ -19,10 +20,7 @@ export function drawInspection(found: Inspection): string[] {
       preset === null ? ['none fits: fields by their names, or --map'] : presetLines(preset),
     ),
     ...section('joined', join === null ? [] : [`${join.name}, on ${join.on}`]),
-    ...section(
-      'rejected',
-      found.rejected === null ? [] : [`${found.rejected.code}: ${found.rejected.reason}`],
-    ),
+    ...section('rejected', found.rejected === null ? [] : [rejectedText(found.rejected)]),
     ...(trace === null ? [] : traceLines(trace, found)),
     ...section(
       'missing',
@@ -30,6 +28,11 @@ export function drawInspection(found: Inspection): string[] {
     ),
   ];
   return lines.map(escapeControls);
+}
+
+// a reason may begin with the field, and the code be called as the field is
+function rejectedText({ code, reason }: NonNullable<Inspection['rejected']>): string {
+  return reason.startsWith(`${code}: `) ? reason : `${code}: ${reason}`;
 }
 
 function presetLines({ name, what, why, notes }: NonNullable<Inspection['preset']>): string[] {
@@ -86,7 +89,7 @@ function idLines(ids: Int32Array | undefined, from: string): string[] {
   return ids === undefined
     ? []
     : [
-        `${count(ids.length)} token ids${from}: ${[...ids.subarray(0, 8)].join(' ')}${ids.length > 8 ? ' …' : ''}`,
+        `${plural(ids.length, 'token id')}${from}: ${[...ids.subarray(0, 8)].join(' ')}${ids.length > 8 ? ' …' : ''}`,
       ];
 }
 

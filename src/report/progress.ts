@@ -1,4 +1,6 @@
 // Counts what a run has done and says how fast it goes and how long it will take.
+
+import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
 
 /** Running totals of a run. */
@@ -66,26 +68,21 @@ export function reportTotals(
   const rate = Math.round(tokens / Math.max(seconds, 1e-3));
   const share = expected === undefined ? shareRead() : (traces + rejects) / expected;
   const left = share ? Math.max(0, seconds / share - seconds) : undefined;
-  const all =
-    expected === undefined ? (share ? ` (${Math.floor(100 * share)} %)` : '') : ` of ${count(expected)}`;
+  const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
   // without a tokenizer nobody counts tokens
   const speed =
     tokens > 0
       ? `${count(rate)} tokens/s`
       : `${count(Math.round(traces / Math.max(seconds, 1e-3)))} traces/s`;
   const line = [
-    `${count(traces)}${all} traces`,
+    expected === undefined
+      ? `${plural(traces, 'trace')}${percent}`
+      : `${count(traces)} of ${plural(expected, 'trace')}`,
     `${speed}${by}`,
     ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
     ...(left === undefined ? [] : [`${duration(left)} left`]),
   ].join(' · ');
   log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, eta_s: left });
-}
-
-/** 1234567 → 1,234,567 */
-export function count(n: number): string {
-  // `toLocaleString` loads all languages first, 20 ms
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
 /** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */

@@ -1,6 +1,8 @@
 // The progress of several workers in, one line of their sums out.
+
+import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
-import { count, reportTotals } from './progress.js';
+import { reportTotals } from './progress.js';
 
 /** One line for all workers. */
 export class SharedProgress {
@@ -40,6 +42,6 @@ export class SharedProgress {
     const totals = { traces: sum('traces'), tokens: sum('tokens'), rejects: sum('rejects') };
     const ahead = { traces: this.expected, share: () => undefined };
     const seconds = (performance.now() - this.started) / 1000;
-    reportTotals(this.log, { ...totals, seconds }, ahead, ` by ${this.workers} workers`);
+    reportTotals(this.log, { ...totals, seconds }, ahead, ` by ${plural(this.workers, 'worker')}`);
   }
 }

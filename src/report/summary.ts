@@ -1,6 +1,7 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
 import type { OutputRow } from '../io/output.js';
-import { count, duration, type Totals } from './progress.js';
+import { count, plural } from '../plural.js';
+import { duration, type Totals } from './progress.js';
 
 /** Gathers a run's closing words; holds one trace, never more. */
 export class Summary {
@@ -34,7 +35,7 @@ export class Summary {
     hasSigma: boolean,
   ): string[] {
     const rate = count(Math.round(tokens / Math.max(seconds, 1e-3)));
-    const size = tokens > 0 ? `${count(traces)} traces, ${count(tokens)} tokens` : `${count(traces)} traces`;
+    const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
     const lines = [`${size} in ${duration(seconds)}${tokens > 0 ? ` (${rate} tokens/s)` : ''}`];
     const fallbacks = [...this.codes].filter(([code]) => isFallback(code));
     const others = [...this.codes].filter(([code]) => !isFallback(code));

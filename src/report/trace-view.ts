@@ -1,5 +1,6 @@
 // Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
 import type { OutputRow, SegmentRow } from '../io/output.js';
+import { plural } from '../plural.js';
 
 export interface ViewOptions {
   readonly colours: boolean;
@@ -33,7 +34,7 @@ export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOpt
   };
   const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
   const cut = lines.length - MAX_LINES;
-  if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${cut} more segments`);
+  if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${plural(cut, 'more segment')}`);
   const reward = row.reward === null ? 'unknown' : number(row.reward).trim();
   const baseline = row.baseline === null ? '' : `, baseline ${number(row.baseline).trim()}`;
   const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;

@@ -10,6 +10,7 @@ import json
 import os
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
@@ -132,6 +133,12 @@ long = pa.table({"completion": ["".join(chr(97 + (i * i + j) % 26) for i in rang
 write("long.lz4.arrow", long, compression="lz4")
 with open("types.expected.json", "w") as file:
     json.dump({"types": plain_expected, "odd": expected}, file, indent=1, ensure_ascii=False)
+
+# types that Arrow in JavaScript cannot read
+unread = {"list-view": pa.array([[1], [2, 3]], pa.list_view(pa.int32())), "run-end": pc.run_end_encode(pa.array([1, 1]))}
+for name, column in unread.items():
+    write(f"{name}.arrow", pa.table({"completion": ["a", "b"], "c": column}))
+pq.write_table(pa.table({"completion": ["a", "b"], "c": unread["list-view"]}), "list-view.parquet")
 
 # marks that Arrow in JavaScript has no types for
 marked = pa.table({"completion": ["a", "b"], "uuid": pa.array([bytes(range(16)), None], pa.uuid()), "json": pa.array(['{"a":1}', None], pa.json_())})

@@ -1,0 +1,17 @@
+// Counted things as people write them: 1 chunk is, 1,200 chunks are.
+
+/** 1234567 → 1,234,567 */
+export function count(n: number): string {
+  // `toLocaleString` loads all languages first, 20 ms
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
+/** The number with its noun. @param others the noun where there is not one */
+export function plural(n: number, one: string, others = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : others}`;
+}
+
+/** The verb of {@link plural}. */
+export function are(n: number): 'is' | 'are' {
+  return n === 1 ? 'is' : 'are';
+}
