@@ -7,7 +7,6 @@ import { locateRun, type RunState, readRunState, sumCounts } from '../io/run-sta
 import { shardName } from '../io/shard.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-
 import { usageError } from './options.js';
 import { ranges } from './status.js';
 import { formatOfFile } from './target.js';

@@ -11,7 +11,6 @@ import { shardName } from '../io/shard.js';
 import { openRows } from '../io/stored-rows.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-
 import { countInputs, inspectInputs } from './input-counts.js';
 import { usageError } from './options.js';
 

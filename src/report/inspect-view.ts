@@ -2,7 +2,6 @@
 import type { Inspection } from '../commands/inspect.js';
 import { count, plural } from '../plural.js';
 import type { Trace } from '../trace.js';
-
 import { escapeControls } from './trace-view.js';
 
 const LABEL_WIDTH = 12;
