@@ -1,6 +1,6 @@
 // A command's run: its folder found or made, its shard, what of it is done and what is still to be read.
-import { readdir, rm, rmdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { rm, rmdir } from 'node:fs/promises';
+import { resolve, sep } from 'node:path';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import type { Input } from '../io/inputs.js';
 import { fingerprint, openRunFolder, type RunDescription } from '../io/run-description.js';
@@ -10,10 +10,11 @@ import {
   markSuccess,
   readShard,
   removeLeftovers,
-  removeRun,
+  removeRunFolder,
   runPaths,
   sharedFolders,
 } from '../io/run-folder.js';
+import { dropRun, hasRecords, hasRejects, isBegun } from '../io/run-remains.js';
 import {
   chunkOf,
   isOwn,
@@ -23,7 +24,7 @@ import {
   shardOfEnvironment,
   WHOLE,
 } from '../io/shard.js';
-import { isAbsent, statIfThere } from '../io/stat-if-there.js';
+import { statIfThere } from '../io/stat-if-there.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
@@ -39,6 +40,10 @@ export interface RunOptions {
   /** drop what an earlier run has left in the folder */
   readonly restart: boolean;
   readonly limit: number | undefined;
+}
+
+interface LimitedRejects {
+  readonly maxRejects: MaxRejects | undefined;
 }
 
 /** A run with the part of it that this process does. */
@@ -62,7 +67,7 @@ export interface Run {
  * Finds or makes the run's folder.
  * @throws RredcotError (exit 2) where the folder holds another run, naming the field that differs
  */
-export async function openRun(
+async function openRun(
   target: Target,
   inputs: readonly Input[],
   described: Pick<RunDescription, 'command' | 'config' | 'policy' | 'runs'>,
@@ -187,10 +192,10 @@ export function resolveShard(target: Target, opts: RunOptions, isStream: boolean
  * A shard that was done before: nothing is touched.
  * @throws RredcotError (exit 65) where it has more rejects than this call allows
  */
-export function alreadyDone(
+function alreadyDone(
   target: Target,
   { layout, before }: Run,
-  { maxRejects }: { readonly maxRejects: MaxRejects | undefined },
+  { maxRejects }: LimitedRejects,
   log: Log,
 ): ExitCode {
   const { shard } = layout;
@@ -201,46 +206,50 @@ export function alreadyDone(
   return EXIT.done;
 }
 
-/** Drops the run that is in the folder. @returns whether there was one */
-export async function dropRun(folder: string): Promise<boolean> {
-  if (!(await isBegun(folder))) return false;
-  await removeRun(folder);
-  return true;
-}
-
-async function isBegun(folder: string): Promise<boolean> {
-  return (await statIfThere(runPaths(folder).run)) !== null;
-}
-
-/** Whether a run has left a chunk worth keeping, whatever its layout. */
-export async function hasRecords(folder: string): Promise<boolean> {
+/**
+ * Finds or makes the run's folder, and does the command's work in it; where the work is done, says so.
+ * @throws RredcotError (exit 2) where the folder holds another run, naming the field that differs; (exit 75) where it was
+ * removed meanwhile
+ */
+export async function inRun(
+  target: Target,
+  inputs: readonly Input[],
+  described: Pick<RunDescription, 'command' | 'config' | 'policy' | 'runs'>,
+  opts: RunOptions & LimitedRejects,
+  log: Log,
+  work: (run: Run) => Promise<void>,
+): Promise<ExitCode> {
+  const started = Date.now();
   try {
-    const names = await readdir(join(folder, 'done'), { recursive: true });
-    return names.some((name) => name.endsWith('.json'));
+    await using run = await openRun(target, inputs, described, opts, log);
+    if (run.isDone) return alreadyDone(target, run, opts, log);
+    await work(run);
+    return EXIT.done;
   } catch (error) {
-    // what cannot be looked at may be there
-    return !isAbsent(error);
+    const { folder, path, kind } = target;
+    if (folder === undefined || !hasLostFile(error, folder)) throw error;
+    // what the other process could not remove, since this one still wrote there
+    const isMade = ((await statIfThere(path))?.mtimeMs ?? 0) >= started;
+    if (kind === 'file' && (isMade || !(await isBegun(folder))))
+      await removeRunFolder(folder).catch(() => {});
+    throw new RredcotError(
+      `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
+      { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },
+    );
   }
 }
 
-async function hasRejects(folder: string, shard: Shard): Promise<boolean> {
-  const names = await readdir(runPaths(folder).rejects(shard)).catch((): string[] => []);
-  return names.some((name) => name.endsWith('.jsonl'));
-}
-
-/** Whether the folder in which a run was begun is no longer there, or is being removed: the records go first. */
-export async function isGone({ folder, layout }: Run): Promise<boolean> {
-  if (folder === undefined) return false;
-  const records = await statIfThere(runPaths(folder).records(layout.shard));
-  return records === null || !(await isBegun(folder));
-}
-
-/** What a run tells its user whose folder was taken away. */
-export function removedMeanwhile({ folder }: Run, { path }: Target, cause: unknown): RredcotError {
-  return new RredcotError(
-    `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
-    { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause },
-  );
+/** Whether a run's folder, or something in it, was no longer there: nobody removes a part of it. */
+function hasLostFile(error: unknown, folder: string): boolean {
+  const whole = resolve(folder);
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { code, path, syscall } = cause as NodeJS.ErrnoException;
+    if (code !== 'ENOENT' || path === undefined) continue;
+    // where the folder cannot be made, it never was there
+    if (resolve(path).startsWith(`${whole}${sep}`) || (resolve(path) === whole && syscall !== 'mkdir'))
+      return true;
+  }
+  return false;
 }
 
 /** What an interrupted run tells its user. */

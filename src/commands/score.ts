@@ -1,5 +1,5 @@
 // The main job, and the map of the program: traces in, every token's entropy, values at exit points, σ, rows out.
-import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace } from '../estimate/credit.js';
@@ -24,7 +24,7 @@ import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
 import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
-import { alreadyDone, openRun, type RunOptions } from './run.js';
+import { inRun, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget, stemOf } from './target.js';
@@ -75,90 +75,85 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     ...opts.segments,
   };
   const { precision } = graphFor(policy, device);
-  await using run = await openRun(
-    target,
-    inputs,
-    { command: 'score', config, policy: policy.files, runs: { strategy: opts.strategy, precision } },
-    opts,
-    log,
-  );
-  if (run.isDone) return alreadyDone(target, run, opts, log);
-  const { baseline, rewardRange } = opts.credit;
-  const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
-  const source = await openSource(inputs, {
-    run,
-    read: mapping.read,
-    map,
-    needs: { prompt: true, references: banks === undefined },
-    limit: opts.limit,
-    maxLineBytes: opts.maxLineBytes,
-    typed: target.format !== 'jsonl',
-    reward: usesGroups ? (trace) => orNull(() => rewardOf(trace).reward) : undefined,
-    banks,
-    log,
-    signal: opts.signal,
-  });
-  const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
-  const { columns, warnings } = resolveColumnNames(source.columns, written.columns, map, rewardAsIs);
-  for (const warning of warnings) log.warn('column_renamed', warning);
-  const session = await PolicySession.open(policy, device);
-  try {
-    const sink = await openSink({
-      target,
+  const runs = { strategy: opts.strategy, precision };
+  const described = { command: 'score', config, policy: policy.files, runs };
+  return inRun(target, inputs, described, opts, log, async (run) => {
+    const { baseline, rewardRange } = opts.credit;
+    const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
+    const source = await openSource(inputs, {
       run,
-      ourColumns: written.columns,
-      passThrough: columns,
-      metadata: fileMetadata(config, policy),
-      maxRejects: opts.maxRejects,
-      ahead: source.ahead,
+      read: mapping.read,
+      map,
+      needs: { prompt: true, references: banks === undefined },
+      limit: opts.limit,
+      maxLineBytes: opts.maxLineBytes,
+      typed: target.format !== 'jsonl',
+      reward: usesGroups ? (trace) => orNull(() => rewardOf(trace).reward) : undefined,
+      banks,
       log,
       signal: opts.signal,
     });
+    const rewardAsIs = rewardRange[0] === 0 && rewardRange[1] === 1;
+    const { columns, warnings } = resolveColumnNames(source.columns, written.columns, map, rewardAsIs);
+    for (const warning of warnings) log.warn('column_renamed', warning);
+    const session = await PolicySession.open(policy, device);
+    try {
+      const sink = await openSink({
+        target,
+        run,
+        ourColumns: written.columns,
+        passThrough: columns,
+        metadata: fileMetadata(config, policy),
+        maxRejects: opts.maxRejects,
+        ahead: source.ahead,
+        log,
+        signal: opts.signal,
+      });
 
-    // read, map, find the reward
-    const rewarded = eachTrace(source.traces(), ({ trace }) => {
-      const reward = rewardOf(trace);
-      // a stream's groups are held back below, so that a bank is whole when its first trace is scored
-      if (source.survey === undefined) banks?.add(trace, reward.reward);
-      return { trace, reward };
-    });
+      // read, map, find the reward
+      const rewarded = eachTrace(source.traces(), ({ trace }) => {
+        const reward = rewardOf(trace);
+        // a stream's groups are held back below, so that a bank is whole when its first trace is scored
+        if (source.survey === undefined) banks?.add(trace, reward.reward);
+        return { trace, reward };
+      });
 
-    // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
-    const groups = usesGroups ? source.survey?.groupRewards : new Map();
-    const withMeans =
-      groups === undefined
-        ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
+      // the group's mean reward, before anything else can turn a trace down: its reward counts all the same
+      const groups = usesGroups ? source.survey?.groupRewards : new Map();
+      const withMeans =
+        groups === undefined
+          ? withContiguousMeans(rewarded)
+          : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
 
-    // encode, split into pieces: what the policy cannot take shows here
-    const ready = eachTrace(withMeans, async (item) => {
-      const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
-      if (source.survey === undefined) banks?.reach(item.trace.group);
-      const scoredBank = makeBank(references);
-      const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-      const trace = await prompts.prepare(item.trace);
-      const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
-      const status = [...tokens.status, ...bankStatus];
-      return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, opts.segments) };
-    });
+      // encode, split into pieces: what the policy cannot take shows here
+      const ready = eachTrace(withMeans, async (item) => {
+        const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
+        if (source.survey === undefined) banks?.reach(item.trace.group);
+        const scoredBank = makeBank(references);
+        const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+        const trace = await prompts.prepare(item.trace);
+        const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+        const status = [...tokens.status, ...bankStatus];
+        return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, opts.segments) };
+      });
 
-    // score: segments and the references' log-probabilities at exit points
-    const scored = scoreWindows(ready, session, opts.strategy, (row) => windowOf(row, run.layout));
+      // score: segments and the references' log-probabilities at exit points
+      const scored = scoreWindows(ready, session, opts.strategy, (row) => windowOf(row, run.layout));
 
-    // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
-    const credited = eachTrace(scored, ({ job, result }) => {
-      if (result instanceof TraceRejected) throw result;
-      const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
-      const values = traceValues(result.branches, utilities, opts.credit.estimator);
-      return withExport(creditTrace(job, result, values, opts.credit), written.export);
-    });
-    await sink.drain(credited);
-    sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
-  } finally {
-    await prompts.close();
-    await session.close();
-  }
-  return EXIT.done;
+      // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
+      const credited = eachTrace(scored, ({ job, result }) => {
+        if (result instanceof TraceRejected) throw result;
+        const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
+        const values = traceValues(result.branches, utilities, opts.credit.estimator);
+        return withExport(creditTrace(job, result, values, opts.credit), written.export);
+      });
+      await sink.drain(credited);
+      sink.report(opts.credit.estimator === 'joint' ? 'log v̂' : 'v̂');
+    } finally {
+      await prompts.close();
+      await session.close();
+    }
+  });
 }
 
 /** The survey passes over what is turned down later, where the rejects file is open. */

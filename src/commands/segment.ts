@@ -1,5 +1,5 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
-import { EXIT, type ExitCode, TraceRejected } from '../errors.js';
+import { type ExitCode, TraceRejected } from '../errors.js';
 import { segmentRows } from '../estimate/rows.js';
 import { TypesChangedError } from '../io/guess.js';
 import { resolveInputs } from '../io/inputs.js';
@@ -11,7 +11,7 @@ import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
-import { alreadyDone, openRun, type RunOptions } from './run.js';
+import { inRun, type Run, type RunOptions } from './run.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
@@ -71,9 +71,7 @@ export async function segment(
       : "pieces are merged by the policy's entropies",
   );
 
-  async function cut(mayGuess: boolean, restart: boolean): Promise<ExitCode> {
-    await using run = await openRun(target, inputs, described, { ...opts, restart }, log);
-    if (run.isDone) return alreadyDone(target, run, opts, log);
+  async function cut(run: Run, mayGuess: boolean): Promise<void> {
     const source = await openSource(inputs, {
       run,
       read: mapping.read,
@@ -105,15 +103,16 @@ export async function segment(
       eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
     await sink.drain(rows);
     sink.report();
-    return EXIT.done;
   }
   try {
     // what a policy has computed is not to be thrown away
-    return await cut(policy === undefined, opts.restart);
+    const mayGuess = policy === undefined;
+    return await inRun(target, inputs, described, opts, log, (run) => cut(run, mayGuess));
   } catch (error) {
     if (!(error instanceof TypesChangedError)) throw error;
     log.info(`${error.message}: all rows are read for their types first, then anew`);
-    return cut(false, true);
+    const anew = { ...opts, restart: true };
+    return inRun(target, inputs, described, anew, log, (run) => cut(run, false));
   }
 }
 

@@ -15,7 +15,7 @@ import { Summary } from '../report/summary.js';
 import { drawTrace, escapeControls } from '../report/trace-view.js';
 import { isWorker } from '../report/worker-log.js';
 import { checkRejects, type MaxRejects, refuseAllRejected } from './options.js';
-import { interruption, isGone, type Run, removedMeanwhile } from './run.js';
+import { interruption, type Run } from './run.js';
 import type { Target } from './target.js';
 
 export interface SinkOptions {
@@ -94,7 +94,6 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         // what fails while a failure is tidied up says nothing new
         await destination.abort().catch(() => {});
         if (opts.signal.aborted) throw interruption(run);
-        if (await isGone(run)) throw removedMeanwhile(run, target, error);
         // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
         if (isData && target.kind === 'file' && run.folder !== undefined)

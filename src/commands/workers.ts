@@ -9,7 +9,8 @@ import { readJson } from '../io/json-file.js';
 import { mergeRejects } from '../io/merge-rejects.js';
 import { mergeRun } from '../io/merge-run.js';
 import type { OutputFormat } from '../io/output.js';
-import { removeRun, runPaths } from '../io/run-folder.js';
+import { removeRunFolder, runPaths } from '../io/run-folder.js';
+import { dropRun, hasRecords } from '../io/run-remains.js';
 import { readRunState, sumCounts } from '../io/run-state.js';
 import type { Shard } from '../io/shard.js';
 import { statIfThere } from '../io/stat-if-there.js';
@@ -21,7 +22,7 @@ import { duration } from '../report/progress.js';
 import { SharedProgress } from '../report/shared-progress.js';
 import { escapeControls } from '../report/trace-view.js';
 import { checkRejects, type MaxRejects, refuseAllRejected, usageError } from './options.js';
-import { dropRun, hasRecords, type RunOptions, resolveShard } from './run.js';
+import { type RunOptions, resolveShard } from './run.js';
 import { superviseWorkers, type Worker } from './supervise.js';
 import { resolveTarget, stemOf, type Target } from './target.js';
 
@@ -227,8 +228,7 @@ async function publish(
       },
     },
   );
-  await removeRun(folder);
-  await rm(folder, { recursive: true, force: true });
+  await removeRunFolder(folder);
 }
 
 /** An interruption, with what was kept. */

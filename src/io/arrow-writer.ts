@@ -9,6 +9,7 @@ import {
   type Schema,
   util,
 } from 'apache-arrow';
+import { throwIfInterrupted } from '../errors.js';
 import { arrowSchema, batchBuilder } from './arrow-batch.js';
 import type { OutputColumn } from './columns.js';
 import { fileError } from './file-error.js';
@@ -63,11 +64,13 @@ export async function copyArrow(
   sink: ByteSink,
   sources: readonly string[],
   layout: 'stream' | 'file',
+  signal: AbortSignal,
 ): Promise<number> {
   const writer = layout === 'stream' ? new StreamChunks() : new FileChunks();
   let schema: Schema | undefined;
   let rows = 0;
   const flush = async (): Promise<void> => {
+    throwIfInterrupted(signal);
     const chunks = writer.chunks.splice(0);
     // one call for the many buffers of a batch
     const bytes = chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);

@@ -7,7 +7,7 @@ import { throwIfInterrupted } from '../errors.js';
 import { AtomicFile, syncFolder } from './atomic-file.js';
 import { fileBytes } from './file-bytes.js';
 import type { OutputFormat } from './output.js';
-import { type ChunkRecord, removeRun, runPaths } from './run-folder.js';
+import { type ChunkRecord, removeRunFolder, runPaths } from './run-folder.js';
 import { WHOLE } from './shard.js';
 
 /** What the user asked for. */
@@ -39,13 +39,7 @@ export async function publishFile(
     await rename(files[0] as string, path);
     await syncFolder(dirname(path));
   } else await joinChunks(files, sorted, format, await AtomicFile.open(path, folder), metadata, signal);
-  try {
-    await removeRun(folder);
-    await rm(folder, { recursive: true, force: true });
-  } catch (error) {
-    // another attempt at the same output still writes there: it removes the folder when it ends
-    if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
-  }
+  await removeRunFolder(folder);
 }
 
 /** Makes the rejects file alone of what is there, and leaves the folder. Without a reject, that of before is removed. */
@@ -79,6 +73,7 @@ async function joinChunks(
         target,
         files,
         target.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file',
+        signal,
       );
       if (found !== rows)
         throw new Error(`${target.path}: ${rows} rows were to be copied, the file holds ${found}`);

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type CardFacts, datasetCard } from './dataset-card.js';
 import { fileBytes } from './file-bytes.js';
 import { readJson, writeJson, writeText } from './json-file.js';
@@ -73,6 +74,25 @@ export function runPaths(folder: string) {
 export async function removeRun(folder: string): Promise<void> {
   for (const name of ['_SUCCESS', CARD_NAME, 'done', 'chunks', 'rejects', 'survey.json', 'run.json'])
     await rm(join(folder, name), { recursive: true, force: true });
+}
+
+const REMOVALS = 5;
+
+/**
+ * Removes a hidden run folder. Where another process still writes there, at the same output, this is tried a few times;
+ * what is left then goes when that one ends.
+ */
+export async function removeRunFolder(folder: string): Promise<void> {
+  for (let tries = 1; tries <= REMOVALS; tries++) {
+    try {
+      await removeRun(folder);
+      await rm(folder, { recursive: true, force: true });
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
+      await sleep(20 * tries);
+    }
+  }
 }
 
 /** A shard's state on disk. @returns its record where it is done, and the records of its chunks that are */
