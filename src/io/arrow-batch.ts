@@ -17,7 +17,8 @@ import {
   Utf8,
 } from 'apache-arrow';
 import { gather, type Range } from './arrow-gather.js';
-import { type ColumnBuilder, columnBuilder } from './column-builder.js';
+import type { ColumnBuilder } from './column-builder.js';
+import { columnBuilder } from './column-builders.js';
 import type { OutputColumn, OutputRow } from './columns.js';
 import type { ColumnType } from './schema.js';
 
