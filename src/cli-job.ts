@@ -11,16 +11,11 @@ import {
 } from './commands/options.js';
 import { parseColumns } from './commands/written-columns.js';
 import { MAX_LINE_BYTES } from './io/jsonl.js';
-import { parseShard } from './io/shard.js';
+import { parseShard, ROWS_PER_CHUNK } from './io/shard.js';
 import { parseTemplateArgs } from './policy/chat-template.js';
 import { parseDevice } from './policy/device.js';
 
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
-
-/** Default of `--rows-per-chunk`: what a death costs at most. */
-export const ROWS_PER_CHUNK = 512;
-/** The same where a row takes a millisecond. */
-export const ROWS_PER_CHEAP_CHUNK = 16_384;
 
 /** Flags that say how rows become traces. */
 export interface MappingFlags {
@@ -94,7 +89,7 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option(
       '--rows-per-chunk <n>',
-      `input rows that are kept or done again together (default: ${ROWS_PER_CHUNK}; ${ROWS_PER_CHEAP_CHUNK} without a policy)`,
+      `input rows that are kept or done again together (default: ${ROWS_PER_CHUNK.policy}; without a policy ${ROWS_PER_CHUNK.folder}, in a single file ${ROWS_PER_CHUNK.file})`,
     )
     .option('--restart', 'drop what an earlier run has left at the output', false)
     .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
@@ -144,12 +139,10 @@ export function jobOptions(flags: JobFlags) {
     segments: resolveSegmentOptions(flags),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    rowsPerChunk:
+      flags.rowsPerChunk === undefined
+        ? undefined
+        : positiveInteger('--rows-per-chunk', flags.rowsPerChunk, ROWS_PER_CHUNK.policy),
     restart: flags.restart,
   };
-}
-
-export function rowsPerChunkOf({ rowsPerChunk }: JobFlags, byDefault: number): number {
-  return rowsPerChunk === undefined
-    ? byDefault
-    : positiveInteger('--rows-per-chunk', rowsPerChunk, byDefault);
 }

@@ -1,17 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import {
-  type JobFlags,
-  job,
-  jobOptions,
-  type MappingFlags,
-  mapped,
-  mappingOptions,
-  ROWS_PER_CHEAP_CHUNK,
-  ROWS_PER_CHUNK,
-  rowsPerChunkOf,
-} from './cli-job.js';
+import { type JobFlags, job, jobOptions, type MappingFlags, mapped, mappingOptions } from './cli-job.js';
 import { addPolicyCommands } from './cli-policy.js';
 import { addRunCommands } from './cli-run.js';
 import { jobLog, shareAmongWorkers } from './cli-workers.js';
@@ -99,11 +89,10 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const credit = resolveCreditOptions(flags);
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
-        const rowsPerChunk = rowsPerChunkOf(flags, ROWS_PER_CHUNK);
         const exportName = parseExport(flags.export);
         const bank = oneOf('--bank', flags.bank, BANKS);
         const method = { credit, strategy, bank, exportName };
-        const job = { ...jobOptions(flags), rowsPerChunk, policy: flags.policy, ...method, signal };
+        const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
       },
@@ -131,9 +120,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
         );
-      const rowsPerChunk = rowsPerChunkOf(flags, policy === null ? ROWS_PER_CHEAP_CHUNK : ROWS_PER_CHUNK);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
-      const job = { ...jobOptions(flags), rowsPerChunk, policy, signal };
+      const job = { ...jobOptions(flags), policy, signal };
       result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
     });
 

@@ -1,7 +1,6 @@
 // A command's run: its folder found or made, its shard, what of it is done and what is still to be read.
 import { rm, rmdir } from 'node:fs/promises';
-import { resolve, sep } from 'node:path';
-import { EXIT, type ExitCode, RredcotError } from '../errors.js';
+import { EXIT, RredcotError } from '../errors.js';
 import type { Input } from '../io/inputs.js';
 import { fingerprint, openRunFolder, type RunDescription } from '../io/run-description.js';
 import {
@@ -10,7 +9,6 @@ import {
   markSuccess,
   readShard,
   removeLeftovers,
-  removeRunFolder,
   runPaths,
   sharedFolders,
 } from '../io/run-folder.js';
@@ -19,31 +17,34 @@ import {
   chunkOf,
   isOwn,
   type Layout,
+  ROWS_PER_CHUNK,
   type Shard,
   shardName,
   shardOfEnvironment,
   WHOLE,
 } from '../io/shard.js';
-import { statIfThere } from '../io/stat-if-there.js';
 import { are, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
-import { checkRejects, type MaxRejects, usageError } from './options.js';
+import { usageError } from './options.js';
 import type { Target } from './target.js';
 
 /** The flags that say how a run is cut and begun. */
 export interface RunOptions {
   /** undefined: the scheduler's, or the whole */
   readonly shard: Shard | undefined;
-  readonly rowsPerChunk: number;
+  /** undefined: {@link rowsPerChunk} */
+  readonly rowsPerChunk: number | undefined;
   /** drop what an earlier run has left in the folder */
   readonly restart: boolean;
   readonly limit: number | undefined;
 }
 
-interface LimitedRejects {
-  readonly maxRejects: MaxRejects | undefined;
+/** What a death costs at most: minutes of a policy, or half a minute where a row takes a fraction of a millisecond. */
+function rowsPerChunk({ kind }: Target, hasPolicy: boolean): number {
+  if (hasPolicy) return ROWS_PER_CHUNK.policy;
+  // the chunks of a single file are joined in the end, which for one chunk costs nothing
+  return kind === 'file' ? ROWS_PER_CHUNK.file : ROWS_PER_CHUNK.folder;
 }
 
 /** A run with the part of it that this process does. */
@@ -67,7 +68,7 @@ export interface Run {
  * Finds or makes the run's folder.
  * @throws RredcotError (exit 2) where the folder holds another run, naming the field that differs
  */
-async function openRun(
+export async function openRun(
   target: Target,
   inputs: readonly Input[],
   described: Pick<RunDescription, 'command' | 'config' | 'policy' | 'runs'>,
@@ -77,7 +78,8 @@ async function openRun(
   const started = Date.now();
   const isStream = inputs.some(({ size }) => size === null);
   const shard = resolveShard(target, opts, isStream, log);
-  const layout: Layout = { shard, rowsPerChunk: opts.rowsPerChunk };
+  const rows = opts.rowsPerChunk ?? rowsPerChunk(target, described.policy !== null);
+  const layout: Layout = { shard, rowsPerChunk: rows };
   const { folder } = target;
   if (folder === undefined) return begun(layout, target, new Map(), false, false);
 
@@ -88,7 +90,7 @@ async function openRun(
     output: target.extension,
     inputs: await fingerprint(inputs),
     shards: shard.count,
-    rows_per_chunk: opts.rowsPerChunk,
+    rows_per_chunk: rows,
   };
   const isDropped = opts.restart && (await dropRun(folder));
   if (isStream && (await isBegun(folder))) {
@@ -186,70 +188,6 @@ export function resolveShard(target: Target, opts: RunOptions, isStream: boolean
       'leave out --limit',
     );
   return shard;
-}
-
-/**
- * A shard that was done before: nothing is touched.
- * @throws RredcotError (exit 65) where it has more rejects than this call allows
- */
-function alreadyDone(
-  target: Target,
-  { layout, before }: Run,
-  { maxRejects }: LimitedRejects,
-  log: Log,
-): ExitCode {
-  const { shard } = layout;
-  // a worker's share is a part of what its parent counts
-  if (!isWorker()) checkRejects(before, maxRejects, target, true);
-  const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
-  log.info(`${what} is already done: ${plural(before.traces, 'trace')}, ${plural(before.rejects, 'reject')}`);
-  return EXIT.done;
-}
-
-/**
- * Finds or makes the run's folder, and does the command's work in it; where the work is done, says so.
- * @throws RredcotError (exit 2) where the folder holds another run, naming the field that differs; (exit 75) where it was
- * removed meanwhile
- */
-export async function inRun(
-  target: Target,
-  inputs: readonly Input[],
-  described: Pick<RunDescription, 'command' | 'config' | 'policy' | 'runs'>,
-  opts: RunOptions & LimitedRejects,
-  log: Log,
-  work: (run: Run) => Promise<void>,
-): Promise<ExitCode> {
-  const started = Date.now();
-  try {
-    await using run = await openRun(target, inputs, described, opts, log);
-    if (run.isDone) return alreadyDone(target, run, opts, log);
-    await work(run);
-    return EXIT.done;
-  } catch (error) {
-    const { folder, path, kind } = target;
-    if (folder === undefined || !hasLostFile(error, folder)) throw error;
-    // what the other process could not remove, since this one still wrote there
-    const isMade = ((await statIfThere(path))?.mtimeMs ?? 0) >= started;
-    if (kind === 'file' && (isMade || !(await isBegun(folder))))
-      await removeRunFolder(folder).catch(() => {});
-    throw new RredcotError(
-      `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
-      { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },
-    );
-  }
-}
-
-/** Whether a run's folder, or something in it, was no longer there: nobody removes a part of it. */
-function hasLostFile(error: unknown, folder: string): boolean {
-  const whole = resolve(folder);
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const { code, path, syscall } = cause as NodeJS.ErrnoException;
-    if (code !== 'ENOENT' || path === undefined) continue;
-    // where the folder cannot be made, it never was there
-    if (resolve(path).startsWith(`${whole}${sep}`) || (resolve(path) === whole && syscall !== 'mkdir'))
-      return true;
-  }
-  return false;
 }
 
 /** What an interrupted run tells its user. */

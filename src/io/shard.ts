@@ -16,6 +16,9 @@ export interface Layout {
   readonly rowsPerChunk: number;
 }
 
+/** Defaults of `--rows-per-chunk`: with a policy; without one, in a run folder and on the way to a single file. */
+export const ROWS_PER_CHUNK = { policy: 512, folder: 16_384, file: 131_072 } as const;
+
 /** Input rows whose traces may share runs of the policy; a chunk holds whole windows, so its bytes depend on no other. */
 const WINDOW_ROWS = 64;
 
