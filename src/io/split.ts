@@ -20,8 +20,8 @@ export interface SplitOptions {
 
 /** Cuts a stream of bytes into rows. */
 export interface Splitter {
-  /** the rows that end in this chunk */
-  push(chunk: Buffer): RowBytes[];
+  /** the rows that end in this chunk, one at a time: all have to be taken */
+  push(chunk: Buffer): Generator<RowBytes>;
   /** the row that the end of the file ends, if there is one. @throws TruncatedError where it ends inside a list */
   end(): RowBytes | null;
   /** what has come of a row whose end is missing */
@@ -78,16 +78,14 @@ export function lineSplitter({ maxRowBytes }: SplitOptions): Splitter {
     return { bytes: line.bytes.subarray(length), length: line.length - length, offset: length };
   }
   return {
-    push(chunk) {
-      const lines: RowBytes[] = [];
+    *push(chunk) {
       let from = 0;
       for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
         open.add(chunk.subarray(from, to));
-        lines.push(take());
+        yield take();
         from = to + 1;
       }
       if (from < chunk.length) open.add(chunk.subarray(from));
-      return lines;
     },
     end: () => (open.length > 0 ? take() : null),
     rest: take,
@@ -123,8 +121,7 @@ export function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions
     });
   }
   return {
-    push(chunk) {
-      const rows: RowBytes[] = [];
+    *push(chunk) {
       let from = 0;
       for (let i = 0; i < chunk.length; i++) {
         const byte = chunk[i] as number;
@@ -151,7 +148,7 @@ export function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions
           const row = trimmed(open.take(start));
           isOver = depth === 0;
           // `[]` has no element; an empty one elsewhere is an error that the parser names
-          if (!isOver || elements > 0 || row.length > 0) rows.push(row);
+          if (!isOver || elements > 0 || row.length > 0) yield row;
           elements++;
           from = i + 1;
           start = position + from;
@@ -159,7 +156,6 @@ export function elementSplitter({ file, maxRowBytes, skipped = 0 }: SplitOptions
       }
       if (depth > 0) open.add(chunk.subarray(from));
       position += chunk.length;
-      return rows;
     },
     end() {
       if (isOver) return null;

@@ -124,8 +124,6 @@ function otherPath(cell: Cell | undefined): string {
   return isTexts ? `${cell.path}[]` : '<path>';
 }
 
-const MAX_INT32 = 2 ** 31 - 1;
-
 function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
   const { path = field, value } = cells.get(field) ?? {};
   if (value === undefined || value === null) return undefined;
@@ -135,10 +133,10 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
   const ids = new Int32Array(value.length);
   for (let i = 0; i < value.length; i++) {
     const item: unknown = value[i];
-    if (!(Number.isInteger(item) && (item as number) >= 0 && (item as number) <= MAX_INT32)) {
+    if (typeof item !== 'number' || (item | 0) !== item || item < 0) {
       throw new Mismatch(code, `${field}: ${path}[${i}] is ${describeValue(item)}, ${expected}`);
     }
-    ids[i] = item as number;
+    ids[i] = item;
   }
   return ids;
 }
