@@ -12,7 +12,7 @@ const measurements = [
   ['whole.mjs', quick ? '1' : '7'],
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
-  ['io.mjs', quick ? '20' : '300', quick ? '1' : '3'],
+  ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],
   ...(quick ? [] : [['pytorch.mjs']]),
 ];
 
