@@ -96,6 +96,14 @@ describe('verify', () => {
     }
   }, 60_000);
 
+  it.each(['prm', 'tinker', 'vineppo'])('says that a file of --export %s tells too little', async (form) => {
+    const path = join(work, `${form}.jsonl`);
+    await run('score', path, '--export', form);
+    const { code, stdout, stderr } = await rredcot(['verify', path]);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(`has the columns of --export ${form}`);
+  });
+
   it('ends with 75 where nothing is wrong but something is missing', async () => {
     const folder = await copy();
     await rm(join(folder, `done/${SHARD}.json`));
@@ -324,6 +332,8 @@ describe('a row', () => {
         segments: [{ ...segment, start: null, end: null }],
       }),
     ).toBe('');
+    // ids of an input whose integers have 64 bits, where --columns leaves out ours
+    expect(faults({ completion_ids: BigInt64Array.of(1n, 2n, 3n, 4n) })).toBe('');
     // log v̂ where no reference counts
     expect(faults({ value_start: Number.NEGATIVE_INFINITY, reference_utilities: [0] })).toBe('');
     expect(

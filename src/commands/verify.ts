@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
 import { chunkFindings, type Finding, type InputRows, rowFindings } from '../io/check-chunk.js';
 import { type ChunkReader, openChunkReader } from '../io/chunk-reader.js';
+import { EXPORT_FORMS, EXPORTS, type ExportName } from '../io/export/exports.js';
 import { formatOf } from '../io/output.js';
 import { readShard, runPaths } from '../io/run-folder.js';
 import { chunkCount, locateRun, ownRows, type RunState, readRunState, sumCounts } from '../io/run-state.js';
@@ -61,6 +62,12 @@ async function verifyFile(
   let traces = 0;
   try {
     const { columns, rows } = await openRows(path, format, parquet);
+    const form = columns && exportOf(columns);
+    if (form)
+      throw usageError(
+        `${path}: has the columns of --export ${form}, none of which can be checked in a file by itself`,
+        'give score a folder (-o out/) and verify that, then merge it into a file',
+      );
     if (columns?.some((name) => OWN_COLUMNS.includes(name)) === false)
       throw usageError(
         `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
@@ -76,6 +83,12 @@ async function verifyFile(
     found.add({ file: path, text: `cannot be read: ${(error as Error).message}` });
   }
   return traces;
+}
+
+/** The export whose columns a file has in place of ours; undefined where it has ours. */
+function exportOf(columns: readonly string[]): ExportName | undefined {
+  if (columns.includes('status') || columns.includes('sigma')) return undefined;
+  return EXPORTS.find((form) => EXPORT_FORMS[form].columns.every(({ name }) => columns.includes(name)));
 }
 
 async function verifyRun(

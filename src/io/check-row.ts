@@ -185,8 +185,9 @@ function numbers(cell: unknown): Numbers | null {
   return Array.isArray(cell) || ArrayBuffer.isView(cell) ? (cell as unknown as Numbers) : null;
 }
 
-/** Where the first entry is that is no finite number; −1 where all are. */
-function firstBroken(list: Numbers): number {
-  for (let i = 0; i < list.length; i++) if (!Number.isFinite(list[i])) return i;
+/** Where the first entry is that is no finite number; −1 where all are. Ids of an input may be 64 bits wide. */
+function firstBroken(list: ArrayLike<unknown>): number {
+  for (let i = 0; i < list.length; i++)
+    if (!Number.isFinite(list[i]) && typeof list[i] !== 'bigint') return i;
   return -1;
 }
