@@ -63,7 +63,7 @@ export function job(command: Command, defaultOutput: string): Command {
       '--format <name>',
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
-    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)")
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
     .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
     .option(
       '--max-segments <n>',
@@ -98,6 +98,11 @@ export function job(command: Command, defaultOutput: string): Command {
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
 
+/** A list that may be given in several flags. */
+function appended(value: string, before: string | undefined): string {
+  return before === undefined ? value : `${before},${value}`;
+}
+
 /** The flags that say where the fields of a trace are. */
 export function mapped(command: Command): Command {
   return command
@@ -109,6 +114,7 @@ export function mapped(command: Command): Command {
     .option(
       '--map <field=path,…>',
       'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+      appended,
     )
     .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
     .option(
