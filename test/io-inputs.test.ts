@@ -294,6 +294,21 @@ describe('patterns and folders', () => {
     await expect(names('hf/train')).rejects.toThrow(/picks its rows by an index file/);
   });
 
+  it('a run of ours is its chunks, once it is finished', async () => {
+    await file('run/run.json', '{"format":1,"rredcot":"0.1.0"}');
+    await file('run/survey.json', '{}');
+    await file('run/done/00000-of-00001.json', '{}');
+    await file('run/rejects/00000-of-00001/000000.jsonl', '{}');
+    await file('run/chunks/00000-of-00001/000000.jsonl', '{"a":1}');
+    await expect(names('run')).rejects.toThrow(/run: is a run that is not finished/);
+    expect(await names('run/chunks')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
+    await file('run/_SUCCESS', '');
+    expect(await names('run')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
+    // another program's run.json says nothing
+    await file('other/run.json', '{"a":1}');
+    expect(await names('other')).toEqual(['other/run.json']);
+  });
+
   it.each([
     ['nowhere.jsonl', /nowhere\.jsonl: cannot be read: no such file/],
     ['set/*.csv', /set\/\*\.csv: no file matches/],
@@ -312,10 +327,18 @@ describe('what is not read, or not what its name says', () => {
     ['x.parquet', Buffer.from('{"a":1}'), /x\.parquet: begins with .*, expected Parquet/],
     ['x.arrow', Buffer.alloc(0), /x\.arrow: is empty, expected Arrow/],
     ['x.jsonl.gz', Buffer.from('{"a":1}'), /expected gzip/],
+    ['x.csv', Buffer.from('prompt,completion\n'), /x\.csv: is a table as text/],
+    ['x.tsv.gz', gzipSync('prompt\tcompletion\n'), /is a table as text/],
+    ['x.tar', Buffer.from('x.jsonl\0'), /is a tar archive/],
+    ['x.tgz', gzipSync('x.jsonl\0'), /is a tar archive/],
   ])('%s', async (name, content, message) => {
     const path = await file(name, content);
     await expect(resolveInputs([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
     await expect(resolveInputs([path])).rejects.toThrow(message);
+  });
+
+  it('but JSON is read whatever its name', async () => {
+    expect(await seen(await file('y.csv', '{"a":1}\n'))).toEqual([[0, 0, { a: 1 }]]);
   });
 
   it('stdin twice', async () => {

@@ -3,6 +3,8 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
+import { readJson } from './json-file.js';
+import { runPaths } from './run-folder.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;
@@ -39,10 +41,11 @@ async function folderFiles(folder: string): Promise<string[]> {
   return files;
 }
 
-// a data set's own list of files where it has one, else all below, sorted by their whole paths
+// a data set's own list of files where it has one, a run's chunks, else all below, sorted by their whole paths
 async function listFiles(folder: string): Promise<string[]> {
   const own = await savedFiles(folder);
   if (own !== null) return own;
+  if (await isRun(folder)) return listFiles(join(folder, 'chunks'));
   const entries: { path: string; isFolder: boolean }[] = [];
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (BESIDE.test(entry.name)) continue;
@@ -84,6 +87,22 @@ async function savedFiles(folder: string): Promise<string[] | null> {
       });
     return join(folder, name);
   });
+}
+
+/**
+ * Whether a folder is one of our runs: its rows are its chunks, and nothing else.
+ * @throws RredcotError (exit 2) where it is not finished, and its chunks are not all of its rows
+ */
+async function isRun(folder: string): Promise<boolean> {
+  const { run, success } = runPaths(folder);
+  const description = await readJson<{ rredcot?: unknown }>(run);
+  if (typeof description?.rredcot !== 'string') return false;
+  if ((await stat(success).catch(() => null)) === null)
+    throw new RredcotError(`${folder}: is a run that is not finished (rredcot status ${folder})`, {
+      exitCode: EXIT.usage,
+      hint: `finish it with the command that began it; ${join(folder, 'chunks')} has what is done`,
+    });
+  return true;
 }
 
 function byCodeUnit(a: string, b: string): number {

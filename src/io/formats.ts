@@ -40,6 +40,20 @@ const REFUSED: readonly { readonly bytes: Buffer; readonly what: string; readonl
   { bytes: Buffer.from('PK\x03\x04'), what: 'a zip archive', hint: 'unzip -p <file> | rredcot … -' },
 ];
 
+/** Text, or what is packed, that is no rows of JSON by its name: its lines would all be rejects, or worse, some of them. */
+const REFUSED_NAMES: readonly { readonly name: RegExp; readonly what: string; readonly hint: string }[] = [
+  {
+    name: /\.(tar|tgz)$|\.tar\.\w+$/i,
+    what: 'a tar archive',
+    hint: 'unpack it, and name its files or their folder',
+  },
+  {
+    name: /\.[ct]sv(\.gz|\.zst)?$/i,
+    what: 'a table as text (CSV)',
+    hint: `duckdb -c "COPY (FROM 'traces.csv') TO 'traces.parquet'", or pandas' read_csv and to_parquet`,
+  },
+];
+
 /** Names whose bytes must be what they promise: a truncated or mixed-up file is told as such. */
 const BINARY_NAMES: readonly (readonly [RegExp, string])[] = [
   [/\.parquet$/i, 'Parquet (PAR1)'],
@@ -54,15 +68,18 @@ const BINARY_NAMES: readonly (readonly [RegExp, string])[] = [
  */
 export function layoutOf(head: Buffer, path: string): Layout {
   const starts = ({ bytes }: { bytes: Buffer }): boolean => head.subarray(0, bytes.length).equals(bytes);
-  const known = SIGNATURES.find(starts);
-  if (known !== undefined) return known.layout;
-  const refused = REFUSED.find(starts);
+  const known = SIGNATURES.find(starts)?.layout;
+  // a name is asked only where the bytes are packed, or do not look like JSON
+  const isOpen = known === undefined ? !/^\s*[[{]/.test(head.toString('latin1')) : known.compression !== null;
+  const named = isOpen ? REFUSED_NAMES.find(({ name }) => name.test(path)) : undefined;
+  const refused = named ?? (known === undefined ? REFUSED.find(starts) : undefined);
   if (refused !== undefined) {
     throw new RredcotError(`${path}: is ${refused.what}, expected JSONL, Arrow or Parquet`, {
       exitCode: EXIT.usage,
       hint: refused.hint,
     });
   }
+  if (known !== undefined) return known;
   const promised = BINARY_NAMES.find(([name]) => name.test(path))?.[1];
   if (promised !== undefined) {
     const found = head.length === 0 ? 'is empty' : `begins with ${head.toString('hex')}`;
