@@ -100,6 +100,8 @@ describe('the flags', () => {
     expect(workerDevices(undefined, 'cuda:0, cuda:1')).toEqual(['cuda:0', 'cuda:1']);
     expect(workerDevices(2, 'cuda:0,cpu')).toEqual(['cuda:0', 'cpu', 'cuda:0', 'cpu']);
     expect(() => workerDevices(1, 'cuda,gpu')).toThrow(/--devices gpu: expected/);
+    expect(() => workerDevices(1e6, undefined)).toThrow(/--workers 1000000: expected at most \d+ on this/);
+    expect(() => workerDevices(1e6, 'cuda')).toThrow(/expected at most/);
   });
 
   it('go on to the workers as they were given, but for the parent’s own', async () => {

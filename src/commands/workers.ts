@@ -1,5 +1,6 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
 import { readdir, rm, stat } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -38,6 +39,9 @@ export interface WorkersOptions extends RunOptions {
   readonly signal: AbortSignal;
 }
 
+/** So many workers may be asked for on any machine, however few its cores. */
+const LEAST_MOST_WORKERS = 16;
+
 const PROGRAM = fileURLToPath(new URL('../../bin/rredcot.js', import.meta.url));
 
 /**
@@ -48,6 +52,13 @@ export function workerDevices(
   workers: number | undefined,
   devices: string | undefined,
 ): readonly (string | undefined)[] | undefined {
+  const cores = availableParallelism();
+  const most = Math.max(LEAST_MOST_WORKERS, 2 * cores);
+  if (workers !== undefined && workers > most)
+    throw usageError(
+      `--workers ${workers}: expected at most ${most} on this machine, which has ${plural(cores, 'core')}`,
+      `--workers ${cores}`,
+    );
   if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
   const names = devices.split(',').map((name) => name.trim());
   for (const name of names) parseDevice(name, '--devices');
