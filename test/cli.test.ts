@@ -465,6 +465,36 @@ describe('segment', () => {
     ]);
   });
 
+  it('--map and --columns may be given in several flags', async () => {
+    const maps = ['--map', 'completion=text', '--map', 'group=g'];
+    const columns = ['--columns', 'id', '--columns', 'group'];
+    const run = await rredcot(['segment', '--no-policy', ...maps, ...columns], {
+      cwd: folder,
+      stdin: line({ text: 'a\nb', g: 'x' }),
+    });
+    expect(run.code, run.stderr).toBe(0);
+    expect(JSON.parse(run.stdout)).toEqual({ text: 'a\nb', g: 'x', id: 'stdin:0', group: 'x' });
+  });
+
+  it('a segment of nothing but line breaks is drawn as these', async () => {
+    const row = {
+      ...fixtures[0],
+      completion: '<think>\na\n\nb\n</think>\nanswer: 5\n',
+      completion_ids: null,
+    };
+    const flags = ['--segmenter', 'newline', '-o', 'blank.jsonl'];
+    const run = await rredcot(['score', ...flags], { cwd: folder, stdin: line(row) });
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toMatch(/⏎a\n.* ⏎\n.* b\n/);
+  });
+
+  it('says that an input has no rows', async () => {
+    const run = await rredcot(['segment', '--no-policy'], { cwd: folder });
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toMatch(/no row in the input/);
+    expect(run.stderr).not.toMatch(/first row/);
+  });
+
   it.each([
     ['newline', [], [2, 5, 8, 26]],
     ['fixed', ['--fixed-length', '4'], [4, 8, 26]],

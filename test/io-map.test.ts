@@ -136,6 +136,9 @@ describe('--map', () => {
         reason: 'completion: no "text" in the row (keys question, answer): use --map completion=<path>',
       },
     ]);
+    expect(outcome({ completion: null }, undefined)).toMatchObject([
+      { reason: expect.stringMatching(/^completion: completion is null, expected text/) },
+    ]);
     const wide = Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`k${n}`, 1]));
     const [{ reason }] = outcome(wide) as unknown as [{ reason: string }];
     expect(reason).toContain('(40 in all)');

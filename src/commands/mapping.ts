@@ -28,6 +28,8 @@ export interface MappingOptions {
 
 export interface Mapping {
   readonly map: FieldMap;
+  /** false where the inputs have no row that can be read */
+  readonly hasRow: boolean;
   /** undefined where fields are taken by their names */
   readonly choice: Choice | undefined;
   readonly join: { readonly name: string; readonly on: string; readonly rows: string } | undefined;
@@ -42,13 +44,15 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
   if (opts.joinOn !== undefined && opts.join === undefined)
     throw usageError('--join-on has no meaning here', 'add --join <file>');
   const { first, read } = await peekRows(inputs, opts.maxLineBytes);
+  const hasRow = first !== undefined;
   const choice = choosePreset(opts.preset, first?.columns);
   const config = { map: opts.map, preset: choice?.preset.name ?? 'none' };
   const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
-  if (opts.join === undefined) return { map, choice, join: undefined, read, config };
+  if (opts.join === undefined) return { map, hasRow, choice, join: undefined, read, config };
   const joined = await resolveJoin(opts.join, map, opts);
   return {
     map: joined.map,
+    hasRow,
     choice,
     join: joined.about,
     read,
@@ -57,9 +61,10 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
 }
 
 /** Tells the user what was found. */
-export function logMapping({ choice, join }: Mapping, { preset }: MappingOptions, log: Log): void {
+export function logMapping({ choice, join, hasRow }: Mapping, { preset }: MappingOptions, log: Log): void {
   if (choice !== undefined)
     log.info(`preset ${choice.preset.name} (${choice.why}); --map overrides a field, --preset none all`);
+  else if (!hasRow) log.warn('no_row', 'there is no row in the input that can be read');
   else if (preset === 'auto')
     log.info('no preset fits the first row: fields are taken by their names or --map');
   if (join !== undefined) log.info(`joined as ${join.name} on ${join.on}`);

@@ -112,9 +112,12 @@ function text(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNee
   // what nobody asked for and nobody needs may look as it likes
   if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
   const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
-  const found = isAbsent
-    ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
-    : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
+  const isNull = value === null || (cell === undefined && row.columns[field] === null);
+  const found = isNull
+    ? `${cell?.path ?? field} is null, expected ${expected}`
+    : isAbsent
+      ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
+      : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
   throw new Mismatch('map', `${field}: ${found}: use --map ${field}=${otherPath(cell)}`);
 }
 

@@ -50,7 +50,9 @@ function clipped(text: string, room: number): string {
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */
 function segmentText(characters: readonly string[], { charStart, charEnd, kind }: SegmentRow): string {
   if (charStart === null || charEnd === null) return `(${kind})`;
-  return escapeControls(characters.slice(charStart, charEnd).join('').replace(/\n+$/, ''));
+  const text = characters.slice(charStart, charEnd).join('');
+  // a segment of nothing but line breaks is shown as these
+  return escapeControls(text.replace(/(?<=[^\n])\n+$/, ''));
 }
 
 /** Newlines as ⏎, other control and format characters as \u{…}. */
