@@ -163,7 +163,7 @@ export function refuseAllRejected(
   throw tooMany(
     `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}`,
     target,
-    'mend the rows, or tell where their fields are with --map, and start anew with --restart',
+    `mend the rows, or tell where their fields are with --map${target.kind === 'folder' ? ', and start anew with --restart' : ''}`,
   );
 }
 

@@ -62,6 +62,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (isBad(item)) {
       firstReject ??= item.rejection.reason;
       progress.reject();
+      summary.reject(item);
       checkRejects(totals(), maxRejects, target, false);
     } else {
       progress.trace(item.completionIds?.length ?? 0);
@@ -108,7 +109,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
       }
-      const lines = summary.describe(progress.totals(), destination.rejectCounts, valueName !== undefined);
+      const lines = summary.describe(progress.totals(), valueName !== undefined);
       log.text(lines.join('\n'));
       if (rejects > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);

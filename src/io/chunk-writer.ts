@@ -16,8 +16,6 @@ export interface Destination {
   close(): Promise<void>;
   /** drops what is open; harmless after `close` or a second time */
   abort(): Promise<void>;
-  /** how many rejects of each code so far */
-  readonly rejectCounts: ReadonlyMap<string, number>;
 }
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
@@ -49,7 +47,6 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
   const { shard } = layout;
   const paths = runPaths(folder);
   const started = Date.now();
-  const rejectCounts = new Map<string, number>();
   let open: OpenChunk | null = null;
   await Promise.all(
     [paths.chunks(shard), paths.rejects(shard), paths.records(shard)].map((path) =>
@@ -89,7 +86,6 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
   }
 
   return {
-    rejectCounts,
     async add(item) {
       const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
       const chunk = chunkOf(ordinal, layout);
@@ -99,7 +95,6 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       open.counts[row] ??= 0;
       if (isBad(item)) {
         open.rejected++;
-        rejectCounts.set(item.rejection.code, (rejectCounts.get(item.rejection.code) ?? 0) + 1);
         await open.rejects.add(item);
         return;
       }

@@ -1,6 +1,6 @@
 // Record batches in, rows out that convert a value only when somebody looks at it.
 
-import type { Data, RecordBatch } from 'apache-arrow';
+import { type Data, type RecordBatch, Type } from 'apache-arrow';
 import { damaged } from './arrow-reader.js';
 import { nameOf, valueAt } from './arrow-values.js';
 import { stringifyLossless } from './json.js';
@@ -10,6 +10,8 @@ import type { InputRow } from './rows.js';
 export interface ColumnarBatch {
   readonly names: readonly string[];
   readonly columns: ReadonlyMap<string, Data>;
+  /** names of columns of bytes, which are no text */
+  readonly bytes: ReadonlySet<string>;
   /** mean bytes of a row */
   readonly rowBytes: number;
 }
@@ -24,8 +26,14 @@ export interface ArrowPlace {
 export function columnarBatch(batch: RecordBatch): ColumnarBatch {
   const names = batch.schema.fields.map(nameOf);
   const columns = new Map(names.map((name, n) => [name, batch.data.children[n] as Data]));
-  const bytes = batch.data.children.reduce((sum, child) => sum + child.byteLength, 0);
-  return { names, columns, rowBytes: bytes / Math.max(1, batch.numRows) };
+  const bytes = new Set(names.filter((name) => isBytes(columns.get(name) as Data)));
+  const size = batch.data.children.reduce((sum, child) => sum + child.byteLength, 0);
+  return { names, columns, bytes, rowBytes: size / Math.max(1, batch.numRows) };
+}
+
+function isBytes({ typeId, dictionary }: Data): boolean {
+  const id: Type = typeId === Type.Dictionary ? (dictionary?.type.typeId ?? typeId) : typeId;
+  return [Type.Binary, Type.LargeBinary, Type.BinaryView, Type.FixedSizeBinary].includes(id);
 }
 
 /** One row of a batch; its JSON text and its values are made when they are asked for. */

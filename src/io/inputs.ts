@@ -1,6 +1,6 @@
 // The command line's input paths: checked up front, then read one after the other as rows.
 
-import { open, stat } from 'node:fs/promises';
+import { open, realpath, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import type { BatchSource } from './arrow-reader.js';
@@ -41,6 +41,7 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
   }
   const files: string[] = [];
   for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
+  await refuseTwice(files);
   const stems = uniqueStems(files);
   const inputs: Input[] = [];
   for (const [n, path] of files.entries()) {
@@ -49,6 +50,21 @@ export async function resolveInputs(paths: readonly string[]): Promise<Input[]> 
     inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
   }
   return inputs;
+}
+
+// every trace of it would be there twice, under one id and in one group
+async function refuseTwice(paths: readonly string[]): Promise<void> {
+  const seen = new Map<string, string>();
+  for (const path of paths) {
+    const real = path === STDIN ? path : await realpath(path).catch(() => path);
+    const other = seen.get(real);
+    if (other !== undefined)
+      throw new RredcotError(`${path}: is given twice${other === path ? '' : `, also as ${other}`}`, {
+        exitCode: EXIT.usage,
+        hint: 'name each input once',
+      });
+    seen.set(real, path);
+  }
 }
 
 /** Names without folder and extension; where some are alike, their paths, and the extension too if need be. */

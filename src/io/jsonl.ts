@@ -126,7 +126,8 @@ function parseRow(
   }
   if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {
     const found = columns === null ? 'null' : Array.isArray(columns) ? 'a list' : `a ${typeof columns}`;
-    return bad('json', `line holds ${found}, expected one JSON object`);
+    const hint = Array.isArray(columns) ? ': a file that is one list is called .json' : '';
+    return bad('json', `line holds ${found}, expected one JSON object${hint}`);
   }
   return { kind: 'row', ...place, raw, columns: columns as Record<string, unknown> };
 }

@@ -45,7 +45,7 @@ export function formatOf(path: string): OutputFormat {
   const names = EXTENSIONS.map(([extension]) => extension).join(', ');
   throw new RredcotError(`${path}: the name does not tell the format, expected one of ${names}`, {
     exitCode: EXIT.usage,
-    hint: '--format parquet|arrow|jsonl',
+    hint: '--format parquet|arrow|jsonl; a name that ends with / is a run folder',
   });
 }
 

@@ -1,4 +1,4 @@
-// Bad rows in, the rejects file and the counts by code out.
+// Bad rows in, the rejects file out.
 
 import { rm } from 'node:fs/promises';
 import { EXIT, RredcotError } from '../errors.js';
@@ -9,8 +9,6 @@ import { statIfThere } from './stat-if-there.js';
 
 /** The rejects of a run. */
 export interface Rejects {
-  /** how many of each code so far, in the order first met */
-  readonly counts: ReadonlyMap<string, number>;
   add(bad: BadRow): Promise<void>;
   /** makes the file visible, if there was a reject */
   close(): Promise<void>;
@@ -18,14 +16,13 @@ export interface Rejects {
 }
 
 /**
- * Opens the rejects file of a run; null counts only. The file is made at the first reject; one that an earlier run left
+ * Opens the rejects file of a run. The file is made at the first reject; one that an earlier run left
  * is replaced, or removed, when this one ends: no file means no reject.
  * @throws RredcotError (exit 2) where something else than a file has its name
  */
-export async function openRejects(path: string | null): Promise<Rejects> {
-  const counts = new Map<string, number>();
+export async function openRejects(path: string): Promise<Rejects> {
   let file: AtomicFile | null = null;
-  const present = path === null ? null : await statIfThere(path);
+  const present = await statIfThere(path);
   if (present !== null && !present.isFile())
     throw new RredcotError(`${path}: is no file, but the rejects would be written there`, {
       exitCode: EXIT.usage,
@@ -41,22 +38,19 @@ export async function openRejects(path: string | null): Promise<Rejects> {
     raw,
     rejection: { code, reason },
   }: BadRow): Promise<void> {
-    if (path === null) return;
     file ??= await AtomicFile.open(path);
     const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
     await file.write(Buffer.from(`${stringifyJson(line)}\n`));
   }
   return {
-    counts,
     add(bad) {
-      counts.set(bad.rejection.code, (counts.get(bad.rejection.code) ?? 0) + 1);
       queue = queue.then(() => write(bad));
       return queue;
     },
     async close() {
       await queue;
       if (file !== null) await file.commit();
-      else if (path !== null) await rm(path, { force: true });
+      else await rm(path, { force: true });
     },
     async abort() {
       await file?.abort();

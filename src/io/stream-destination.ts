@@ -11,7 +11,6 @@ export async function openStreamDestination(
   const rejects = await openRejects(target.rejects);
   const output = await openOutput(target);
   return {
-    rejectCounts: rejects.counts,
     add: (item) => (isBad(item) ? rejects.add(item) : output.write([item])),
     async close() {
       await output.close();

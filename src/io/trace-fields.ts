@@ -43,6 +43,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
   try {
     for (const [field, { path, value }] of cells) {
       if (value === undefined) throw new Mismatch('map', `${field}: ${path} is not in item ${place.index}`);
+      if (row.arrow?.batch.bytes.has(path) && (value ?? null) !== null)
+        throw new Mismatch('map', `${field}: ${path} is bytes, expected text: write the column as strings`);
     }
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');

@@ -1,11 +1,14 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
 import type { OutputRow } from '../io/output.js';
+import type { BadRow } from '../io/rows.js';
 import { count, plural } from '../plural.js';
 import { duration, type Totals } from './progress.js';
+import { escapeControls } from './trace-view.js';
 
 /** Gathers a run's closing words; holds one trace, never more. */
 export class Summary {
   private readonly codes = new Map<string, number>();
+  private readonly rejects = new Map<string, { count: number; readonly first: string }>();
   private fallbacks = 0;
   private rows = 0;
   private best: { readonly row: OutputRow; readonly span: number } | undefined;
@@ -16,6 +19,12 @@ export class Summary {
     if (row.status.some(isFallback)) this.fallbacks++;
     const span = showsMuch(row);
     if (this.best === undefined || span > this.best.span) this.best = { row, span };
+  }
+
+  reject({ file, row, rejection: { code, reason } }: BadRow): void {
+    const known = this.rejects.get(code);
+    if (known !== undefined) known.count++;
+    else this.rejects.set(code, { count: 1, first: `${file}:${row}: ${reason}` });
   }
 
   /** share of traces whose σ fell back to uniform */
@@ -29,11 +38,7 @@ export class Summary {
   }
 
   /** The lines about the run. @param hasSigma whether there is σ to speak of */
-  describe(
-    { traces, tokens, seconds, rejects }: Totals,
-    rejected: ReadonlyMap<string, number>,
-    hasSigma: boolean,
-  ): string[] {
+  describe({ traces, tokens, seconds, rejects }: Totals, hasSigma: boolean): string[] {
     const rate = count(Math.round(tokens / Math.max(seconds, 1e-3)));
     const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
     const lines = [`${size} in ${duration(seconds)}${tokens > 0 ? ` (${rate} tokens/s)` : ''}`];
@@ -42,9 +47,21 @@ export class Summary {
     if (hasSigma && traces > 0)
       lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listed(fallbacks)}`);
     if (others.length > 0) lines.push(`also in status:${listed(others)}`);
-    if (rejects > 0) lines.push(`rejected: ${count(rejects)}${listed(rejected)}`);
+    if (rejects === 0) return lines;
+    const codes = [...this.rejects].sort(([, a], [, b]) => b.count - a.count);
+    lines.push(`rejected: ${count(rejects)}${listed(codes.map(([code, each]) => [code, each.count]))}`);
+    for (const [, { first }] of codes.slice(0, SHOWN_REASONS)) lines.push(`  ${clipped(first)}`);
     return lines;
   }
+}
+
+/** Of the commonest codes, the first reject's reason is shown. */
+const SHOWN_REASONS = 3;
+const SHOWN_CHARACTERS = 240;
+
+function clipped(text: string): string {
+  const line = escapeControls(text.replace(/\s+/g, ' '));
+  return line.length <= SHOWN_CHARACTERS ? line : `${line.slice(0, SHOWN_CHARACTERS)} …`;
 }
 
 function isFallback(code: string): boolean {
