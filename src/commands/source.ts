@@ -127,12 +127,13 @@ function sizeOf(inputs: readonly Input[]): number {
 }
 
 /** A run can begin anew only where nothing has left the machine and no other shard has its chunks. */
-async function guessOnce({ mayGuess, run, reward, read, map, needs, maxLineBytes }: SourceOptions) {
+async function guessOnce({ mayGuess, run, reward, read, map, needs, limit, maxLineBytes }: SourceOptions) {
   const { folder, layout } = run;
   if (mayGuess !== true || reward !== undefined || folder === undefined || layout.shard.count > 1)
     return undefined;
   if ((await readSurvey(runPaths(folder).survey)) !== undefined) return undefined;
-  return guessColumns(read({ maxLineBytes }), (row) => [...mapRow(row, map, needs)].some(isTrace));
+  const tracesOf = (row: InputRow): number => [...mapRow(row, map, needs)].filter(isTrace).length;
+  return guessColumns(read({ maxLineBytes }), tracesOf, limit);
 }
 
 function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {
