@@ -1,7 +1,17 @@
 // How a run may end: signals, the time limit, each exit code; a reader that leaves, a disk that is full, an input that
 // changes, an output that cannot be; two runs at one output.
 import { spawn, spawnSync } from 'node:child_process';
-import { appendFile, mkdir, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseTimeLimit } from '../dist/commands/interrupt.js';
@@ -327,4 +337,11 @@ describe('two runs at once at one file', () => {
       expect((await readdir(cwd)).filter((name) => name.startsWith('.both'))).toEqual([]);
     }
   });
+});
+
+it('an output folder that is a link to nowhere is a wrong path, not a run that another process has dropped', async () => {
+  await symlink(join(cwd, 'nowhere'), join(cwd, 'link'));
+  const run = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'link/'], { cwd });
+  expect(run.code, run.stderr).toBe(2);
+  expect(run.stderr).toContain('link: is a link to a folder that is not there');
 });

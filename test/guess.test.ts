@@ -22,7 +22,7 @@ async function holds(first: readonly Columns[], others: readonly Columns[]): Pro
   async function* rows() {
     for (const row of first) yield inputRow(row);
   }
-  const guess = await guessColumns(rows(), () => true);
+  const guess = await guessColumns(rows(), () => 1);
   expect(JSON.stringify(guess.columns)).toBe(typesOf(first));
   try {
     for (const row of others) guess.watch(inputRow(row));
@@ -134,6 +134,17 @@ describe('segment --no-policy', () => {
       sum: late.reduce((sum, each) => sum + each.level, 0),
       type: 'DOUBLE',
     });
+  });
+
+  it('takes no columns from rows beyond --limit', async () => {
+    const rows = [row(0, { level: 1 }), row(1, { level: 2 }), row(2, { level: 0.5, note: 'x' })];
+    await writeFile(join(folder, 'limit.jsonl'), rows.map((each) => JSON.stringify(each)).join('\n'));
+    expect((await segment('limit.jsonl', '-o', 'limit.parquet', '--limit', '2')).code).toBe(0);
+    const types = await queryDuckdb(
+      `select column_name as name, column_type as type from (describe from '${join(folder, 'limit.parquet')}')`,
+    );
+    expect(types).toContainEqual({ name: 'level', type: 'BIGINT' });
+    expect(types).not.toContainEqual(expect.objectContaining({ name: 'note' }));
   });
 
   it('may die while it begins anew: the same command then ends with the same bytes', async () => {

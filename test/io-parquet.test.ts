@@ -1,6 +1,6 @@
 // The guard around parquet-wasm: each fault of IO §1 ends in an error and no file, never in lost rows.
 
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   Table as ArrowTable,
@@ -351,6 +351,17 @@ describe('the writer', () => {
       exitCode: 75,
     });
     expect(await readdir(folder)).not.toContain('out.parquet');
+  });
+
+  it('names the file that is gone when its footer, or a chunk to be copied, is to be read', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {});
+    await write(writer, [row(0)]);
+    await rm(file.temporaryPath);
+    const gone = (path: string) => ({ exitCode: 2, cause: { code: 'ENOENT', path } });
+    await expect(writer.close()).rejects.toMatchObject(gone(file.temporaryPath));
+    const chunk = join(folder, 'chunk.parquet');
+    const copy = copyParquet(file, [chunk], { rows: 1, rawBytes: 1 }, {}, new AbortController().signal);
+    await expect(copy).rejects.toMatchObject(gone(chunk));
   });
 
   it('gives the memory of written batches back', async () => {

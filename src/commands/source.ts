@@ -75,7 +75,8 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     isFile && guess === undefined && (typed || opts.reward)
       ? await surveyOnce(inputs, { ...opts, typed }, assertUnchanged)
       : undefined;
-  let bytes = 0;
+  // of the inputs; and how many of them an earlier attempt has done, over which this one only skips
+  let [bytes, skipped] = [0, 0];
   const onBytes = (count: number): void => {
     bytes += count;
   };
@@ -90,13 +91,17 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     columns,
     ahead: {
       traces: survey && expectedTraces(survey, opts) - before,
-      share: () => (isFile && opts.limit === undefined ? Math.min(1, bytes / Math.max(1, size)) : undefined),
+      share: () =>
+        isFile && opts.limit === undefined
+          ? Math.min(1, (bytes - skipped) / Math.max(1, size - skipped))
+          : undefined,
     },
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
       let taken = before;
       for await (const row of rows) {
         if (taken >= limit) break;
+        if (taken === before && before > 0) skipped = bytes;
         if (row.kind === 'bad' && row.rejection.code === 'truncated')
           opts.log.warn(
             'input_truncated',
@@ -127,12 +132,13 @@ function sizeOf(inputs: readonly Input[]): number {
 }
 
 /** A run can begin anew only where nothing has left the machine and no other shard has its chunks. */
-async function guessOnce({ mayGuess, run, reward, read, map, needs, maxLineBytes }: SourceOptions) {
+async function guessOnce({ mayGuess, run, reward, read, map, needs, limit, maxLineBytes }: SourceOptions) {
   const { folder, layout } = run;
   if (mayGuess !== true || reward !== undefined || folder === undefined || layout.shard.count > 1)
     return undefined;
   if ((await readSurvey(runPaths(folder).survey)) !== undefined) return undefined;
-  return guessColumns(read({ maxLineBytes }), (row) => [...mapRow(row, map, needs)].some(isTrace));
+  const tracesOf = (row: InputRow): number => [...mapRow(row, map, needs)].filter(isTrace).length;
+  return guessColumns(read({ maxLineBytes }), tracesOf, limit);
 }
 
 function expectedTraces(survey: Survey, { limit, run }: SourceOptions): number {

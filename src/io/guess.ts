@@ -19,18 +19,22 @@ const GUESS_BYTES = 8 * 2 ** 20;
  * Infers the columns from the first rows (1,024, or 8 MiB of them). The types are those of a survey over all rows if
  * {@link Guess.watch} lets all pass, also where some of them were watched by another process with the same guess.
  * @param rows the inputs from their start; closed when enough have been read
- * @param holdsTrace whether the row is written: one that is set aside has no say
+ * @param tracesOf how many traces the row holds: one that holds none is set aside, and has no say
+ * @param limit no more rows are looked at than make so many traces, as in a survey
  */
 export async function guessColumns(
   rows: AsyncGenerator<InputRow | BadRow>,
-  holdsTrace: (row: InputRow) => boolean,
+  tracesOf: (row: InputRow) => number,
+  limit = Number.POSITIVE_INFINITY,
 ): Promise<Guess> {
   const inference = inferColumns();
-  let [seen, bytes] = [0, 0];
+  let [seen, bytes, traces] = [0, 0, 0];
   for await (const row of rows) {
-    if (row.kind === 'row' && holdsTrace(row)) inference.add(row.columns);
+    const found = row.kind === 'row' ? tracesOf(row) : 0;
+    if (row.kind === 'row' && found > 0) inference.add(row.columns);
+    traces += found;
     bytes += row.raw.length;
-    if (++seen >= GUESS_ROWS || bytes >= GUESS_BYTES) break;
+    if (++seen >= GUESS_ROWS || bytes >= GUESS_BYTES || traces >= limit) break;
   }
   const columns = inference.finish();
   const text = JSON.stringify(columns);

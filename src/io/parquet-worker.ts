@@ -4,6 +4,7 @@
 // thread, which the main thread sees as an 'error' event, and the wrecked module goes with it.
 
 import { openAsBlob, writeSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { ReadableStream } from 'node:stream/web';
 import { parentPort, workerData } from 'node:worker_threads';
 import {
@@ -40,7 +41,12 @@ export type ToParquetWorker =
 export type FromParquetWorker =
   | { readonly kind: 'taken' }
   | { readonly kind: 'closed'; readonly rows: number; readonly bytes: number }
-  | { readonly kind: 'failed'; readonly message: string; readonly code?: string | undefined };
+  | {
+      readonly kind: 'failed';
+      readonly message: string;
+      readonly code?: string | undefined;
+      readonly path?: string | undefined;
+    };
 
 if (parentPort === null) throw new Error('parquet-worker runs as a worker thread');
 const port = parentPort;
@@ -92,6 +98,12 @@ function decodeBatch(ipc: Uint8Array, rows: number): RecordBatch[] {
   }
 }
 
+/** `openAsBlob` does not tell why it cannot open a file: `stat` does. */
+async function blobOf(path: string): Promise<Blob> {
+  await stat(path);
+  return openAsBlob(path);
+}
+
 /** Batches as the main thread sends them. */
 async function* sentBatches(): AsyncGenerator<RecordBatch> {
   for (;;) {
@@ -105,7 +117,7 @@ async function* sentBatches(): AsyncGenerator<RecordBatch> {
 /** The rows of other files; every file has to have the columns of the first. */
 async function* copiedBatches(sources: readonly string[]): AsyncGenerator<RecordBatch> {
   for (const path of sources) {
-    const file = await ParquetFile.fromFile(await openAsBlob(path));
+    const file = await ParquetFile.fromFile(await blobOf(path));
     const expected = file.metadata().fileMetadata().numRows();
     let found = 0;
     const batches = await file.stream({ batchSize: job.rowsPerBatch ?? 1024, concurrency: 1 });
@@ -178,7 +190,7 @@ async function run(): Promise<void> {
   port.ref();
   if (sourceError !== null) throw sourceError;
 
-  const file = await ParquetFile.fromFile(await openAsBlob(job.temporaryPath));
+  const file = await ParquetFile.fromFile(await blobOf(job.temporaryPath));
   const rows = file.metadata().fileMetadata().numRows();
   file.free();
   if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);
@@ -187,8 +199,8 @@ async function run(): Promise<void> {
 
 function fail(caught: unknown): void {
   const error = sourceError ?? caught;
-  const { code } = error as NodeJS.ErrnoException;
-  post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
+  const { code, path } = error as NodeJS.ErrnoException;
+  post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code, path });
 }
 
 // parquet-wasm drops what its writer throws, and may then never end its stream. Once all batches are in, the port keeps

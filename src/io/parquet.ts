@@ -194,7 +194,7 @@ export function startEncoder(file: { readonly path: string }, job: ParquetJob): 
 
 function encoderError(
   path: string,
-  { message, code }: { message: string; code?: string | undefined },
+  { message, code, path: at }: FromParquetWorker & { readonly kind: 'failed' },
 ): unknown {
   if (code === 'TOO_LARGE') {
     return new RredcotError(`${path}: ${message} cannot be written`, {
@@ -203,7 +203,7 @@ function encoderError(
     });
   }
   return fileError(
-    Object.assign(new Error(`${path}: Parquet: ${message}`), code ? { code } : {}),
+    Object.assign(new Error(`${path}: Parquet: ${message}`), code && { code, path: at }),
     path,
     'written',
   );

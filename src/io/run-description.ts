@@ -1,6 +1,6 @@
 // run.json: what a run is, written by its first process and compared by every other.
 import { createHash } from 'node:crypto';
-import { link, mkdir, open, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { link, mkdir, open, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { syncFolder } from './atomic-file.js';
@@ -8,6 +8,7 @@ import { fileError } from './file-error.js';
 import type { Input } from './inputs.js';
 import { readJson } from './json-file.js';
 import { runPaths } from './run-folder.js';
+import { statIfThere } from './stat-if-there.js';
 
 /** What `run.json` says: everything that the bytes of the chunks depend on. Compared field by field on every start. */
 export interface RunDescription {
@@ -134,8 +135,14 @@ async function makeFolder(path: string): Promise<void> {
     () => false,
   );
   if (!hasParent && parent !== path) await makeFolder(parent);
-  await mkdir(path).catch((error: NodeJS.ErrnoException) => {
+  await mkdir(path).catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error;
+    const isLost = (await statIfThere(path)) === null && (await readlink(path).catch(() => null)) !== null;
+    if (isLost)
+      throw new RredcotError(`${path}: is a link to a folder that is not there`, {
+        exitCode: EXIT.usage,
+        hint: 'make that folder, or choose another place with -o',
+      });
   });
 }
 
