@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
+  Binary,
   type DataType,
   Decimal,
   Field,
@@ -714,4 +715,28 @@ describe('lz4', () => {
       Buffer.alloc(4),
     ]);
   }
+});
+
+describe('a column of bytes', () => {
+  it('is no text: its rows are turned down by name, and as a column it comes along', async () => {
+    const path = join(folder, 'bytes.arrow');
+    const bytes = (text: string) => new TextEncoder().encode(text);
+    const columns = {
+      completion: vectorFromArray([bytes('Step.\nA: 1')], new Binary()),
+      more: vectorFromArray([bytes('x')], new Binary()),
+      text: vectorFromArray(['Step.\nA: 1'], new Utf8()),
+    };
+    await writeFile(path, tableToIPC(new Table(columns), 'file'));
+    const segment = (...args: string[]) => rredcot(['segment', '--no-policy', path, ...args]);
+    const run = await segment('-o', join(folder, 'bytes.jsonl'));
+    expect(run.code).toBe(65);
+    expect(run.stderr).toContain(
+      'completion: completion is bytes, expected text: write the column as strings',
+    );
+    const out = join(folder, 'bytes.parquet');
+    expect((await segment('--map', 'completion=text', '-o', out)).code).toBe(0);
+    expect(await queryDuckdb(`select typeof(more) as type, more::varchar as more from '${out}'`)).toEqual([
+      { type: 'BLOB', more: 'x' },
+    ]);
+  });
 });

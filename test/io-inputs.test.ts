@@ -1,6 +1,6 @@
 // Inputs as people have them: packed, as one JSON list, by pattern, by folder, cut off in the middle.
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
@@ -375,5 +375,20 @@ describe('standard input', () => {
     let out = '';
     for await (const chunk of child.stdout) out += chunk;
     expect(JSON.parse(out)).toEqual([{ completion: 'a\nb' }]);
+  });
+});
+
+describe('an input that is given twice', () => {
+  it('is refused, also under another name for it', async () => {
+    const place = await temporaryFolder();
+    await writeFile(join(place, 'a.jsonl'), '{}\n');
+    await symlink(join(place, 'a.jsonl'), join(place, 'b.jsonl'));
+    const a = join(place, 'a.jsonl');
+    await expect(resolveInputs([a, a])).rejects.toMatchObject({
+      exitCode: 2,
+      message: `${a}: is given twice`,
+    });
+    await expect(resolveInputs([a, join(place, 'b.jsonl')])).rejects.toThrow(`is given twice, also as ${a}`);
+    await expect(resolveInputs([join(place, '*.jsonl'), a])).rejects.toThrow('is given twice');
   });
 });

@@ -160,12 +160,14 @@ function codePointBoundaries(text: string): Int32Array {
 
 const SURROGATE = /[\ud800-\udfff]/;
 
+const LONG_ROW = 2 ** 20;
 let numbers = new Int32Array(0);
 
 /** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
 function counting(length: number): Int32Array {
   if (numbers.length < length) {
-    numbers = new Int32Array(2 * length);
+    // twice as many, so that growing costs little; not for a row of unusual size
+    numbers = new Int32Array(length > LONG_ROW ? length : 2 * length);
     for (let i = 0; i < numbers.length; i++) numbers[i] = i;
   }
   return numbers.subarray(0, length);

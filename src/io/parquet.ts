@@ -31,6 +31,7 @@ export interface ParquetLimits {
 
 /** Writes record batches to one file. */
 export interface BatchWriter {
+  /** copies the batch before it first waits: what the batch is made of may be used again */
   write(batch: RecordBatch): Promise<void>;
   /** @returns as `ByteSink.commit` */
   close(): Promise<string | null>;

@@ -135,11 +135,13 @@ function typeOf(seen: Seen): ColumnType {
     case LIST:
       return { kind: 'list', element: typeOf(seen.element ?? { kinds: 0 }) };
     case STRUCT: {
-      const fields = Array.from(seen.fields ?? [], ([name, field]) => ({ name, type: typeOf(field) }));
+      const found = seen.fields ?? new Map<string, Seen>();
       // Parquet has no struct without fields
-      return fields.length === 0 || fields.length > MAX_STRUCT_FIELDS
-        ? { kind: 'json' }
-        : { kind: 'struct', fields };
+      if (found.size === 0 || found.size > MAX_STRUCT_FIELDS) return { kind: 'json' };
+      return {
+        kind: 'struct',
+        fields: Array.from(found, ([name, field]) => ({ name, type: typeOf(field) })),
+      };
     }
     default:
       // mixed kinds; and nothing but null, where JSON text leaves a later row free to hold anything
