@@ -141,9 +141,10 @@ describe('an input', () => {
   });
 });
 
-describe('traces of more pieces than a call has arguments', () => {
+describe('texts that a careless program takes too long for, or too many arguments', () => {
   it.each([
     ['sentences', 'a. '.repeat(200_000), []],
+    ['headings without an end', '#'.repeat(1_000_000), []],
     ['lines', 'a\n'.repeat(200_000), ['--segmenter', 'newline']],
     ['lines, merged', 'a\n'.repeat(200_000), []],
   ])('%s', async (_, completion, flags) => {

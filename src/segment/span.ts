@@ -20,7 +20,7 @@ export interface ThoughtSpan {
 }
 
 /** What opens an answer in a completion without `</think>` (METHOD §2, and headings as in PRM800K's solutions). */
-export const ANSWER_PATTERN = /\\boxed\{|#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
+export const ANSWER_PATTERN = /\\boxed\{|(?<!#)#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
 
 /** ends the thought of a policy that thinks between tags */
 export const THINK_OPEN = '<think>';
