@@ -1,5 +1,6 @@
 // Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
 
+import { stat } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { EXIT, RredcotError, throwIfInterrupted } from '../errors.js';
@@ -84,7 +85,7 @@ export function openParquetBatches(
     async close() {
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));
-      const rows = await encoder?.close();
+      const rows = await orLost(encoder?.close(), [file.temporaryPath]);
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
       }
@@ -124,10 +125,24 @@ export async function copyParquet(
   // gigabytes take longer than a scheduler waits
   const stop = (): void => void encoder.terminate();
   signal.addEventListener('abort', stop);
-  const found = await encoder.close().finally(() => signal.removeEventListener('abort', stop));
+  const closed = encoder.close().finally(() => signal.removeEventListener('abort', stop));
+  const found = await orLost(closed, [...sources, file.temporaryPath]);
   if (found !== rows)
     throw new Error(`${file.path}: ${rows} rows were to be copied, the file holds ${found}`);
   await file.commit();
+}
+
+/** parquet-wasm panics where a file goes while it is read: that it is gone is what the caller is told. */
+async function orLost<T>(work: Promise<T> | undefined, files: readonly string[]): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    for (const path of files)
+      await stat(path).catch((cause: unknown) => {
+        throw fileError(cause, path, 'read');
+      });
+    throw error;
+  }
 }
 
 /** The worker thread, seen from the main thread. */
