@@ -64,7 +64,11 @@ export function job(command: Command, defaultOutput: string): Command {
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
-    .option('--segmenter <name>', 'hybrid|newline|fixed|given (METHOD 2)', 'hybrid')
+    .option(
+      '--segmenter <name>',
+      'where a thought is cut: hybrid (lines, sentences that open with a transition word), newline, fixed, given (by the row)',
+      'hybrid',
+    )
     .option(
       '--max-segments <n>',
       `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
@@ -113,7 +117,7 @@ export function mapped(command: Command): Command {
     )
     .option(
       '--map <field=path,…>',
-      'where the fields of a trace are in a row: prompt=question,completion=generations[].text',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text; several flags add up',
       appended,
     )
     .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')

@@ -52,11 +52,13 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .addOption(
       new Option(
         '--estimator <name>',
-        'value of a state from its references (METHOD 3): pr|pr-mean|joint',
+        'value of a state from its references: pr|pr-mean|joint (README, The method)',
       ).default('pr'),
     )
     .addOption(
-      new Option('--sigma <rule>', 'from values to σ (METHOD 4): rudder|share|uniform').default('rudder'),
+      new Option('--sigma <rule>', 'from values to σ: rudder|share|uniform (README, The method)').default(
+        'rudder',
+      ),
     )
     .option(
       '--baseline <b>',

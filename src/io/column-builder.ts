@@ -74,6 +74,21 @@ export class Bits {
   }
 }
 
+/** Where each text or list of a column ends, which is where the next one begins. */
+export class Offsets {
+  #ends = new Int32Array(1);
+
+  close(index: number, end: number): void {
+    if (index + 1 >= this.#ends.length) this.#ends = grown(this.#ends, index + 2);
+    this.#ends[index + 1] = end;
+  }
+
+  /** A view, one longer than the column. */
+  of(length: number): Int32Array {
+    return this.#ends.subarray(0, length + 1);
+  }
+}
+
 export type NumberArray = Int32Array | Float32Array | Float64Array;
 
 /** The same values in an array with room for `length`: twice as long as before, so that growing costs little. */

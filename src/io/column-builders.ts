@@ -1,7 +1,7 @@
 // The builder of each column type: buffers that are used again for the next batch.
 
 import type { DataType, Field } from 'apache-arrow';
-import { Bits, ColumnBuilder, grown, kept, type NumberArray } from './column-builder.js';
+import { Bits, ColumnBuilder, grown, kept, type NumberArray, Offsets } from './column-builder.js';
 import { stringifyJson } from './json.js';
 import type { ColumnType } from './schema.js';
 
@@ -133,7 +133,7 @@ class LongBuilder extends ColumnBuilder {
 const SHORT_TEXT = 24;
 
 class TextBuilder extends ColumnBuilder {
-  #offsets = new Int32Array(1);
+  readonly #offsets = new Offsets();
   #bytes = new Uint8Array(0);
   #buffer = Buffer.from(this.#bytes.buffer); // the same memory
   #end = 0;
@@ -147,15 +147,14 @@ class TextBuilder extends ColumnBuilder {
   }
 
   protected put(value: unknown): void {
-    const text = this.text(value);
-    this.#end += this.#write(text);
-    this.#close();
+    this.#end += this.#write(this.text(value));
+    this.putNull();
   }
   protected putNull(): void {
-    this.#close();
+    this.#offsets.close(this.length, this.#end);
   }
   protected buffers() {
-    const valueOffsets = this.#offsets.subarray(0, this.length + 1);
+    const valueOffsets = this.#offsets.of(this.length);
     const data = this.#bytes.subarray(0, this.#end);
     this.#bytes = kept(this.#bytes);
     this.#buffer = Buffer.from(this.#bytes.buffer);
@@ -183,14 +182,10 @@ class TextBuilder extends ColumnBuilder {
     }
     return this.#buffer.write(text, end);
   }
-  #close(): void {
-    if (this.length + 1 >= this.#offsets.length) this.#offsets = grown(this.#offsets, this.length + 2);
-    this.#offsets[this.length + 1] = this.#end;
-  }
 }
 
 class ListBuilder extends ColumnBuilder {
-  #offsets = new Int32Array(1);
+  readonly #offsets = new Offsets();
   #end = 0;
 
   constructor(
@@ -209,12 +204,11 @@ class ListBuilder extends ColumnBuilder {
     this.putNull();
   }
   protected putNull(): void {
-    if (this.length + 1 >= this.#offsets.length) this.#offsets = grown(this.#offsets, this.length + 2);
-    this.#offsets[this.length + 1] = this.#end;
+    this.#offsets.close(this.length, this.#end);
   }
   protected buffers() {
     this.#end = 0;
-    return { valueOffsets: this.#offsets.subarray(0, this.length + 1), child: this.items.finish() };
+    return { valueOffsets: this.#offsets.of(this.length), child: this.items.finish() };
   }
 }
 
