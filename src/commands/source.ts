@@ -6,7 +6,7 @@ import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { ReadRows } from '../io/peek.js';
-import type { BadRow, InputRow } from '../io/rows.js';
+import { type BadRow, type InputRow, isBad } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
 import type { PassThroughColumn } from '../io/schema.js';
 import {
@@ -108,12 +108,12 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
             `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
           );
         const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
-        if (row.kind === 'row' && found.some(isTrace)) {
+        if (row.kind === 'row' && !found.every(isBad)) {
           guess?.watch(row);
           if (survey !== undefined) assertFits(row, survey.columns);
         }
         for (const trace of found) {
-          yield isTrace(trace) ? { trace } : trace;
+          yield isBad(trace) ? trace : { trace };
           if (++taken >= limit) break;
         }
         if (taken >= limit) break;
@@ -121,10 +121,6 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       await assertUnchanged();
     },
   };
-}
-
-function isTrace(found: Trace | BadRow): found is Trace {
-  return !('kind' in found);
 }
 
 function sizeOf(inputs: readonly Input[]): number {
@@ -137,7 +133,8 @@ async function guessOnce({ mayGuess, run, reward, read, map, needs, limit, maxLi
   if (mayGuess !== true || reward !== undefined || folder === undefined || layout.shard.count > 1)
     return undefined;
   if ((await readSurvey(runPaths(folder).survey)) !== undefined) return undefined;
-  const tracesOf = (row: InputRow): number => [...mapRow(row, map, needs)].filter(isTrace).length;
+  const tracesOf = (row: InputRow): number =>
+    [...mapRow(row, map, needs)].filter((found) => !isBad(found)).length;
   return guessColumns(read({ maxLineBytes }), tracesOf, limit);
 }
 
