@@ -1,6 +1,6 @@
 // The guard around parquet-wasm: each fault of IO §1 ends in an error and no file, never in lost rows.
 
-import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   Table as ArrowTable,
@@ -50,6 +50,7 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AtomicFile } from '../dist/io/atomic-file.js';
 import { type OurColumn, type OutputRow, outputColumns } from '../dist/io/columns.js';
+import { blobOfFile } from '../dist/io/file-blob.js';
 import { copyParquet, openParquetWriter, type ParquetEncoder, startEncoder } from '../dist/io/parquet.js';
 import { refuseUnwritable } from '../dist/io/parquet-types.js';
 import type { RowWriter } from '../dist/io/row-writer.js';
@@ -362,6 +363,23 @@ describe('the writer', () => {
     const chunk = join(folder, 'chunk.parquet');
     const copy = copyParquet(file, [chunk], { rows: 1, rawBytes: 1 }, {}, new AbortController().signal);
     await expect(copy).rejects.toMatchObject(gone(chunk));
+  });
+
+  it('reads on in a file that another process replaces or removes, and tells why a read fails', async () => {
+    const path = join(folder, 'chunk.parquet');
+    await writeFile(path, 'as it was');
+    await using handle = await open(path);
+    const failures: unknown[] = [];
+    const blob = await blobOfFile(handle, (error) => failures.push(error));
+    expect(blob.size).toBe(9);
+    await writeFile(`${path}.new`, 'another');
+    await rename(`${path}.new`, path);
+    expect(Buffer.from(await blob.slice(3, 9).arrayBuffer()).toString()).toBe('it was');
+    await rm(path);
+    expect(Buffer.from(await blob.arrayBuffer()).toString()).toBe('as it was');
+    expect(failures).toEqual([]);
+    await expect(blob.slice(5, 10).arrayBuffer()).rejects.toThrow('the file has become shorter');
+    expect(failures).toEqual([new Error('the file has become shorter')]);
   });
 
   it('gives the memory of written batches back', async () => {

@@ -81,8 +81,12 @@ function startThread(): Thread {
     inbox.push(message);
     wake();
   });
-  worker.on('error', (error) => fail(new Error(`the decoder crashed: ${error.message}`)));
-  worker.on('exit', () => fail(new Error('the decoder ended early')));
+  // what a thread has said comes before its exit, not before its crash
+  let end = 'ended early';
+  worker.on('error', (error) => {
+    end = `crashed: ${error.message}`;
+  });
+  worker.on('exit', () => fail(new Error(`the decoder ${end}`)));
   return {
     post: (message) => worker.postMessage(message),
     async next() {
@@ -92,7 +96,8 @@ function startThread(): Thread {
         });
       const message = inbox.shift();
       if (message === undefined) throw failure;
-      if (message.kind === 'failed') throw new Error(message.message);
+      if (message.kind === 'failed')
+        throw Object.assign(new Error(message.message), message.code && { code: message.code });
       return message;
     },
     async close() {

@@ -5,6 +5,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { parentPort } from 'node:worker_threads';
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
+import { blobOf, readFully } from './file-blob.js';
 import { MAGIC } from './parquet-fields.js';
 import type { ParquetPart } from './parquet-part.js';
 
@@ -26,7 +27,7 @@ export type FromParquetReader =
   /** an Arrow IPC stream: of one batch, or of none for a schema */
   | { readonly kind: 'ipc'; readonly ipc: Uint8Array }
   | { readonly kind: 'end' }
-  | { readonly kind: 'failed'; readonly message: string };
+  | { readonly kind: 'failed'; readonly message: string; readonly code?: string | undefined };
 
 /** Streams on their way to the main thread. */
 const MAX_IN_FLIGHT = 2;
@@ -51,33 +52,27 @@ function send(ipc: Uint8Array): void {
   post({ kind: 'ipc', ipc }, [ipc.buffer as ArrayBuffer]);
 }
 
-/** What parquet-wasm asks of a Blob: its size, and the bytes of a range. */
-function blobOf(file: FileHandle, { start, end, footer }: ParquetPart): Blob {
-  const size = MAGIC.length + (end - start) + footer.length;
-  async function read(from: number, to: number): Promise<ArrayBuffer> {
-    const bytes = Buffer.alloc(to - from);
-    if (from < MAGIC.length) MAGIC.copy(bytes, 0, from, to);
+/** The magic, the part's bytes, its footer. */
+function partBlob(file: FileHandle, { start, end, footer }: ParquetPart): Blob {
+  const dataEnd = MAGIC.length + (end - start);
+  const size = dataEnd + footer.length;
+  const read = async (from: number, to: number): Promise<ArrayBuffer> => {
+    const bytes = new Uint8Array(to - from);
+    if (from < MAGIC.length) bytes.set(MAGIC.subarray(from, to));
     const dataFrom = Math.max(from, MAGIC.length);
-    const dataTo = Math.min(to, MAGIC.length + end - start);
-    if (dataTo > dataFrom) {
-      const wanted = dataTo - dataFrom;
-      for (let done = 0; done < wanted; ) {
-        const at = dataFrom + done - MAGIC.length + start;
-        const { bytesRead } = await file.read(bytes, dataFrom - from + done, wanted - done, at);
-        if (bytesRead === 0) throw new Error('the file has become shorter');
-        done += bytesRead;
-      }
-    }
-    const footerFrom = Math.max(from, size - footer.length);
-    if (to > footerFrom)
-      bytes.set(
-        footer.subarray(footerFrom - size + footer.length, to - size + footer.length),
-        footerFrom - from,
-      );
+    const dataTo = Math.min(to, dataEnd);
+    if (dataTo > dataFrom)
+      await readFully(file, bytes.subarray(dataFrom - from, dataTo - from), dataFrom - MAGIC.length + start);
+    const footerFrom = Math.max(from, dataEnd);
+    if (to > footerFrom) bytes.set(footer.subarray(footerFrom - dataEnd, to - dataEnd), footerFrom - from);
     return bytes.buffer;
-  }
-  const slice = (from: number, to: number) => ({ size: to - from, arrayBuffer: () => read(from, to) });
-  return { size, slice, arrayBuffer: () => read(0, size) } as unknown as Blob;
+  };
+  return blobOf({ size, read }, postFailure);
+}
+
+function postFailure(error: unknown): void {
+  const { code } = error as NodeJS.ErrnoException;
+  post({ kind: 'failed', message: error instanceof Error ? error.message : String(error), code });
 }
 
 async function sendRows(parquet: ParquetFile, batchRows: number, cuts: readonly number[]): Promise<void> {
@@ -100,7 +95,7 @@ async function sendRows(parquet: ParquetFile, batchRows: number, cuts: readonly 
 
 async function answer(question: Exclude<ToParquetReader, { kind: 'taken' }>): Promise<void> {
   await using file = await open(question.path, 'r');
-  const parquet = await ParquetFile.fromFile(blobOf(file, question.part));
+  const parquet = await ParquetFile.fromFile(partBlob(file, question.part));
   try {
     if (question.kind === 'schema') send(parquet.schema().intoIPCStream());
     else await sendRows(parquet, question.batchRows, question.cuts);
@@ -116,7 +111,5 @@ port.on('message', (message: ToParquetReader) => {
     wake();
     return;
   }
-  answer(message).catch((error: unknown) =>
-    post({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
-  );
+  answer(message).catch(postFailure);
 });

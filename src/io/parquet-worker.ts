@@ -3,8 +3,8 @@
 // A thread of its own because a wasm panic inside parquet-wasm escapes every promise: here it ends the
 // thread, which the main thread sees as an 'error' event, and the wrecked module goes with it.
 
-import { openAsBlob, writeSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { writeSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { ReadableStream } from 'node:stream/web';
 import { parentPort, workerData } from 'node:worker_threads';
 import {
@@ -16,6 +16,7 @@ import {
   transformParquetStream,
   WriterPropertiesBuilder,
 } from 'parquet-wasm/node';
+import { blobOfFile } from './file-blob.js';
 
 /** What the thread is started with. */
 export interface ParquetJob {
@@ -74,6 +75,10 @@ let firstSchema: Uint8Array | null = null;
 let sourceError: unknown = null;
 let rowsFed = 0;
 
+/** A failing read is told at once: after it parquet-wasm panics, and the thread may be gone. */
+const tellOf = (path: string) => (error: unknown) =>
+  fail(error instanceof Error ? Object.assign(error, { path }) : error);
+
 // the first message of an IPC stream is the schema: names, types, nullability and metadata, byte for byte
 function schemaBytes(ipc: Uint8Array): Uint8Array {
   const length = new DataView(ipc.buffer, ipc.byteOffset).getInt32(4, true);
@@ -98,12 +103,6 @@ function decodeBatch(ipc: Uint8Array, rows: number): RecordBatch[] {
   }
 }
 
-/** `openAsBlob` does not tell why it cannot open a file: `stat` does. */
-async function blobOf(path: string): Promise<Blob> {
-  await stat(path);
-  return openAsBlob(path);
-}
-
 /** Batches as the main thread sends them. */
 async function* sentBatches(): AsyncGenerator<RecordBatch> {
   for (;;) {
@@ -117,7 +116,8 @@ async function* sentBatches(): AsyncGenerator<RecordBatch> {
 /** The rows of other files; every file has to have the columns of the first. */
 async function* copiedBatches(sources: readonly string[]): AsyncGenerator<RecordBatch> {
   for (const path of sources) {
-    const file = await ParquetFile.fromFile(await blobOf(path));
+    await using handle = await open(path, 'r');
+    const file = await ParquetFile.fromFile(await blobOfFile(handle, tellOf(path)));
     const expected = file.metadata().fileMetadata().numRows();
     let found = 0;
     const batches = await file.stream({ batchSize: job.rowsPerBatch ?? 1024, concurrency: 1 });
@@ -190,7 +190,8 @@ async function run(): Promise<void> {
   port.ref();
   if (sourceError !== null) throw sourceError;
 
-  const file = await ParquetFile.fromFile(await blobOf(job.temporaryPath));
+  await using written = await open(job.temporaryPath, 'r');
+  const file = await ParquetFile.fromFile(await blobOfFile(written, tellOf(job.temporaryPath)));
   const rows = file.metadata().fileMetadata().numRows();
   file.free();
   if (rows !== rowsFed) throw new Error(`${rowsFed} rows went in, the file's footer counts ${rows}`);

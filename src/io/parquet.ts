@@ -1,6 +1,5 @@
 // Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
 
-import { stat } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
 import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { EXIT, RredcotError, throwIfInterrupted } from '../errors.js';
@@ -85,7 +84,7 @@ export function openParquetBatches(
     async close() {
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));
-      const rows = await orLost(encoder?.close(), [file.temporaryPath]);
+      const rows = await encoder?.close();
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
       }
@@ -125,24 +124,10 @@ export async function copyParquet(
   // gigabytes take longer than a scheduler waits
   const stop = (): void => void encoder.terminate();
   signal.addEventListener('abort', stop);
-  const closed = encoder.close().finally(() => signal.removeEventListener('abort', stop));
-  const found = await orLost(closed, [...sources, file.temporaryPath]);
+  const found = await encoder.close().finally(() => signal.removeEventListener('abort', stop));
   if (found !== rows)
     throw new Error(`${file.path}: ${rows} rows were to be copied, the file holds ${found}`);
   await file.commit();
-}
-
-/** parquet-wasm panics where a file goes while it is read: that it is gone is what the caller is told. */
-async function orLost<T>(work: Promise<T> | undefined, files: readonly string[]): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    for (const path of files)
-      await stat(path).catch((cause: unknown) => {
-        throw fileError(cause, path, 'read');
-      });
-    throw error;
-  }
 }
 
 /** The worker thread, seen from the main thread. */
@@ -175,11 +160,13 @@ export function startEncoder(file: { readonly path: string }, job: ParquetJob): 
     else fail(encoderError(file.path, message));
     wake();
   });
-  worker.on('error', (error) =>
-    fail(new Error(`${file.path}: the Parquet encoder crashed: ${error.message}`)),
-  );
+  // what a thread has said comes before its exit, not before its crash
+  let end = 'ended early';
+  worker.on('error', (error) => {
+    end = `crashed: ${error.message}`;
+  });
   worker.on('exit', () => {
-    if (rows === null) fail(new Error(`${file.path}: the Parquet encoder ended early`));
+    if (rows === null) fail(new Error(`${file.path}: the Parquet encoder ${end}`));
   });
 
   async function until(isDone: () => boolean): Promise<void> {

@@ -1,0 +1,48 @@
+// An open file in, what parquet-wasm asks of a Blob out: its size, and the bytes of a range.
+//
+// node:fs has openAsBlob, which fails without a reason where another process removes or replaces the file: an open file
+// stays what it was.
+import type { FileHandle } from 'node:fs/promises';
+
+/** Bytes that are asked for by their place. */
+export interface BlobBytes {
+  readonly size: number;
+  read(from: number, to: number): Promise<ArrayBuffer>;
+}
+
+/**
+ * What `ParquetFile.fromFile` takes for a Blob.
+ * @param onFailure told why a read failed: parquet-wasm only panics
+ */
+export function blobOf({ size, read }: BlobBytes, onFailure: (error: unknown) => void): Blob {
+  const arrayBuffer = async (from: number, to: number): Promise<ArrayBuffer> => {
+    try {
+      return await read(from, to);
+    } catch (error) {
+      onFailure(error);
+      throw error;
+    }
+  };
+  const slice = (from: number, to: number) => ({ size: to - from, arrayBuffer: () => arrayBuffer(from, to) });
+  return { size, slice, arrayBuffer: () => arrayBuffer(0, size) } as unknown as Blob;
+}
+
+/** A whole file, which the caller closes. @param onFailure as of `blobOf` */
+export async function blobOfFile(file: FileHandle, onFailure: (error: unknown) => void): Promise<Blob> {
+  const { size } = await file.stat();
+  const read = async (from: number, to: number): Promise<ArrayBuffer> => {
+    const bytes = new Uint8Array(to - from);
+    await readFully(file, bytes, from);
+    return bytes.buffer;
+  };
+  return blobOf({ size, read }, onFailure);
+}
+
+/** Fills `bytes` from a place in the file. @throws Error where the file ends before */
+export async function readFully(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesRead } = await file.read(bytes, done, bytes.length - done, position + done);
+    if (bytesRead === 0) throw new Error('the file has become shorter');
+    done += bytesRead;
+  }
+}
