@@ -157,7 +157,7 @@ describe('segment --no-policy', () => {
       { op: 'rename', path: 'chunks/.*/000002', nth: 0, when: 'before' },
       { op: 'rm', path: 'chunks', nth: 0, when: 'after' },
       { op: 'write', path: 'survey\\.json', nth: 0, when: 'before' },
-      { op: 'rename', path: 'chunks/.*/000003', nth: 1, when: 'before' },
+      { op: 'rename', path: 'chunks/.*/000002', nth: 1, when: 'before' },
     ];
     for (const death of deaths) {
       const args = ['segment', '--no-policy', 'dies.jsonl', '-o', 'dies.arrow', '--rows-per-chunk', '256'];

@@ -9,8 +9,8 @@ import { type FieldMap, locate, parseFieldMap, withSources } from '../io/map.js'
 import { type FieldPath, parsePath, resolvePath } from '../io/path.js';
 import { peekRows, type ReadRows } from '../io/peek.js';
 import { JOINS, type JoinPreset, joinedColumns, NAMED_FIELDS } from '../io/presets/joins.js';
-import type { Columns, Source } from '../io/presets/preset.js';
-import { type Choice, choosePreset, fits } from '../io/presets/presets.js';
+import type { Columns, Preset, Source } from '../io/presets/preset.js';
+import { type Choice, choosePreset, fits, PRESETS } from '../io/presets/presets.js';
 import type { InputRow } from '../io/rows.js';
 import type { Log } from '../report/log.js';
 import { usageError } from './options.js';
@@ -28,6 +28,8 @@ export interface MappingOptions {
 
 export interface Mapping {
   readonly map: FieldMap;
+  /** how another thread gets the same map; undefined with a joined file, which this one has read */
+  readonly recipe: MapRecipe | undefined;
   /** false where the inputs have no row that can be read */
   readonly hasRow: boolean;
   /** undefined where fields are taken by their names */
@@ -38,20 +40,35 @@ export interface Mapping {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
+/** What a field map is made of. */
+export interface MapRecipe {
+  /** `--map` */
+  readonly asked: string | undefined;
+  /** its number among all */
+  readonly preset: number | undefined;
+}
+
+/** The map of a recipe. */
+export function mapOf({ asked, preset }: MapRecipe): FieldMap {
+  return withSources(parseFieldMap(asked), preset === undefined ? [] : [(PRESETS[preset] as Preset).fields]);
+}
+
 /** Looks at the first row of the inputs, and reads the joined file. */
 export async function resolveMapping(inputs: readonly Input[], opts: MappingOptions): Promise<Mapping> {
-  const asked = parseFieldMap(opts.map);
   if (opts.joinOn !== undefined && opts.join === undefined)
     throw usageError('--join-on has no meaning here', 'add --join <file>');
+  parseFieldMap(opts.map); // a wrong one is told before anything is read
   const { first, read } = await peekRows(inputs, opts.maxLineBytes);
   const hasRow = first !== undefined;
   const choice = choosePreset(opts.preset, first?.columns);
   const config = { map: opts.map, preset: choice?.preset.name ?? 'none' };
-  const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
-  if (opts.join === undefined) return { map, hasRow, choice, join: undefined, read, config };
+  const recipe = { asked: opts.map, preset: choice && PRESETS.indexOf(choice.preset) };
+  const map = mapOf(recipe);
+  if (opts.join === undefined) return { map, recipe, hasRow, choice, join: undefined, read, config };
   const joined = await resolveJoin(opts.join, map, opts);
   return {
     map: joined.map,
+    recipe: undefined,
     hasRow,
     choice,
     join: joined.about,

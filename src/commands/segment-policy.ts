@@ -1,6 +1,6 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
 import { TraceRejected } from '../errors.js';
-import { segmentRows } from '../estimate/rows.js';
+import { blankRow, segmentRows } from '../estimate/rows.js';
 import type { OutputRow } from '../io/output.js';
 import { type BadRow, eachTrace } from '../io/rows.js';
 import { windowOf } from '../io/shard.js';
@@ -15,7 +15,7 @@ import type { Log } from '../report/log.js';
 import { cutTrace } from '../segment/given.js';
 import { allEnds, segmentSums } from '../segment/segment.js';
 import type { Run } from './run.js';
-import { blankRow, type SegmentCommandOptions } from './segment.js';
+import type { SegmentCommandOptions } from './segment.js';
 import type { Source } from './source.js';
 
 /** Opens the policy, and hands back what cuts traces by its entropies. */

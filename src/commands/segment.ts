@@ -1,30 +1,25 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
-import { type ExitCode, TraceRejected } from '../errors.js';
-import { segmentRows } from '../estimate/rows.js';
+import type { ExitCode } from '../errors.js';
 import { TypesChangedError } from '../io/guess.js';
-import { resolveInputs } from '../io/inputs.js';
-import { type OurColumn, type OutputRow, resolveColumnNames } from '../io/output.js';
+import { areJsonFiles, resolveInputs } from '../io/inputs.js';
+import { type OurColumn, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
 import type { Log } from '../report/log.js';
-import { cutTrace } from '../segment/given.js';
-import { mergeSegments, type SegmentOptions } from '../segment/segment.js';
-import type { Trace } from '../trace.js';
+import { byLength } from '../segment/by-length.js';
 import { inRun } from './in-run.js';
 import { logMapping, resolveMapping } from './mapping.js';
 import type { JobOptions } from './options.js';
 import type { Run, RunOptions } from './run.js';
+import { segmentBlocks } from './segment-blocks.js';
 import { openSink } from './sink.js';
 import { openSource } from './source.js';
 import { fileMetadata, resolveTarget } from './target.js';
-import { writtenColumns } from './written-columns.js';
+import { chosenColumns } from './written-columns.js';
 
 export interface SegmentCommandOptions extends JobOptions, RunOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
 }
-
-/** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
-const LONG_PIECE_CHARACTERS = 1024;
 
 const COLUMNS: readonly OurColumn[] = ['id', 'group', 'segments', 'source_row', 'status'];
 const POLICY_COLUMNS: readonly OurColumn[] = [
@@ -42,7 +37,7 @@ export async function segment(
   log: Log,
 ): Promise<ExitCode> {
   const ours = opts.policy === null ? COLUMNS : POLICY_COLUMNS;
-  const { columns: ourColumns } = writtenColumns(ours, opts.columns);
+  const ourColumns = chosenColumns(ours, opts.columns);
   // without a policy neither a tokenizer nor ONNX Runtime is loaded
   const prepared =
     opts.policy === null
@@ -72,6 +67,10 @@ export async function segment(
       : "pieces are merged by the policy's entropies",
   );
 
+  // rows that go to a file, each by itself, can be cut by several threads
+  const isByBlocks = policy === undefined && areJsonFiles(inputs) && opts.limit === undefined;
+  const recipe = isByBlocks && target.folder !== undefined ? mapping.recipe : undefined;
+
   async function cut(run: Run, mayGuess: boolean): Promise<void> {
     const source = await openSource(inputs, {
       run,
@@ -99,10 +98,14 @@ export async function segment(
       log,
       signal: opts.signal,
     });
-    const rows =
-      prepared?.byEntropy(source, run, log) ??
-      eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments));
-    await sink.drain(rows);
+    if (prepared !== undefined) await sink.drain(prepared.byEntropy(source, run, log));
+    else if (recipe === undefined)
+      await sink.drain(eachTrace(source.traces(), ({ trace }) => byLength(trace, opts.segments)));
+    else {
+      const { segments, maxLineBytes } = opts;
+      const job = { recipe, segments, format: target.format, ourColumns, passThrough: columns, maxLineBytes };
+      await sink.drain(segmentBlocks(source.blocks(), inputs, { ...job, guessed: source.guessed }));
+    }
     sink.report();
   }
   try {
@@ -115,81 +118,4 @@ export async function segment(
     const anew = { ...opts, restart: true };
     return inRun(target, inputs, described, anew, log, (run) => cut(run, false));
   }
-}
-
-/** Characters stand in for tokens, and their number for entropy. @throws TraceRejected without a text */
-function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
-  if (trace.completion === '')
-    throw new TraceRejected(
-      'empty_completion',
-      'no completion text, expected some: leave out --no-policy for token ids',
-    );
-  const units = codePointBoundaries(trace.completion);
-  const T = units.length - 1;
-  const chars = counting(units.length);
-  const tokens = { text: trace.completion, units, textEnd: T };
-  const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
-  const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-  const segmentation = mergeSegments(pieces, null);
-  const rows = segmentRows({ segmentation, chars });
-  return {
-    ...blankRow(trace),
-    segments: rows.map((row) => ({ ...row, start: null, end: null })),
-    status: ['segments:by-length'],
-  };
-}
-
-/** Token indices mean nothing without a tokenizer: only character ends can be used. */
-function withoutTokenEnds(trace: Trace): Trace {
-  const { segmentEnds: _, ...rest } = trace;
-  return rest;
-}
-
-/** UTF-16 positions of a text's code point boundaries, 0 and the end included. */
-function codePointBoundaries(text: string): Int32Array {
-  // most text has no character of two units
-  if (!SURROGATE.test(text)) return counting(text.length + 1);
-  const units = new Int32Array(text.length + 1);
-  let n = 0;
-  for (let unit = 0; unit < text.length; n++) {
-    unit += (text.codePointAt(unit) as number) > 0xffff ? 2 : 1;
-    units[n + 1] = unit;
-  }
-  return units.slice(0, n + 1);
-}
-
-const SURROGATE = /[\ud800-\udfff]/;
-
-const LONG_ROW = 2 ** 20;
-let numbers = new Int32Array(0);
-
-/** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
-function counting(length: number): Int32Array {
-  if (numbers.length < length) {
-    // twice as many, so that growing costs little; not for a row of unusual size
-    numbers = new Int32Array(length > LONG_ROW ? length : 2 * length);
-    for (let i = 0; i < numbers.length; i++) numbers[i] = i;
-  }
-  return numbers.subarray(0, length);
-}
-
-/** A row with nothing in it but its trace. */
-export function blankRow(trace: Trace): OutputRow {
-  return {
-    trace,
-    promptIds: null,
-    completionIds: null,
-    logprobs: null,
-    entropies: null,
-    sigma: null,
-    segments: [],
-    valueStart: null,
-    referenceLogprobs: null,
-    reward: null,
-    baseline: null,
-    referenceUtilities: null,
-    sigmaEss: null,
-    sigmaMaxWeight: null,
-    status: [],
-  };
 }

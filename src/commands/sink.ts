@@ -2,6 +2,7 @@
 import { EXIT, RredcotError } from '../errors.js';
 import { type Destination, openChunkWriter } from '../io/chunk-writer.js';
 import { type OutputColumn, outputColumns } from '../io/columns.js';
+import { type EncodedBlock, isBlock, tracesOf } from '../io/encoded-block.js';
 import { hubFeature } from '../io/hub-features.js';
 import { type OutputRow, ReaderClosedError, type WrittenColumn } from '../io/output.js';
 import { publishFile, publishRejects } from '../io/publish.js';
@@ -35,7 +36,7 @@ export interface Sink {
    * Writes rows and rejects, in input order, and makes the output visible.
    * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
    */
-  drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
+  drain(items: AsyncIterable<OutputRow | EncodedBlock | BadRow>): Promise<void>;
   /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
   report(valueName?: string): void;
 }
@@ -57,17 +58,25 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     return { traces: traces + run.before.traces, rejects: rejects + run.before.rejects };
   };
 
-  async function add(item: OutputRow | BadRow): Promise<void> {
-    await destination.add(item);
-    if (isBad(item)) {
-      firstReject ??= item.rejection.reason;
-      progress.reject();
-      summary.reject(item);
-      checkRejects(totals(), maxRejects, target, false);
-    } else {
-      progress.trace(item.completionIds?.length ?? 0);
-      summary.add(item);
+  function countReject(reject: BadRow): void {
+    firstReject ??= reject.rejection.reason;
+    progress.reject();
+    summary.reject(reject);
+    checkRejects(totals(), maxRejects, target, false);
+  }
+  async function add(item: OutputRow | EncodedBlock | BadRow): Promise<void> {
+    if (isBlock(item)) {
+      if (destination.addBlock === undefined) throw new Error('a stream takes rows one by one');
+      await destination.addBlock(item);
+      progress.traces(tracesOf(item));
+      summary.addBlock(item);
+      item.rejects.forEach(countReject);
+      return;
     }
+    await destination.add(item);
+    if (isBad(item)) return countReject(item);
+    progress.trace(item.completionIds?.length ?? 0);
+    summary.add(item);
   }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts

@@ -2,13 +2,15 @@
 
 import { throwIfInterrupted } from '../errors.js';
 import type { GroupBanks } from '../estimate/bank.js';
+import { type RowBlock, readBlocks } from '../io/blocks.js';
 import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input } from '../io/inputs.js';
 import { type FieldMap, mapRow, type Needs } from '../io/map.js';
 import type { ReadRows } from '../io/peek.js';
 import { type BadRow, type InputRow, isBad } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
-import type { PassThroughColumn } from '../io/schema.js';
+import type { PassThroughColumn, Seen } from '../io/schema.js';
+import { chunkOf } from '../io/shard.js';
 import {
   assertFits,
   inferFromWindow,
@@ -51,8 +53,12 @@ export interface Source {
   readonly survey: Survey | undefined;
   readonly columns: readonly PassThroughColumn[];
   readonly ahead: Ahead;
+  /** what the first rows had, where the types of `columns` are a guess */
+  readonly guessed: Seen | undefined;
   /** what the run has still to do, in input order: traces, and bad rows in their places */
   traces(): AsyncGenerator<Traced | BadRow>;
+  /** the same of files of JSON in blocks, unparsed and unchecked; without `limit` */
+  blocks(): AsyncGenerator<RowBlock | BadRow>;
 }
 
 /** A trace as the first stage takes it. */
@@ -86,9 +92,17 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const columns = columnar?.columns ?? survey?.columns ?? guess?.columns ?? window?.columns ?? [];
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const before = run.before.traces + run.before.rejects;
+  const warnIfCut = (row: InputRow | RowBlock | BadRow): void => {
+    if (isBad(row) && row.rejection.code === 'truncated')
+      opts.log.warn(
+        'input_truncated',
+        `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
+      );
+  };
   return {
     survey,
     columns,
+    guessed: guess?.seen,
     ahead: {
       traces: survey && expectedTraces(survey, opts) - before,
       share: () =>
@@ -102,11 +116,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       for await (const row of rows) {
         if (taken >= limit) break;
         if (taken === before && before > 0) skipped = bytes;
-        if (row.kind === 'bad' && row.rejection.code === 'truncated')
-          opts.log.warn(
-            'input_truncated',
-            `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
-          );
+        warnIfCut(row);
         const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
         if (row.kind === 'row' && !found.every(isBad)) {
           guess?.watch(row);
@@ -117,6 +127,15 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
           if (++taken >= limit) break;
         }
         if (taken >= limit) break;
+      }
+      await assertUnchanged();
+    },
+    async *blocks() {
+      const chunk = (ordinal: number): number => chunkOf(ordinal, run.layout);
+      for await (const block of readBlocks(inputs, { maxLineBytes, wanted, onBytes, chunkOf: chunk })) {
+        if (before > 0 && skipped === 0) skipped = bytes;
+        warnIfCut(block);
+        yield block;
       }
       await assertUnchanged();
     },

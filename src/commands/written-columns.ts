@@ -55,11 +55,19 @@ export function writtenColumns(
       );
     return { columns: form.columns, export: form };
   }
+  return { columns: chosenColumns(all, chosen), export: undefined };
+}
+
+/** The same without an export. @throws RredcotError (exit 2) for a column that the command does not write */
+export function chosenColumns(
+  all: readonly OurColumn[],
+  chosen: readonly OurColumn[] | undefined,
+): readonly OurColumn[] {
   const absent = chosen?.find((name) => !all.includes(name));
   if (absent !== undefined)
     throw usageError(
       `--columns ${absent}: this command does not write it`,
       `--columns with some of ${all.join(',')}`,
     );
-  return { columns: chosen ?? all, export: undefined };
+  return chosen ?? all;
 }

@@ -1,6 +1,7 @@
 // Puts a trace's segments together for writing.
-import type { SegmentRow } from '../io/output.js';
+import type { OutputRow, SegmentRow } from '../io/output.js';
 import { allEnds, type Segmentation } from '../segment/segment.js';
+import type { Trace } from '../trace.js';
 
 export interface SegmentParts {
   readonly segmentation: Segmentation;
@@ -44,4 +45,25 @@ export function segmentRows({
     });
   }
   return rows;
+}
+
+/** A row with nothing in it but its trace. */
+export function blankRow(trace: Trace): OutputRow {
+  return {
+    trace,
+    promptIds: null,
+    completionIds: null,
+    logprobs: null,
+    entropies: null,
+    sigma: null,
+    segments: [],
+    valueStart: null,
+    referenceLogprobs: null,
+    reward: null,
+    baseline: null,
+    referenceUtilities: null,
+    sigmaEss: null,
+    sigmaMaxWeight: null,
+    status: [],
+  };
 }

@@ -12,6 +12,7 @@ import {
   List,
   makeData,
   RecordBatch,
+  RecordBatchStreamWriter,
   Schema,
   Struct,
   Utf8,
@@ -20,6 +21,7 @@ import { gather, type Range } from './arrow-gather.js';
 import type { ColumnBuilder } from './column-builder.js';
 import { columnBuilder } from './column-builders.js';
 import type { OutputColumn, OutputRow } from './columns.js';
+import type { RowEncoder } from './row-writer.js';
 import type { ColumnType } from './schema.js';
 
 /**
@@ -90,6 +92,19 @@ export function batchBuilder(schema: Schema, columns: readonly OutputColumn[]): 
       const data = makeData({ type, length, nullCount: 0, children });
       length = 0;
       return new RecordBatch(schema, data);
+    },
+  };
+}
+
+/** Batches as Arrow IPC streams of one batch each. */
+export function streamEncoder(columns: readonly OutputColumn[]): RowEncoder {
+  const rows = batchBuilder(arrowSchema(columns, {}), columns);
+  return {
+    add: (row) => rows.add(row),
+    finish() {
+      const batch = rows.finish();
+      if (batch === null) return null;
+      return RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true) as Uint8Array<ArrayBuffer>;
     },
   };
 }

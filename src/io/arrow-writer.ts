@@ -131,13 +131,18 @@ export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream
   writer.reset(undefined, schema);
 
   async function flush(): Promise<void> {
-    const bytes = Buffer.concat(writer.chunks);
-    writer.chunks = [];
+    const chunks = writer.chunks.splice(0);
+    const bytes = chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
     if (bytes.length > 0) await sink.write(bytes);
   }
   return {
     async write(batch) {
       writer.write(batch);
+      await flush();
+    },
+    async writeStream(stream) {
+      const { bytes, block } = onlyBatch(stream);
+      writer.copy(bytes, block);
       await flush();
     },
     async close() {
@@ -147,4 +152,16 @@ export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream
     },
     abort: () => sink.abort(),
   };
+}
+
+/** Marker and length before the metadata of a message; a message without any ends a stream. */
+const PREFIX_BYTES = 8;
+
+/** The message of a batch, out of an Arrow IPC stream that holds a schema, this batch and its end. */
+function onlyBatch(stream: Uint8Array): { readonly bytes: Uint8Array; readonly block: Block } {
+  const view = new DataView(stream.buffer, stream.byteOffset, stream.byteLength);
+  const start = PREFIX_BYTES + view.getInt32(4, true);
+  const bytes = stream.subarray(start, stream.length - PREFIX_BYTES);
+  const metaDataLength = PREFIX_BYTES + view.getInt32(start + 4, true);
+  return { bytes, block: { metaDataLength, bodyLength: bytes.length - metaDataLength } };
 }

@@ -2,6 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { syncFolder } from './atomic-file.js';
+import { type EncodedBlock, tracesOf } from './encoded-block.js';
 import { writeJson } from './json-file.js';
 import { type OutputRow, type OutputTarget, openOutput, rowBytes } from './output.js';
 import { openRejects, type Rejects } from './rejects.js';
@@ -12,6 +13,8 @@ import { chunkOf, firstOrdinal, type Layout } from './shard.js';
 /** Where rows and rejects end, in input order. */
 export interface Destination {
   add(item: OutputRow | BadRow): Promise<void>;
+  /** rows that are encoded already; undefined where rows have to come one by one */
+  addBlock?(block: EncodedBlock): Promise<void>;
   /** all is written: makes it durable and visible */
   close(): Promise<void>;
   /** drops what is open; harmless after `close` or a second time */
@@ -85,13 +88,17 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     opts.onChunk?.(record);
   }
 
+  /** @returns the chunk of an input row, and the row's number in it; the chunk before is closed */
+  async function place(ordinal: number): Promise<readonly [OpenChunk, number]> {
+    const chunk = chunkOf(ordinal, layout);
+    if (open !== null && open.chunk !== chunk) await closeChunk(open);
+    open ??= await openChunk(chunk);
+    return [open, (ordinal - firstOrdinal(chunk, layout)) / shard.count];
+  }
+
   return {
     async add(item) {
-      const ordinal = isBad(item) ? item.ordinal : item.trace.source.ordinal;
-      const chunk = chunkOf(ordinal, layout);
-      if (open !== null && open.chunk !== chunk) await closeChunk(open);
-      open ??= await openChunk(chunk);
-      const row = (ordinal - firstOrdinal(chunk, layout)) / shard.count;
+      const [open, row] = await place(isBad(item) ? item.ordinal : item.trace.source.ordinal);
       open.counts[row] ??= 0;
       if (isBad(item)) {
         open.rejected++;
@@ -102,6 +109,14 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       open.tokens += item.completionIds?.length ?? 0;
       open.rawBytes += rowBytes(item);
       await open.output.write([item]);
+    },
+    async addBlock(block) {
+      const [open, first] = await place(block.ordinal);
+      for (const [n, count] of block.counts.entries()) open.counts[first + n] = count;
+      open.rejected += block.rejects.length;
+      for (const reject of block.rejects) await open.rejects.add(reject);
+      open.rawBytes += block.rawBytes;
+      if (block.bytes !== null) await open.output.writeEncoded(block.bytes, tracesOf(block));
     },
     async close() {
       if (open === null && chunks.size === 0) open = await openChunk(0);

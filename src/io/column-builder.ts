@@ -5,6 +5,9 @@ import { type Data, type DataType, makeData } from 'apache-arrow';
 /** The constructor's many overloads are of no use to a walk over any type. */
 const make = makeData as unknown as (props: Readonly<Record<string, unknown>>) => Data;
 
+/** The values of a struct. */
+export type Fields = Readonly<Record<string, unknown>>;
+
 /** Gathers the values of one column. */
 export abstract class ColumnBuilder {
   /** of values so far */
@@ -18,16 +21,42 @@ export abstract class ColumnBuilder {
   /** Null and undefined are null. @throws Error where a batch holds too much of the column */
   append(value: unknown): void {
     if (value === null || value === undefined) {
-      this.#nulls.set(this.length, true);
-      this.#nullCount++;
-      this.putNull();
-    } else this.put(value);
+      this.appendNulls(1);
+      return;
+    }
+    this.put(value);
     this.length++;
+  }
+
+  /** Appends null so many times. */
+  appendNulls(count: number): void {
+    this.#nulls.turnOn(this.length, count);
+    this.#nullCount += count;
+    this.putNulls(count);
+    this.length += count;
   }
 
   /** Appends each of a list. */
   appendAll(values: ArrayLike<unknown>): void {
     for (let i = 0; i < values.length; i++) this.append(values[i]);
+  }
+
+  /** Appends one field of each of a list of objects. */
+  appendField(objects: ArrayLike<Fields>, key: string): void {
+    const isInherited = key in Object.prototype; // as `constructor` is
+    let nulls = 0;
+    for (let i = 0; i < objects.length; i++) {
+      const object = objects[i] as Fields;
+      const value = isInherited && !Object.hasOwn(object, key) ? null : object[key];
+      // a field that nobody fills is null from end to end
+      if (value === null || value === undefined) nulls++;
+      else {
+        if (nulls > 0) this.appendNulls(nulls);
+        nulls = 0;
+        this.append(value);
+      }
+    }
+    if (nulls > 0) this.appendNulls(nulls);
   }
 
   /** What was appended since the last time, as views of the builder's buffers: the next value may change them. */
@@ -43,7 +72,8 @@ export abstract class ColumnBuilder {
 
   /** Keeps a value as number `length`. */
   protected abstract put(value: unknown): void;
-  protected abstract putNull(): void;
+  /** Keeps as many places, from `length` on, as if of empty values. */
+  protected abstract putNulls(count: number): void;
   /** What Arrow wants beside type, length and nulls. */
   protected abstract buffers(): Readonly<Record<string, unknown>>;
 }
@@ -56,6 +86,20 @@ export class Bits {
     const byte = index >> 3;
     if (byte >= this.#bytes.length) this.#bytes = grown(this.#bytes, byte + 1);
     if (isOn) this.#bytes[byte] = (this.#bytes[byte] as number) | (1 << (index & 7));
+  }
+
+  turnOn(from: number, count: number): void {
+    const to = from + count;
+    let index = from;
+    while (index < to && (index & 7) !== 0) this.set(index++, true);
+    const whole = (to - index) >> 3;
+    if (whole > 0) {
+      const byte = index >> 3;
+      this.#bytes = grown(this.#bytes, byte + whole);
+      this.#bytes.fill(255, byte, byte + whole);
+      index += 8 * whole;
+    }
+    while (index < to) this.set(index++, true);
   }
 
   /** The first `length` flags; all are off again afterwards. */
@@ -78,9 +122,12 @@ export class Bits {
 export class Offsets {
   #ends = new Int32Array(1);
 
-  close(index: number, end: number): void {
-    if (index + 1 >= this.#ends.length) this.#ends = grown(this.#ends, index + 2);
-    this.#ends[index + 1] = end;
+  /** @param count of values that end there, from number `index` on: all but the first are empty */
+  close(index: number, end: number, count = 1): void {
+    const last = index + count;
+    if (last >= this.#ends.length) this.#ends = grown(this.#ends, last + 1);
+    if (count === 1) this.#ends[last] = end;
+    else this.#ends.fill(end, index + 1, last + 1);
   }
 
   /** A view, one longer than the column. */

@@ -1,7 +1,15 @@
 // The builder of each column type: buffers that are used again for the next batch.
 
 import type { DataType, Field } from 'apache-arrow';
-import { Bits, ColumnBuilder, grown, kept, type NumberArray, Offsets } from './column-builder.js';
+import {
+  Bits,
+  ColumnBuilder,
+  type Fields,
+  grown,
+  kept,
+  type NumberArray,
+  Offsets,
+} from './column-builder.js';
 import { stringifyJson } from './json.js';
 import type { ColumnType } from './schema.js';
 
@@ -38,7 +46,7 @@ export function columnBuilder(arrow: DataType, type: ColumnType, path: string): 
       );
       return new StructBuilder(
         arrow,
-        type.fields.map(({ name }) => name),
+        type.fields.map(({ name, key = name }) => key),
         builders,
       );
     }
@@ -51,7 +59,7 @@ class BoolBuilder extends ColumnBuilder {
   protected put(value: unknown): void {
     this.#bits.set(this.length, value === true);
   }
-  protected putNull(): void {}
+  protected putNulls(): void {}
   protected buffers() {
     return { data: this.#bits.take(this.length) };
   }
@@ -79,8 +87,9 @@ class NumberBuilder extends ColumnBuilder {
     if (this.length >= this.data.length) this.data = grown(this.data, this.length + 1);
     this.data[this.length] = value as number;
   }
-  protected putNull(): void {
-    this.put(0);
+  protected putNulls(count: number): void {
+    this.data = grown(this.data, this.length + count);
+    this.data.fill(0, this.length, this.length + count);
   }
   protected buffers() {
     const data = this.data.subarray(0, this.length);
@@ -119,8 +128,9 @@ class LongBuilder extends ColumnBuilder {
       this.#words[at + 1] = Math.floor((value as number) / 2 ** 32);
     }
   }
-  protected putNull(): void {
-    this.put(0);
+  protected putNulls(count: number): void {
+    this.#words = grown(this.#words, 2 * (this.length + count));
+    this.#words.fill(0, 2 * this.length, 2 * (this.length + count));
   }
   protected buffers() {
     const data = new BigInt64Array(this.#words.buffer, 0, this.length);
@@ -148,10 +158,10 @@ class TextBuilder extends ColumnBuilder {
 
   protected put(value: unknown): void {
     this.#end += this.#write(this.text(value));
-    this.putNull();
-  }
-  protected putNull(): void {
     this.#offsets.close(this.length, this.#end);
+  }
+  protected putNulls(count: number): void {
+    this.#offsets.close(this.length, this.#end, count);
   }
   protected buffers() {
     const valueOffsets = this.#offsets.of(this.length);
@@ -201,10 +211,10 @@ class ListBuilder extends ColumnBuilder {
     this.#end += list.length;
     checkOffset(this.#end, this.path);
     this.items.appendAll(list);
-    this.putNull();
-  }
-  protected putNull(): void {
     this.#offsets.close(this.length, this.#end);
+  }
+  protected putNulls(count: number): void {
+    this.#offsets.close(this.length, this.#end, count);
   }
   protected buffers() {
     this.#end = 0;
@@ -213,32 +223,40 @@ class ListBuilder extends ColumnBuilder {
 }
 
 class StructBuilder extends ColumnBuilder {
-  /** names that any object has, such as `constructor` */
-  readonly #isInherited: readonly boolean[];
-
   constructor(
     type: DataType,
-    private readonly names: readonly string[],
+    private readonly keys: readonly string[],
     private readonly fields: readonly ColumnBuilder[],
   ) {
     super(type);
-    this.#isInherited = names.map((name) => name in Object.prototype);
   }
 
-  protected put(value: unknown): void {
-    const struct = value as Readonly<Record<string, unknown>>;
-    for (let n = 0; n < this.fields.length; n++) {
-      const name = this.names[n] as string;
-      const isAbsent = this.#isInherited[n] && !Object.hasOwn(struct, name);
-      (this.fields[n] as ColumnBuilder).append(isAbsent ? null : struct[name]);
+  // field by field, which is three times as fast as object by object
+  override appendAll(values: ArrayLike<unknown>): void {
+    if (!hasAll(values)) {
+      super.appendAll(values);
+      return;
     }
+    for (let n = 0; n < this.fields.length; n++)
+      (this.fields[n] as ColumnBuilder).appendField(values, this.keys[n] as string);
+    this.length += values.length;
   }
-  protected putNull(): void {
-    for (const field of this.fields) field.append(null);
+  protected put(value: unknown): void {
+    const one = [value as Fields];
+    for (let n = 0; n < this.fields.length; n++)
+      (this.fields[n] as ColumnBuilder).appendField(one, this.keys[n] as string);
+  }
+  protected putNulls(count: number): void {
+    for (const field of this.fields) field.appendNulls(count);
   }
   protected buffers() {
     return { children: this.fields.map((field) => field.finish()) };
   }
+}
+
+function hasAll(values: ArrayLike<unknown>): values is ArrayLike<Fields> {
+  for (let i = 0; i < values.length; i++) if (values[i] === null || values[i] === undefined) return false;
+  return true;
 }
 
 function checkOffset(end: number, path: string): void {

@@ -1,6 +1,6 @@
 // Column types from a file's first rows, watched over all others: files need not be read twice where the guess holds.
 import type { BadRow, InputRow } from './rows.js';
-import { inferColumns, type PassThroughColumn } from './schema.js';
+import { inferColumns, type PassThroughColumn, type Seen } from './schema.js';
 
 /** A later row has changed what the first rows told of the columns: the file has to be read to its end first. */
 export class TypesChangedError extends Error {}
@@ -8,6 +8,8 @@ export class TypesChangedError extends Error {}
 /** Types that hold so far. */
 export interface Guess {
   readonly columns: readonly PassThroughColumn[];
+  /** what the first rows had, for watching in another thread */
+  readonly seen: Seen;
   /** Asked of every row that is to be written. @throws TypesChangedError where the columns would be others with it */
   watch(row: InputRow): void;
 }
@@ -37,17 +39,23 @@ export async function guessColumns(
     if (++seen >= GUESS_ROWS || bytes >= GUESS_BYTES || traces >= limit) break;
   }
   const columns = inference.finish();
-  const text = JSON.stringify(columns);
-  let changes = inference.changes();
-  return {
-    columns,
-    watch(row) {
-      inference.add(row.columns);
-      if (inference.changes() === changes) return;
-      // a double in a column of doubles that were whole so far changes nothing, say
-      changes = inference.changes();
-      if (JSON.stringify(inference.finish()) === text) return;
-      throw new TypesChangedError(`${row.file}:${row.row} changes the column types of the first rows`);
-    },
+  return { columns, seen: structuredClone(inference.seen), watch: watchColumns(inference.seen) };
+}
+
+/**
+ * Watches rows of which some others were seen before. It goes on from `seen`, and changes it.
+ * @returns as {@link Guess.watch}
+ */
+export function watchColumns(seen: Seen): Guess['watch'] {
+  const inference = inferColumns(seen);
+  const text = JSON.stringify(inference.finish());
+  let changes = 0;
+  return (row) => {
+    inference.add(row.columns);
+    if (inference.changes() === changes) return;
+    // a double in a column of doubles that were whole so far changes nothing, say
+    changes = inference.changes();
+    if (JSON.stringify(inference.finish()) === text) return;
+    throw new TypesChangedError(`${row.file}:${row.row} changes the column types of the first rows`);
   };
 }

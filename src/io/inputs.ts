@@ -96,6 +96,11 @@ async function inputLayout(input: Input): Promise<Layout> {
   return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
 }
 
+/** Whether all inputs are files of JSON text. */
+export function areJsonFiles(inputs: readonly Input[]): boolean {
+  return inputs.every(({ size, layout }) => size !== null && layout?.format === 'json');
+}
+
 /**
  * The columns of columnar inputs, which must be the same in all of them; null where the inputs are JSON.
  * @throws RredcotError (exit 2) naming the two inputs and the column that differ
@@ -154,11 +159,20 @@ export async function* readRows(
   }
 }
 
-async function* readJsonInput(input: Input, { compression }: Layout, opts: RowOptions) {
-  const { path, stream } = input;
-  const bytes = counted((stream ?? openByteSource(path)).bytes(), opts.onBytes);
-  const rows = readJsonRows(compression === null ? bytes : decompress(bytes, compression, path), opts);
+async function* readJsonInput(input: Input, _: Layout, opts: RowOptions) {
+  const rows = readJsonRows(jsonBytes(input, opts), opts);
   for await (const row of rows) yield row.kind === 'bad' ? row : mendedRow(row, fileStem);
+}
+
+/** The text of a JSON input, unpacked. */
+export async function* jsonBytes(
+  input: Input,
+  { onBytes }: Pick<ReadOptions, 'onBytes'>,
+): AsyncGenerator<Buffer> {
+  const { path, stream } = input;
+  const { compression } = await inputLayout(input);
+  const bytes = counted((stream ?? openByteSource(path)).bytes(), onBytes);
+  yield* compression === null ? bytes : decompress(bytes, compression, path);
 }
 
 async function* readColumnarInput(input: Input, layout: Layout, opts: RowOptions) {

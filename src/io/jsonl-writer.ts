@@ -2,7 +2,7 @@
 
 import type { OutputColumn, OutputRow } from './columns.js';
 import { float32Text, stringifyJson } from './json.js';
-import type { RowWriter } from './row-writer.js';
+import type { RowEncoder, RowWriter } from './row-writer.js';
 import type { ColumnType } from './schema.js';
 import type { ByteSink } from './stdout.js';
 
@@ -12,6 +12,21 @@ import type { ByteSink } from './stdout.js';
  * @param columns ours
  */
 export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
+  const encoder = jsonlEncoder(columns);
+  return {
+    add: encoder.add,
+    async flush() {
+      const bytes = encoder.finish();
+      if (bytes !== null) await sink.write(bytes);
+    },
+    writeEncoded: (bytes) => sink.write(bytes),
+    close: () => sink.commit(),
+    abort: () => sink.abort(),
+  };
+}
+
+/** The same as bytes. */
+export function jsonlEncoder(columns: readonly OutputColumn[]): RowEncoder {
   const spelt = columns.map((column) => ({ ...column, spell: speller(column.type) }));
   const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
 
@@ -35,13 +50,13 @@ export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]
     add(row) {
       lines.push(line(row));
     },
-    async flush() {
-      const text = lines.join('');
+    finish() {
+      if (lines.length === 0) return null;
+      // a copy, where Node has taken a short text's memory from its pool
+      const bytes = new Uint8Array(Buffer.from(lines.join('')));
       lines = [];
-      if (text !== '') await sink.write(Buffer.from(text));
+      return bytes;
     },
-    close: () => sink.commit(),
-    abort: () => sink.abort(),
   };
 }
 
@@ -64,13 +79,13 @@ function spellerOfPresent(type: ColumnType): (value: unknown) => string {
     };
   }
   if (type.kind === 'struct') {
-    const fields = type.fields.map(({ name, type: field }, n) => {
-      return { name, lead: `${n === 0 ? '{' : ','}${JSON.stringify(name)}:`, spell: speller(field) };
+    const fields = type.fields.map(({ name, key = name, type: field }, n) => {
+      return { key, lead: `${n === 0 ? '{' : ','}${JSON.stringify(name)}:`, spell: speller(field) };
     });
     return (value) => {
       let text = '';
-      for (const { name, lead, spell } of fields)
-        text += lead + spell((value as Readonly<Record<string, unknown>>)[name]);
+      for (const { key, lead, spell } of fields)
+        text += lead + spell((value as Readonly<Record<string, unknown>>)[key]);
       return `${text}}`;
     };
   }

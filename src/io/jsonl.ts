@@ -4,7 +4,7 @@ import { isUtf8 } from 'node:buffer';
 import { EXIT, type Rejection, RredcotError } from '../errors.js';
 import { TruncatedError } from './decompress.js';
 import { parseJson } from './json.js';
-import type { BadRow, InputRow, RowOptions } from './rows.js';
+import { type BadRow, type InputRow, isBad, type RowOptions } from './rows.js';
 import { elementSplitter, lineSplitter, type RowBytes } from './split.js';
 
 export type { BadRow, InputRow } from './rows.js';
@@ -18,19 +18,28 @@ const CARRIAGE_RETURN = 13;
 /** Names that promise lines: a list in such a file is one bad line. */
 const LINES = /\.(jsonl|ndjson)(\.gz|\.zst)?$/i;
 
+/** The bytes of a row, and its place. */
+export interface RowPiece extends RowBytes {
+  readonly kind: 'piece';
+  readonly row: number;
+  readonly ordinal: number;
+}
+
 /** Reads JSON text row by row; a line or element that is no row comes out as a `BadRow` and costs no other. */
 export async function* readJsonRows(
   bytes: AsyncIterable<Buffer>,
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
-  const maxRowBytes = opts.maxLineBytes ?? MAX_LINE_BYTES;
-  if (!(maxRowBytes >= 1 && maxRowBytes <= LONGEST_LINE_BYTES)) {
-    throw new RredcotError(`line limit is ${maxRowBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`, {
-      exitCode: EXIT.usage,
-      hint: '--max-line-bytes 268435456',
-    });
-  }
-  const { file, stem, wanted, firstOrdinal = 0 } = opts;
+  for await (const piece of readJsonPieces(bytes, opts)) yield isBad(piece) ? piece : parsePiece(piece, opts);
+}
+
+/** The rows' bytes, unparsed; only what is cut off is told as a `BadRow`. */
+export async function* readJsonPieces(
+  bytes: AsyncIterable<Buffer>,
+  opts: RowOptions,
+): AsyncGenerator<RowPiece | BadRow> {
+  const { file, wanted, firstOrdinal = 0 } = opts;
+  const maxRowBytes = lineLimit(opts);
   let row = 0;
   let splitter = lineSplitter({ file, maxRowBytes });
   let isStarted = false;
@@ -38,13 +47,14 @@ export async function* readJsonRows(
   let skipped = 0; // white space so far
 
   // undefined: a blank line, or a row that nobody wants
-  function read(piece: RowBytes): InputRow | BadRow | undefined {
-    const text = isList ? piece.bytes : withoutLineEnd(piece.bytes);
-    if (!isList && piece.length === piece.bytes.length && isBlank(text)) return undefined;
+  function take(found: RowBytes): RowPiece | undefined {
+    const bytes = isList ? found.bytes : withoutLineEnd(found.bytes);
+    const { length, offset } = found;
+    if (!isList && length === found.bytes.length && isBlank(bytes)) return undefined;
     const number = row++;
     const ordinal = firstOrdinal + number;
     if (wanted?.(ordinal) === false) return undefined;
-    return parseRow(piece, text, { file, stem, row: number, ordinal, byteOffset: piece.offset }, maxRowBytes);
+    return { kind: 'piece', bytes, length, offset, row: number, ordinal };
   }
   try {
     for await (const chunk of bytes) {
@@ -55,14 +65,14 @@ export async function* readJsonRows(
         if (isList) splitter = elementSplitter({ file, maxRowBytes, skipped });
         else skipped += chunk.length;
       }
-      for (const piece of splitter.push(chunk)) {
-        const found = read(piece);
-        if (found !== undefined) yield found;
+      for (const found of splitter.push(chunk)) {
+        const piece = take(found);
+        if (piece !== undefined) yield piece;
       }
     }
     const last = splitter.end();
-    const found = last === null ? undefined : read(last);
-    if (found !== undefined) yield found;
+    const piece = last === null ? undefined : take(last);
+    if (piece !== undefined) yield piece;
   } catch (error) {
     if (!(error instanceof TruncatedError)) throw error;
     const { bytes: cut, offset: byteOffset } = splitter.rest();
@@ -82,6 +92,15 @@ export async function* readJsonRows(
   }
 }
 
+/** @throws RredcotError (exit 2) for `--max-line-bytes` beyond what V8 can hold */
+function lineLimit({ maxLineBytes = MAX_LINE_BYTES }: Pick<RowOptions, 'maxLineBytes'>): number {
+  if (maxLineBytes >= 1 && maxLineBytes <= LONGEST_LINE_BYTES) return maxLineBytes;
+  throw new RredcotError(`line limit is ${maxLineBytes} bytes, expected 1 to ${LONGEST_LINE_BYTES}`, {
+    exitCode: EXIT.usage,
+    hint: '--max-line-bytes 268435456',
+  });
+}
+
 const OPEN_LIST = 91;
 const BOM = [0xef, 0xbb, 0xbf];
 
@@ -99,23 +118,20 @@ function isBlank(line: Buffer): boolean {
   return line.every((byte) => byte === 32 || byte === 9 || byte === CARRIAGE_RETURN);
 }
 
-function parseRow(
-  line: RowBytes,
-  bytes: Buffer,
-  place: Omit<InputRow, 'kind' | 'raw' | 'columns'>,
-  maxLineBytes: number,
+/** Parses a row. */
+export function parsePiece(
+  { bytes, length, row, ordinal, offset: byteOffset }: Omit<RowPiece, 'kind'>,
+  { file, stem, maxLineBytes = MAX_LINE_BYTES }: Pick<RowOptions, 'file' | 'stem' | 'maxLineBytes'>,
 ): InputRow | BadRow {
+  const place = { file, stem, row, ordinal, byteOffset };
   const raw = bytes.toString('utf8');
   const bad = (code: string, reason: string): BadRow => {
     const rejection: Rejection = { code, reason };
-    return { kind: 'bad', ...place, raw, rejection, id: `${place.stem}:${place.row}` };
+    return { kind: 'bad', ...place, raw, rejection, id: `${stem}:${row}` };
   };
 
-  if (line.length > maxLineBytes) {
-    return bad(
-      'line_too_long',
-      `line of ${line.length} bytes, at most ${maxLineBytes}: raise --max-line-bytes`,
-    );
+  if (length > maxLineBytes) {
+    return bad('line_too_long', `line of ${length} bytes, at most ${maxLineBytes}: raise --max-line-bytes`);
   }
   if (!isUtf8(bytes)) return bad('utf8', 'line is not UTF-8: convert the file with iconv');
   let columns: unknown;

@@ -3,7 +3,7 @@
 import { EXIT, RredcotError } from '../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { type OutputRow, outputColumns, type WrittenColumn } from './columns.js';
-import type { RowWriter } from './row-writer.js';
+import type { RowEncoder, RowWriter } from './row-writer.js';
 import type { PassThroughColumn } from './schema.js';
 import { type ByteSink, openStreamSink } from './stdout.js';
 
@@ -59,6 +59,8 @@ export function extensionOf(path: string, format: OutputFormat): string {
 export interface Output {
   /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
   write(rows: readonly OutputRow[]): Promise<void>;
+  /** the same for what an {@link openEncoder} of the same target has made; the bytes may be given away */
+  writeEncoded(encoded: Uint8Array, rows: number): Promise<void>;
   /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
   close(): Promise<string | null>;
   /** harmless after `close` or a second time */
@@ -118,6 +120,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
           if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
         }
       }),
+    writeEncoded: (encoded, rows) => guarded(() => writer.writeEncoded(encoded, rows)),
     close: () =>
       guarded(async () => {
         await flush();
@@ -127,6 +130,17 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
       }),
     abort,
   };
+}
+
+/** Makes bytes of rows that another thread, where the output is open, writes; columns without those of a columnar input. */
+export async function openEncoder({
+  format,
+  passThrough,
+  ourColumns,
+}: Pick<OutputTarget, 'format' | 'passThrough' | 'ourColumns'>): Promise<RowEncoder> {
+  if (format !== 'jsonl')
+    return (await import('./arrow-batch.js')).streamEncoder(outputColumns(passThrough, ourColumns));
+  return (await import('./jsonl-writer.js')).jsonlEncoder(outputColumns([], ourColumns));
 }
 
 async function openWriter(target: OutputTarget): Promise<RowWriter> {

@@ -33,6 +33,8 @@ export interface ParquetLimits {
 export interface BatchWriter {
   /** copies the batch before it first waits: what the batch is made of may be used again */
   write(batch: RecordBatch): Promise<void>;
+  /** the same for an Arrow IPC stream of one batch, which may be given away. @param rows in it */
+  writeStream(stream: Uint8Array, rows: number): Promise<void>;
   /** @returns as `ByteSink.commit` */
   close(): Promise<string | null>;
   abort(): Promise<void>;
@@ -72,15 +74,16 @@ export function openParquetBatches(
       maxFileBytes,
     });
   }
-  async function write(batch: RecordBatch): Promise<void> {
-    const ipc = RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true);
-    const rows = batch.numRows;
+  async function writeStream(ipc: Uint8Array, rows: number): Promise<void> {
     encoder ??= start(ipc.length, rows);
     rowsWritten += rows;
     await encoder.send(ipc, rows);
   }
+  const write = (batch: RecordBatch): Promise<void> =>
+    writeStream(RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true), batch.numRows);
   return {
     write,
+    writeStream,
     async close() {
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));

@@ -9,9 +9,18 @@ export interface RowWriter {
   add(row: OutputRow): void;
   /** writes what was added since the last time */
   flush(): Promise<void>;
+  /** writes rows that a {@link RowEncoder} of the same columns and format has made; the bytes may be given away */
+  writeEncoded(encoded: Uint8Array, rows: number): Promise<void>;
   /** @returns as `ByteSink.commit` */
   close(): Promise<string | null>;
   abort(): Promise<void>;
+}
+
+/** Rows as bytes, which another thread writes. */
+export interface RowEncoder {
+  add(row: OutputRow): void;
+  /** what was added since the last time, in memory of its own; null where nothing was */
+  finish(): Uint8Array<ArrayBuffer> | null;
 }
 
 /** A writer of record batches as one of rows. */
@@ -22,6 +31,7 @@ export function batchedRows(batches: BatchWriter, rows: BatchBuilder): RowWriter
       const batch = rows.finish();
       if (batch !== null) await batches.write(batch);
     },
+    writeEncoded: (stream, length) => batches.writeStream(stream, length),
     close: () => batches.close(),
     abort: () => batches.abort(),
   };

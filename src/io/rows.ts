@@ -60,16 +60,17 @@ export interface BadRow {
 }
 
 /** Turns a row down. */
-export function rejectRow(row: InputRow, rejection: Rejection, id?: string): BadRow {
+export function rejectRow(row: InputRow, { code, reason }: Rejection, id?: string): BadRow {
   const { file, row: number, ordinal, byteOffset, raw } = row;
   const named = id === undefined ? {} : { id };
-  return { kind: 'bad', file, row: number, ordinal, byteOffset, raw, rejection, ...named };
+  // an error would lose both on its way to another thread
+  return { kind: 'bad', file, row: number, ordinal, byteOffset, raw, rejection: { code, reason }, ...named };
 }
 
 /** Turns a trace down at a later stage (too long, no reference left, …). */
-export function rejectTrace(trace: Trace, rejection: Rejection): BadRow {
+export function rejectTrace(trace: Trace, { code, reason }: Rejection): BadRow {
   const { file, row, ordinal, byteOffset, raw } = trace.source;
-  return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection, id: trace.id };
+  return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection: { code, reason }, id: trace.id };
 }
 
 /** Tells what was set aside from what goes on. */

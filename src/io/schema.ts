@@ -12,6 +12,8 @@ export type ColumnType =
 export interface StructField {
   readonly name: string;
   readonly type: ColumnType;
+  /** under which key the values have it, where that is not its name */
+  readonly key?: string;
 }
 
 /** An input column on its way to the output. */
@@ -41,7 +43,8 @@ const STRING = 32;
 const LIST = 64;
 const STRUCT = 128;
 
-interface Seen {
+/** What was seen at one place of the columns' tree. It can be handed to another thread. */
+export interface Seen {
   kinds: number;
   element?: Seen;
   fields?: Map<string, Seen>;
@@ -54,16 +57,18 @@ export interface ColumnInference {
   finish(): PassThroughColumn[];
   /** how often a row has brought something new: only then can a type have changed */
   changes(): number;
+  /** all that was seen; rows that are added change it */
+  readonly seen: Seen;
 }
 
-/** Starts an inference over rows. */
-export function inferColumns(): ColumnInference {
-  const row: Seen = { kinds: STRUCT, fields: new Map() };
+/** Starts an inference over rows. @param row what another inference has seen, to go on from there */
+export function inferColumns(row: Seen = { kinds: STRUCT, fields: new Map() }): ColumnInference {
   const news = { count: 0 };
   return {
     add: (columns) => see(row, columns, MAX_NESTING, news),
     finish: () => Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
     changes: () => news.count,
+    seen: row,
   };
 }
 

@@ -23,7 +23,7 @@ const INTERVAL_MS = 50;
 
 export class Progress {
   private readonly started = performance.now();
-  private traces = 0;
+  private done = 0;
   private tokens = 0;
   private rejects = 0;
   private reported = Number.NEGATIVE_INFINITY;
@@ -34,8 +34,14 @@ export class Progress {
   ) {}
 
   trace(tokens: number): void {
-    this.traces++;
+    this.done++;
     this.tokens += tokens;
+    this.report();
+  }
+
+  /** Several, of which nobody counts the tokens. */
+  traces(count: number): void {
+    this.done += count;
     this.report();
   }
 
@@ -45,7 +51,7 @@ export class Progress {
   }
 
   totals(): Totals {
-    const { traces, tokens, rejects } = this;
+    const { done: traces, tokens, rejects } = this;
     return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
   }
 

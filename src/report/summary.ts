@@ -1,4 +1,5 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
+import { type EncodedBlock, tracesOf } from '../io/encoded-block.js';
 import type { OutputRow } from '../io/output.js';
 import type { BadRow } from '../io/rows.js';
 import { count, plural } from '../plural.js';
@@ -19,6 +20,12 @@ export class Summary {
     if (row.status.some(isFallback)) this.fallbacks++;
     const span = showsMuch(row);
     if (this.best === undefined || span > this.best.span) this.best = { row, span };
+  }
+
+  /** Rows of which nobody draws one. */
+  addBlock(block: EncodedBlock): void {
+    this.rows += tracesOf(block);
+    for (const [code, n] of block.codes) this.codes.set(code, (this.codes.get(code) ?? 0) + n);
   }
 
   reject({ file, row, rejection: { code, reason } }: BadRow): void {

@@ -1,0 +1,82 @@
+// Cuts a trace where there is no policy: characters stand in for tokens, and their number for entropy.
+import { TraceRejected } from '../errors.js';
+import { blankRow } from '../estimate/rows.js';
+import type { OutputRow, SegmentRow } from '../io/output.js';
+import type { Trace } from '../trace.js';
+import { cutTrace } from './given.js';
+import { allEnds, mergeSegments, type Segmentation, type SegmentOptions } from './segment.js';
+
+/** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
+const LONG_PIECE_CHARACTERS = 1024;
+
+/** The segments of a trace by length. @throws TraceRejected (`empty_completion`) without a text */
+export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
+  if (trace.completion === '')
+    throw new TraceRejected(
+      'empty_completion',
+      'no completion text, expected some: leave out --no-policy for token ids',
+    );
+  const units = codePointBoundaries(trace.completion);
+  const T = units.length - 1;
+  const chars = counting(units.length);
+  const tokens = { text: trace.completion, units, textEnd: T };
+  const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
+  const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
+  const segmentation = mergeSegments(pieces, null);
+  return { ...blankRow(trace), segments: segmentsOf(segmentation), status: STATUS };
+}
+
+const STATUS = ['segments:by-length'];
+
+function segmentsOf(segmentation: Segmentation): SegmentRow[] {
+  const ends = allEnds(segmentation);
+  const K = segmentation.thoughtEnds.length;
+  const segments: SegmentRow[] = [];
+  for (let k = 0; k < ends.length; k++)
+    segments.push({
+      start: null,
+      end: null,
+      charStart: k === 0 ? 0 : (ends[k - 1] as number),
+      charEnd: ends[k] as number,
+      kind: k < K ? 'thought' : 'answer',
+      entropy: null,
+      value: null,
+      delta: null,
+      sigma: null,
+    });
+  return segments;
+}
+
+/** Token indices mean nothing without a tokenizer: only character ends can be used. */
+function withoutTokenEnds(trace: Trace): Trace {
+  const { segmentEnds: _, ...rest } = trace;
+  return rest;
+}
+
+/** UTF-16 positions of a text's code point boundaries, 0 and the end included. */
+function codePointBoundaries(text: string): Int32Array {
+  // most text has no character of two units
+  if (!SURROGATE.test(text)) return counting(text.length + 1);
+  const units = new Int32Array(text.length + 1);
+  let n = 0;
+  for (let unit = 0; unit < text.length; n++) {
+    unit += (text.codePointAt(unit) as number) > 0xffff ? 2 : 1;
+    units[n + 1] = unit;
+  }
+  return units.slice(0, n + 1);
+}
+
+const SURROGATE = /[\ud800-\udfff]/;
+
+const LONG_ROW = 2 ** 20;
+let numbers = new Int32Array(0);
+
+/** 0, 1, 2, …: a view of one array for all traces, not to be written to. */
+function counting(length: number): Int32Array {
+  if (numbers.length < length) {
+    // twice as many, so that growing costs little; not for a row of unusual size
+    numbers = new Int32Array(length > LONG_ROW ? length : 2 * length);
+    for (let i = 0; i < numbers.length; i++) numbers[i] = i;
+  }
+  return numbers.subarray(0, length);
+}
