@@ -138,8 +138,6 @@ export async function installFsHook() {
     if (plan.code === undefined) die();
     throw failure(plan, 'write', written, false);
   };
-  const realBlob = fs.openAsBlob;
-  fs.openAsBlob = (path, ...rest) => around('read', String(path), () => realBlob(path, ...rest));
   // workers that were not started with --import themselves
   const { Worker } = workerThreads;
   if (isMainThread)
