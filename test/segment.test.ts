@@ -346,6 +346,23 @@ describe('positions and boundaries', () => {
     expect([0, 1, 2, 3, 4, 5].map((unit) => boundaryBefore(units, unit))).toEqual([0, 0, 2, 2, 2, 4]);
     expect([0, 1, 2, 3, 4, 5].map((unit) => boundaryAfter(units, unit))).toEqual([0, 1, 1, 3, 3, 3]);
   });
+
+  test('are those that a look at every boundary finds, with tokens of any length', () => {
+    const lengths = fc.array(fc.constantFrom(0, 1, 1, 1, 2), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(lengths, (found) => {
+        const units = Int32Array.from([
+          0,
+          ...found.map((_, t) => found.slice(0, t + 1).reduce((a, b) => a + b)),
+        ]);
+        const end = units.at(-1) as number;
+        for (let unit = 0; unit <= end; unit++) {
+          expect(boundaryBefore(units, unit)).toBe(units.findLastIndex((at) => at <= unit));
+          expect(boundaryAfter(units, unit)).toBe(units.findIndex((at) => at >= unit));
+        }
+      }),
+    );
+  });
 });
 
 describe('the other segmenters', () => {

@@ -58,6 +58,8 @@ function thoughtStart({ text, units }: TokenText): number {
 
 /** The boundary before the token that holds text position `unit`; T where the position is the text's end. */
 export function boundaryBefore(units: Int32Array, unit: number): number {
+  // tokens of one unit each, as where there is no policy, need no search
+  if (units[unit] === unit && !((units[unit + 1] as number) <= unit)) return unit;
   let [low, high] = [0, units.length - 1];
   while (low < high) {
     // the largest t with units[t] ≤ unit: of tokens without text of their own, the last one
@@ -70,6 +72,7 @@ export function boundaryBefore(units: Int32Array, unit: number): number {
 
 /** The first boundary at or behind text position `unit`. */
 export function boundaryAfter(units: Int32Array, unit: number): number {
+  if (units[unit] === unit && !((units[unit - 1] as number) >= unit)) return unit;
   let [low, high] = [0, units.length - 1];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -40,10 +40,10 @@ export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece =
   const cuts = newlineCuts(tokens);
   addTransitionCuts(tokens, cuts);
   const pieces = pieceEnds(cuts, thought);
+  const { units } = tokens;
   const ends: number[] = [];
   let from = thought.start;
   for (const end of pieces) {
-    const { units } = tokens;
     // no spread: a piece can have more sentences than a call can have arguments
     if (end - from > longPiece)
       for (const cut of matchCuts(tokens, SENTENCE_END, units[from] as number, units[end] as number))
@@ -51,7 +51,7 @@ export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece =
     ends.push(end);
     from = end;
   }
-  return pieceEnds(ends, thought);
+  return ends.length === pieces.length ? pieces : pieceEnds(ends, thought);
 }
 
 /** One piece a line. @returns piece ends as {@link splitHybrid} */
