@@ -348,7 +348,7 @@ describe('positions and boundaries', () => {
   });
 
   test('are those that a look at every boundary finds, with tokens of any length', () => {
-    const lengths = fc.array(fc.constantFrom(0, 1, 1, 1, 2), { minLength: 1, maxLength: 12 });
+    const lengths = fc.array(fc.constantFrom<number>(0, 1, 1, 1, 2), { minLength: 1, maxLength: 12 });
     fc.assert(
       fc.property(lengths, (found) => {
         const units = Int32Array.from([
