@@ -261,13 +261,28 @@ describe('Qwen3', () => {
     expect(told.said).toEqual(['prompt:stripped']);
   });
 
-  it.each([RENDERED, 'What is 2+2?', 'user\nWhat is 2+2?', 'The user said what?\n', '', 'assistant\n'])(
-    'a prompt as it should be, or a plain one, is left alone: %j',
+  it.each(['[{"role": "user", "content": "What is 2+2?"}]', "[{'content': 'What is 2+2?', 'role': 'user'}]"])(
+    'messages written out as text are named, and scored as they are: %s',
     async (text) => {
-      const given = trace({ prompt: text });
-      expect(await (await promptsOf()).prepare(given)).toBe(given);
+      const told = log();
+      const found = await (await promptsOf({}, told)).prepare(trace({ prompt: text }));
+      expect(found).toMatchObject({ prompt: text, status: ['prompt:messages-as-text'] });
+      expect(told.said).toEqual(['prompt:messages-as-text']);
     },
   );
+
+  it.each([
+    RENDERED,
+    '[{"a": 1}] has how many keys?',
+    'What is 2+2?',
+    'user\nWhat is 2+2?',
+    'The user said what?\n',
+    '',
+    'assistant\n',
+  ])('a prompt as it should be, or a plain one, is left alone: %j', async (text) => {
+    const given = trace({ prompt: text });
+    expect(await (await promptsOf()).prepare(given)).toBe(given);
+  });
 });
 
 describe('a template whose tokens the tokenizer puts back by itself', () => {

@@ -16,6 +16,9 @@ import type { PolicyTokenizer } from './tokenizer.js';
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
 
+/** How a list of messages begins as JSON, or as Python prints it. */
+const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
+
 /** Prepares the prompts of one run; owns the thread that renders. */
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
@@ -44,7 +47,15 @@ export class Prompts {
    */
   async prepare(trace: Trace): Promise<Trace> {
     // ids are what the policy read, whatever the row shows beside them
-    if (trace.promptIds !== undefined || this.chat === undefined) return trace;
+    if (trace.promptIds !== undefined) return trace;
+    if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt)) {
+      this.warn(
+        'prompt:messages-as-text',
+        'prompts are messages written out as text, and are scored as that text: write the column as a list of {role, content}',
+      );
+      return { ...trace, status: [...(trace.status ?? []), 'prompt:messages-as-text'] };
+    }
+    if (this.chat === undefined) return trace;
     if (typeof trace.prompt !== 'string') return this.rendered(trace);
     this.shapes ??= await strippedShapes(this.chat, this.tokenizer);
     const messages = readStripped(trace.prompt, this.shapes);
