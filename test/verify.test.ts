@@ -96,6 +96,21 @@ describe('verify', () => {
     }
   }, 60_000);
 
+  it("takes a column with one of our names, that --columns left out, for the input's own", async () => {
+    const rows = (await readJsonl<Row>(FIXTURES)).slice(0, 6);
+    const path = join(work, 'own-logprobs.jsonl');
+    const own = rows.map((row, n) => JSON.stringify({ ...row, logprobs: [n], segments: 'mine', status: n }));
+    await writeFile(path, own.join('\n'));
+    const args = ['score', path, '--columns', 'id,sigma', '--quiet', '-o'];
+    for (const out of ['own.parquet', 'own.arrow', 'own-arrow/', 'own-jsonl/']) {
+      const format = out.endsWith('/') ? ['--format', out.slice(4, -1)] : [];
+      expect((await rredcot([...args, join(work, out), ...format])).code).toBe(0);
+      const { code, stdout, stderr } = await rredcot(['verify', join(work, out)]);
+      expect([out, stdout]).toEqual([out, '']);
+      expect(code, stderr).toBe(0);
+    }
+  }, 60_000);
+
   it.each(['prm', 'tinker', 'vineppo'])('says that a file of --export %s tells too little', async (form) => {
     const path = join(work, `${form}.jsonl`);
     await run('score', path, '--export', form);

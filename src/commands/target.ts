@@ -2,7 +2,7 @@
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileStem, type Input } from '../io/inputs.js';
-import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
+import { CONFIG_KEY, extensionOf, formatOf, type OutputFormat } from '../io/output.js';
 import { statIfThere } from '../io/stat-if-there.js';
 import type { PolicyFolder } from '../policy/folder.js';
 import { VERSION } from '../version.js';
@@ -109,7 +109,7 @@ export function fileMetadata(
 ): Record<string, string> {
   return {
     'rredcot.version': VERSION,
-    'rredcot.config': JSON.stringify(configuration),
+    [CONFIG_KEY]: JSON.stringify(configuration),
     ...(policy === undefined ? {} : { 'rredcot.policy.sha256': JSON.stringify(policy.files) }),
   };
 }

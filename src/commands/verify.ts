@@ -61,7 +61,7 @@ async function verifyFile(
   const format = formatOf(path);
   let traces = 0;
   try {
-    const { columns, rows } = await openRows(path, format, parquet);
+    const { columns, chosen, rows } = await openRows(path, format, parquet);
     const form = columns && exportOf(columns);
     if (form)
       throw usageError(
@@ -73,7 +73,7 @@ async function verifyFile(
         `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
         'name an output, not an input',
       );
-    for await (const finding of rowFindings(path, rows)) {
+    for await (const finding of rowFindings(path, rows, chosen)) {
       throwIfInterrupted(signal);
       if ('text' in finding) found.add(finding);
       else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });

@@ -8,7 +8,7 @@ import type { RunDescription } from './run-description.js';
 import { type ChunkRecord, runPaths, sha256OfFile } from './run-folder.js';
 import { firstOrdinal, type Shard } from './shard.js';
 import { readRejects } from './stored-rejects.js';
-import { openRows, type StoredRow } from './stored-rows.js';
+import { openRows, type StoredRow, withOurs } from './stored-rows.js';
 
 /** Something that is not as it should be. */
 export interface Finding {
@@ -104,8 +104,9 @@ export async function* chunkFindings(
   try {
     yield* advance();
     const { rows } = await openRows(file, format, parquet);
+    const { columns, export: form } = description.config as Chosen;
     // a trainer's form has none of our columns
-    for await (const found of rowFindings(file, rows, description.config.export === undefined)) {
+    for await (const found of rowFindings(file, rows, form === undefined ? columns : null)) {
       if ('text' in found) {
         yield found;
         continue;
@@ -129,24 +130,30 @@ export async function* chunkFindings(
     yield { file, text: `holds ${plural(tokens, 'completion token')}, its record says ${record.tokens}` };
 }
 
+/** What of a run's configuration says which columns are ours. */
+interface Chosen {
+  readonly columns?: readonly string[];
+  readonly export?: string;
+}
+
 /** A row that was looked at. */
 export type RowSeen = Pick<CheckedRow, 'sourceRow' | 'tokens'> & { readonly row: number };
 
 /**
  * What a file's rows say by themselves, and each row's own account after that.
- * @param isOurs the rows have our columns; otherwise they are counted
+ * @param chosen of our columns those that were written; undefined: any that is there; null: none, rows are counted
  */
 export async function* rowFindings(
   file: string,
   rows: AsyncIterable<StoredRow>,
-  isOurs = true,
+  chosen: readonly string[] | undefined | null,
 ): AsyncGenerator<Finding | RowSeen> {
   for await (const row of rows) {
-    if (!isOurs) {
+    if (chosen === null) {
       yield { row: row.number, sourceRow: null, tokens: null };
       continue;
     }
-    const { faults, tokens, sourceRow, id } = checkRow(row);
+    const { faults, tokens, sourceRow, id } = checkRow(withOurs(row, chosen));
     for (const text of faults)
       yield { file, row: row.number, text: id === '' ? text : `(id ${JSON.stringify(id)}) ${text}` };
     yield { row: row.number, sourceRow, tokens };

@@ -4,7 +4,7 @@ import { count } from '../plural.js';
 import { OUR_COLUMNS, type OurColumn } from './columns.js';
 import { EXPORT_FORMS, type ExportName } from './export/exports.js';
 import { type CardColumn, describeFeature, featureLines, type HubFeature, yamlText } from './hub-features.js';
-import type { OutputFormat } from './output.js';
+import { CONFIG_KEY, type OutputFormat } from './output.js';
 
 /** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
 export interface CardFacts {
@@ -105,7 +105,7 @@ function sizeCategory(rows: number): string {
 }
 
 function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
-  const config = JSON.parse(metadata['rredcot.config'] ?? '{}') as Record<string, unknown>;
+  const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.some(({ name }) => name === 'sigma');
   const form = EXPORT_FORMS[config.export as ExportName];
   // beside an export stand the input's columns alone, whatever their names

@@ -30,6 +30,9 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.ndjson.gz', 'jsonl'],
 ];
 
+/** The key of a file's metadata under which its configuration stands. */
+export const CONFIG_KEY = 'rredcot.config';
+
 /** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
 const BATCH_BYTES = 2 * 2 ** 20;
 /** The same for stdout, whose reader waits for each batch. */

@@ -6,7 +6,7 @@ import { createGunzip } from 'node:zlib';
 import { type RecordBatch, RecordBatchReader, Vector } from 'apache-arrow';
 import type { ChunkReader, ParquetContents } from './chunk-reader.js';
 import { type InputRow, readJsonRows } from './jsonl.js';
-import type { OutputFormat } from './output.js';
+import { CONFIG_KEY, type OutputFormat } from './output.js';
 
 /** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */
 export interface StoredRow {
@@ -19,6 +19,8 @@ export interface StoredRow {
 export interface StoredRows {
   /** of JSONL those of its first row; undefined where it has none */
   readonly columns: readonly string[] | undefined;
+  /** those of our columns that `--columns` chose, where the file says so; undefined: all of the names that are ours */
+  readonly chosen: readonly string[] | undefined;
   readonly rows: AsyncGenerator<StoredRow>;
 }
 
@@ -30,8 +32,27 @@ export async function openRows(
 ): Promise<StoredRows> {
   if (format === 'jsonl') return openJsonlRows(path);
   if (format === 'arrow') return openArrowRows(path);
-  const { schema, batches } = await parquet.open(path);
-  return { columns: schema.fields.map(({ name }) => name), rows: parquetRows(batches) };
+  const { schema, metadata, batches } = await parquet.open(path);
+  return {
+    columns: schema.fields.map(({ name }) => name),
+    chosen: chosenColumns(metadata),
+    rows: parquetRows(batches),
+  };
+}
+
+function chosenColumns(metadata: ReadonlyMap<string, string>): readonly string[] | undefined {
+  const config = metadata.get(CONFIG_KEY);
+  return config === undefined ? undefined : (JSON.parse(config) as { columns?: readonly string[] }).columns;
+}
+
+/** The row with our columns alone: one of their names that was not chosen is the input's own. */
+export function withOurs(row: StoredRow, chosen: readonly string[] | undefined): StoredRow {
+  if (chosen === undefined) return row;
+  return {
+    number: row.number,
+    has: (column) => chosen.includes(column) && row.has(column),
+    cell: (column) => (chosen.includes(column) ? row.cell(column) : null),
+  };
 }
 
 async function* parquetRows(batches: ParquetContents['batches']): AsyncGenerator<StoredRow> {
@@ -52,7 +73,7 @@ async function openArrowRows(path: string): Promise<StoredRows> {
     await checkArrow(file);
     const reader = await (await RecordBatchReader.from(file)).open();
     const columns = reader.schema.fields.map(({ name }) => name);
-    return { columns, rows: arrowRows(file, reader) };
+    return { columns, chosen: chosenColumns(reader.schema.metadata), rows: arrowRows(file, reader) };
   } catch (error) {
     await file.close();
     throw error;
@@ -116,7 +137,8 @@ async function openJsonlRows(path: string): Promise<StoredRows> {
   async function* rows(): AsyncGenerator<StoredRow> {
     for (let next = first; !next.done; next = await lines.next()) yield storedRow(next.value);
   }
-  return { columns: first.done ? undefined : Object.keys(first.value.columns), rows: rows() };
+  const columns = first.done ? undefined : Object.keys(first.value.columns);
+  return { columns, chosen: undefined, rows: rows() };
 }
 
 function storedRow({ row, columns }: InputRow): StoredRow {
