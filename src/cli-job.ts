@@ -23,7 +23,7 @@ export interface MappingFlags {
   readonly preset: string;
   readonly join?: string;
   readonly joinOn?: string;
-  readonly maxLineBytes: string;
+  readonly maxLineBytes?: string;
 }
 
 /** Flags of `score` and `segment` as commander hands them on. */
@@ -43,7 +43,7 @@ export interface JobFlags extends MappingFlags {
   readonly rowsPerChunk?: string;
   readonly restart: boolean;
   readonly timeLimit?: string;
-  readonly chatTemplateArg: readonly string[];
+  readonly chatTemplateArg?: readonly string[];
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -97,10 +97,16 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option('--restart', 'drop what an earlier run has left at the output', false)
     .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
-    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option(...MAX_LINE_BYTES_FLAG)
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }
+
+/** `--max-line-bytes`, for every command that reads rows. */
+export const MAX_LINE_BYTES_FLAG: [string, string] = [
+  '--max-line-bytes <n>',
+  `longest input line (default: ${MAX_LINE_BYTES}, 256 MiB)`,
+];
 
 /** A list that may be given in several flags. */
 function appended(value: string, before: string | undefined): string {
@@ -133,7 +139,11 @@ export function mappingOptions(flags: MappingFlags) {
     preset: flags.preset,
     join: flags.join,
     joinOn: flags.joinOn,
-    maxLineBytes: positiveInteger('--max-line-bytes', flags.maxLineBytes, MAX_LINE_BYTES),
+    maxLineBytes: positiveInteger(
+      '--max-line-bytes',
+      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
+      MAX_LINE_BYTES,
+    ),
   };
 }
 

@@ -13,11 +13,10 @@ interface CheckFlags {
   readonly device: string;
 }
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
-export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all: string[]) => string[], string[]] = [
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
   '--chat-template-arg <name=value>',
   "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
-  (value, all) => [...all, value],
-  [],
+  (value, all = []) => [...all, value],
 ];
 
 /** Adds the policy commands; each does its work in its action and throws what goes wrong. */
@@ -62,7 +61,7 @@ export function addPolicyCommands(program: Command): void {
       'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
-    .action(async (folder: string, flags: { chatTemplateArg: string[] }) => {
+    .action(async (folder: string, flags: { chatTemplateArg?: string[] }) => {
       const { policyInfo } = await import('./commands/policy-info.js');
       for (const line of await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg)))
         process.stdout.write(`${escapeControls(line)}\n`);
@@ -98,7 +97,7 @@ export function addPolicyCommands(program: Command): void {
 function toleranceOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const expected = 'a positive number of nats';
-  const value = finite('--tolerance', text, expected);
+  const value = finite('--tolerance', text, expected, '1e-3');
   if (value <= 0) throw usageError(`--tolerance ${text}: expected ${expected}`, '--tolerance 0.001');
   return value;
 }

@@ -1,7 +1,15 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
-import { type JobFlags, job, jobOptions, type MappingFlags, mapped, mappingOptions } from './cli-job.js';
+import {
+  type JobFlags,
+  job,
+  jobOptions,
+  MAX_LINE_BYTES_FLAG,
+  type MappingFlags,
+  mapped,
+  mappingOptions,
+} from './cli-job.js';
 import { addPolicyCommands } from './cli-policy.js';
 import { addRunCommands } from './cli-run.js';
 import { jobLog, shareAmongWorkers } from './cli-workers.js';
@@ -11,7 +19,6 @@ import { parseExport } from './commands/written-columns.js';
 import { EXIT, type ExitCode, RredcotError } from './errors.js';
 import { BANKS } from './estimate/bank.js';
 import { fileError } from './io/file-error.js';
-import { MAX_LINE_BYTES } from './io/jsonl.js';
 import { STRATEGIES } from './policy/strategy.js';
 import { coloursOf } from './report/log.js';
 import { escapeControls, escapeLines } from './report/trace-view.js';
@@ -117,7 +124,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
-      if (policy === null && flags.chatTemplateArg.length > 0)
+      if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
           '--chat-template-arg has no meaning without a policy',
           'leave it or --no-policy out',
@@ -134,7 +141,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     )
     .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
-    .option('--max-line-bytes <n>', 'longest input line', String(MAX_LINE_BYTES))
+    .option(...MAX_LINE_BYTES_FLAG)
     .option('--json', 'one JSON object', false)
     .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
     .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {

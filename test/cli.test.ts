@@ -77,7 +77,11 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     ],
     ['unknown estimator', ['score', FIXTURES, '--estimator', 'mc'], /--estimator mc/],
     ['unknown rule', ['score', FIXTURES, '--sigma', 'grpo'], /--sigma grpo/],
-    ['baseline', ['score', FIXTURES, '--baseline', 'mean'], /--baseline mean/],
+    [
+      'baseline',
+      ['score', FIXTURES, '--baseline', 'mean'],
+      /--baseline mean: expected auto, group, value or a number\n {2}try: --baseline auto/,
+    ],
     ['baseline not finite', ['score', FIXTURES, '--baseline', 'NaN'], /--baseline NaN/],
     [
       'joint without a group baseline',

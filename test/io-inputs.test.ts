@@ -324,6 +324,7 @@ describe('what is not read, or not what its name says', () => {
     ['x.jsonl', Buffer.from([0xff, 0xfe, 0x7b, 0]), /x\.jsonl: is UTF-16 text/],
     ['x.jsonl.bz2', Buffer.from('BZh91AY'), /is bzip2 data/],
     ['x.zip', Buffer.from('PK\x03\x04....'), /is a zip archive/],
+    ['x.pkl', Buffer.from([0x80, 5, 0x95]), /is a Python pickle/],
     ['x.parquet', Buffer.from('{"a":1}'), /x\.parquet: begins with .*, expected Parquet/],
     ['x.arrow', Buffer.alloc(0), /x\.arrow: is empty, expected Arrow/],
     ['x.jsonl.gz', Buffer.from('{"a":1}'), /expected gzip/],

@@ -101,7 +101,7 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
 
 function resolveBaseline(text: string): Baseline {
   if (text === 'auto' || text === 'group' || text === 'value') return text;
-  return finite('--baseline', text, 'auto, group, value or a number');
+  return finite('--baseline', text, 'auto, group, value or a number', 'auto');
 }
 
 function resolveRange(text: string): readonly [number, number] {
@@ -109,7 +109,10 @@ function resolveRange(text: string): readonly [number, number] {
   const parts = text.split(',');
   if (parts.length !== 2)
     throw usageError(`--reward-range ${text}: expected ${expected}`, '--reward-range 0,1');
-  const [low, high] = parts.map((part) => finite('--reward-range', part, expected)) as [number, number];
+  const [low, high] = parts.map((part) => finite('--reward-range', part, expected, '-1,1')) as [
+    number,
+    number,
+  ];
   if (low >= high) throw usageError(`--reward-range ${text}: expected ${expected}`, '--reward-range 0,1');
   return [low, high];
 }
@@ -118,7 +121,7 @@ function resolveRange(text: string): readonly [number, number] {
 export function resolveMaxRejects(text: string | undefined): MaxRejects | undefined {
   if (text === undefined) return undefined;
   if (!text.endsWith('%')) return { count: positiveInteger('--max-rejects', text, 100, 0) };
-  const share = finite('--max-rejects', text.slice(0, -1), 'a number or a percentage') / 100;
+  const share = finite('--max-rejects', text.slice(0, -1), 'a number or a percentage', '5%') / 100;
   if (share < 0 || share > 1)
     throw usageError(`--max-rejects ${text}: expected 0% to 100%`, '--max-rejects 1%');
   return { share };
@@ -195,10 +198,10 @@ export function positiveInteger(flag: string, text: string, example: number, lea
   return value;
 }
 
-/** Checks a flag that takes a number. */
-export function finite(flag: string, text: string, expected: string): number {
+/** Checks a flag that takes a number. @param example what the hint shows */
+export function finite(flag: string, text: string, expected: string, example: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isFinite(value))
-    throw usageError(`${flag} ${text}: expected ${expected}`, 'see --help of the command');
+    throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} ${example}`);
   return value;
 }

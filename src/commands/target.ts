@@ -90,7 +90,7 @@ async function refuseMissingFolder(path: string): Promise<void> {
   if (present?.isDirectory()) return;
   throw usageError(
     `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,
-    `mkdir -p ${folder}, or name another output with -o`,
+    `mkdir -p ${/^[\w./-]+$/.test(folder) ? folder : JSON.stringify(folder)}, or name another output with -o`,
   );
 }
 

@@ -38,6 +38,12 @@ const REFUSED: readonly { readonly bytes: Buffer; readonly what: string; readonl
     hint: 'xz -dc <file> | rredcot … -',
   },
   { bytes: Buffer.from('PK\x03\x04'), what: 'a zip archive', hint: 'unzip -p <file> | rredcot … -' },
+  // protocols 2 to 5
+  ...[2, 3, 4, 5].map((protocol) => ({
+    bytes: Buffer.from([0x80, protocol]),
+    what: 'a Python pickle',
+    hint: "pandas: read_pickle('traces.pkl').to_parquet('traces.parquet')",
+  })),
 ];
 
 /** Text, or what is packed, that is no rows of JSON by its name: its lines would all be rejects, or worse, some of them. */

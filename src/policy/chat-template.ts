@@ -88,7 +88,7 @@ const RESERVED = ['messages', 'add_generation_prompt', 'strftime_now'];
  * Parses the values of `--chat-template-arg`: `name=value`, the value a JSON value or text.
  * @throws RredcotError (exit 2)
  */
-export function parseTemplateArgs(given: readonly string[]): Record<string, unknown> {
+export function parseTemplateArgs(given: readonly string[] = []): Record<string, unknown> {
   const args: Record<string, unknown> = {};
   for (const entry of given) {
     const [, name, value] = /^([a-zA-Z_]\w*)=(.*)$/s.exec(entry) ?? [];
