@@ -10,7 +10,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { workerFlags } from '../dist/cli-workers.js';
 import { superviseWorkers } from '../dist/commands/supervise.js';
 import { workerDevices } from '../dist/commands/workers.js';
-import { policyThreads, threadShare } from '../dist/policy/threads.js';
+import { coreShare, ownCores } from '../dist/cores.js';
 import { FIXTURES, ROOT, rredcot, temporaryFolder } from './program.js';
 
 let work: string;
@@ -132,12 +132,12 @@ describe('the flags', () => {
   });
 
   it('share the cores', () => {
-    expect(policyThreads({})).toBe(availableParallelism());
-    expect(policyThreads({ RREDCOT_THREADS: '1' })).toBe(1);
+    expect(ownCores({})).toBe(availableParallelism());
+    expect(ownCores({ RREDCOT_THREADS: '1' })).toBe(1);
     for (const odd of ['0', 'x', '1.5', '100000'])
-      expect(policyThreads({ RREDCOT_THREADS: odd })).toBe(availableParallelism());
-    expect(threadShare(1)).toBe(availableParallelism());
-    expect(threadShare(1000)).toBe(1);
+      expect(ownCores({ RREDCOT_THREADS: odd })).toBe(availableParallelism());
+    expect(coreShare(1)).toBe(availableParallelism());
+    expect(coreShare(1000)).toBe(1);
   });
 
   it.each([

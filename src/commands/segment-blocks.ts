@@ -1,10 +1,9 @@
 // Blocks of input rows in, their segments without a policy as encoded rows out, in order: by several threads where it pays.
-import { availableParallelism } from 'node:os';
+import { ownCores } from '../cores.js';
 import type { RowBlock } from '../io/blocks.js';
 import type { EncodedBlock } from '../io/encoded-block.js';
 import type { Input } from '../io/inputs.js';
 import type { BadRow } from '../io/rows.js';
-import { isWorker } from '../report/worker-log.js';
 import { type BlockJob, openBlockWork } from './segment-block.js';
 import { inThreads } from './threads.js';
 
@@ -35,8 +34,7 @@ export async function* segmentBlocks(
 
 function threadsFor(inputs: readonly Input[], { format }: BlockJob): number {
   const size = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
-  // processes of `--workers` have the cores among them
-  if (size < THREADED_BYTES || isWorker()) return 1;
+  if (size < THREADED_BYTES) return 1;
   // Parquet is encoded by a thread of its own
-  return Math.min(MAX_THREADS, availableParallelism() - (format === 'parquet' ? 1 : 0));
+  return Math.min(MAX_THREADS, ownCores() - (format === 'parquet' ? 1 : 0));
 }

@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { CORES_VARIABLE, coreShare } from '../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
 import { type Input, resolveInputs } from '../io/inputs.js';
 import { readJson } from '../io/json-file.js';
@@ -17,7 +18,6 @@ import type { Shard } from '../io/shard.js';
 import { statIfThere } from '../io/stat-if-there.js';
 import { are, count, plural } from '../plural.js';
 import { parseDevice } from '../policy/device.js';
-import { THREADS_VARIABLE, threadShare } from '../policy/threads.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
 import { SharedProgress } from '../report/shared-progress.js';
@@ -86,7 +86,7 @@ export async function runWorkers(
   const { survey } = runPaths(folder);
   await superviseWorkers(workers, {
     program: PROGRAM,
-    env: { ...process.env, [THREADS_VARIABLE]: `${threadShare(workers.length)}` },
+    env: { ...process.env, [CORES_VARIABLE]: `${coreShare(workers.length)}` },
     signal: opts.signal,
     // the first one reads the inputs through, and the others find what it has found
     async firstIsReady() {

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { ownCores } from '../cores.js';
 import type { Architecture } from './architecture.js';
 import { type Device, deviceName } from './device.js';
 import { headRows } from './head.js';
@@ -9,7 +10,6 @@ import { blockRows, type PackedTrace, packBranches } from './pack.js';
 import { placementCheck } from './placement.js';
 import type { Precision } from './precision.js';
 import { type RopeTables, ropeTables } from './rope.js';
-import { policyThreads } from './threads.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -63,7 +63,7 @@ const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : 
 const session = await InferenceSession.create(join(folder, graph), {
   executionProviders: [device],
   graphOptimizationLevel: 'all',
-  intraOpNumThreads: policyThreads(),
+  intraOpNumThreads: ownCores(),
   // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
   extra: { session: { intra_op: { allow_spinning: '0' } } },
   // warnings about unused initialisers and the like are nobody's business on stderr
