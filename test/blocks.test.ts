@@ -1,9 +1,10 @@
 // `segment --no-policy` in blocks: the rows of a block are the file's, and any number of threads makes the same bytes.
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { appendFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { tableFromIPC } from 'apache-arrow';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BlockJob } from '../dist/commands/segment-block.js';
@@ -39,22 +40,26 @@ describe('the rows of blocks', () => {
     ),
     fc.json().map((text) => `{"a": ${text.replaceAll('\n', ' ')}}`),
   );
+  const element = fc.oneof(
+    { arbitrary: line.filter((text) => /^\{.*\}$/.test(text)), weight: 5 },
+    fc.constant(''),
+  );
 
   it('are those of the files, in order, whatever the chunks and whatever is wanted', async () => {
     const cases = fc.record({
       files: fc.array(fc.array(line, { maxLength: 12 }), { minLength: 1, maxLength: 3 }),
+      elements: fc.array(element, { maxLength: 12 }),
       rowsPerChunk: fc.integer({ min: 1, max: 8 }),
       unwanted: fc.integer({ min: 2, max: 9 }),
       isList: fc.boolean(),
     });
     let n = 0;
     await fc.assert(
-      fc.asyncProperty(cases, async ({ files, rowsPerChunk, unwanted, isList }) => {
+      fc.asyncProperty(cases, async ({ files, elements, rowsPerChunk, unwanted, isList }) => {
         const paths: string[] = [];
         for (const lines of files) {
           const path = join(cwd, `${n++}.${isList ? 'json' : 'jsonl'}`);
-          const rows = lines.filter((text) => /^\{.*\}$/.test(text));
-          await writeFile(path, isList ? `[${rows.join(',\n')}]` : lines.join('\n'));
+          await writeFile(path, isList ? `[${elements.join(',\n')}]` : lines.join('\n'));
           paths.push(path);
         }
         const inputs = await resolveInputs(paths);
@@ -67,6 +72,8 @@ describe('the rows of blocks', () => {
           const chunks = new Set([...rowsOfBlock(block, 64)].map(({ ordinal }) => chunkOf(ordinal)));
           expect([...chunks]).toEqual([chunkOf(firstOrdinalOf(block))]);
         }
+        // blocks go over the ends of files
+        expect(blocks.length).toBeLessThanOrEqual(1 + chunkOf(expected.at(-1)?.ordinal ?? 0));
         const found = blocks.flatMap((block) => (isBad(block) ? [block] : [...rowsOfBlock(block, 64)]));
         expect(found).toEqual(expected);
       }),
@@ -124,12 +131,12 @@ describe('threads', () => {
   }
   /** As if the file had so many bytes: small ones are not worth threads. */
   const work = (size: number, of: BlockJob, from = input): AsyncGenerator<EncodedBlock> =>
-    segmentBlocks(blocksOf(from), [{ ...from, size }], of);
+    segmentBlocks({ blocks: () => blocksOf(from), blockDone() {} }, [{ ...from, size }], of);
   const MANY = 1000 * MIB;
-  const comparable = ({ bytes, codes, ...block }: EncodedBlock) => ({
+  const comparable = ({ parts, codes, ...block }: EncodedBlock) => ({
     ...block,
     codes: [...codes],
-    bytes: bytes && createHash('sha256').update(bytes).digest('hex'),
+    parts: parts.map(({ traces, bytes }) => [traces, createHash('sha256').update(bytes).digest('hex')]),
   });
 
   it.each(['arrow', 'jsonl'] as const)(
@@ -146,6 +153,17 @@ describe('threads', () => {
       expect(rejects.filter((code) => code === 'empty_completion')).toHaveLength(30);
     },
   );
+
+  it('make parts of a block that many segments make large', async () => {
+    const segments = { segmenter: 'fixed', fixedLength: 4 } as const;
+    const blocks = await collect(work(1, { ...(await job('arrow')), segments }));
+    expect(blocks.some(({ parts }) => parts.length > 2)).toBe(true);
+    for (const { parts, counts } of blocks) {
+      const rows = parts.map(({ bytes }) => tableFromIPC(bytes).numRows);
+      expect(rows).toEqual(parts.map(({ traces }) => traces));
+      expect(rows.reduce((sum, n) => sum + n, 0)).toBe(counts.reduce((sum, n) => sum + n, 0));
+    }
+  });
 
   it.each([
     ['a guess that falls', true, TypesChangedError],
@@ -179,6 +197,37 @@ describe('threads', () => {
       break;
     }
     // vitest would hang on a thread that is left
+  });
+});
+
+describe('segment --no-policy', () => {
+  it('tells no more rejects than --max-rejects allows, and the one too many', async () => {
+    await writeFile(join(cwd, 'bad.jsonl'), '{"completion": broken\n'.repeat(20));
+    const args = ['segment', '--no-policy', 'bad.jsonl', '-o', 'bad.arrow', '--max-rejects', '5'];
+    const run = await rredcot(args, { cwd });
+    expect(run.code, run.stderr).toBe(65);
+    expect(run.stderr).toMatch(/6 traces rejected, --max-rejects allows 5/);
+    expect((await readFile(join(cwd, 'bad.arrow.rejects.jsonl'), 'utf8')).trim().split('\n')).toHaveLength(6);
+  });
+
+  it('does not hold the traces of a row together, each of which has the whole row', async () => {
+    const gens = Array.from({ length: 200 }, (_, n) => ({ text: `${n}: ${'now we add. '.repeat(250)}` }));
+    const lines = Array.from({ length: 2 }, (_, row) => JSON.stringify({ row, gens }));
+    await writeFile(join(cwd, 'gens.jsonl'), lines.join('\n'));
+    const program = ['--max-old-space-size=96', join(ROOT, 'bin/rredcot.js'), 'segment', '--no-policy'];
+    const args = [
+      'gens.jsonl',
+      '--map',
+      'completion=gens[].text',
+      '-o',
+      'gens.jsonl.out/',
+      '--format',
+      'jsonl',
+    ];
+    const { status, stderr } = spawnSync(process.execPath, [...program, ...args], { cwd, encoding: 'utf8' });
+    expect(status, stderr).toBe(0);
+    expect(stderr).toContain('400 traces');
+    await rm(join(cwd, 'gens.jsonl.out'), { recursive: true });
   });
 });
 

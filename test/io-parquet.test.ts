@@ -285,6 +285,16 @@ describe('the writer', () => {
     ).toEqual([{ n: 100n, values: 100_000n, last: 99n }]);
   });
 
+  it('takes the size of rows from more than the first one, which may be of unusual size', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
+    const small = { ...row(1), sigma: Float32Array.of(0.5) };
+    await write(writer, [{ ...row(0), sigma: new Float32Array(20_000) }]);
+    for (let n = 0; n < 50; n++) await write(writer, Array(20).fill(small));
+    await writer.close();
+    // by the first row alone a group would hold one row
+    expect((await readMetadata(file.path)).groups).toBeLessThan(40);
+  });
+
   it('bounds row groups by raw bytes where rows compress to almost nothing', async () => {
     const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
     const flat = { ...row(0), sigma: new Float32Array(1000) };

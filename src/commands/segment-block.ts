@@ -1,7 +1,7 @@
 // A block of input rows in, its segments without a policy as encoded rows out: what one thread of `segment` does.
 import { TraceRejected } from '../errors.js';
 import { firstOrdinalOf, type RowBlock, rowsOfBlock } from '../io/blocks.js';
-import type { EncodedBlock } from '../io/encoded-block.js';
+import type { EncodedBlock, EncodedRows } from '../io/encoded-block.js';
 import { watchColumns } from '../io/guess.js';
 import { mapRow } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, openEncoder, rowBytes } from '../io/output.js';
@@ -26,6 +26,9 @@ export interface BlockJob {
   readonly maxLineBytes: number | undefined;
 }
 
+/** An ordinary block of 2 MiB is one part; one of many segments, or of many traces a row, is more. */
+const PART_BYTES = 4 * 2 ** 20;
+
 /** Nobody scores these traces. */
 const NEEDS = { prompt: false, references: false };
 
@@ -43,7 +46,14 @@ export async function openBlockWork(job: BlockJob): Promise<(block: RowBlock | B
     const counts: number[] = [];
     const rejects: BadRow[] = [];
     const codes = new Map<string, number>();
+    const parts: EncodedRows[] = [];
     let rawBytes = 0;
+    let [traces, partBytes] = [0, 0]; // of the part that is open
+    const close = (): void => {
+      const bytes = encoder.finish();
+      if (bytes !== null) parts.push({ traces, bytes });
+      [traces, partBytes] = [0, 0];
+    };
     for (const row of rowsOfBlock(block, job.maxLineBytes)) {
       const found = isBad(row) ? [row] : [...mapRow(row, map, NEEDS)];
       if (!isBad(row) && !found.every(isBad)) check(row);
@@ -54,15 +64,19 @@ export async function openBlockWork(job: BlockJob): Promise<(block: RowBlock | B
           rejects.push(made);
           continue;
         }
+        const bytes = rowBytes(made);
+        if (traces > 0 && partBytes + bytes > PART_BYTES) close();
         encoder.add(made);
         count++;
-        rawBytes += rowBytes(made);
+        traces++;
+        partBytes += bytes;
+        rawBytes += bytes;
         for (const code of made.status) codes.set(code, (codes.get(code) ?? 0) + 1);
       }
       counts.push(count);
     }
-    const bytes = encoder.finish();
-    return { kind: 'block', ordinal: firstOrdinalOf(block), counts, rejects, bytes, rawBytes, codes };
+    close();
+    return { kind: 'block', ordinal: firstOrdinalOf(block), counts, rejects, parts, rawBytes, codes };
   };
 }
 
@@ -73,7 +87,7 @@ function rejectBlock(reject: BadRow): EncodedBlock {
     ordinal,
     counts: [0],
     rejects: [reject],
-    bytes: null,
+    parts: [],
     rawBytes: 0,
     codes: new Map(),
   };

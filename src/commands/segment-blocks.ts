@@ -5,26 +5,38 @@ import type { EncodedBlock } from '../io/encoded-block.js';
 import type { Input } from '../io/inputs.js';
 import type { BadRow } from '../io/rows.js';
 import { type BlockJob, openBlockWork } from './segment-block.js';
+import type { Source } from './source.js';
 import { inThreads } from './threads.js';
 
 /** Below it threads take longer to start than they save. */
 const THREADED_BYTES = 16 * 2 ** 20;
-/** One thread reads and writes for all others. */
+/** The one thread that reads and writes keeps no more of them busy. */
 const MAX_THREADS = 8;
 
-/** Segments blocks; the bytes are the same however many threads there are. */
+/** Segments a source's blocks; the bytes are the same however many threads there are. */
 export async function* segmentBlocks(
-  blocks: AsyncIterable<RowBlock | BadRow>,
+  source: Pick<Source, 'blocks' | 'blockDone'>,
   inputs: readonly Input[],
   job: BlockJob,
 ): AsyncGenerator<EncodedBlock> {
   const threads = threadsFor(inputs, job);
-  if (threads < 2) {
-    const work = await openBlockWork(job);
-    for await (const block of blocks) yield work(block);
-    return;
+  for await (const block of threads < 2 ? inThisThread(source, job) : inOthers(source, job, threads)) {
+    source.blockDone();
+    yield block;
   }
-  yield* inThreads<RowBlock | BadRow, EncodedBlock>(blocks, {
+}
+
+async function* inThisThread(source: Pick<Source, 'blocks'>, job: BlockJob): AsyncGenerator<EncodedBlock> {
+  const work = await openBlockWork(job);
+  for await (const block of source.blocks()) yield work(block);
+}
+
+function inOthers(
+  source: Pick<Source, 'blocks'>,
+  job: BlockJob,
+  threads: number,
+): AsyncGenerator<EncodedBlock> {
+  return inThreads<RowBlock | BadRow, EncodedBlock>(source.blocks(), {
     module: new URL('./segment-thread.js', import.meta.url),
     data: job,
     threads,

@@ -5,4 +5,4 @@ import { answerEach } from './threads.js';
 
 if (parentPort === null) throw new Error('segment-thread runs as a worker thread');
 const work = await openBlockWork(workerData as BlockJob);
-answerEach(parentPort, work, ({ bytes }) => (bytes === null ? [] : [bytes.buffer]));
+answerEach(parentPort, work, ({ parts }) => parts.map(({ bytes }) => bytes.buffer));

@@ -2,6 +2,7 @@
 import type { ExitCode } from '../errors.js';
 import { TypesChangedError } from '../io/guess.js';
 import { areJsonFiles, resolveInputs } from '../io/inputs.js';
+import { explodes } from '../io/map.js';
 import { type OurColumn, resolveColumnNames } from '../io/output.js';
 import { eachTrace } from '../io/rows.js';
 import type { Log } from '../report/log.js';
@@ -67,9 +68,11 @@ export async function segment(
       : "pieces are merged by the policy's entropies",
   );
 
-  // rows that go to a file, each by itself, can be cut by several threads
-  const isByBlocks = policy === undefined && areJsonFiles(inputs) && opts.limit === undefined;
-  const recipe = isByBlocks && target.folder !== undefined ? mapping.recipe : undefined;
+  // blocks of rows, which several threads can cut: not where the traces are counted, are sent to somebody who waits, or
+  // make a block many times as large
+  const isByBlocks =
+    areJsonFiles(inputs) && opts.limit === undefined && target.folder !== undefined && !explodes(map);
+  const recipe = isByBlocks ? mapping.recipe : undefined;
 
   async function cut(run: Run, mayGuess: boolean): Promise<void> {
     const source = await openSource(inputs, {
@@ -104,7 +107,7 @@ export async function segment(
     else {
       const { segments, maxLineBytes } = opts;
       const job = { recipe, segments, format: target.format, ourColumns, passThrough: columns, maxLineBytes };
-      await sink.drain(segmentBlocks(source.blocks(), inputs, { ...job, guessed: source.guessed }));
+      await sink.drain(segmentBlocks(source, inputs, { ...job, guessed: source.guessed }));
     }
     sink.report();
   }

@@ -67,6 +67,10 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   async function add(item: OutputRow | EncodedBlock | BadRow): Promise<void> {
     if (isBlock(item)) {
       if (destination.addBlock === undefined) throw new Error('a stream takes rows one by one');
+      const allowed = maxRejects !== undefined && 'count' in maxRejects ? maxRejects.count : undefined;
+      // the run ends with the first reject too many, and that is the last one told
+      if (allowed !== undefined && totals().rejects + item.rejects.length > allowed)
+        for (const reject of item.rejects) await add(reject);
       await destination.addBlock(item);
       progress.traces(tracesOf(item));
       summary.addBlock(item);

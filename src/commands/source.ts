@@ -59,6 +59,8 @@ export interface Source {
   traces(): AsyncGenerator<Traced | BadRow>;
   /** the same of files of JSON in blocks, unparsed and unchecked; without `limit` */
   blocks(): AsyncGenerator<RowBlock | BadRow>;
+  /** told of each of these, in order, when it is done: the share that is done is theirs */
+  blockDone(): void;
 }
 
 /** A trace as the first stage takes it. */
@@ -83,6 +85,9 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       : undefined;
   // of the inputs; and how many of them an earlier attempt has done, over which this one only skips
   let [bytes, skipped] = [0, 0];
+  /** read for blocks that are done, and for those that are not */
+  let done: number | undefined;
+  const ahead: number[] = [];
   const onBytes = (count: number): void => {
     bytes += count;
   };
@@ -107,7 +112,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       traces: survey && expectedTraces(survey, opts) - before,
       share: () =>
         isFile && opts.limit === undefined
-          ? Math.min(1, (bytes - skipped) / Math.max(1, size - skipped))
+          ? Math.min(1, ((done ?? bytes) - skipped) / Math.max(1, size - skipped))
           : undefined,
     },
     async *traces() {
@@ -131,13 +136,18 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       await assertUnchanged();
     },
     async *blocks() {
+      done = 0;
       const chunk = (ordinal: number): number => chunkOf(ordinal, run.layout);
       for await (const block of readBlocks(inputs, { maxLineBytes, wanted, onBytes, chunkOf: chunk })) {
-        if (before > 0 && skipped === 0) skipped = bytes;
+        if (before > 0 && skipped === 0) skipped = done = bytes;
         warnIfCut(block);
+        ahead.push(bytes);
         yield block;
       }
       await assertUnchanged();
+    },
+    blockDone() {
+      done = ahead.shift() ?? done;
     },
   };
 }

@@ -1,6 +1,6 @@
 // Items in, what several threads make of them out, in the same order; errors keep their kind on the way.
 import { type MessagePort, Worker } from 'node:worker_threads';
-import { RredcotError } from '../errors.js';
+import { EXIT, RredcotError } from '../errors.js';
 import { TypesChangedError } from '../io/guess.js';
 
 /** What a thread answers to an item. */
@@ -63,8 +63,12 @@ function openThread<A, B>({ module, data, transfer }: ThreadOptions<A>): Thread<
     if (answer.kind === 'done') resolve(answer.value);
     else reject(revived(answer.error));
   });
-  worker.on('error', (error) => {
+  worker.on('error', (error: NodeJS.ErrnoException) => {
+    end = error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? outOfMemory(error) : error;
+  });
+  worker.on('messageerror', (error) => {
     end = error;
+    void worker.terminate();
   });
   worker.on('exit', () => {
     end ??= new Error('a thread ended early');
@@ -82,6 +86,14 @@ function openThread<A, B>({ module, data, transfer }: ThreadOptions<A>): Thread<
       await worker.terminate();
     },
   };
+}
+
+function outOfMemory(cause: Error): RredcotError {
+  return new RredcotError('a thread ran out of memory', {
+    exitCode: EXIT.interrupted,
+    hint: 'NODE_OPTIONS=--max-old-space-size=8192, or RREDCOT_THREADS=1, and the same command again',
+    cause,
+  });
 }
 
 /** The other side: answers each item that comes, in order. @param transfer memory of a result that is given away with it */

@@ -4,18 +4,21 @@ import { parsePiece, type RowPiece, readJsonPieces } from './jsonl.js';
 import { mendedRow } from './mended-row.js';
 import { type BadRow, type InputRow, isBad } from './rows.js';
 
-/** Rows of one file that follow each other among those that are wanted. It can be handed to another thread. */
+/** Rows that follow each other among those that are wanted. It can be handed to another thread. */
 export interface RowBlock {
-  readonly file: string;
-  readonly stem: string;
+  /** the files that rows of it are from */
+  readonly files: readonly RowFile[];
   /** (B) the rows' bytes, one after the other */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** (R, 5) of each row: see `FIELDS` */
+  /** (R, 6) of each row, see {@link Place} */
   readonly places: Float64Array<ArrayBuffer>;
 }
 
-/** Where a row's bytes end in the block; length and offset in the file; number in the file and over all inputs. */
-const FIELDS = 5;
+type RowFile = Pick<Input, 'path' | 'stem'>;
+
+/** Of a row: which of the block's files it is from, where its bytes end in the block, then as in `RowPiece`. */
+type Place = [file: number, end: number, length: number, offset: number, row: number, ordinal: number];
+const FIELDS = 6;
 /** A block is closed by the row that makes it so large. */
 const BLOCK_BYTES = 2 * 2 ** 20;
 
@@ -34,70 +37,84 @@ export async function* readBlocks(
     rows = ordinal + 1;
     return opts.wanted?.(ordinal) ?? true;
   };
+  let open = new OpenBlock();
+  const close = (): RowBlock => {
+    const block = open.packed();
+    open = new OpenBlock();
+    return block;
+  };
+  let chunk = -1;
   for (const input of inputs) {
-    const place = { file: input.path, stem: input.stem };
-    const pieces = readJsonPieces(jsonBytes(input, opts), { ...opts, ...place, wanted, firstOrdinal: rows });
-    let open: RowPiece[] = [];
-    let openBytes = 0;
-    let chunk = -1;
-    const close = (): RowBlock => {
-      const block = packed(open, openBytes, place);
-      open = [];
-      openBytes = 0;
-      return block;
-    };
-    for await (const piece of pieces) {
+    const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
+    for await (const piece of readJsonPieces(jsonBytes(input, opts), { ...opts, ...place, wanted })) {
       const next = chunkOf(piece.ordinal);
-      if (open.length > 0 && (next !== chunk || isBad(piece))) yield close();
+      if (!open.isEmpty && (next !== chunk || isBad(piece))) yield close();
       chunk = next;
       if (isBad(piece)) {
         yield piece;
         continue;
       }
-      open.push(piece);
-      openBytes += piece.bytes.length;
-      if (openBytes >= BLOCK_BYTES) yield close();
+      open.add(piece, input);
+      if (open.bytes >= BLOCK_BYTES) yield close();
     }
-    if (open.length > 0) yield close();
   }
+  if (!open.isEmpty) yield close();
 }
 
-function packed(
-  pieces: readonly RowPiece[],
-  length: number,
-  place: Pick<RowBlock, 'file' | 'stem'>,
-): RowBlock {
-  // not from Node's pool, which others use too: the memory goes to another thread
-  const bytes = Buffer.allocUnsafeSlow(length);
-  const places = new Float64Array(FIELDS * pieces.length);
-  let end = 0;
-  for (const [n, piece] of pieces.entries()) {
-    bytes.set(piece.bytes, end);
-    end += piece.bytes.length;
-    places.set([end, piece.length, piece.offset, piece.row, piece.ordinal], FIELDS * n);
+/** Gathers the rows of a block. */
+class OpenBlock {
+  bytes = 0;
+  readonly #files: RowFile[] = [];
+  readonly #pieces: RowPiece[] = [];
+  readonly #places: number[] = [];
+
+  get isEmpty(): boolean {
+    return this.#pieces.length === 0;
   }
-  return { ...place, bytes: new Uint8Array(bytes.buffer), places };
+
+  add(piece: RowPiece, { path, stem }: Input): void {
+    if (this.#files.at(-1)?.path !== path) this.#files.push({ path, stem });
+    this.#pieces.push(piece);
+    this.bytes += piece.bytes.length;
+    const { length, offset, row, ordinal } = piece;
+    this.#places.push(this.#files.length - 1, this.bytes, length, offset, row, ordinal);
+  }
+
+  packed(): RowBlock {
+    // not from Node's pool, which others use too: the memory goes to another thread
+    const bytes = Buffer.allocUnsafeSlow(this.bytes);
+    let at = 0;
+    for (const piece of this.#pieces) {
+      bytes.set(piece.bytes, at);
+      at += piece.bytes.length;
+    }
+    return {
+      files: this.#files,
+      bytes: new Uint8Array(bytes.buffer),
+      places: Float64Array.from(this.#places),
+    };
+  }
 }
 
 /** Parses a block's rows. */
 export function* rowsOfBlock(
-  { file, stem, bytes, places }: RowBlock,
+  { files, bytes, places }: RowBlock,
   maxLineBytes: number | undefined,
 ): Generator<InputRow | BadRow> {
   const buffer = Buffer.from(bytes.buffer);
   let from = 0;
   for (let n = 0; n < places.length; n += FIELDS) {
-    const [end, length, offset, row, ordinal] = places.subarray(n, n + FIELDS) as unknown as Place;
+    const [file, end, length, offset, row, ordinal] = places.subarray(n, n + FIELDS) as unknown as Place;
     const piece = { bytes: buffer.subarray(from, end), length, offset, row, ordinal };
-    const found = parsePiece(piece, { file, stem, maxLineBytes });
+    const { path, stem } = files[file] as RowFile;
+    const found = parsePiece(piece, { file: path, stem, maxLineBytes });
     yield isBad(found) ? found : mendedRow(found, fileStem);
     from = end;
   }
 }
 
-type Place = [end: number, length: number, offset: number, row: number, ordinal: number];
-
 /** The number over all inputs of a block's first row. */
 export function firstOrdinalOf({ places }: RowBlock): number {
-  return places[FIELDS - 1] as number;
+  const [, , , , , ordinal] = places as unknown as Place;
+  return ordinal;
 }

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { syncFolder } from './atomic-file.js';
-import { type EncodedBlock, tracesOf } from './encoded-block.js';
+import type { EncodedBlock } from './encoded-block.js';
 import { writeJson } from './json-file.js';
 import { type OutputRow, type OutputTarget, openOutput, rowBytes } from './output.js';
 import { openRejects, type Rejects } from './rejects.js';
@@ -116,7 +116,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       open.rejected += block.rejects.length;
       for (const reject of block.rejects) await open.rejects.add(reject);
       open.rawBytes += block.rawBytes;
-      if (block.bytes !== null) await open.output.writeEncoded(block.bytes, tracesOf(block));
+      for (const { bytes, traces } of block.parts) await open.output.writeEncoded(bytes, traces);
     },
     async close() {
       if (open === null && chunks.size === 0) open = await openChunk(0);

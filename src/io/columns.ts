@@ -2,8 +2,7 @@
 
 import type { Field } from 'apache-arrow';
 import type { Trace } from '../trace.js';
-import type { FieldMap } from './map.js';
-import { isEach } from './presets/preset.js';
+import { explodes, type FieldMap } from './map.js';
 import type { ColumnType, PassThroughColumn } from './schema.js';
 
 /** A segment as it is written; token indices are null without a tokenizer. */
@@ -164,9 +163,8 @@ function isRepeated(
   if (name === undefined) return false;
   const sources = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
   if (sources.some((source) => source.text !== name)) return false;
-  const explodes = [...map.mapped.values(), ...map.defaults.values()].flat().some(isEach);
   // in an exploded row ids get a number appended, so the row's own id is another value
-  if (name === 'id') return type.kind === 'string' && !explodes;
+  if (name === 'id') return type.kind === 'string' && !explodes(map);
   if (name === 'group' || name === 'prompt') return type.kind === 'string';
   // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
   if (name === 'reward')

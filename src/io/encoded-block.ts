@@ -9,12 +9,18 @@ export interface EncodedBlock {
   /** traces written of each input row */
   readonly counts: readonly number[];
   readonly rejects: readonly BadRow[];
-  /** as a `RowEncoder` makes them; null where no trace is written */
-  readonly bytes: Uint8Array<ArrayBuffer> | null;
+  /** in the order of the rows; none where no trace is written */
+  readonly parts: readonly EncodedRows[];
   /** before compression, as `rowBytes` counts them */
   readonly rawBytes: number;
   /** how many traces have each status code */
   readonly codes: ReadonlyMap<string, number>;
+}
+
+/** Traces as a `RowEncoder` makes bytes of them. */
+export interface EncodedRows {
+  readonly traces: number;
+  readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
 /** Tells a block from a row. */
@@ -23,6 +29,6 @@ export function isBlock(item: object): item is EncodedBlock {
 }
 
 /** Traces that are written of a block. */
-export function tracesOf({ counts }: EncodedBlock): number {
-  return counts.reduce((sum, count) => sum + count, 0);
+export function tracesOf({ parts }: EncodedBlock): number {
+  return parts.reduce((sum, { traces }) => sum + traces, 0);
 }

@@ -88,6 +88,11 @@ export function withSources(
   return { mapped, defaults, join };
 }
 
+/** Whether a row may hold several traces. */
+export function explodes({ mapped, defaults }: FieldMap): boolean {
+  return [...mapped.values(), ...defaults.values()].flat().some(isEach);
+}
+
 function namesOf(field: Field): readonly FieldPath[] {
   return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
 }

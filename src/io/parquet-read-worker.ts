@@ -93,8 +93,20 @@ async function sendRows(parquet: ParquetFile, batchRows: number, cuts: readonly 
   }
 }
 
+/** The file that is being read: it stays open, so that one which is replaced meanwhile stays what it was. */
+let current: { readonly path: string; readonly file: FileHandle } | undefined;
+
+async function opened({ kind, path }: Exclude<ToParquetReader, { kind: 'taken' }>): Promise<FileHandle> {
+  // whoever asks for the schema begins with the file
+  if (current?.path === path && kind === 'rows') return current.file;
+  await current?.file.close();
+  current = undefined;
+  current = { path, file: await open(path, 'r') };
+  return current.file;
+}
+
 async function answer(question: Exclude<ToParquetReader, { kind: 'taken' }>): Promise<void> {
-  await using file = await open(question.path, 'r');
+  const file = await opened(question);
   const parquet = await ParquetFile.fromFile(partBlob(file, question.part));
   try {
     if (question.kind === 'schema') send(parquet.schema().intoIPCStream());

@@ -16,6 +16,8 @@ import { batchedRows, type RowWriter } from './row-writer.js';
 const ROW_GROUP_BYTES = 48 * 2 ** 20;
 /** The format goes on, parquet-wasm's offsets end at 2^32; a row group and the footer still fit above. */
 const MAX_FILE_BYTES = 4_000_000_000;
+/** Raw bytes of the batches that tell how large a row is: the first one alone may be a row of unusual size. */
+const SAMPLE_BYTES = 8 * 2 ** 20;
 /** Batches on their way to the worker: one being encoded, one waiting. */
 const MAX_BATCHES_IN_FLIGHT = 2;
 /** Raw bytes that are copied from file to file at a time. */
@@ -59,25 +61,33 @@ export function openParquetBatches(
   limits: ParquetLimits = {},
 ): BatchWriter {
   const { rowGroupBytes = ROW_GROUP_BYTES, maxFileBytes = MAX_FILE_BYTES } = limits;
+  const sampleBytes = Math.min(SAMPLE_BYTES, rowGroupBytes);
   let encoder: ParquetEncoder | null = null;
   let rowsWritten = 0;
+  /** what came before the encoder was started */
+  let held: { readonly ipc: Uint8Array; readonly rows: number }[] = [];
+  let heldBytes = 0;
 
-  // the encoder counts a group in rows, so the first batch tells how many make the bytes
-  function start(batchBytes: number, batchRows: number): ParquetEncoder {
-    return startEncoder(file, {
+  // the encoder counts a group in rows, so the first batches tell how many make the bytes
+  async function start(): Promise<ParquetEncoder> {
+    encoder = startEncoder(file, {
       descriptor: file.descriptor,
       temporaryPath: file.temporaryPath,
       metadata,
       dictionaryColumns: schema.names.map(String).filter((name) => DICTIONARY_COLUMNS.includes(name)),
-      rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / batchBytes) * batchRows)),
+      rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / heldBytes) * rowsWritten)),
       rowGroupBytes,
       maxFileBytes,
     });
+    for (const { ipc, rows } of held.splice(0)) await encoder.send(ipc, rows);
+    return encoder;
   }
   async function writeStream(ipc: Uint8Array, rows: number): Promise<void> {
-    encoder ??= start(ipc.length, rows);
     rowsWritten += rows;
-    await encoder.send(ipc, rows);
+    if (encoder !== null) return encoder.send(ipc, rows);
+    held.push({ ipc, rows });
+    heldBytes += ipc.length;
+    if (heldBytes >= sampleBytes) await start();
   }
   const write = (batch: RecordBatch): Promise<void> =>
     writeStream(RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true), batch.numRows);
@@ -87,13 +97,14 @@ export function openParquetBatches(
     async close() {
       // a stream without any batch makes no file: an empty one makes an empty file
       if (rowsWritten === 0) await write(gatherRows(schema, []));
-      const rows = await encoder?.close();
+      const rows = await (encoder ?? (await start())).close();
       if (rows !== rowsWritten) {
         throw new Error(`${file.path}: ${rowsWritten} rows were written, the file holds ${rows}`);
       }
       return file.commit();
     },
     async abort() {
+      held = [];
       await encoder?.terminate();
       await file.abort();
     },
