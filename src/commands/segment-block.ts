@@ -1,11 +1,10 @@
 // A block of input rows in, its segments without a policy as encoded rows out: what one thread of `segment` does.
-import { TraceRejected } from '../errors.js';
 import { firstOrdinalOf, type RowBlock, rowsOfBlock } from '../io/blocks.js';
 import type { EncodedBlock, EncodedRows } from '../io/encoded-block.js';
 import { watchColumns } from '../io/guess.js';
-import { mapRow } from '../io/map.js';
+import { rowTraces } from '../io/map.js';
 import { type OurColumn, type OutputFormat, type OutputRow, openEncoder, rowBytes } from '../io/output.js';
-import { type BadRow, type InputRow, isBad, rejectTrace } from '../io/rows.js';
+import { type BadRow, type InputRow, isBad, turnedDown } from '../io/rows.js';
 import type { PassThroughColumn, Seen } from '../io/schema.js';
 import { assertFits } from '../io/survey.js';
 import { byLength } from '../segment/by-length.js';
@@ -55,10 +54,8 @@ export async function openBlockWork(job: BlockJob): Promise<(block: RowBlock | B
       [traces, partBytes] = [0, 0];
     };
     for (const row of rowsOfBlock(block, job.maxLineBytes)) {
-      const found = isBad(row) ? [row] : [...mapRow(row, map, NEEDS)];
-      if (!isBad(row) && !found.every(isBad)) check(row);
       let count = 0;
-      for (const item of found) {
+      for (const item of rowTraces(row, map, NEEDS, check)) {
         const made = isBad(item) ? item : cut(item, job.segments);
         if (isBad(made)) {
           rejects.push(made);
@@ -103,7 +100,6 @@ function cut(trace: Trace, segments: SegmentOptions): OutputRow | BadRow {
   try {
     return byLength(trace, segments);
   } catch (error) {
-    if (!(error instanceof TraceRejected)) throw error;
-    return rejectTrace(trace, error);
+    return turnedDown(trace, error);
   }
 }

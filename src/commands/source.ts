@@ -5,7 +5,7 @@ import type { GroupBanks } from '../estimate/bank.js';
 import { type RowBlock, readBlocks } from '../io/blocks.js';
 import { guessColumns } from '../io/guess.js';
 import { columnarColumns, type Input } from '../io/inputs.js';
-import { type FieldMap, mapRow, type Needs } from '../io/map.js';
+import { type FieldMap, mapRow, type Needs, rowTraces } from '../io/map.js';
 import type { ReadRows } from '../io/peek.js';
 import { type BadRow, type InputRow, isBad } from '../io/rows.js';
 import { runPaths } from '../io/run-folder.js';
@@ -85,9 +85,9 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       : undefined;
   // of the inputs; and how many of them an earlier attempt has done, over which this one only skips
   let [bytes, skipped] = [0, 0];
-  /** read for blocks that are done, and for those that are not */
+  /** how much had been read when the last block that is done was handed on, and each of those that are not */
   let done: number | undefined;
-  const ahead: number[] = [];
+  const readAt: number[] = [];
   const onBytes = (count: number): void => {
     bytes += count;
   };
@@ -97,6 +97,10 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const columns = columnar?.columns ?? survey?.columns ?? guess?.columns ?? window?.columns ?? [];
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const before = run.before.traces + run.before.rejects;
+  const check = (row: InputRow): void => {
+    guess?.watch(row);
+    if (survey !== undefined) assertFits(row, survey.columns);
+  };
   const warnIfCut = (row: InputRow | RowBlock | BadRow): void => {
     if (isBad(row) && row.rejection.code === 'truncated')
       opts.log.warn(
@@ -122,12 +126,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         if (taken >= limit) break;
         if (taken === before && before > 0) skipped = bytes;
         warnIfCut(row);
-        const found = row.kind === 'bad' ? [row] : [...mapRow(row, opts.map, opts.needs)];
-        if (row.kind === 'row' && !found.every(isBad)) {
-          guess?.watch(row);
-          if (survey !== undefined) assertFits(row, survey.columns);
-        }
-        for (const trace of found) {
+        for (const trace of rowTraces(row, opts.map, opts.needs, check)) {
           yield isBad(trace) ? trace : { trace };
           if (++taken >= limit) break;
         }
@@ -141,13 +140,13 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       for await (const block of readBlocks(inputs, { maxLineBytes, wanted, onBytes, chunkOf: chunk })) {
         if (before > 0 && skipped === 0) skipped = done = bytes;
         warnIfCut(block);
-        ahead.push(bytes);
+        readAt.push(bytes);
         yield block;
       }
       await assertUnchanged();
     },
     blockDone() {
-      done = ahead.shift() ?? done;
+      done = readAt.shift() ?? done;
     },
   };
 }

@@ -8,7 +8,7 @@ import type { Join } from './join.js';
 import { Mismatch } from './mismatch.js';
 import { type FieldPath, parsePath, resolvePath } from './path.js';
 import { type FieldSources, isEach, type Source } from './presets/preset.js';
-import { type BadRow, type InputRow, rejectRow } from './rows.js';
+import { type BadRow, type InputRow, isBad, rejectRow } from './rows.js';
 import { buildTrace, type Cell, type Cells } from './trace-fields.js';
 
 /** The fields that `--map` can point at a path of the row. */
@@ -115,6 +115,22 @@ export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<T
   // the row was turned down for one of its traces, the others are in the output; or as a whole, under the row's id
   const own = traces.filter(({ id }) => id === row.trace);
   yield* own.length > 0 ? own : traces;
+}
+
+/**
+ * What a row of the inputs comes to: its traces, and itself where it is set aside.
+ * @param check asked of a row of which a trace goes on
+ */
+export function rowTraces(
+  row: InputRow | BadRow,
+  map: FieldMap,
+  needs: Needs,
+  check: (row: InputRow) => void,
+): readonly (Trace | BadRow)[] {
+  if (isBad(row)) return [row];
+  const found = [...mapRow(row, map, needs)];
+  if (!found.every(isBad)) check(row);
+  return found;
 }
 
 function* tracesOf(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {

@@ -95,9 +95,14 @@ export async function* eachTrace<A extends { readonly trace: Trace }, B>(
     try {
       result = await fn(item);
     } catch (error) {
-      if (!(error instanceof TraceRejected)) throw error;
-      result = rejectTrace(item.trace, error);
+      result = turnedDown(item.trace, error);
     }
     yield result;
   }
+}
+
+/** What a stage makes of a trace that it turns down. @throws any error but a TraceRejected */
+export function turnedDown(trace: Trace, error: unknown): BadRow {
+  if (error instanceof TraceRejected) return rejectTrace(trace, error);
+  throw error;
 }
