@@ -274,7 +274,7 @@ describe('merge', () => {
     expect(await merged(folder, `${output}/`, { fileSize: 36_000 })).toBe(0);
     const names = await dataFiles(output);
     expect(names.length).toBeGreaterThan(1);
-    expect(names).toEqual(names.map((_, n) => `data-0000${n}.parquet`));
+    expect(names).toEqual(names.map((_, n) => `data-${String(n).padStart(5, '0')}.parquet`));
     for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(36_000);
     const rows = await Promise.all(names.map((name) => rowsOf(join(output, name))));
     expect(rows.flat()).toEqual(await rowsOf(single('parquet')));
