@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
+import { blankRow } from '../dist/estimate/rows.js';
 import { fileStem } from '../dist/io/inputs.js';
 import { stringifyJson } from '../dist/io/json.js';
 import { type BadRow, type InputRow, readJsonRows } from '../dist/io/jsonl.js';
@@ -67,23 +68,7 @@ export function traceOf(columns: Record<string, unknown>, row = 0): Trace {
 
 /** An output row with nothing scored. */
 export function bareRow(columns: Record<string, unknown>, row = 0): OutputRow {
-  return {
-    trace: traceOf(columns, row),
-    promptIds: null,
-    completionIds: null,
-    logprobs: null,
-    entropies: null,
-    sigma: null,
-    segments: [],
-    valueStart: null,
-    baseline: null,
-    referenceLogprobs: null,
-    reward: null,
-    referenceUtilities: null,
-    sigmaEss: null,
-    sigmaMaxWeight: null,
-    status: [],
-  };
+  return blankRow(traceOf(columns, row));
 }
 
 /** Rows as hyparquet reads them: int64 as BigInt. */
