@@ -109,7 +109,7 @@ function resolveRange(text: string): readonly [number, number] {
   const parts = text.split(',');
   if (parts.length !== 2)
     throw usageError(`--reward-range ${text}: expected ${expected}`, '--reward-range 0,1');
-  const [low, high] = parts.map((part) => finite('--reward-range', part, expected, '-1,1')) as [
+  const [low, high] = parts.map((part) => finite('--reward-range', part, expected, '0,1')) as [
     number,
     number,
   ];

@@ -25,7 +25,7 @@ export interface BlockJob {
   readonly maxLineBytes: number | undefined;
 }
 
-/** An ordinary block of 2 MiB is one part; one of many segments, or of many traces a row, is more. */
+/** An ordinary block of 2 MiB is one part; one of many short segments is more. */
 const PART_BYTES = 4 * 2 ** 20;
 
 /** Nobody scores these traces. */

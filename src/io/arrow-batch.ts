@@ -104,9 +104,14 @@ export function streamEncoder(columns: readonly OutputColumn[]): RowEncoder {
     finish() {
       const batch = rows.finish();
       if (batch === null) return null;
-      return RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true) as Uint8Array<ArrayBuffer>;
+      return batchStream(batch);
     },
   };
+}
+
+/** A batch as an Arrow IPC stream of its own, in memory of its own. */
+export function batchStream(batch: RecordBatch): Uint8Array<ArrayBuffer> {
+  return RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true) as Uint8Array<ArrayBuffer>;
 }
 
 interface BuiltColumn {

@@ -16,6 +16,7 @@ import { fileError } from './file-error.js';
 import type { BatchWriter } from './parquet.js';
 import { batchedRows, type RowWriter } from './row-writer.js';
 import type { ByteSink } from './stdout.js';
+import { readWhole } from './whole.js';
 
 type Bytes = ArrayBufferView | ArrayBufferLike;
 
@@ -86,8 +87,7 @@ export async function copyArrow(
     // a batch says nothing of its place, so it need not be taken apart
     for (const block of reader.isFile() ? (reader.footer?.recordBatches() ?? []) : []) {
       const bytes = Buffer.allocUnsafeSlow(block.metaDataLength + block.bodyLength);
-      const { bytesRead } = await file.read(bytes, 0, bytes.length, block.offset);
-      if (bytesRead < bytes.length) throw new Error(`${path} has become shorter`);
+      await readWhole(file, bytes, block.offset, path);
       rows += rowsOfBatch(bytes);
       writer.copy(bytes, block);
       await flush();

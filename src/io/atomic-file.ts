@@ -6,6 +6,7 @@ import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../errors.js';
 import { fileError } from './file-error.js';
+import { writeWhole } from './whole.js';
 
 /** Temporary files of this process: what an interruption leaves behind. */
 const temporaryPaths = new Set<string>();
@@ -71,6 +72,7 @@ export class AtomicFile {
    */
   async write(bytes: Uint8Array): Promise<void> {
     await this.#written();
+    // in as few calls as the system allows: `writeFile` makes four of 2 MiB
     this.#writing = writeWhole(this.#handle, bytes);
     // a failure is told by the next call; until then it is nobody's
     this.#writing.catch(() => {});
@@ -118,11 +120,6 @@ export class AtomicFile {
     await this.#writing.catch(() => {});
     await this.#handle.close();
   }
-}
-
-/** In as few calls as the system allows: `writeFile` makes four of 2 MiB. */
-async function writeWhole(handle: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let done = 0; done < bytes.length; ) done += (await handle.write(bytes.subarray(done))).bytesWritten;
 }
 
 /** How file systems, and Windows, say that a folder cannot be synced there. */

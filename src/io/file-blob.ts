@@ -3,6 +3,7 @@
 // node:fs has openAsBlob, which fails without a reason where another process removes or replaces the file: an open file
 // stays what it was.
 import type { FileHandle } from 'node:fs/promises';
+import { readWhole } from './whole.js';
 
 /** Bytes that are asked for by their place. */
 export interface BlobBytes {
@@ -31,18 +32,8 @@ export function blobOf({ size, read }: BlobBytes, onFailure: (error: unknown) =>
 export async function blobOfFile(file: FileHandle, onFailure: (error: unknown) => void): Promise<Blob> {
   const { size } = await file.stat();
   const read = async (from: number, to: number): Promise<ArrayBuffer> => {
-    const bytes = new Uint8Array(to - from);
-    await readFully(file, bytes, from);
+    const bytes = await readWhole(file, new Uint8Array(to - from), from);
     return bytes.buffer;
   };
   return blobOf({ size, read }, onFailure);
-}
-
-/** Fills `bytes` from a place in the file. @throws Error where the file ends before */
-export async function readFully(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
-    const { bytesRead } = await file.read(bytes, done, bytes.length - done, position + done);
-    if (bytesRead === 0) throw new Error('the file has become shorter');
-    done += bytesRead;
-  }
 }

@@ -5,6 +5,7 @@ import { AtomicFile } from './atomic-file.js';
 import { runPaths } from './run-folder.js';
 import type { RunState } from './run-state.js';
 import { readRejects } from './stored-rejects.js';
+import { readWhole } from './whole.js';
 
 /** The rejects file of a merged output. */
 export interface MergedRejects {
@@ -71,7 +72,6 @@ async function append(
   lines.sort((a, b) => a.input - b.input || a.row - b.row);
   for (const { path, offset, length } of lines) {
     await using file = await open(path, 'r');
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, offset);
-    await target.write(buffer.subarray(0, bytesRead));
+    await target.write(await readWhole(file, Buffer.alloc(length), offset, path));
   }
 }

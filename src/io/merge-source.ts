@@ -2,20 +2,15 @@
 // temporary file, because a Parquet reader held open for each shard takes a row group of memory each.
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, open, rm } from 'node:fs/promises';
-import {
-  type RecordBatch,
-  RecordBatchReader,
-  RecordBatchStreamWriter,
-  Schema,
-  tableFromIPC,
-  util,
-} from 'apache-arrow';
+import { type RecordBatch, RecordBatchReader, Schema, tableFromIPC, util } from 'apache-arrow';
+import { batchStream } from './arrow-batch.js';
 import { openChunkReader } from './chunk-reader.js';
 import { fileError } from './file-error.js';
 import { gatherRows, type Piece } from './gather.js';
 import { BATCH_BYTES, type Part } from './interleave.js';
 import type { OutputFormat } from './output.js';
 import { readLines } from './stored-rows.js';
+import { readWhole, writeWhole } from './whole.js';
 
 /** What all chunks of a run have in common; of the first one that was read. */
 export interface ChunkHeader {
@@ -66,7 +61,7 @@ export function openColumnarSource(
     let compression = 0;
     let end = 0;
     async function add(parts: Part[], ipc: Uint8Array, traces: number): Promise<void> {
-      await writeAll(spill.file, ipc, end, besides);
+      await writeSpill(spill.file, ipc, end, besides);
       parts.push({ path: spill.path, offset: end, length: ipc.length, traces });
       end += ipc.length;
     }
@@ -88,15 +83,14 @@ export function openColumnarSource(
         for await (const batch of reader)
           for (const piece of cutBatch(batch, traces, cuts)) {
             const copy = gatherRows(schema, [piece]);
-            await add(parts, RecordBatchStreamWriter.writeAll([copy]).toUint8Array(true), copy.numRows);
+            await add(parts, batchStream(copy), copy.numRows);
             traces += copy.numRows;
           }
         return parts;
       },
       load: async ({ offset, length }) => {
-        const { bytesRead, buffer } = await spill.file.read(new Uint8Array(length), 0, length, offset);
-        if (bytesRead !== length) throw new Error(`${spill.path}: ${bytesRead} bytes of ${length}`);
-        return tableFromIPC(buffer).batches[0] as RecordBatch;
+        const ipc = await readWhole(spill.file, new Uint8Array(length), offset, spill.path);
+        return tableFromIPC(ipc).batches[0] as RecordBatch;
       },
       get compression() {
         return compression === 0 ? 1 : compression;
@@ -139,10 +133,14 @@ async function openSpill(besides: string): Promise<{ readonly file: FileHandle; 
   }
 }
 
-async function writeAll(file: FileHandle, bytes: Uint8Array, position: number, path: string): Promise<void> {
+async function writeSpill(
+  file: FileHandle,
+  bytes: Uint8Array,
+  position: number,
+  path: string,
+): Promise<void> {
   try {
-    for (let at = 0; at < bytes.length; )
-      at += (await file.write(bytes, at, bytes.length - at, position + at)).bytesWritten;
+    await writeWhole(file, bytes, position);
   } catch (error) {
     throw fileError(error, path, 'written');
   }
@@ -166,7 +164,7 @@ export function openLineSource(besides: string): ChunkSource<Lines> {
       let end = 0;
       async function keep(chunk: Buffer): Promise<void> {
         spill ??= await openSpill(besides);
-        await writeAll(spill.file, chunk, end, besides);
+        await writeSpill(spill.file, chunk, end, besides);
         end += chunk.length;
       }
       return {
@@ -218,11 +216,10 @@ async function lineParts(
 async function loadLines({ path, offset, length }: Part, spill: FileHandle | undefined): Promise<Lines> {
   const file = spill ?? (await open(path, 'r'));
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, offset);
-    if (bytesRead !== length) throw new Error(`${path}: ${bytesRead} bytes of ${length}`);
+    const bytes = await readWhole(file, Buffer.alloc(length), offset, path);
     const starts = [0];
-    for (let at = buffer.indexOf(NEWLINE); at >= 0; at = buffer.indexOf(NEWLINE, at + 1)) starts.push(at + 1);
-    return { bytes: buffer, starts };
+    for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) starts.push(at + 1);
+    return { bytes, starts };
   } finally {
     if (spill === undefined) await file.close();
   }

@@ -5,9 +5,10 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { parentPort } from 'node:worker_threads';
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
-import { blobOf, readFully } from './file-blob.js';
+import { blobOf } from './file-blob.js';
 import { MAGIC } from './parquet-fields.js';
 import type { ParquetPart } from './parquet-part.js';
+import { readWhole } from './whole.js';
 
 export type ToParquetReader =
   | { readonly kind: 'schema'; readonly path: string; readonly part: ParquetPart }
@@ -62,7 +63,7 @@ function partBlob(file: FileHandle, { start, end, footer }: ParquetPart): Blob {
     const dataFrom = Math.max(from, MAGIC.length);
     const dataTo = Math.min(to, dataEnd);
     if (dataTo > dataFrom)
-      await readFully(file, bytes.subarray(dataFrom - from, dataTo - from), dataFrom - MAGIC.length + start);
+      await readWhole(file, bytes.subarray(dataFrom - from, dataTo - from), dataFrom - MAGIC.length + start);
     const footerFrom = Math.max(from, dataEnd);
     if (to > footerFrom) bytes.set(footer.subarray(footerFrom - dataEnd, to - dataEnd), footerFrom - from);
     return bytes.buffer;

@@ -1,9 +1,9 @@
 // Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
 
 import { Worker } from 'node:worker_threads';
-import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
+import type { RecordBatch, Schema } from 'apache-arrow';
 import { EXIT, RredcotError, throwIfInterrupted } from '../errors.js';
-import { arrowSchema, batchBuilder } from './arrow-batch.js';
+import { arrowSchema, batchBuilder, batchStream } from './arrow-batch.js';
 import { parquetType } from './arrow-types.js';
 import type { AtomicFile } from './atomic-file.js';
 import type { OutputColumn } from './columns.js';
@@ -89,8 +89,7 @@ export function openParquetBatches(
     heldBytes += ipc.length;
     if (heldBytes >= sampleBytes) await start();
   }
-  const write = (batch: RecordBatch): Promise<void> =>
-    writeStream(RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true), batch.numRows);
+  const write = (batch: RecordBatch): Promise<void> => writeStream(batchStream(batch), batch.numRows);
   return {
     write,
     writeStream,
