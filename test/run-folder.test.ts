@@ -4,6 +4,7 @@ import { appendFile, copyFile, mkdir, readdir, readFile, rm, utimes, writeFile }
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { writeText } from '../dist/io/json-file.js';
 import { chunkOf, firstOrdinal, isOwn, parseShard, shardOfEnvironment, windowOf } from '../dist/io/shard.js';
 import { FIXTURES, readScored, rredcot, temporaryFolder } from './program.js';
 
@@ -223,4 +224,28 @@ describe('a run folder', () => {
     expect(runs.map(({ code }) => code)).toEqual([0, 0]);
     expect(await hashes(folder)).toEqual(whole);
   }, 60_000);
+});
+
+it('a small file that another process removes while it is half written is written again', async () => {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'README.md');
+  const text = 'x'.repeat(40 * 2 ** 20); // long enough to be met
+  let isWritten = false;
+  let removed = 0;
+  const remover = (async () => {
+    while (!isWritten && removed === 0) {
+      const half = (await readdir(folder)).find((name) => name.endsWith('.tmp'));
+      if (half !== undefined)
+        removed += await rm(join(folder, half)).then(
+          () => 1,
+          () => 0,
+        );
+    }
+  })();
+  await writeText(path, text);
+  isWritten = true;
+  await remover;
+  expect(removed).toBe(1);
+  expect((await readFile(path)).length).toBe(text.length);
+  expect(await readdir(folder)).toEqual(['README.md']);
 });

@@ -10,7 +10,28 @@ export function writeJson(path: string, value: unknown): Promise<void> {
 }
 
 /** The same for a text. */
-export async function writeText(path: string, text: string): Promise<void> {
+export function writeText(path: string, text: string): Promise<void> {
+  return againWhereTaken(() => writeOnce(path, text));
+}
+
+const TRIES = 5;
+
+/**
+ * Writes a file that processes of one run share. Where one of them takes what is half written for what a dead one has left,
+ * and removes it, it is written again: a few times, since each does so when it begins and ends.
+ */
+export async function againWhereTaken<T>(write: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++)
+    try {
+      return await write();
+    } catch (error) {
+      const { code, syscall } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
+      const isTaken = code === 'ENOENT' && (syscall === 'rename' || syscall === 'link');
+      if (!isTaken || tries === TRIES) throw error;
+    }
+}
+
+async function writeOnce(path: string, text: string): Promise<void> {
   const file = await AtomicFile.open(path);
   try {
     await file.write(Buffer.from(text));

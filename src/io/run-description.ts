@@ -6,7 +6,7 @@ import { EXIT, RredcotError } from '../errors.js';
 import { syncFolder } from './atomic-file.js';
 import { fileError } from './file-error.js';
 import type { Input } from './inputs.js';
-import { readJson } from './json-file.js';
+import { againWhereTaken, readJson } from './json-file.js';
 import { runPaths } from './run-folder.js';
 import { statIfThere } from './stat-if-there.js';
 
@@ -93,7 +93,8 @@ export async function openRunFolder(
         hint: 'name another folder with -o',
       },
     );
-  if (!(await createExclusively(run, `${JSON.stringify(description, null, 2)}\n`, folder))) {
+  const content = `${JSON.stringify(description, null, 2)}\n`;
+  if (!(await againWhereTaken(() => createExclusively(run, content, folder)))) {
     const found = await readRunDescription(folder);
     const difference = firstDifference(found, JSON.parse(JSON.stringify(description)), '');
     const touched = onlyTouched(found.inputs, description.inputs);
