@@ -2,9 +2,9 @@
 import { copyFile, mkdir, open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArchitecture } from '../dist/policy/architecture.js';
+import { parseArchitecture } from '../dist/policy/build/architecture.js';
+import { expectedWeights } from '../dist/policy/build/graphs.js';
 import { buildPolicyFolder } from '../dist/policy/folder.js';
-import { expectedWeights } from '../dist/policy/graphs.js';
 
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 

@@ -2,7 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession } from '../dist/policy/run/session.js';
 
 const [tokens = 2000, runs = 10] = process.argv.slice(2).map(Number);
 const policy = await openPolicyFolder(fileURLToPath(new URL('../models/embedded', import.meta.url)));

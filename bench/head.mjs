@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
+import { readSafetensorsHeader } from '../dist/policy/build/safetensors.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { Graph, serialiseModel } from '../dist/policy/onnx.js';
-import { readSafetensorsHeader } from '../dist/policy/safetensors.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession } from '../dist/policy/run/session.js';
 import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 

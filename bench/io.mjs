@@ -1,5 +1,5 @@
-// MB/s of `rredcot segment --no-policy` to Arrow, Parquet and JSONL, beside a loop that only splits and parses the file.
-// `node bench/io.mjs [MB] [rounds]`; memory is measured at a tenth of the size too, and has to stay the same.
+// MB/s of `rredcot segment --no-policy` to Arrow, Parquet and JSONL, with one worker and with two, beside a loop that only splits
+// and parses the file. `node bench/io.mjs [MB] [rounds]`; memory is measured at a tenth of the size too, and has to stay the same.
 import { spawn } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
@@ -11,6 +11,7 @@ import { interleaved } from './measure.mjs';
 const megabytes = Number(process.argv[2] ?? 100);
 const rounds = Number(process.argv[3] ?? 3);
 const folder = await mkdtemp(join(tmpdir(), 'rredcot-bench-io-'));
+const FORMATS = ['arrow', 'parquet', 'jsonl'];
 const program = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
 
 /** Rows as trainers dump them: 4 KB of reasoning, 1,000 token ids, some labels. */
@@ -76,8 +77,8 @@ function run(args) {
   });
 }
 
-const segment = (input, format) =>
-  run([program, 'segment', '--no-policy', '--quiet', input, '-o', join(folder, `out.${format}`)]);
+const segment = (input, format, ...more) =>
+  run([program, 'segment', '--no-policy', '--quiet', input, '-o', join(folder, `out.${format}`), ...more]);
 
 try {
   const input = join(folder, 'rows.jsonl');
@@ -96,23 +97,21 @@ try {
         memory.parquet = await segment(input, 'parquet');
       },
       jsonl: () => segment(input, 'jsonl'),
+      ...Object.fromEntries(
+        FORMATS.map((format) => [`2 ${format}`, () => segment(input, format, '--workers', '2')]),
+      ),
     },
     rounds,
   );
   const results = [];
   const speed = (name) => size / 1e6 / (times[name] / 1000);
   results.push({ name: 'split and parse JSONL, nothing else', value: speed('bare'), unit: 'MB/s' });
-  for (const [format, reach] of [
-    ['arrow', '>=0.4'],
-    ['parquet', '>=0.25'],
-    ['jsonl', undefined],
-  ]) {
+  for (const format of FORMATS) {
     results.push({ name: `segment --no-policy to ${format}`, value: speed(format), unit: 'MB/s' });
     results.push({
-      name: `segment --no-policy to ${format}: speed against split and parse`,
-      value: times.bare / times[format],
+      name: `segment --no-policy to ${format}: --workers 2 against one process`,
+      value: times[format] / times[`2 ${format}`],
       unit: '×',
-      ...(reach === undefined ? {} : { reach }),
     });
   }
   for (const format of ['arrow', 'parquet']) {

@@ -2,7 +2,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession } from '../dist/policy/run/session.js';
 import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
 
 const [T, K, A, SCORED, PROMPT] = [25_000, 40, 16, 4, 64];

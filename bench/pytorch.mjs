@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/session.js';
+import { PolicySession } from '../dist/policy/run/session.js';
 import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 

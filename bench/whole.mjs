@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { score } from '../dist/commands/score.js';
+import { scoreWindows } from '../dist/estimate/passes/windows.js';
 import { bankMaker } from '../dist/estimate/references.js';
-import { encodeTrace } from '../dist/policy/encode.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/session.js';
-import { loadTokenizer } from '../dist/policy/tokenizer.js';
-import { scoreWindows } from '../dist/policy/windows.js';
+import { PolicySession } from '../dist/policy/run/session.js';
+import { encodeTrace } from '../dist/policy/text/encode.js';
+import { loadTokenizer } from '../dist/policy/text/tokenizer.js';
 import { cutTrace } from '../dist/segment/given.js';
 import { interleaved } from './measure.mjs';
 

@@ -12,7 +12,7 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** An error whose message is meant for the user: one line, the flag that mends it, the exit code. */
+/** An error whose message is meant for the user: one line, the flag that fixes it, the exit code. */
 export class RredcotError extends Error {
   readonly exitCode: ExitCode;
   /** what to do about it, e.g. `use --map completion=<path>` */
@@ -36,7 +36,7 @@ export function throwIfInterrupted(signal: AbortSignal): void {
 export interface Rejection {
   /** e.g. `json`, `utf8`, `map`, `empty_completion`, `no_reference`, `too_long` */
   readonly code: string;
-  /** what was found, what was expected, and the flag that mends it */
+  /** what was found, what was expected, and the flag that fixes it */
   readonly reason: string;
 }
 
@@ -52,4 +52,16 @@ export class TraceRejected extends Error implements Rejection {
 }
 
 /** The machine has not enough memory for a run of the policy: fewer or shorter traces may fit. */
-export class OutOfMemoryError extends Error {}
+export class OutOfMemoryError extends Error {
+  override readonly name = 'OutOfMemoryError'; // by which it is known again when it comes from a thread
+}
+
+/** An error in how the command was called (exit 2). */
+export function usageError(message: string, hint: string): RredcotError {
+  return new RredcotError(message, { exitCode: EXIT.usage, hint });
+}
+
+/** Input, or what a run has made of it, that is not as it should be (exit 65). */
+export function dataError(message: string, hint: string): RredcotError {
+  return new RredcotError(message, { exitCode: EXIT.data, hint });
+}

@@ -1,4 +1,5 @@
 // The nouns of the program: a message, a reference answer and a trace, as every stage hands them on.
+import type { Data } from 'apache-arrow';
 
 /** One message of a conversation. Fields beside these two (`name`, `tool_calls`, …) are the chat template's to read. */
 export interface Message {
@@ -6,8 +7,6 @@ export interface Message {
   readonly content: string;
   readonly [field: string]: unknown;
 }
-
-import type { ArrowPlace } from './io/columnar.js';
 
 /** An answer that earns `utility`, with the solution text that leads to it where one is known. */
 export interface Reference {
@@ -60,4 +59,20 @@ export interface TraceSource {
   readonly raw: string;
   /** where the columns lie in a columnar input */
   readonly arrow?: ArrowPlace;
+}
+
+/** A batch of a columnar input, its columns by name. */
+export interface ColumnarBatch {
+  readonly names: readonly string[];
+  readonly columns: ReadonlyMap<string, Data>;
+  /** names of columns of bytes, which are no text */
+  readonly bytes: ReadonlySet<string>;
+  /** mean bytes of a row */
+  readonly rowBytes: number;
+}
+
+/** Where a row's own columns lie, for an output that keeps their types. */
+export interface ArrowPlace {
+  readonly batch: ColumnarBatch;
+  readonly index: number;
 }

@@ -1,4 +1,4 @@
-// `rredcot doctor`: what this machine can run the policy on, what is missing, and the line that mends it.
+// `rredcot doctor`: what this machine can run the policy on, what is missing, and the line that fixes it.
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { availableParallelism, freemem, totalmem } from 'node:os';
@@ -14,10 +14,10 @@ import {
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../policy/cuda.js';
-import { autoDevice, deviceName } from '../policy/device.js';
+} from '../policy/device/cuda.js';
+import { autoDevice, deviceName } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
-import { PolicySession, type TraceScores } from '../policy/session.js';
+import { PolicySession, type TraceScores } from '../policy/run/session.js';
 import { escapeControls } from '../report/trace-view.js';
 
 /** One line of the table. */
@@ -26,8 +26,8 @@ export interface Check {
   /** wrong: it is there and will not do */
   readonly state: 'ok' | 'missing' | 'wrong';
   readonly detail: string;
-  /** the one line that mends it */
-  readonly mend?: string;
+  /** the one line that fixes it */
+  readonly fix?: string;
 }
 
 export interface Diagnosis {
@@ -56,7 +56,7 @@ export async function doctor(embedded: string, opts: { readonly json: boolean })
 }
 
 async function diagnose(embedded: string): Promise<Diagnosis> {
-  const policy = await policyCheck(embedded);
+  const policy = await embeddedPolicyCheck(embedded);
   const cuda = await findCuda();
   const cpuWorks = policy.state === 'ok';
   const auto = autoDevice(cuda); // the embedded policy and all that this version builds have a graph for CUDA
@@ -86,7 +86,7 @@ export function nodeCheck(version: string): Check {
     name,
     state: 'wrong',
     detail: `${version}, needs ${oldest}`,
-    mend: `install Node ${oldest} or newer`,
+    fix: `install Node ${oldest} or newer`,
   };
 }
 
@@ -107,14 +107,14 @@ function runtimeCheck(): Check {
   const name = 'onnxruntime-node';
   const found = onnxRuntimePackage();
   if (found === undefined)
-    return { name, state: 'missing', detail: 'not among the installed packages', mend: REINSTALL };
+    return { name, state: 'missing', detail: 'not among the installed packages', fix: REINSTALL };
   const binary = join(found.nativeFolder, 'onnxruntime_binding.node');
   if (existsSync(binary)) return { name, state: 'ok', detail: `${found.version}, ${binary}` };
   return {
     name,
     state: 'missing',
     detail: `${found.version} has no ${binary}`,
-    mend: `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`,
+    fix: `${REINSTALL} (on linux x64 or arm64, macOS or Windows)`,
   };
 }
 
@@ -133,12 +133,12 @@ async function providersCheck(): Promise<Check> {
       detail: `${those(true).join(', ')} bundled${rest.length > 0 ? `; ${rest.join(', ')} not` : ''}`,
     };
   } catch (error) {
-    return { name, state: 'wrong', detail: firstLine(error), mend: REINSTALL };
+    return { name, state: 'wrong', detail: firstLine(error), fix: REINSTALL };
   }
 }
 
 /** Loads the embedded policy and scores one fixture trace on the CPU: trunk and branches must say the same. */
-async function policyCheck(embedded: string): Promise<Check> {
+async function embeddedPolicyCheck(embedded: string): Promise<Check> {
   const name = 'embedded policy';
   try {
     const began = performance.now();
@@ -148,7 +148,7 @@ async function policyCheck(embedded: string): Promise<Check> {
       throw new Error(`trunk and branches differ by ${difference} nats, expected at most ${TOLERANCE}`);
     return { name, state: 'ok', detail: `loaded and scored a fixture trace on the CPU in ${seconds} s` };
   } catch (error) {
-    return { name, state: 'wrong', detail: firstLine(error), mend: REINSTALL };
+    return { name, state: 'wrong', detail: firstLine(error), fix: REINSTALL };
   }
 }
 
@@ -178,7 +178,7 @@ async function scoreFixture(embedded: string): Promise<number> {
 export function cudaChecks(cuda: CudaFindings): Check[] {
   if (cuda.platform !== 'linux/x64') {
     const [problem] = cudaProblems(cuda, 0) as [Problem];
-    return [{ name: 'CUDA', state: 'missing', detail: problem.what, mend: problem.mend }];
+    return [{ name: 'CUDA', state: 'missing', detail: problem.what, fix: problem.fix }];
   }
   const { driver, gpus } = cuda;
   const [trouble] = driverProblems(cuda, 0);
@@ -187,12 +187,12 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
     name: 'NVIDIA driver',
     ...(trouble === undefined
       ? { state: 'ok', detail: found.join(', ') }
-      : { state: driver === undefined ? 'missing' : 'wrong', detail: trouble.what, mend: trouble.mend }),
+      : { state: driver === undefined ? 'missing' : 'wrong', detail: trouble.what, fix: trouble.fix }),
   };
   const libraries = [...cuda.libraries, ...cuda.provider].map((library): Check => {
     const problem = libraryProblem(library, cuda);
     if (problem === undefined) return { name: library.name, state: 'ok', detail: library.path ?? '' };
-    const { what, mend } = problem;
+    const { what, fix } = problem;
     const state = library.path === undefined ? 'missing' : 'wrong';
     return {
       name: library.name,
@@ -201,23 +201,23 @@ export function cudaChecks(cuda: CudaFindings): Check[] {
         .slice(library.name.length)
         .replace(/^ is missing /, ' ')
         .trim(),
-      mend,
+      fix,
     };
   });
   return [driverCheck, ...libraries];
 }
 
-/** The table: a row a check, under it the line that mends it; neighbours with the same cure share the line. */
+/** The table: a row a check, under it the line that fixes it; neighbours with the same cure share the line. */
 export function formatDiagnosis({ checks, auto }: Diagnosis): string {
   const width = Math.max(...checks.map(({ name }) => name.length));
-  const lines = checks.flatMap(({ name, state, detail, mend }, i) => {
+  const lines = checks.flatMap(({ name, state, detail, fix }, i) => {
     const row = `${name.padEnd(width)}  ${state.padEnd(7)}  ${escapeControls(detail)}`.trimEnd();
-    if (mend === undefined || checks[i + 1]?.mend === mend) return [row];
-    return [row, `${' '.repeat(width + 2)}mend it: ${escapeControls(mend)}`];
+    if (fix === undefined || checks[i + 1]?.fix === fix) return [row];
+    return [row, `${' '.repeat(width + 2)}fix it: ${escapeControls(fix)}`];
   });
   const sentence =
     auto === null
-      ? 'Nothing can be scored here, not even on the CPU: mend what is above first.'
+      ? 'Nothing can be scored here, not even on the CPU: fix what is above first.'
       : `--device auto will use ${auto.device}: ${auto.reason}.`;
   const cudaLacks = checks.some(({ name, state }) => state !== 'ok' && /^(CUDA|NVIDIA|lib)/.test(name));
   const calm =

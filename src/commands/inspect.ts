@@ -1,17 +1,17 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
-import { EXIT, type ExitCode, type Rejection, RredcotError } from '../errors.js';
-import { resolveInputs } from '../io/inputs.js';
-import { type Field, type FieldMap, foundPlaces, mapRow } from '../io/map.js';
+import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { foundPlaces, mapRow } from '../io/map/map.js';
+import type { FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
-import type { BadRow, InputRow } from '../io/rows.js';
+import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
-import { drawInspection } from '../report/inspect-view.js';
+import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
 import { scoredRow } from '../report/scored-row.js';
 import { drawTrace } from '../report/trace-view.js';
+import type { BadRow, InputRow } from '../rows.js';
 import type { Trace } from '../trace.js';
-import { type Mapping, type MappingOptions, resolveMapping } from './mapping.js';
-import { usageError } from './options.js';
+import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
 
 export interface InspectOptions extends MappingOptions {
   /** a row's number, or a trace's id; the first row that can be read where absent */
@@ -20,37 +20,6 @@ export interface InspectOptions extends MappingOptions {
   readonly colours: boolean;
   /** columns of the terminal */
   readonly width: number;
-}
-
-/** What is to be said of a row. */
-export interface Inspection {
-  readonly file: string;
-  readonly row: number;
-  readonly columns: readonly string[];
-  /** null where fields are taken by their names */
-  readonly preset: {
-    readonly name: string;
-    readonly what: string;
-    readonly why: string;
-    readonly notes: readonly string[];
-  } | null;
-  readonly join: { readonly name: string; readonly on: string } | null;
-  /** where each field of the trace was found */
-  readonly fields: Readonly<Partial<Record<Field, string>>>;
-  /** traces that the row holds, and which of them is shown */
-  readonly traces: number;
-  readonly index: number;
-  readonly trace: Trace | null;
-  /** why `score` would not take it */
-  readonly rejected: Rejection | null;
-  readonly missing: readonly Missing[];
-}
-
-/** Something that the trace lacks, and the flag that gives it. */
-interface Missing {
-  readonly field: string;
-  readonly what: string;
-  readonly flag: string;
 }
 
 /** @returns exit code 65 where the row is no trace that `score` would take */
@@ -88,15 +57,8 @@ async function findRow(
       return { row, id: asked };
   }
   if (asked === undefined && rows === 0)
-    throw new RredcotError('there are no rows in the input', {
-      exitCode: EXIT.data,
-      hint: 'name a file or folder that has some',
-    });
-  if (asked === undefined)
-    throw new RredcotError(`none of ${plural(rows, 'row')} can be read`, {
-      exitCode: EXIT.data,
-      hint: '--row 0 says why',
-    });
+    throw dataError('there are no rows in the input', 'name a file or folder that has some');
+  if (asked === undefined) throw dataError(`none of ${plural(rows, 'row')} can be read`, '--row 0 says why');
   throw usageError(
     `--row ${asked}: no such row or id in ${plural(rows, 'row')}`,
     '--row <number from 0, or id of a trace>',

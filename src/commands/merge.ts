@@ -1,15 +1,15 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
 import { readdir, stat } from 'node:fs/promises';
-import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../errors.js';
-import { type MergeTarget, mergeRun } from '../io/merge-run.js';
-import { extensionOf, formatOf, type OutputFormat } from '../io/output.js';
-import { locateRun, type RunState, readRunState, sumCounts } from '../io/run-state.js';
-import { shardName } from '../io/shard.js';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { shardName } from '../io/layout/chunks.js';
+import { sumCounts } from '../io/run/folder.js';
+import { type MergeTarget, mergeRun } from '../io/run/merge.js';
+import { locateRun, type RunState, readRunState } from '../io/run/state.js';
+import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { usageError } from './options.js';
+import { formatOfFile, refuseInputs } from './job/target.js';
 import { ranges } from './status.js';
-import { formatOfFile } from './target.js';
 
 export interface MergeOptions {
   readonly output: string;
@@ -25,7 +25,7 @@ const MIB = 2 ** 20;
 const DEFAULT_FILE_BYTES = 1024 * MIB;
 const MIN_FILE_BYTES = MIB / 16;
 /** well below 4 GiB, where Parquet offsets of 32 bits end */
-const MAX_FILE_BYTES = 3 * 1024 * MIB;
+const MAX_FILE_SIZE = 3 * 1024 * MIB;
 
 /** Merges a run. @throws RredcotError: exit 75 where the run is not finished, 65 where a chunk is damaged */
 export async function merge(out: string, opts: MergeOptions, log: Log): Promise<ExitCode> {
@@ -34,12 +34,10 @@ export async function merge(out: string, opts: MergeOptions, log: Log): Promise<
   const state = await readRunState(folder);
   checkFinished(out, state, opts.partial);
   const target = await resolveMergeTarget(state, opts);
-  const { traces: total } = sumCounts(state.shards.flatMap(({ chunks }) => chunks));
-  const { traces, rejects, files } = await mergeRun(state, target, {
-    onTraces(traces) {
-      throwIfInterrupted(opts.signal);
-      log.progress(`merging: ${count(traces)} of ${plural(total, 'trace')}`, { traces });
-    },
+  const { traces: total } = sumCounts(state.shards.map(({ counts }) => counts));
+  const { traces, rejects, files } = await mergeRun(state, target, (traces) => {
+    throwIfInterrupted(opts.signal);
+    log.progress(`merging: ${count(traces)} of ${plural(total, 'trace')}`, { traces });
   });
   log.record('merged', { traces, rejects, files: files.length, output: opts.output });
   const where = files.length === 1 ? files[0] : `${files.length} files in ${target.path}`;
@@ -49,7 +47,7 @@ export async function merge(out: string, opts: MergeOptions, log: Log): Promise<
 }
 
 function checkFinished(out: string, { isFinished, shards }: RunState, partial: boolean): void {
-  if (isFinished || (partial && shards.some(({ chunks }) => chunks.length > 0))) return;
+  if (isFinished || (partial && shards.some(({ chunks }) => chunks > 0))) return;
   const open = shards.filter(({ isDone, missing }) => !isDone || missing.length > 0);
   const [first] = open;
   const chunks =
@@ -71,7 +69,7 @@ async function resolveMergeTarget(
   const path = output.replace(/(?<=.)\/+$/, '');
   const present = await stat(path).catch(() => null);
   const isFolder = path !== output || present?.isDirectory() === true;
-  const chunks = formatOf(`x.${description.output}`);
+  const chunks = description.output;
   const kind = isFolder ? (format ?? chunks) : formatOfFile(path, format);
   if (kind === 'jsonl' && chunks !== 'jsonl')
     throw usageError(
@@ -84,10 +82,11 @@ async function resolveMergeTarget(
       `-o all.jsonl, or the command that made the run with --format ${kind} and another -o`,
     );
   const rejects = `${path}.rejects.jsonl`;
+  await refuseInputs([path, rejects], description.inputs);
   if (!isFolder) {
     if (fileSize !== undefined)
       throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${path}/`);
-    return { path, fileBytes: undefined, format: kind, extension: extensionOf(path, kind), rejects };
+    return { path, fileBytes: undefined, format: kind, rejects };
   }
   const others = present === null ? [] : await readdir(path);
   if (others.length > 0)
@@ -95,18 +94,17 @@ async function resolveMergeTarget(
       `${path}: holds ${others[0]}, expected a new folder or an empty one`,
       'name another with -o',
     );
-  const extension = kind === chunks ? description.output : kind;
-  return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, extension, rejects };
+  return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, rejects };
 }
 
-const UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: MIB, GiB: 1024 * MIB };
+const SIZE_UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: MIB, GiB: 1024 * MIB };
 
 /** Reads `--file-size 512MiB`. @throws RredcotError (exit 2) */
 export function parseFileSize(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, number, unit = 'B'] = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)?$/.exec(text) ?? [];
-  const bytes = Math.floor(Number(number) * (UNITS[unit] as number));
-  if (number === undefined || bytes < MIN_FILE_BYTES || bytes > MAX_FILE_BYTES)
+  const bytes = Math.floor(Number(number) * (SIZE_UNITS[unit] as number));
+  if (number === undefined || bytes < MIN_FILE_BYTES || bytes > MAX_FILE_SIZE)
     throw usageError(`--file-size ${text}: expected 64KiB to 3GiB`, '--file-size 512MiB');
   return bytes;
 }

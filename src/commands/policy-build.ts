@@ -1,9 +1,10 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
-import { type ExitTemplate, readExitTemplate } from '../policy/exit-template.js';
+
+import { usageError } from '../errors.js';
+import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder } from '../policy/folder.js';
-import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/precision.js';
-import { loadTokenizer } from '../policy/tokenizer.js';
-import { usageError } from './options.js';
+import { type ExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
+import { loadTokenizer } from '../policy/text/tokenizer.js';
 import { templateLines } from './policy-info.js';
 
 export interface BuildFlags {

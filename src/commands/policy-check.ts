@@ -1,8 +1,10 @@
 // `rredcot policy check`: is the folder what was built, and does it compute what it should.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { EXIT, RredcotError } from '../errors.js';
+import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
+import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
+import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
 import {
   compareDevices,
   compareReference,
@@ -10,12 +12,9 @@ import {
   type Difference,
   LEAST_TOKENS,
   readReference,
-} from '../policy/check.js';
-import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device.js';
-import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
-import { PolicySession } from '../policy/session.js';
-import { loadTokenizer } from '../policy/tokenizer.js';
-import { usageError } from './options.js';
+} from '../policy/run/check.js';
+import { PolicySession } from '../policy/run/session.js';
+import { loadTokenizer } from '../policy/text/tokenizer.js';
 
 export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
@@ -31,7 +30,7 @@ const DEFAULT_TOLERANCE = 1e-3;
 /** The largest of some hundred differences in bfloat16 was .15 nats; a wrong mask or position costs several. */
 export const HALF_TOLERANCE = 0.3;
 
-const TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.
+const CHECKED_TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.
 
 Wait, the question asks for the arrival time: 9:40 plus 1 h 30 min is 11:10. Let me check: 84 × 1.5 = 126. ✓
 
@@ -97,10 +96,10 @@ export async function policyCheck(
     await session.close();
   }
   if (failures.length > 0)
-    throw new RredcotError(`${path}: the policy does not check: ${failures.join('; ')}`, {
-      exitCode: EXIT.data,
-      hint: 'build the folder again; compare with a reference in float32; --tolerance <nats>',
-    });
+    throw dataError(
+      `${path}: the policy does not check: ${failures.join('; ')}`,
+      'build the folder again; compare with a reference in float32; --tolerance <nats>',
+    );
   print('all checks hold');
 }
 
@@ -112,7 +111,7 @@ async function checkedIds(
   const tokenizer = await loadTokenizer(path);
   const text =
     textFile === undefined
-      ? TEXT
+      ? CHECKED_TEXT
       : await readFile(textFile, 'utf8').catch((cause: Error) => {
           throw usageError(`${textFile}: cannot be read (${cause.message})`, '--text <a text file>');
         });

@@ -2,14 +2,14 @@
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { count, plural } from '../plural.js';
-import type { Architecture } from '../policy/architecture.js';
-import { ChatRenderer } from '../policy/chat.js';
-import { loadChatTemplate } from '../policy/chat-template.js';
-import { type ExitTemplate, templateTokens } from '../policy/exit-template.js';
+import type { Architecture } from '../policy/build/architecture.js';
+import { expectedWeights } from '../policy/build/graphs.js';
+import { readSafetensorsHeader } from '../policy/build/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
-import { expectedWeights } from '../policy/graphs.js';
-import { readSafetensorsHeader } from '../policy/safetensors.js';
-import { loadTokenizer, type PolicyTokenizer } from '../policy/tokenizer.js';
+import { ChatRenderer } from '../policy/text/chat-renderer.js';
+import { loadChatTemplate } from '../policy/text/chat-template.js';
+import { type ExitTemplate, templateTokens } from '../policy/text/exit-template.js';
+import { loadTokenizer, type PolicyTokenizer } from '../policy/text/tokenizer.js';
 
 /** @returns lines for people */
 export async function policyInfo(

@@ -1,7 +1,8 @@
 // `rredcot status`: what of a run is done and what is missing, while it is under way or after it has died.
 import { EXIT, type ExitCode } from '../errors.js';
-import { locateRun, type RunState, readRunState, type ShardState, sumCounts } from '../io/run-state.js';
-import { shardName } from '../io/shard.js';
+import { shardName } from '../io/layout/chunks.js';
+import { sumCounts } from '../io/run/folder.js';
+import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { are, count, plural } from '../plural.js';
 import { duration } from '../report/progress.js';
 
@@ -42,16 +43,16 @@ function statusRecord(out: string, state: RunState): Record<string, unknown> {
     finished: state.isFinished,
     success: state.hasSuccess,
     input_rows: state.rows,
-    ...sumCounts(shards.flatMap(({ chunks }) => chunks)),
-    chunks: shards.reduce((sum, { chunks }) => sum + chunks.length, 0),
+    ...sumCounts(shards.map(({ counts }) => counts)),
+    chunks: shards.reduce((sum, { chunks }) => sum + chunks, 0),
     chunks_expected: total(shards),
-    shards: shards.map(({ shard, isDone, chunks, expected, missing, updatedMs }) => ({
+    shards: shards.map(({ shard, isDone, chunks, counts, expected, missing, updatedMs }) => ({
       shard: shard.index,
       done: isDone,
-      chunks: chunks.length,
+      chunks,
       chunks_expected: expected,
       missing,
-      ...sumCounts(chunks),
+      ...counts,
       updated: updatedMs === null ? null : new Date(updatedMs).toISOString(),
     })),
   };
@@ -66,9 +67,9 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
   const { description, shards } = state;
   const table: (readonly string[])[] = [HEADINGS, ...shards.map((shard) => tableRow(shard, nowMs))];
   if (shards.length > 1) {
-    const sum = sumCounts(shards.flatMap(({ chunks }) => chunks));
-    const done = shards.reduce((n, { chunks }) => n + chunks.length, 0);
-    table.push(['all', share(done, total(shards)), ...figures(sum), '']);
+    const sum = sumCounts(shards.map(({ counts }) => counts));
+    const done = shards.reduce((n, { chunks }) => n + chunks, 0);
+    table.push(['all', doneOfAll(done, total(shards)), ...figures(sum), '']);
   }
   const widths = HEADINGS.map((_, n) => Math.max(...table.map((row) => row[n]?.length ?? 0)));
   const lines = table.map((row) =>
@@ -86,34 +87,37 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
   );
   for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
     lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
-  lines.push(ending(state, unfinished.length));
+  lines.push(closingLine(state, unfinished.length));
   return lines;
 }
 
-function ending({ hasSuccess, shards }: RunState, unfinished: number): string {
+function closingLine({ hasSuccess, shards }: RunState, unfinished: number): string {
   if (unfinished > 0)
     return `not finished: ${unfinished} of ${plural(shards.length, 'shard')} ${are(unfinished)} not done; the same command again goes on`;
   return hasSuccess ? 'finished (_SUCCESS)' : 'every shard is done, but _SUCCESS is not there';
 }
 
-function tableRow({ shard, isDone, chunks, expected, missing, updatedMs }: ShardState, nowMs: number) {
+function tableRow(
+  { shard, isDone, chunks, counts, expected, missing, updatedMs }: ShardState,
+  nowMs: number,
+) {
   const age =
     updatedMs === null ? '' : `, last record ${duration(Math.max(0, nowMs - updatedMs) / 1000)} ago`;
   const state = isDone
     ? missing.length === 0
       ? 'done'
       : 'done, files are gone'
-    : chunks.length === 0
+    : chunks === 0
       ? 'not begun, or in its first chunk'
       : `begun${age}`;
-  return [shardName(shard), share(chunks.length, expected), ...figures(sumCounts(chunks)), state];
+  return [shardName(shard), doneOfAll(chunks, expected), ...figures(counts), state];
 }
 
 function figures({ rows, traces, rejects, tokens }: ReturnType<typeof sumCounts>): string[] {
   return [rows, traces, rejects, tokens].map(count);
 }
 
-function share(done: number, expected: number | null): string {
+function doneOfAll(done: number, expected: number | null): string {
   return `${done}/${expected ?? '?'}`;
 }
 

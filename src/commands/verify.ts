@@ -1,19 +1,21 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { EXIT, type ExitCode, throwIfInterrupted } from '../errors.js';
-import { chunkFindings, type Finding, type InputRows, rowFindings } from '../io/check-chunk.js';
-import { type ChunkReader, openChunkReader } from '../io/chunk-reader.js';
+import { isDeepStrictEqual } from 'node:util';
+import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../io/export/exports.js';
-import { formatOf } from '../io/output.js';
-import { readShard, runPaths } from '../io/run-folder.js';
-import { chunkCount, locateRun, ownRows, type RunState, readRunState, sumCounts } from '../io/run-state.js';
-import { shardName } from '../io/shard.js';
-import { openRows } from '../io/stored-rows.js';
+import { readJson } from '../io/files/json-file.js';
+import { chunkCount, ownChunks, shardOf } from '../io/layout/chunks.js';
+import { chunkNumber, runPaths } from '../io/layout/run-paths.js';
+import { type ChunkReader, openChunkReader } from '../io/parquet/chunk-reader.js';
+import { type ChunkRecord, type ShardRecord, sumCounts } from '../io/run/folder.js';
+import { locateRun, type RunState, readRunState } from '../io/run/state.js';
+import { chunkFindings, type Finding, type RereadRow, rowFindings } from '../io/verify/check-chunk.js';
+import { openRows } from '../io/verify/stored-rows.js';
+import { formatOf } from '../io/write/output.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { countInputs, inspectInputs } from './input-counts.js';
-import { usageError } from './options.js';
+import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 
 export interface VerifyOptions {
   readonly signal: AbortSignal;
@@ -37,7 +39,7 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
   try {
     if ((await stat(out).catch(() => null))?.isFile()) {
       const rows = await verifyFile(out, parquet, found, opts, log);
-      return ending(
+      return conclude(
         found,
         `${out}: ${plural(rows, 'trace')}; a file names no inputs, only its rows were checked`,
         log,
@@ -108,33 +110,21 @@ async function verifyRun(
       'inputs_gone',
       `the inputs cannot be compared, only what the run itself holds is checked: ${unread}`,
     );
-  const inputs =
-    unread !== undefined || replaced.length > 0
-      ? undefined
-      : await countInputs(description, (rows) => {
-          throwIfInterrupted(signal);
-          log.progress(`reading the inputs: ${plural(rows, 'row')}`, { rows });
-        });
-  const format = formatOf(`x.${description.output}`);
-  const check = { folder, description, format, inputs, parquet };
-  const all = shards.reduce((sum, { chunks }) => sum + chunks.length, 0);
-  let done = 0;
-  for (const { shard, chunks } of shards)
-    for (const record of chunks) {
-      for await (const finding of chunkFindings(check, shard, record)) {
-        throwIfInterrupted(signal);
-        found.add(finding);
-      }
-      throwIfInterrupted(signal);
-      log.progress(`checking: ${count(++done)} of ${plural(all, 'chunk')}`, { chunks: done });
-    }
-  for await (const finding of recordFindings(state, inputs)) found.add(finding);
+  const canReread = unread === undefined && replaced.length === 0;
+  const all = shards.reduce((sum, { chunks }) => sum + chunks, 0);
+  let checked = 0;
+  for await (const finding of chunksFindings(state, canReread, parquet)) {
+    throwIfInterrupted(signal);
+    if (finding !== null) found.add(finding);
+    else log.progress(`checking: ${count(++checked)} of ${plural(all, 'chunk')}`, { chunks: checked });
+  }
+  for await (const finding of recordFindings(state)) found.add(finding);
 
-  const { traces, rejects } = sumCounts(shards.flatMap(({ chunks }) => chunks));
+  const { traces, rejects } = sumCounts(shards.map(({ counts }) => counts));
   const summary = `${plural(all, 'chunk')}, ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
   const unfinished = shards.filter(({ isDone }) => !isDone).length;
-  if (unfinished === 0) return ending(found, `${folder}: ${summary}`, log);
-  const code = ending(
+  if (unfinished === 0) return conclude(found, `${folder}: ${summary}`, log);
+  const code = conclude(
     found,
     `${folder}: ${summary} so far; ${unfinished} of ${plural(shards.length, 'shard')} ${are(unfinished)} not done`,
     log,
@@ -142,43 +132,81 @@ async function verifyRun(
   return code === EXIT.done ? EXIT.interrupted : code;
 }
 
-/** What the records say of each other, of the files beside them, and of the number of input rows. */
-async function* recordFindings(
-  { folder, description, shards, rows, hasSuccess }: RunState,
-  inputs: InputRows | undefined,
-): AsyncGenerator<Finding> {
+/** What is wrong with the chunks, in their order, beside the rows of the inputs; null after each that is there. */
+async function* chunksFindings(
+  { folder, description, shards, rows, end }: RunState,
+  canReread: boolean,
+  parquet: ChunkReader,
+): AsyncGenerator<Finding | null> {
+  const { shards: n, rows_per_chunk: rowsPerChunk } = description;
   const paths = runPaths(folder);
-  const inputRows = inputs?.traces.length ?? rows;
-  for (const { shard, chunks, isDone } of shards) {
-    if (!isDone) continue;
+  const format = description.output;
+  const inputs = canReread ? rereadRows(description) : undefined;
+  const last = Math.max(end, rows === null ? 0 : chunkCount(rows, rowsPerChunk));
+  try {
+    for (let chunk = 0; ; chunk++) {
+      const own = inputs === undefined ? undefined : await take(inputs, rowsPerChunk);
+      if (chunk >= last && (own === undefined || own.length === 0)) return;
+      const shard = shardOf(chunk, n);
+      const record = await readJson<ChunkRecord>(paths.record(shard, chunk));
+      if (record !== undefined) yield* chunkFindings({ folder, description, format, parquet }, record, own);
+      else if (shards[shard.index]?.isDone)
+        yield { file: paths.record(shard, chunk), text: 'is missing or damaged, though its shard is done' };
+      if (record !== undefined) yield null;
+    }
+  } finally {
+    await inputs?.return(undefined);
+  }
+}
+
+/** The next rows, at most so many. */
+async function take(rows: AsyncGenerator<RereadRow>, count: number): Promise<RereadRow[]> {
+  const taken: RereadRow[] = [];
+  while (taken.length < count) {
+    const next = await rows.next();
+    if (next.done) break;
+    taken.push(next.value);
+  }
+  return taken;
+}
+
+/** What the records of shards say of their chunks, and the files that no record knows. */
+async function* recordFindings({
+  folder,
+  description,
+  shards,
+  rows,
+  hasSuccess,
+}: RunState): AsyncGenerator<Finding> {
+  const paths = runPaths(folder);
+  for (const { shard } of shards) {
     const file = paths.done(shard);
-    const { done } = await readShard(folder, shard);
-    const sum = sumCounts(chunks);
+    const done = await readJson<ShardRecord>(file);
+    if (done === undefined) continue;
+    const sum = sumCounts(done.chunks);
     for (const field of ['rows', 'traces', 'rejects', 'tokens'] as const)
-      if (done?.[field] !== sum[field])
+      if (done[field] !== sum[field])
         yield {
           file,
-          text: `counts ${plural(done?.[field] ?? 0, field.slice(0, -1))}, its chunks ${sum[field]} together`,
+          text: `counts ${plural(done[field], field.slice(0, -1))}, its chunks ${sum[field]} together`,
         };
-    if (inputRows !== null && sum.rows !== ownRows(inputRows, shard))
-      yield {
-        file,
-        text: `counts ${plural(sum.rows, 'row')}, the inputs have ${ownRows(inputRows, shard)} for ${shardName(shard)}`,
-      };
-    const expected =
-      inputRows === null ? chunks.length : chunkCount(inputRows, shard, description.rows_per_chunk);
-    for (let chunk = 0; chunk < expected; chunk++)
-      if (!chunks.some((record) => record.chunk === chunk)) yield { file, text: `knows no chunk ${chunk}` };
-
-    const known = new Set(
-      chunks.flatMap(({ chunk }) => [
-        basename(paths.chunk(shard, chunk, description.output)),
-        basename(paths.reject(shard, chunk)),
-      ]),
-    );
-    for (const at of [paths.chunks(shard), paths.rejects(shard)])
+    for (const own of done.chunks) {
+      const record = await readJson<ChunkRecord>(paths.record(shard, own.chunk));
+      if (record !== undefined && !isDeepStrictEqual(record, own))
+        yield {
+          file: paths.record(shard, own.chunk),
+          text: `is not what ${basename(file)} says of the chunk`,
+        };
+    }
+    const chunks = rows === null ? undefined : chunkCount(rows, description.rows_per_chunk);
+    const expected = chunks === undefined ? done.chunks.length : ownChunks(chunks, shard);
+    const known = new Set(done.chunks.map(({ chunk }) => chunk));
+    for (let k = 0, chunk = shard.index; k < expected; k++, chunk += shard.count)
+      if (!known.has(chunk)) yield { file, text: `knows no chunk ${chunk}` };
+    const names = { [paths.chunks(shard)]: description.output, [paths.rejects(shard)]: 'jsonl' };
+    for (const [at, extension] of Object.entries(names))
       for (const name of (await readdir(at).catch((): string[] => [])).sort())
-        if (!name.startsWith('.') && !known.has(name))
+        if (!name.startsWith('.') && !(name.endsWith(`.${extension}`) && known.has(chunkNumber(name))))
           yield { file: join(at, name), text: 'is in no record, though its shard is done' };
   }
   if (hasSuccess && shards.some(({ isDone }) => !isDone))
@@ -202,7 +230,7 @@ class Findings {
   }
 }
 
-function ending(found: Findings, summary: string, log: Log): ExitCode {
+function conclude(found: Findings, summary: string, log: Log): ExitCode {
   log.record('verified', { findings: found.total });
   log.info(`${summary}; ${found.total === 0 ? 'nothing found' : plural(found.total, 'finding')}`);
   return found.total === 0 ? EXIT.done : EXIT.data;

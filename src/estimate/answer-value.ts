@@ -98,11 +98,11 @@ function readValue(text: string): AnswerValue {
   return readNumber(text) ?? readWord(text) ?? readList(text) ?? { kind: 'other', text };
 }
 
-const DIGITS = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
-const PLAIN = new RegExp(`^${DIGITS}`);
+const PLAIN_NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)`;
+const LEADING_NUMBER = new RegExp(`^${PLAIN_NUMBER}`);
 const POWER = /^(?:[eE]([+-]?\d{1,3})(?![\w.])|\\times ?10\^(?:\{([+-]?\d{1,3})\}|(\d)(?!\d)))/;
-const FRACTION = new RegExp(
-  String.raw`^(?:\\frac\{([+-]?${DIGITS})\}\{([+-]?${DIGITS})\}|(${DIGITS})/(${DIGITS})(?![\d.]))`,
+const LEADING_FRACTION = new RegExp(
+  String.raw`^(?:\\frac\{([+-]?${PLAIN_NUMBER})\}\{([+-]?${PLAIN_NUMBER})\}|(${PLAIN_NUMBER})/(${PLAIN_NUMBER})(?![\d.]))`,
 );
 const UNIT = /^ ?(%|°|[a-zA-Z][a-zA-Z]*(?:[ /][a-zA-Z]+)*(?:\^[23])?)?$/;
 
@@ -135,7 +135,7 @@ interface Magnitude {
 function readMagnitude(text: string): Magnitude | undefined {
   const fraction = readFraction(text);
   if (fraction !== undefined) return { ...fraction, decimals: 0, isLoose: false };
-  const digits = PLAIN.exec(text)?.[0];
+  const digits = LEADING_NUMBER.exec(text)?.[0];
   if (digits === undefined) return undefined;
   const value = decimal(digits);
   const rest = text.slice(digits.length);
@@ -159,7 +159,7 @@ function readMagnitude(text: string): Magnitude | undefined {
 }
 
 function readFraction(text: string): { value: Rational; rest: string } | undefined {
-  const found = FRACTION.exec(text);
+  const found = LEADING_FRACTION.exec(text);
   if (found === null) return undefined;
   const [a, b] = decimal((found[1] ?? found[3]) as string);
   const [c, d] = decimal((found[2] ?? found[4]) as string);

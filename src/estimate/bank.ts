@@ -1,5 +1,5 @@
 // The bank of a group: what its correct completions answered, as references for their mates (METHOD §3, `--bank group`).
-import { EXIT, RredcotError } from '../errors.js';
+import { dataError } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
 import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
@@ -16,10 +16,10 @@ const CORRECT = 0.5;
 /** Distinct entries a group: every one is scored at every exit. */
 const MAX_ENTRIES = 64;
 /** Characters of all groups' entries together, about as many bytes. */
-const MAX_LENGTH = 2 ** 26;
+const MAX_CHARACTERS = 2 ** 26;
 
 /** What several completions of a group answered alike. */
-interface Entry {
+interface BankEntry {
   readonly answer: string;
   readonly solution?: string;
   /** the two largest utilities: one of them may be the trace's own */
@@ -27,11 +27,11 @@ interface Entry {
   readonly next?: number | undefined;
 }
 
-export type BankDump = readonly (readonly [group: string, entries: readonly Entry[]])[];
+export type BankDump = readonly (readonly [group: string, entries: readonly BankEntry[]])[];
 
 /** Banks of all groups in sight; entries are kept once however many completions agree on them. */
 export class GroupBanks {
-  private readonly groups = new Map<string, Map<string, Entry>>();
+  private readonly groups = new Map<string, Map<string, BankEntry>>();
   private length = 0;
   private reached: string | undefined;
 
@@ -39,7 +39,7 @@ export class GroupBanks {
     private readonly template: ExitTemplate,
     private readonly estimator: Estimator,
     private readonly textOf: (trace: Trace) => () => string,
-    private readonly maxLength = MAX_LENGTH,
+    private readonly maxLength = MAX_CHARACTERS,
   ) {}
 
   /**
@@ -50,7 +50,7 @@ export class GroupBanks {
     const { group } = trace;
     const own = group === undefined ? undefined : this.entryOf(trace, reward);
     if (group === undefined || own === undefined) return;
-    const bank = this.groups.get(group) ?? new Map<string, Entry>();
+    const bank = this.groups.get(group) ?? new Map<string, BankEntry>();
     this.groups.set(group, bank);
     const key = keyOf(own);
     const found = bank.get(key);
@@ -61,12 +61,9 @@ export class GroupBanks {
       .sort((a, b) => b - a);
     bank.set(key, { ...own, best: best as number, next });
     if (this.length > this.maxLength)
-      throw new RredcotError(
+      throw dataError(
         `--bank group: the answers and solutions of the groups have over ${this.maxLength} characters`,
-        {
-          exitCode: EXIT.data,
-          hint: 'score the input in parts, whole groups in each, or use --estimator pr',
-        },
+        'score the input in parts, whole groups in each, or use --estimator pr',
       );
   }
 
@@ -106,7 +103,7 @@ export class GroupBanks {
       this.groups.set(group, new Map(entries.map((entry) => [keyOf(entry), entry])));
   }
 
-  private entryOf(trace: Trace, reward: number | null): Entry | undefined {
+  private entryOf(trace: Trace, reward: number | null): BankEntry | undefined {
     if (reward === null || reward <= CORRECT) return undefined;
     const whole = this.textOf(trace)();
     const answer = ownAnswer(whole, this.template);
@@ -128,7 +125,7 @@ export function referencesOf(
   return { references: trace.references, bankStatus: banks === undefined ? [] : [code] };
 }
 
-function keyOf({ answer, solution }: Entry): string {
+function keyOf({ answer, solution }: BankEntry): string {
   return JSON.stringify(solution === undefined ? [answer] : [answer, solution]);
 }
 

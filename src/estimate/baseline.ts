@@ -1,5 +1,5 @@
 // Gives every trace its group's mean reward, from a first pass over the input or from groups that arrive in one piece.
-import { type BadRow, isBad, rejectTrace } from '../io/rows.js';
+import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { Reward } from './reward.js';
 

@@ -1,12 +1,12 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
-import type { OutputRow } from '../io/output.js';
-import type { EncodedTrace } from '../policy/encode.js';
-import type { TraceResult } from '../policy/strategy.js';
+import type { EncodedTrace } from '../policy/text/encode.js';
+import type { OutputRow } from '../scored.js';
 import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
+import { segmentRows } from '../segment/segment-rows.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import type { Estimator, ScoredBank } from './references.js';
-import { segmentRows } from './rows.js';
 import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
+import type { TraceResult } from './trace-result.js';
 import type { TraceValues } from './value.js';
 
 /** b: the group's mean reward, v̂(s_0), a number, or the group's mean where there is a group and v̂(s_0) elsewhere. */

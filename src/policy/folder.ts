@@ -4,23 +4,23 @@ import { createReadStream } from 'node:fs';
 import { access, constants, lstat, mkdir, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { EXIT, RredcotError } from '../errors.js';
-import { type Architecture, ArchitectureSchema } from './architecture.js';
-import { parseJson, readCheckpoint, type WeightFile } from './checkpoint.js';
+import { EXIT, RredcotError, usageError } from '../errors.js';
+import { type Architecture, ArchitectureSchema } from './build/architecture.js';
+import { parseConfig, readCheckpoint, type WeightFile } from './build/checkpoint.js';
+import { buildScoringGraph } from './build/graphs.js';
+import { linkOrCopy, replaceFile } from './build/link-files.js';
+import { serialiseModel } from './build/onnx.js';
+import { CUDA_PRECISIONS, type CudaPrecision, cudaPrecisionOf } from './build/precision.js';
 import {
   checkExitTemplate,
   deriveExitTemplate,
   type ExitTemplate,
   ExitTemplateSchema,
   readChatTemplate,
-} from './exit-template.js';
-import { buildScoringGraph } from './graphs.js';
-import { serialiseModel } from './onnx.js';
-import { linkOrCopy, writeWhole } from './place.js';
-import { CUDA_PRECISIONS, type CudaPrecision, cudaPrecisionOf } from './precision.js';
-import { loadTokenizer } from './tokenizer.js';
+} from './text/exit-template.js';
+import { loadTokenizer } from './text/tokenizer.js';
 
-export { type ExitTemplate, readExitTemplate } from './exit-template.js';
+export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 
 const FORMAT = 1;
 const MANIFEST = 'policy.json';
@@ -80,7 +80,7 @@ export async function openPolicyFolder(
       },
     );
   }
-  const parsed = Manifest.safeParse(parseJson(text, manifestPath));
+  const parsed = Manifest.safeParse(parseConfig(text, manifestPath));
   if (!parsed.success)
     throw new RredcotError(`${manifestPath}: ${oneLine(z.prettifyError(parsed.error))}`, {
       exitCode: EXIT.usage,
@@ -122,11 +122,11 @@ export async function buildPolicyFolder(
     const types = Array.from(weights.values(), ({ dtype }) => dtype);
     const cuda = { graph: CUDA_GRAPH, precision: opts.cudaPrecision ?? cudaPrecisionOf(types) };
     for (const [name, precision] of [[GRAPH, 'f32'] as const, [CUDA_GRAPH, cuda.precision] as const])
-      await writeWhole(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, precision)));
+      await replaceFile(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, precision)));
     const files: Record<string, string> = {};
     for (const file of [GRAPH, CUDA_GRAPH, ...kept]) files[file] = await sha256(join(out, file));
     const manifest = { format: FORMAT, architecture, exitTemplate, cuda, files };
-    await writeWhole(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+    await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (cause instanceof RredcotError || code === undefined) throw cause;
@@ -149,15 +149,12 @@ async function checkTarget(
   if ((await realpath(out)) === (await realpath(checkpoint))) {
     for (const { name } of weightFiles)
       if ((await lstat(join(out, name))).isSymbolicLink())
-        throw new RredcotError(`${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`, {
-          exitCode: EXIT.usage,
-          hint: elsewhere,
-        });
+        throw usageError(
+          `${join(out, name)}: a symbolic link, which ONNX Runtime does not follow`,
+          elsewhere,
+        );
   } else if ((await isThere(join(out, 'config.json'))) && !(await isThere(join(out, MANIFEST))))
-    throw new RredcotError(`${out}: holds another checkpoint, whose weights would be replaced`, {
-      exitCode: EXIT.usage,
-      hint: elsewhere,
-    });
+    throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }
 
 /** Weights and tokenizer in the policy folder, by name. */
@@ -197,10 +194,10 @@ async function verifySmallFiles(path: string, files: Readonly<Record<string, str
   for (const [name, expected] of Object.entries(files)) {
     const file = join(path, name);
     if ((await stat(file)).size > VERIFIED_BYTES || (await sha256(file)) === expected) continue;
-    throw new RredcotError(`${file}: is not the file that policy.json was built with (sha256)`, {
-      exitCode: EXIT.usage,
-      hint: 'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
-    });
+    throw usageError(
+      `${file}: is not the file that policy.json was built with (sha256)`,
+      'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
+    );
   }
 }
 

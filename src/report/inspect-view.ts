@@ -1,8 +1,40 @@
 // Draws one input row for a terminal: which preset it is of, the trace made of it, what is missing.
-import type { Inspection } from '../commands/inspect.js';
+import type { Rejection } from '../errors.js';
+import type { Field } from '../io/map/sources.js';
 import { count, plural } from '../plural.js';
 import type { Trace } from '../trace.js';
 import { escapeControls } from './trace-view.js';
+
+/** What is to be said of a row. */
+export interface Inspection {
+  readonly file: string;
+  readonly row: number;
+  readonly columns: readonly string[];
+  /** null where fields are taken by their names */
+  readonly preset: {
+    readonly name: string;
+    readonly what: string;
+    readonly why: string;
+    readonly notes: readonly string[];
+  } | null;
+  readonly join: { readonly name: string; readonly on: string } | null;
+  /** where each field of the trace was found */
+  readonly fields: Readonly<Partial<Record<Field, string>>>;
+  /** traces that the row holds, and which of them is shown */
+  readonly traces: number;
+  readonly index: number;
+  readonly trace: Trace | null;
+  /** why `score` would not take it */
+  readonly rejected: Rejection | null;
+  readonly missing: readonly Missing[];
+}
+
+/** Something that the trace lacks, and the flag that gives it. */
+export interface Missing {
+  readonly field: string;
+  readonly what: string;
+  readonly flag: string;
+}
 
 const LABEL_WIDTH = 12;
 /** characters of a text that are shown at its start, and at its end */

@@ -12,7 +12,7 @@ export interface Totals {
 }
 
 /** What is still to come. */
-export interface Ahead {
+export interface Expected {
   /** undefined where nobody has counted them */
   readonly traces: number | undefined;
   /** of the inputs, how much has been read; undefined where they have no known end */
@@ -30,18 +30,12 @@ export class Progress {
 
   constructor(
     private readonly log: Log,
-    private readonly ahead: Ahead,
+    private readonly expected: Expected,
   ) {}
 
   trace(tokens: number): void {
     this.done++;
     this.tokens += tokens;
-    this.report();
-  }
-
-  /** Several, of which nobody counts the tokens. */
-  traces(count: number): void {
-    this.done += count;
     this.report();
   }
 
@@ -60,7 +54,7 @@ export class Progress {
     const now = performance.now();
     if (now - this.reported < INTERVAL_MS) return;
     this.reported = now;
-    reportTotals(this.log, this.totals(), this.ahead);
+    reportTotals(this.log, this.totals(), this.expected);
   }
 }
 
@@ -68,7 +62,7 @@ export class Progress {
 export function reportTotals(
   log: Log,
   { traces, tokens, rejects, seconds }: Totals,
-  { traces: expected, share: shareRead }: Ahead,
+  { traces: expected, share: shareRead }: Expected,
   by = '',
 ): void {
   const rate = Math.round(tokens / Math.max(seconds, 1e-3));

@@ -1,9 +1,7 @@
 // A row of `score`'s JSONL output back into what the terminal view draws.
-import type { OutputRow, SegmentRow } from '../io/output.js';
-import type { InputRow } from '../io/rows.js';
+import type { InputRow } from '../rows.js';
+import type { OutputRow, SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /**
  * @param trace as the row maps; its completion is the text that the segments cut, where the row still has it
@@ -21,11 +19,11 @@ export function scoredRow({ columns }: InputRow, trace: Trace | null): OutputRow
     logprobs: null,
     entropies: null,
     sigma: null,
-    segments: segments.map((segment: Fields) => segmentOf(segment)),
-    valueStart: number(columns.value_start),
+    segments: segments.map(segmentOf),
+    valueStart: numberOrNull(columns.value_start),
     referenceLogprobs: null,
-    reward: number(columns.reward),
-    baseline: number(columns.baseline),
+    reward: numberOrNull(columns.reward),
+    baseline: numberOrNull(columns.baseline),
     referenceUtilities: null,
     sigmaEss: null,
     sigmaMaxWeight: null,
@@ -33,20 +31,20 @@ export function scoredRow({ columns }: InputRow, trace: Trace | null): OutputRow
   };
 }
 
-function segmentOf(segment: Fields): SegmentRow {
+function segmentOf(segment: Readonly<Record<string, unknown>>): SegmentRow {
   return {
-    start: number(segment.start),
-    end: number(segment.end),
-    charStart: number(segment.char_start),
-    charEnd: number(segment.char_end),
+    start: numberOrNull(segment.start),
+    end: numberOrNull(segment.end),
+    charStart: numberOrNull(segment.char_start),
+    charEnd: numberOrNull(segment.char_end),
     kind: segment.kind === 'answer' ? 'answer' : 'thought',
-    entropy: number(segment.entropy),
-    value: number(segment.value),
-    delta: number(segment.delta),
-    sigma: number(segment.sigma),
+    entropy: numberOrNull(segment.entropy),
+    value: numberOrNull(segment.value),
+    delta: numberOrNull(segment.delta),
+    sigma: numberOrNull(segment.sigma),
   };
 }
 
-function number(value: unknown): number | null {
+function numberOrNull(value: unknown): number | null {
   return typeof value === 'number' ? value : null;
 }

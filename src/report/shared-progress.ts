@@ -40,8 +40,8 @@ export class SharedProgress {
     this.latest[worker] = { traces, tokens: Number(tokens ?? 0), rejects: Number(rejects ?? 0) };
     const sum = (field: 'traces' | 'tokens' | 'rejects') => this.latest.reduce((n, one) => n + one[field], 0);
     const totals = { traces: sum('traces'), tokens: sum('tokens'), rejects: sum('rejects') };
-    const ahead = { traces: this.expected, share: () => undefined };
+    const expected = { traces: this.expected, share: () => undefined };
     const seconds = (performance.now() - this.started) / 1000;
-    reportTotals(this.log, { ...totals, seconds }, ahead, ` by ${plural(this.workers, 'worker')}`);
+    reportTotals(this.log, { ...totals, seconds }, expected, ` by ${plural(this.workers, 'worker')}`);
   }
 }

@@ -1,8 +1,8 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
-import { type EncodedBlock, tracesOf } from '../io/encoded-block.js';
-import type { OutputRow } from '../io/output.js';
-import type { BadRow } from '../io/rows.js';
+
 import { count, plural } from '../plural.js';
+import type { BadRow } from '../rows.js';
+import type { OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
 import { escapeControls } from './trace-view.js';
 
@@ -20,12 +20,6 @@ export class Summary {
     if (row.status.some(isFallback)) this.fallbacks++;
     const span = showsMuch(row);
     if (this.best === undefined || span > this.best.span) this.best = { row, span };
-  }
-
-  /** Rows of which nobody draws one. */
-  addBlock(block: EncodedBlock): void {
-    this.rows += tracesOf(block);
-    for (const [code, n] of block.codes) this.codes.set(code, (this.codes.get(code) ?? 0) + n);
   }
 
   reject({ file, row, rejection: { code, reason } }: BadRow): void {
@@ -52,12 +46,12 @@ export class Summary {
     const fallbacks = [...this.codes].filter(([code]) => isFallback(code));
     const others = [...this.codes].filter(([code]) => !isFallback(code));
     if (hasSigma && traces > 0)
-      lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listed(fallbacks)}`);
-    if (others.length > 0) lines.push(`also in status:${listed(others)}`);
+      lines.push(`σ uniform by fallback: ${percent(this.uniform)}${listCodes(fallbacks)}`);
+    if (others.length > 0) lines.push(`also in status:${listCodes(others)}`);
     if (rejects === 0) return lines;
     const codes = [...this.rejects].sort(([, a], [, b]) => b.count - a.count);
-    lines.push(`rejected: ${count(rejects)}${listed(codes.map(([code, each]) => [code, each.count]))}`);
-    for (const [, { first }] of codes.slice(0, SHOWN_REASONS)) lines.push(`  ${clipped(first)}`);
+    lines.push(`rejected: ${count(rejects)}${listCodes(codes.map(([code, each]) => [code, each.count]))}`);
+    for (const [, { first }] of codes.slice(0, SHOWN_REASONS)) lines.push(`  ${onOneLine(first)}`);
     return lines;
   }
 }
@@ -66,7 +60,7 @@ export class Summary {
 const SHOWN_REASONS = 3;
 const SHOWN_CHARACTERS = 240;
 
-function clipped(text: string): string {
+function onOneLine(text: string): string {
   const line = escapeControls(text.replace(/\s+/g, ' '));
   return line.length <= SHOWN_CHARACTERS ? line : `${line.slice(0, SHOWN_CHARACTERS)} …`;
 }
@@ -82,7 +76,7 @@ function showsMuch(row: OutputRow): number {
   return steps.reduce((sum, step) => sum + step, 0) - Math.max(...steps);
 }
 
-function listed(counts: Iterable<readonly [code: string, n: number]>): string {
+function listCodes(counts: Iterable<readonly [code: string, n: number]>): string {
   const entries = [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([code, n]) => `${code} ${count(n)}`);
   return entries.length === 0 ? '' : ` (${entries.join(', ')})`;
 }

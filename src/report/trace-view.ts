@@ -1,6 +1,6 @@
 // Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
-import type { OutputRow, SegmentRow } from '../io/output.js';
 import { plural } from '../plural.js';
+import type { OutputRow, SegmentRow } from '../scored.js';
 
 export interface ViewOptions {
   readonly colours: boolean;
@@ -27,7 +27,7 @@ export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOpt
     const delta = segment === null || segment.kind === 'answer' ? '' : signed(segment.delta ?? 0);
     const share = segment === null ? '' : signed(sigma);
     const text = segment === null ? '(start)' : segmentText(characters, segment);
-    const left = `${number(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
+    const left = `${shortNumber(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
     const middle = `${share.padStart(7)} ${paint(`${minus}│${plus}`, sigma)} `;
     const room = width - left.length - share.padStart(7).length - 2 * BAR_WIDTH - 4;
     return `${left}${middle}${clipped(text, room)}`;
@@ -35,8 +35,8 @@ export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOpt
   const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
   const cut = lines.length - MAX_LINES;
   if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${plural(cut, 'more segment')}`);
-  const reward = row.reward === null ? 'unknown' : number(row.reward).trim();
-  const baseline = row.baseline === null ? '' : `, baseline ${number(row.baseline).trim()}`;
+  const reward = row.reward === null ? 'unknown' : shortNumber(row.reward).trim();
+  const baseline = row.baseline === null ? '' : `, baseline ${shortNumber(row.baseline).trim()}`;
   const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;
   const titles = `${valueName.padStart(7)} ${' '.repeat(BAR_WIDTH)} ${'Δ'.padStart(7)} ${'σ'.padStart(7)} ${' '.repeat(2 * BAR_WIDTH + 2)}segment`;
   return [head, titles, ...lines].join('\n');
@@ -82,11 +82,11 @@ function sigmaBars(share: number): [minus: string, plus: string] {
     : [' '.repeat(BAR_WIDTH), bar.padEnd(BAR_WIDTH)];
 }
 
-function number(value: number | null): string {
+function shortNumber(value: number | null): string {
   if (value === null) return '';
   return Math.abs(value) >= 100 ? value.toFixed(1) : value.toFixed(3);
 }
 
 function signed(value: number): string {
-  return `${value < 0 ? '−' : '+'}${number(Math.abs(value))}`;
+  return `${value < 0 ? '−' : '+'}${shortNumber(Math.abs(value))}`;
 }

@@ -13,7 +13,7 @@ export type WorkerMessage =
 /** What a worker is told: end as at a signal. */
 export const STOP = 'stop';
 
-const INTERVAL_MS = 200;
+const MESSAGE_INTERVAL_MS = 200;
 
 /** Whether this process is a worker. */
 export function isWorker(): boolean {
@@ -35,7 +35,7 @@ export function openWorkerLog(): Log {
     },
     progress(_, fields) {
       const now = performance.now();
-      if (now - last < INTERVAL_MS) return;
+      if (now - last < MESSAGE_INTERVAL_MS) return;
       last = now;
       send({ kind: 'progress', fields });
     },

@@ -1,7 +1,6 @@
 // Cuts a trace where there is no policy: characters stand in for tokens, and their number for entropy.
 import { TraceRejected } from '../errors.js';
-import { blankRow } from '../estimate/rows.js';
-import type { OutputRow, SegmentRow } from '../io/output.js';
+import { blankRow, type OutputRow, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 import { cutTrace } from './given.js';
 import { allEnds, mergeSegments, type Segmentation, type SegmentOptions } from './segment.js';
@@ -23,12 +22,12 @@ export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
   const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
   const segmentation = mergeSegments(pieces, null);
-  return { ...blankRow(trace), segments: segmentsOf(segmentation), status: STATUS };
+  return { ...blankRow(trace), segments: characterSegments(segmentation), status: STATUS };
 }
 
 const STATUS = ['segments:by-length'];
 
-function segmentsOf(segmentation: Segmentation): SegmentRow[] {
+function characterSegments(segmentation: Segmentation): SegmentRow[] {
   const ends = allEnds(segmentation);
   const K = segmentation.thoughtEnds.length;
   const segments: SegmentRow[] = [];

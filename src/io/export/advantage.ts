@@ -1,7 +1,9 @@
 // R* = ζ − b of a scored trace, and what an export must have to be made of it.
 
 import { TraceRejected } from '../../errors.js';
-import type { OutputRow } from '../columns.js';
+import type { OutputRow } from '../../scored.js';
+import type { OutputColumn } from '../table/output-columns.js';
+import type { ColumnType } from '../table/schema.js';
 
 /** A scored trace with all that an export reads; T tokens. */
 export interface CreditedRow {
@@ -50,4 +52,9 @@ export function tokenWeights({ sigma }: CreditedRow): Float32Array {
 /** (T) R*·σ_t·T, whose mean is R*: for losses that average over tokens. */
 export function meanAdvantages({ sigma, advantage }: CreditedRow): Float32Array {
   return sigma.map((s) => advantage * s * sigma.length);
+}
+
+/** A column that an export's row function fills. */
+export function exportColumn(name: string, type: ColumnType): OutputColumn {
+  return { name, type, value: ({ exported }) => exported?.[name] ?? null };
 }

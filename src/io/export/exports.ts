@@ -1,6 +1,7 @@
 // The exports by name: which columns stand in for ours, and how a scored trace fills them.
 
-import type { OutputColumn, OutputRow } from '../columns.js';
+import type { OutputRow } from '../../scored.js';
+import type { OutputColumn } from '../table/output-columns.js';
 import { PRM_COLUMNS, prmRow } from './prm.js';
 import { TINKER_COLUMNS, tinkerRow } from './tinker.js';
 import { VINEPPO_COLUMNS, vineppoRow } from './vineppo.js';

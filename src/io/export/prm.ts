@@ -1,8 +1,8 @@
 // `--export prm`: a trace as steps with a label each, for training a process reward model.
 
-import type { OutputColumn, OutputRow, SegmentRow } from '../columns.js';
-import { credited, notExported } from './advantage.js';
-import { exportColumn } from './column.js';
+import type { OutputRow, SegmentRow } from '../../scored.js';
+import type { OutputColumn } from '../table/output-columns.js';
+import { credited, exportColumn, notExported } from './advantage.js';
 
 /** A row of TRL's PRMTrainer. */
 export interface PrmRow {

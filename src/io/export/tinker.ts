@@ -1,8 +1,8 @@
 // `--export tinker`: a trace as the token lists of a Tinker Datum, every list one entry a model input token.
 
-import type { OutputColumn, OutputRow } from '../columns.js';
-import { credited, sumAdvantages, tokenWeights } from './advantage.js';
-import { exportColumn, FLOAT32_LIST, INT32_LIST } from './column.js';
+import type { OutputRow } from '../../scored.js';
+import { FLOAT32_LIST, INT32_LIST, type OutputColumn } from '../table/output-columns.js';
+import { credited, exportColumn, sumAdvantages, tokenWeights } from './advantage.js';
 
 /** Lists of N = P + T − 1 entries: position i reads token i of prompt and completion and predicts token i + 1. */
 export interface TinkerRow {

@@ -1,8 +1,8 @@
 // `--export vineppo`: a trace as an episode with an advantage for every response token.
 
-import type { OutputColumn, OutputRow } from '../columns.js';
-import { credited, meanAdvantages } from './advantage.js';
-import { exportColumn, FLOAT32_LIST, INT32_LIST } from './column.js';
+import type { OutputRow } from '../../scored.js';
+import { FLOAT32_LIST, INT32_LIST, type OutputColumn } from '../table/output-columns.js';
+import { credited, exportColumn, meanAdvantages } from './advantage.js';
 
 /** An episode of VinePPO and SPO. */
 export interface VineppoRow {

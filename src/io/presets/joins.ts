@@ -1,9 +1,8 @@
 // Data sets of prompts and answers without traces: what `--join` takes from them, and how their rows are found.
 
-import { lastQuestion } from '../dialogue.js';
-import type { Field } from '../map.js';
-import { parsePath } from '../path.js';
-import type { Columns, FieldSources } from './preset.js';
+import { lastQuestion } from '../map/dialogue.js';
+import { type Columns, parsePath } from '../map/path.js';
+import type { Field, FieldSources } from '../map/sources.js';
 import { at } from './rules.js';
 
 /** A kind of file for `--join`. */
@@ -29,7 +28,7 @@ function joinFields(fields: Partial<Record<Field, readonly string[]>>): FieldSou
   );
 }
 
-function textOf(value: unknown): string | undefined {
+function textOrNothing(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
@@ -47,7 +46,7 @@ const openRs: JoinPreset = {
   what: 'knoveleng/open-rs, MATH-500 and others of their form',
   columns: ['problem', 'solution', 'answer'],
   keyText: 'problem',
-  key: (columns) => textOf(at(columns, 'problem')),
+  key: (columns) => textOrNothing(at(columns, 'problem')),
   fields: joinFields({ reference: ['answer'], solution: ['solution'] }),
 };
 

@@ -1,30 +1,9 @@
 // What a preset is: how a dump is recognised, and where a trace's fields are in its rows.
 
-import type { Field } from '../map.js';
-import { Mismatch } from '../mismatch.js';
-import { type FieldPath, parsePath } from '../path.js';
-import type { InputRow } from '../rows.js';
-
-export type Columns = Readonly<Record<string, unknown>>;
-
-/** A field that no single path leads to. */
-export interface Rule {
-  /** where it comes from, for people */
-  readonly text: string;
-  /** whether the value is a list with an item for each trace of the row, as `[]` makes it */
-  readonly each: boolean;
-  /**
-   * null or undefined where the row has none.
-   * @throws Mismatch where the row is not as the preset says
-   */
-  value(row: InputRow): unknown;
-}
-
-/** A place to look for a field. */
-export type Source = FieldPath | Rule;
-
-/** Where fields are; several places are looked at in turn, the first that is not null counts. */
-export type FieldSources = ReadonlyMap<Field, readonly Source[]>;
+import type { InputRow } from '../../rows.js';
+import { Mismatch } from '../map/mismatch.js';
+import { type Columns, parsePath } from '../map/path.js';
+import type { Field, FieldSources, Rule } from '../map/sources.js';
 
 /** A kind of dump. Several may share a name: a data set and its copies. */
 export interface Preset {
@@ -67,11 +46,6 @@ export function rule(text: string, value: (columns: Columns, row: InputRow) => u
 /** A rule that gives a value for each trace of the row. */
 export function ruleForEach(text: string, value: (columns: Columns) => readonly unknown[]): Rule {
   return { text, each: true, value: (row) => value(row.columns) };
-}
-
-/** Whether a source makes several traces of a row. */
-export function isEach(source: Source): boolean {
-  return 'head' in source ? source.tail !== undefined : source.each;
 }
 
 /** Turns a row down because it is not as the preset says. */

@@ -1,13 +1,14 @@
 // All presets, and which of them a file is.
 
-import { EXIT, RredcotError } from '../../errors.js';
-import type { Columns, Preset } from './preset.js';
+import { usageError } from '../../errors.js';
+import type { Columns } from '../map/path.js';
+import type { Preset } from './preset.js';
 import { SOLUTIONS } from './solutions.js';
 import { STEPS } from './steps.js';
-import { DUMPS, PLAIN } from './trainers.js';
+import { DUMPS, PLAIN_ROWS } from './trainers.js';
 
 /** In the order in which they are tried: what more files look like comes later. */
-export const PRESETS: readonly Preset[] = [...DUMPS, ...STEPS, ...SOLUTIONS, ...PLAIN];
+export const PRESETS: readonly Preset[] = [...DUMPS, ...STEPS, ...SOLUTIONS, ...PLAIN_ROWS];
 
 /** Values of `--preset`. */
 export const PRESET_NAMES: readonly string[] = [...new Set(PRESETS.map(({ name }) => name))];
@@ -39,10 +40,10 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
   const named = PRESETS.filter(({ name }) => name === asked);
   const preset = named.find((each) => first !== undefined && fits(each, first)) ?? named[0];
   if (preset === undefined) {
-    throw new RredcotError(`--preset ${asked}: no such preset`, {
-      exitCode: EXIT.usage,
-      hint: `--preset auto, none, ${PRESET_NAMES.join(', ')}; a data set of prompts and answers is given with --join`,
-    });
+    throw usageError(
+      `--preset ${asked}: no such preset`,
+      `--preset auto, none, ${PRESET_NAMES.join(', ')}; a data set of prompts and answers is given with --join`,
+    );
   }
   const lacking = preset.columns.filter((name) => first === undefined || !Object.hasOwn(first, name));
   return {

@@ -2,11 +2,12 @@
 
 import { createHash } from 'node:crypto';
 import { lastBoxed } from '../../boxed.js';
-import { describeValue } from '../describe.js';
-import { stringifyJson } from '../json.js';
-import type { Field } from '../map.js';
-import { parsePath, resolvePath } from '../path.js';
-import { type Columns, mismatch, type Rule, rule } from './preset.js';
+import { codePoints } from '../../code-points.js';
+import { type Columns, parsePath, resolvePath } from '../map/path.js';
+import type { Field, Rule } from '../map/sources.js';
+import { describeValue } from '../table/describe.js';
+import { stringifyJson } from '../table/json.js';
+import { mismatch, rule } from './preset.js';
 
 /** The value at a path, undefined where there is none. */
 export function at(columns: Columns, path: string): unknown {
@@ -52,12 +53,6 @@ function stepEnds(steps: readonly string[], separator: string): number[] {
     return end;
   });
   return ends.filter((at, k) => at > (k === 0 ? 0 : (ends[k - 1] as number)));
-}
-
-export function codePoints(text: string): number {
-  let count = 0;
-  for (const _ of text) count++;
-  return count;
 }
 
 /** The answer in the last box of a solution. */

@@ -1,7 +1,7 @@
 // Presets of data sets that hold whole solutions: one or several traces a problem.
 
-import { describeValue } from '../describe.js';
-import { withThought } from '../dialogue.js';
+import { withThought } from '../map/dialogue.js';
+import { describeValue } from '../table/describe.js';
 import { mismatch, type Preset, preset, rule, ruleForEach } from './preset.js';
 import { at, boxedIn, textAt } from './rules.js';
 

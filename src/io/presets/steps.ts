@@ -1,8 +1,10 @@
 // Presets of data sets whose chains come cut into steps, with labels or values of each.
 
-import { describeValue } from '../describe.js';
-import { type Columns, mismatch, type Preset, preset, rule } from './preset.js';
-import { at, codePoints, joinedSteps, textAt, textsAt } from './rules.js';
+import { codePoints } from '../../code-points.js';
+import type { Columns } from '../map/path.js';
+import { describeValue } from '../table/describe.js';
+import { mismatch, type Preset, preset, rule } from './preset.js';
+import { at, joinedSteps, textAt, textsAt } from './rules.js';
 
 const NO_REFERENCES = 'it has no references: --join <file with the answers>, or --map reference=<path>';
 

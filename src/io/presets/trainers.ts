@@ -1,9 +1,11 @@
 // Presets of what trainers dump, and of the plain formats that they read.
 
-import { describeValue } from '../describe.js';
-import { completionText, isDialogue } from '../dialogue.js';
-import { parseMessages } from '../messages.js';
-import { type Columns, mismatch, type Preset, preset, type Rule, rule } from './preset.js';
+import { completionText, isDialogue } from '../map/dialogue.js';
+import { parseMessages } from '../map/messages.js';
+import type { Columns } from '../map/path.js';
+import type { Rule } from '../map/sources.js';
+import { describeValue } from '../table/describe.js';
+import { mismatch, type Preset, preset, rule } from './preset.js';
 import { at, groupBy, shortHash } from './rules.js';
 
 const STRIPPED =
@@ -146,4 +148,4 @@ const promptCompletion = preset({
 export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, trlCompletions];
 
 /** Formats that others may look like: recognised last. */
-export const PLAIN: readonly Preset[] = [chat, chatMessages, promptCompletion];
+export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];

@@ -1,0 +1,166 @@
+// The flags that several commands share: how they are declared, and what their values stand for.
+import type { Command } from 'commander';
+import { oneOf, positiveInteger } from '../commands/job/flag-values.js';
+import {
+  DEFAULT_FIXED_LENGTH,
+  DEFAULT_MAX_SEGMENTS,
+  resolveSegmentOptions,
+} from '../commands/job/options.js';
+import { resolveMaxRejects } from '../commands/job/reject-limits.js';
+import { parseShard } from '../commands/job/shard.js';
+import { parseColumns } from '../commands/job/written-columns.js';
+import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
+import { FORMATS } from '../io/write/output.js';
+import { parseDevice } from '../policy/device/device.js';
+import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { CHAT_TEMPLATE_ARG } from './policy-commands.js';
+
+/** Flags that say how rows become traces. */
+export interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes?: string;
+}
+
+/** Flags of `score` and `segment` as commander hands them on. */
+export interface JobFlags extends MappingFlags {
+  readonly output?: string;
+  readonly format?: string;
+  readonly columns?: string;
+  /** a folder; `false` for --no-policy */
+  readonly policy: string | false;
+  readonly device: string;
+  readonly limit?: string;
+  readonly maxRejects?: string;
+  readonly segmenter: string;
+  readonly maxSegments?: string;
+  readonly fixedLength?: string;
+  readonly shard?: string;
+  readonly rowsPerChunk?: string;
+  readonly restart: boolean;
+  readonly timeLimit?: string;
+  readonly chatTemplateArg?: readonly string[];
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
+/** The flags that `score` and `segment` share. */
+export function job(command: Command, defaultOutput: string): Command {
+  return mapped(command)
+    .argument(
+      '[inputs...]',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+    )
+    .option(
+      '-o, --output <file|folder>',
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
+    )
+    .option(
+      '--format <name>',
+      `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
+    )
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
+    .option(
+      '--segmenter <name>',
+      'where a thought is cut: hybrid (lines, sentences that open with a transition word), newline, fixed, given (by the row)',
+      'hybrid',
+    )
+    .option(
+      '--max-segments <n>',
+      `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
+    )
+    .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
+    .option(...CHAT_TEMPLATE_ARG)
+    .option(
+      '--device <name>',
+      'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
+      'auto',
+    )
+    .option(
+      '--workers <n>',
+      'processes that share the rows, and the cores (with --devices: for each of these)',
+    )
+    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1')
+    .option('--limit <n>', 'take the first n traces, rejected ones counted')
+    .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option(
+      '--shard <i/n>',
+      'do every n-th chunk, from the i-th (default: the place in a Slurm array or Indexed Job)',
+    )
+    .option(
+      '--rows-per-chunk <n>',
+      'input rows that are kept or done again together (default: 64 to 512 by the number of rows; without a policy up to 16384)',
+    )
+    .option('--restart', 'drop what an earlier run has left at the output', false)
+    .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
+    .option(...MAX_LINE_BYTES_FLAG)
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false);
+}
+
+/** `--max-line-bytes`, for every command that reads rows. */
+export const MAX_LINE_BYTES_FLAG: [string, string] = [
+  '--max-line-bytes <n>',
+  `longest input line (default: ${MAX_LINE_BYTES}, 256 MiB)`,
+];
+
+/** A list that may be given in several flags. */
+function appended(value: string, before: string | undefined): string {
+  return before === undefined ? value : `${before},${value}`;
+}
+
+/** The flags that say where the fields of a trace are. */
+export function mapped(command: Command): Command {
+  return command
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text; several flags add up',
+      appended,
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both',
+    );
+}
+
+export function mappingOptions(flags: MappingFlags) {
+  return {
+    map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger(
+      '--max-line-bytes',
+      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
+      MAX_LINE_BYTES,
+    ),
+  };
+}
+
+export function jobOptions(flags: JobFlags) {
+  return {
+    ...mappingOptions(flags),
+    device: parseDevice(flags.device),
+    output: flags.output,
+    format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    columns: parseColumns(flags.columns),
+    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
+    maxRejects: resolveMaxRejects(flags.maxRejects),
+    segments: resolveSegmentOptions(flags),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
+    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    rowsPerChunk:
+      flags.rowsPerChunk === undefined
+        ? undefined
+        : positiveInteger('--rows-per-chunk', flags.rowsPerChunk, 512),
+    restart: flags.restart,
+  };
+}

@@ -1,0 +1,104 @@
+// The flags and help of `rredcot policy build`, `info` and `check`.
+import type { Command } from 'commander';
+import { finite } from '../commands/job/flag-values.js';
+import type { BuildFlags } from '../commands/policy-build.js';
+import { usageError } from '../errors.js';
+import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { escapeControls } from '../report/trace-view.js';
+
+/** Flags of `policy check` as commander gives them. */
+interface CheckFlags {
+  readonly text?: string;
+  readonly reference?: string;
+  readonly tolerance?: string;
+  readonly device: string;
+}
+/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
+  '--chat-template-arg <name=value>',
+  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
+  (value, all = []) => [...all, value],
+];
+
+/** Adds the policy commands; each does its work in its action and throws what goes wrong. */
+export function addPolicyCommands(program: Command): void {
+  const policy = program
+    .command('policy')
+    .summary('build, show and check policy folders')
+    .description('Works on policy folders.');
+
+  policy
+    .command('build')
+    .argument('<checkpoint>', 'folder with config.json, safetensors (one file, or shards) and tokenizer.json')
+    .requiredOption('-o, --output <folder>', 'policy folder to write')
+    .option(
+      '--exit-template <file>',
+      'JSON file {"close", "open", "closer"}: what forces an answer after a state (default: from the chat template)',
+    )
+    .option(
+      '--exit-close <text>',
+      "leaves the thought; as it stands, a line break is $'\\n' in bash; wins over the file",
+    )
+    .option('--exit-open <text>', 'comes before the answer')
+    .option('--exit-closer <text>', 'comes after it')
+    .option(
+      '--cuda-precision <type>',
+      "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
+    )
+    .description(
+      'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
+    .action(async (checkpoint: string, flags: BuildFlags) => {
+      const { policyBuild } = await import('../commands/policy-build.js');
+      await policyBuild(checkpoint, flags, (line) => process.stderr.write(`${escapeControls(line)}\n`));
+    });
+
+  policy
+    .command('info')
+    .argument('<folder>', 'policy folder')
+    .option(...CHAT_TEMPLATE_ARG)
+    .description(
+      'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
+    .action(async (folder: string, flags: { chatTemplateArg?: string[] }) => {
+      const { policyInfo } = await import('../commands/policy-info.js');
+      for (const line of await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg)))
+        process.stdout.write(`${escapeControls(line)}\n`);
+    });
+
+  policy
+    .command('check')
+    .argument('<folder>', 'policy folder')
+    .option('--text <file>', 'text to read (default: a built-in one)')
+    .option(
+      '--reference <file>',
+      'JSON {"ids", "logprobs", "entropies"} of another implementation (examples/make_reference.py)',
+    )
+    .option(
+      '--tolerance <nats>',
+      "largest difference allowed (default: the reference's own, or 0.001; 0.3 in half precision)",
+    )
+    .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
+    .description(
+      'Compares trunk, branches and naive re-encoding on a text, and all with reference numbers; exit 65 where they differ.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
+    .action(async (folder: string, flags: CheckFlags) => {
+      const { policyCheck } = await import('../commands/policy-check.js');
+      const { text, reference } = flags;
+      const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
+      const { parseDevice } = await import('../policy/device/device.js');
+      const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
+      await policyCheck(folder, { text, reference, tolerance, device }, print);
+    });
+}
+
+function toleranceOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const expected = 'a positive number of nats';
+  const value = finite('--tolerance', text, expected, '1e-3');
+  if (value <= 0) throw usageError(`--tolerance ${text}: expected ${expected}`, '--tolerance 0.001');
+  return value;
+}

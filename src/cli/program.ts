@@ -1,0 +1,198 @@
+// The command line: flags, defaults, help, and the one place where errors become exit codes.
+import { fileURLToPath } from 'node:url';
+import { Command, CommanderError, Option } from 'commander';
+import { oneOf } from '../commands/job/flag-values.js';
+import { interruptible, parseTimeLimit } from '../commands/job/interrupt.js';
+import { resolveCreditOptions } from '../commands/job/options.js';
+import { parseExport } from '../commands/job/written-columns.js';
+import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { BANKS } from '../estimate/bank.js';
+import { STRATEGIES } from '../estimate/passes/strategy.js';
+import { fileError } from '../io/files/file-error.js';
+import { coloursOf } from '../report/log.js';
+import { escapeControls, escapeLines } from '../report/trace-view.js';
+import { VERSION } from '../version.js';
+import {
+  type JobFlags,
+  job,
+  jobOptions,
+  MAX_LINE_BYTES_FLAG,
+  type MappingFlags,
+  mapped,
+  mappingOptions,
+} from './job-flags.js';
+import { addPolicyCommands } from './policy-commands.js';
+import { addRunCommands } from './run-commands.js';
+import { jobLog, shareAmongWorkers } from './worker-flags.js';
+
+/** The policy that ships with the program. */
+const EMBEDDED_POLICY = fileURLToPath(new URL('../../models/embedded', import.meta.url));
+
+/** Runs the command line. @returns the exit code (DESIGN §5) */
+export async function main(argv: readonly string[]): Promise<ExitCode> {
+  let result: ExitCode = EXIT.done;
+  const interruption = interruptible();
+  const { signal } = interruption;
+  // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
+  let stdoutError: unknown;
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') stdoutError = fileError(error, 'stdout', 'written');
+  });
+  // with nobody to tell, the work goes on
+  process.stderr.on('error', () => {});
+  const program = new Command('rredcot')
+    .description(
+      'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
+    )
+    .version(VERSION, '-V, --version')
+    .exitOverride()
+    .configureOutput({
+      outputError: (text, write) => write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
+    })
+    .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
+
+  job(program.command('score'), 'scored.parquet')
+    .summary('score traces: entropies, values at exit points, σ')
+    .description(
+      'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
+    )
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .addOption(
+      new Option(
+        '--estimator <name>',
+        'value of a state from its references: pr|pr-mean|joint (docs/method.md)',
+      ).default('pr'),
+    )
+    .addOption(
+      new Option('--sigma <rule>', 'from values to σ: rudder|share|uniform (docs/method.md)').default(
+        'rudder',
+      ),
+    )
+    .option(
+      '--baseline <b>',
+      "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
+      'auto',
+    )
+    .option(
+      '--bank <source>',
+      "references: row, or group: the answers of the group's other correct completions",
+      'row',
+    )
+    .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
+    .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
+    .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
+    .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
+    .addHelpText(
+      'after',
+      '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
+    )
+    .action(
+      async (
+        inputs: string[],
+        flags: JobFlags &
+          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
+        command: Command,
+      ) => {
+        const log = jobLog(flags);
+        const { score } = await import('../commands/score.js');
+        const credit = resolveCreditOptions(flags);
+        if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
+        const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
+        const exportName = parseExport(flags.export);
+        const bank = oneOf('--bank', flags.bank, BANKS);
+        const method = { credit, strategy, bank, exportName };
+        const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
+        interruption.limitTime(parseTimeLimit(flags.timeLimit));
+        result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
+      },
+    );
+
+  job(program.command('segment'), 'JSONL on stdout')
+    .summary('cut traces into segments, without scoring them')
+    .description(
+      'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
+    )
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .option('--no-policy', 'no entropies: merge by length, on characters')
+    .addHelpText(
+      'after',
+      '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
+    )
+    .action(async (inputs: string[], flags: JobFlags, command: Command) => {
+      const log = jobLog(flags);
+      const { segment } = await import('../commands/segment.js');
+      const policy = flags.policy === false ? null : flags.policy;
+      if (policy === null && flags.device !== 'auto')
+        throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
+      if (policy === null && flags.chatTemplateArg !== undefined)
+        throw usageError(
+          '--chat-template-arg has no meaning without a policy',
+          'leave it or --no-policy out',
+        );
+      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      const job = { ...jobOptions(flags), policy, signal };
+      result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
+    });
+
+  mapped(program.command('inspect'))
+    .summary('show one row as a trace: the preset found, what is missing')
+    .description(
+      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file, the values and σ.',
+    )
+    .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
+    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
+    .option(...MAX_LINE_BYTES_FLAG)
+    .option('--json', 'one JSON object', false)
+    .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
+    .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {
+      const { inspect } = await import('../commands/inspect.js');
+      const view = { colours: coloursOf(process.stdout), width: process.stdout.columns || 100 };
+      const opts = { ...mappingOptions(flags), ...view, row: flags.row, json: flags.json };
+      result = await inspect(file, opts, (text) => process.stdout.write(text));
+    });
+
+  addRunCommands(program, signal, (code) => {
+    result = code;
+  });
+  addPolicyCommands(program);
+  program
+    .command('doctor')
+    .summary('check this machine: what the policy can run on, and what fixes the rest')
+    .description(
+      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that fixes it. Ends with what --device auto will use. Exit 69 where not even the CPU works.',
+    )
+    .option('--json', 'one JSON object instead of the table', false)
+    .addHelpText('after', '\nExample:\n  rredcot doctor\n')
+    .action(async (flags: { json: boolean }) => {
+      const { doctor } = await import('../commands/doctor.js');
+      result = await doctor(EMBEDDED_POLICY, flags);
+    });
+
+  try {
+    await program.parseAsync(argv as string[]);
+    return stdoutError === undefined ? result : report(stdoutError);
+  } catch (error) {
+    // an input that is closed under its reader is what the interruption has come to
+    const isOurs = error instanceof RredcotError || !signal.aborted;
+    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }));
+  }
+}
+
+/** One clear line on stderr, what fixes it on the next, and the exit code. */
+function report(caught: unknown): ExitCode {
+  // a failure of the file system that nobody has named yet is the machine's, no bug
+  const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
+  const error =
+    path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+  if (error instanceof RredcotError) {
+    const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;
+    process.stderr.write(`rredcot: ${escapeControls(error.message)}${hint}\n`);
+    return error.exitCode;
+  }
+  process.stderr.write(
+    `rredcot: this is a bug, please report it\n${escapeLines((error as Error)?.stack ?? String(error))}\n`,
+  );
+  return EXIT.bug;
+}

@@ -1,0 +1,61 @@
+// The end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit.
+
+import { usageError } from '../../errors.js';
+import { removeTemporaryFiles } from '../../io/files/atomic-file.js';
+import { isWorker, STOP } from '../../report/worker-log.js';
+
+/** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
+
+/**
+ * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
+ * process as it stands, without its temporary files.
+ */
+export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: number | undefined): void } {
+  const controller = new AbortController();
+  for (const name of SIGNALS)
+    process.on(name, () => {
+      // a terminal that goes sends SIGHUP, and its shell may send another
+      if (controller.signal.aborted && name !== 'SIGHUP') {
+        removeTemporaryFiles();
+        process.kill(process.pid, 'SIGKILL');
+      }
+      controller.abort();
+    });
+  // who waits for input that does not come would never hear of it
+  controller.signal.addEventListener('abort', () => process.stdin.destroy());
+  if (isWorker()) listenToParent(controller);
+  return {
+    signal: controller.signal,
+    limitTime(ms) {
+      if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
+    },
+  };
+}
+
+/** A worker ends when it is told to, and when nobody is left to tell it. */
+function listenToParent(controller: AbortController): void {
+  process.on('message', (message) => {
+    if (message === STOP) controller.abort();
+  });
+  process.on('disconnect', () => controller.abort());
+  // listening keeps no process alive whose work is done
+  process.channel?.unref();
+}
+
+const TIME_UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };
+/** setTimeout holds no longer time */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** Reads `--time-limit 55m` as milliseconds: a number of seconds, or one with s, m or h. @throws RredcotError (exit 2) */
+export function parseTimeLimit(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text) ?? [];
+  const ms = Number(number) * (TIME_UNITS[unit || 's'] as number);
+  if (number === undefined || ms <= 0 || ms > LONGEST_MS)
+    throw usageError(
+      `--time-limit ${text}: expected a time of at most 24 days, e.g. 90s, 55m or 11.5h`,
+      '--time-limit 55m',
+    );
+  return ms;
+}

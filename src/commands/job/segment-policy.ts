@@ -1,0 +1,58 @@
+// The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
+import { TraceRejected } from '../../errors.js';
+import { scoreWindows } from '../../estimate/passes/windows.js';
+import { windowOf } from '../../io/layout/chunks.js';
+import { resolveDevice } from '../../policy/device/device.js';
+import { openPolicyFolder } from '../../policy/folder.js';
+import { graphFor, PolicySession } from '../../policy/run/session.js';
+import { encodeTrace } from '../../policy/text/encode.js';
+import { Prompts } from '../../policy/text/prompts.js';
+import { loadTokenizer } from '../../policy/text/tokenizer.js';
+import type { Log } from '../../report/log.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import { blankRow, type OutputRow } from '../../scored.js';
+import { cutTrace } from '../../segment/given.js';
+import { allEnds, segmentSums } from '../../segment/segment.js';
+import { segmentRows } from '../../segment/segment-rows.js';
+import type { Run } from './open-run.js';
+import type { JobOptions } from './options.js';
+import type { Source } from './source.js';
+
+/** Opens the policy, and hands back what cuts traces by its entropies. */
+export async function preparePolicy(
+  folder: string,
+  opts: Pick<JobOptions, 'device' | 'segments' | 'chatTemplateArgs'>,
+  log: Log,
+) {
+  const policy = await openPolicyFolder(folder);
+  const { device } = await resolveDevice(opts.device, policy);
+
+  /** One run of the policy a trace; its entropies decide the merge. */
+  async function* byEntropy(source: Source, { rowsPerChunk }: Run): AsyncGenerator<OutputRow | BadRow> {
+    const { segments, chatTemplateArgs } = opts;
+    const tokenizer = await loadTokenizer(policy.path);
+    const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log);
+    const { vocab, maxTokens } = policy.architecture;
+    const ready = eachTrace(source.traces(), async ({ trace }) => {
+      const encoded = encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
+      return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
+    });
+    const session = await PolicySession.open(policy, device);
+    try {
+      const scored = scoreWindows(ready, session, 'auto', (row) => windowOf(row, rowsPerChunk));
+      yield* eachTrace(scored, ({ job, result }) => {
+        if (result instanceof TraceRejected) throw result;
+        const { entropies, logprobs, segmentation } = result;
+        const { trace, promptIds, completionIds, chars, status } = job;
+        const sums = segmentSums(entropies, allEnds(segmentation));
+        const rows = segmentRows({ segmentation, chars, entropies: sums });
+        return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
+      });
+    } finally {
+      await prompts.close();
+      await session.close();
+    }
+  }
+  const passes = { strategy: 'auto', precision: graphFor(policy, device).precision };
+  return { policy, passes, byEntropy };
+}

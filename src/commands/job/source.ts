@@ -1,0 +1,110 @@
+// A command's inputs in, its traces out, as a stream: mapped, checked, and only those that the run has still to do.
+import type { ColumnarColumns } from '../../io/arrow/types.js';
+import { rowTraces } from '../../io/map/map.js';
+import type { FieldMap, Needs } from '../../io/map/sources.js';
+import type { Input } from '../../io/read/inputs.js';
+import type { ReadRows } from '../../io/read/peek.js';
+import type { PassThroughColumn } from '../../io/table/schema.js';
+import type { Log } from '../../report/log.js';
+import type { Expected } from '../../report/progress.js';
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+import { inferFromWindow } from './first-rows.js';
+import type { Run } from './open-run.js';
+import { assertFits, type Survey } from './survey.js';
+
+export interface SourceOptions {
+  readonly run: Run;
+  /** the inputs' rows; of streams once */
+  readonly read: ReadRows;
+  readonly map: FieldMap;
+  readonly needs: Needs;
+  /** take so many traces at most, rejected ones counted */
+  readonly limit: number | undefined;
+  readonly maxLineBytes: number | undefined;
+  /** whether the output has column types, which must be known before the first row is written */
+  readonly typed: boolean;
+  /** columns of columnar inputs, which bring their types along */
+  readonly columnar: ColumnarColumns | null;
+  /** asked at the end: throws where an input is no longer what it was when the run began */
+  readonly assertUnchanged: () => Promise<void>;
+  readonly log: Log;
+}
+
+/** A command's inputs. */
+export interface Source {
+  readonly columns: readonly PassThroughColumn[];
+  readonly expected: Expected;
+  /** what the run has still to do, in input order: traces, and bad rows in their places */
+  traces(): AsyncGenerator<Traced | BadRow>;
+}
+
+/** A trace as the first stage takes it. */
+export interface Traced {
+  readonly trace: Trace;
+}
+
+/** Opens inputs that were surveyed where they can be. */
+export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
+  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
+  const { survey, wanted, before } = run;
+  const isStream = inputs.some(({ size }) => size === null);
+  const typed = opts.typed && columnar === null;
+  // of the inputs; and how many of them an earlier attempt has done, over which this one only skips
+  let [bytes, skipped] = [0, 0];
+  const onBytes = (count: number): void => {
+    bytes += count;
+  };
+  const size = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
+  const all = read({ maxLineBytes, wanted, onBytes });
+  const window = isStream ? await inferFromWindow(all, typed) : undefined;
+  const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
+  const columns = columnar?.columns ?? (typed ? survey?.columns : undefined) ?? window?.columns ?? [];
+  const done = before.traces + before.rejects;
+  const check = (row: InputRow): void => {
+    if (typed && survey !== undefined) assertFits(row, survey.columns);
+  };
+  const warnIfCut = (row: InputRow | BadRow): void => {
+    if (isBad(row) && row.rejection.code === 'truncated')
+      log.warn(
+        'input_truncated',
+        `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
+      );
+  };
+  return {
+    columns,
+    expected: {
+      traces: expectedTraces(survey, opts, done),
+      share: () =>
+        isStream || opts.limit !== undefined
+          ? undefined
+          : Math.min(1, (bytes - skipped) / Math.max(1, size - skipped)),
+    },
+    async *traces() {
+      const { limit = Number.POSITIVE_INFINITY } = opts;
+      let taken = done;
+      for await (const row of rows) {
+        if (taken >= limit) break;
+        if (taken === done && done > 0) skipped = bytes;
+        warnIfCut(row);
+        for (const trace of rowTraces(row, map, needs, check)) {
+          yield isBad(trace) ? trace : { trace };
+          if (++taken >= limit) break;
+        }
+        if (taken >= limit) break;
+      }
+      await opts.assertUnchanged();
+    },
+  };
+}
+
+/** Traces that are still to come, as far as anybody can tell. */
+function expectedTraces(
+  survey: Survey | undefined,
+  { limit, run }: SourceOptions,
+  done: number,
+): number | undefined {
+  if (typeof survey?.traces !== 'number') return undefined;
+  const own = Math.ceil(survey.traces / run.shard.count);
+  return Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
+}

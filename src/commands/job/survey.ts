@@ -1,0 +1,108 @@
+// The first light pass over the inputs: rows counted, column types, the rewards of each group.
+import { dataError, throwIfInterrupted } from '../../errors.js';
+import type { BankDump, GroupBanks } from '../../estimate/bank.js';
+import type { GroupRewards } from '../../estimate/baseline.js';
+import { readJson, writeJson } from '../../io/files/json-file.js';
+import { mapRow } from '../../io/map/map.js';
+import type { FieldMap, Needs } from '../../io/map/sources.js';
+import { type Input, readRows } from '../../io/read/inputs.js';
+import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import { count } from '../../plural.js';
+import type { Log } from '../../report/log.js';
+import { type InputRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+
+/** What the whole of the inputs holds. */
+export interface Survey {
+  /** all rows, the bad ones too; up to the limit of a run that needs no group whole */
+  readonly rows: number;
+  /** traces that mapped; null where the rows were counted alone */
+  readonly traces: number | null;
+  /** columns of the rows that hold a trace, in the order first seen */
+  readonly columns: PassThroughColumn[];
+  /** known rewards of each group */
+  readonly groupRewards: Map<string, GroupRewards>;
+  /** answers of each group's correct completions, where the run takes its references from them */
+  readonly banks?: BankDump;
+}
+
+export interface SurveyOptions {
+  readonly map: FieldMap;
+  readonly needs: Needs;
+  /** the reward that counts, null where unknown; undefined where nobody needs the groups' means */
+  readonly reward: ((trace: Trace) => number | null) | undefined;
+  /** filled on the way, for references from a trace's group */
+  readonly banks?: GroupBanks | undefined;
+  /** whether the columns' types are wanted */
+  readonly typed: boolean;
+  /** the job takes no more traces */
+  readonly limit: number | undefined;
+  readonly maxLineBytes: number | undefined;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/** Reads files once from end to end; rows of which nothing but their number is wanted are not parsed. */
+export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions): Promise<Survey> {
+  const { reward: rewardOf, banks, typed, maxLineBytes, log, signal } = opts;
+  const inference = inferColumns();
+  const groupRewards: Survey['groupRewards'] = new Map();
+  // a group is needed whole
+  const limit = (rewardOf === undefined ? opts.limit : undefined) ?? Number.POSITIVE_INFINITY;
+  const isCounted = !typed && rewardOf === undefined && limit === Number.POSITIVE_INFINITY;
+  const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
+  let [rows, traces, bytes] = [0, 0, 0];
+  const onBytes = (read: number): void => {
+    throwIfInterrupted(signal);
+    bytes += read;
+    log.progress(`reading: ${count(Math.round(bytes / mib))} of ${count(Math.round(total / mib))} MiB`, {
+      bytes,
+    });
+  };
+  const wanted = (ordinal: number): boolean => {
+    rows = ordinal + 1;
+    return !isCounted;
+  };
+  for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
+    if (isBad(row)) continue;
+    let hasTrace = false;
+    for (const trace of mapRow(row, opts.map, opts.needs)) {
+      if (isBad(trace)) continue;
+      hasTrace = true;
+      traces++;
+      const reward = rewardOf?.(trace) ?? null;
+      banks?.add(trace, reward);
+      if (trace.group === undefined || reward === null) continue;
+      const group = groupRewards.get(trace.group) ?? { sum: 0, count: 0 };
+      groupRewards.set(trace.group, { sum: group.sum + reward, count: group.count + 1 });
+    }
+    // a row that is set aside is not written, so it has no say in the columns
+    if (hasTrace && typed) inference.add(row.columns);
+    if (traces >= limit) break;
+  }
+  const found = { rows, traces: isCounted ? null : traces, columns: inference.finish(), groupRewards };
+  return banks === undefined ? found : { ...found, banks: banks.dump() };
+}
+
+/** Keeps a survey for the other processes of a run, and for the next attempt. */
+export function writeSurvey(path: string, survey: Survey): Promise<void> {
+  return writeJson(path, { ...survey, groupRewards: [...survey.groupRewards] });
+}
+
+/** undefined where there is none, or none that can be read: it is made again. */
+export async function readSurvey(path: string): Promise<Survey | undefined> {
+  const found = await readJson<Omit<Survey, 'groupRewards'> & { groupRewards: [string, GroupRewards][] }>(
+    path,
+  );
+  return found && { ...found, groupRewards: new Map(found.groupRewards) };
+}
+
+/** @throws RredcotError for a value that another one was at the survey */
+export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {
+  const misfit = findMisfit(row.columns, columns);
+  if (misfit === null) return;
+  throw dataError(
+    `${row.file}:${row.row}: column ${misfit.path} is ${misfit.found}, expected ${misfit.expected}`,
+    'it was that when first read: did the file change?',
+  );
+}

@@ -1,0 +1,74 @@
+// `--columns` and `--export`: which columns a command writes beside the input's.
+
+import { usageError } from '../../errors.js';
+import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/export/exports.js';
+import { OUR_COLUMNS, type OurColumn, type WrittenColumn } from '../../io/table/output-columns.js';
+import { oneOf } from './flag-values.js';
+
+/** What `--columns` and `--export` come to. */
+export interface WrittenColumns {
+  readonly columns: readonly WrittenColumn[];
+  readonly export: Export | undefined;
+}
+
+/**
+ * `--columns a,b`, in the order in which they are always written; undefined where the flag is not given.
+ * @throws RredcotError (exit 2) for a name that is none of ours, or one twice
+ */
+export function parseColumns(text: string | undefined): readonly OurColumn[] | undefined {
+  if (text === undefined) return undefined;
+  const names = text.split(',').map((name) => {
+    const found = OUR_COLUMNS.find((ours) => ours === name.trim());
+    if (found === undefined)
+      throw usageError(
+        `--columns ${text}: "${name.trim()}" is none of our columns (the input's are always written)`,
+        `--columns with some of ${OUR_COLUMNS.join(',')}`,
+      );
+    return found;
+  });
+  const double = names.find((name, n) => names.indexOf(name) < n);
+  if (double !== undefined)
+    throw usageError(`--columns ${text}: ${double} stands there twice`, 'name it once');
+  return OUR_COLUMNS.filter((name) => names.includes(name));
+}
+
+/** `--export <name>`. */
+export function parseExport(text: string | undefined): ExportName | undefined {
+  return text === undefined ? undefined : oneOf('--export', text, EXPORTS);
+}
+
+/**
+ * The columns that a command writes: an export's, the chosen ones, or all it has.
+ * @throws RredcotError (exit 2) for a choice among columns that are not written
+ */
+export function writtenColumns(
+  all: readonly OurColumn[],
+  chosen: readonly OurColumn[] | undefined,
+  exportName?: ExportName,
+): WrittenColumns {
+  if (exportName !== undefined) {
+    const form = EXPORT_FORMS[exportName];
+    const names = form.columns.map(({ name }) => name).join(', ');
+    if (chosen !== undefined)
+      throw usageError(
+        `--export ${exportName} writes ${names}, all of them`,
+        'leave out --columns or --export',
+      );
+    return { columns: form.columns, export: form };
+  }
+  return { columns: chosenColumns(all, chosen), export: undefined };
+}
+
+/** The same without an export. @throws RredcotError (exit 2) for a column that the command does not write */
+export function chosenColumns(
+  all: readonly OurColumn[],
+  chosen: readonly OurColumn[] | undefined,
+): readonly OurColumn[] {
+  const absent = chosen?.find((name) => !all.includes(name));
+  if (absent !== undefined)
+    throw usageError(
+      `--columns ${absent}: this command does not write it`,
+      `--columns with some of ${all.join(',')}`,
+    );
+  return chosen ?? all;
+}

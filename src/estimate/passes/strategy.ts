@@ -1,0 +1,179 @@
+// Decides how traces are put to the policy, and puts them: one run with all branches, or a second one for the branches.
+import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import type { Device } from '../../policy/device/device.js';
+import type { Branch } from '../../policy/run/pack.js';
+import type { PolicyRuns, TraceScores } from '../../policy/run/session.js';
+import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '../../segment/segment.js';
+import { joinIds, type Suffix } from '../references.js';
+import type { TraceResult } from '../trace-result.js';
+import { type Load, planBatches } from './batch.js';
+
+/**
+ * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
+ *   Nothing is wasted where no piece is merged.
+ * - `two-run`: the trace first, the branches at its segments' ends when the entropies have decided where these are.
+ */
+export const STRATEGIES = ['auto', 'one-run', 'two-run'] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/** A trace as the policy takes it. */
+export interface TraceJob {
+  /** prompt and completion */
+  readonly ids: Int32Array;
+  readonly promptLength: number;
+  readonly pieces: Pieces;
+  /** (N) what is scored after every exit point */
+  readonly continuations: readonly Suffix[];
+}
+
+/** A second run starts again, whatever the trace's length: worth so many rows of a first one. */
+const SECOND_RUN_ROWS = 64;
+
+/**
+ * A second run moves the trace's keys and values: worth so many rows of a first one for each of its tokens. On the CPU
+ * they are copied once in memory. From a GPU they go to the host in float32 and back again, since Node's ONNX Runtime
+ * keeps nothing on a CUDA device between runs: 0.26 MB a token of an 8 B Llama, 0.06 MB of a 1.5 B Qwen, twice, at some
+ * 10 GB/s. In that time a GPU at 200 TFLOP/s computes 0.7 of a row. An estimate: no GPU was at hand to measure it.
+ */
+const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
+
+/** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
+const LONG_TRACE = 12_288;
+
+/** The cheaper way for one trace: rows that would be thrown away against the price of a second run. */
+export function chooseStrategy(
+  { ids, pieces, continuations }: TraceJob,
+  { name }: Device = { name: 'cpu' },
+): 'one-run' | 'two-run' {
+  if (name === 'cpu' && ids.length > LONG_TRACE) return 'two-run';
+  const wasted = (pieces.ends.length - pieces.segments) * rowsPerExit(continuations);
+  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * ids.length ? 'one-run' : 'two-run';
+}
+
+/** A batch of a window: which of its traces run together, and how. */
+export interface Batch {
+  readonly strategy: 'one-run' | 'two-run';
+  /** positions in the window */
+  readonly members: readonly number[];
+}
+
+/** Batches of a window, by strategy and length. */
+export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Batch[] {
+  return (['one-run', 'two-run'] as const).flatMap((kind) => {
+    const chosen = jobs.flatMap((job, i) =>
+      (strategy === 'auto' ? chooseStrategy(job, device) : strategy) === kind ? [i] : [],
+    );
+    const loads = chosen.map((i) => loadOf(jobs[i] as TraceJob, kind));
+    return planBatches(loads).map((batch) => ({
+      strategy: kind,
+      members: batch.map((n) => chosen[n] as number),
+    }));
+  });
+}
+
+function loadOf({ ids, pieces, continuations }: TraceJob, strategy: 'one-run' | 'two-run'): Load {
+  const exits = 1 + (strategy === 'one-run' ? pieces.ends.length : pieces.segments);
+  const longestBranch = continuations.reduce((most, suffix) => Math.max(most, suffixRows(suffix)), 0);
+  return { tokens: ids.length, branchRows: exits * rowsPerExit(continuations), longestBranch };
+}
+
+let lastKept = 0;
+/** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
+const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
+
+/**
+ * Scores the traces of a batch. Where memory runs out, the two halves are tried by themselves.
+ * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
+ */
+export async function runBatch(
+  session: PolicyRuns,
+  jobs: readonly TraceJob[],
+  strategy: 'one-run' | 'two-run',
+): Promise<(TraceResult | TraceRejected)[]> {
+  try {
+    return await (strategy === 'one-run' ? oneRun(session, jobs) : twoRuns(session, jobs));
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    if (jobs.length > 1) {
+      const half = Math.ceil(jobs.length / 2);
+      const first = await runBatch(session, jobs.slice(0, half), strategy);
+      return [...first, ...(await runBatch(session, jobs.slice(half), strategy))];
+    }
+    if (strategy === 'one-run') return runBatch(session, jobs, 'two-run');
+    const reason = `the machine has not enough memory for its ${jobs[0]?.ids.length} tokens: run it where there is more`;
+    return [new TraceRejected('out_of_memory', reason)];
+  }
+}
+
+async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+  const candidates = jobs.map((job) => Array.from(candidateExits(job.pieces)));
+  const scored = await session.run(
+    jobs.map((job, b) => ({ ...job, branches: branchesAt(job, candidates[b] as number[]) })),
+  );
+  return scored.map(({ entropies, logprobs, branches }, b) => {
+    const { pieces, continuations } = jobs[b] as TraceJob;
+    const segmentation = mergeSegments(pieces, entropies);
+    const N = continuations.length;
+    const perExit = Array.from(segmentation.exits, (exit) => {
+      const n = (candidates[b] as number[]).indexOf(exit);
+      return branches.slice(n * N, (n + 1) * N);
+    });
+    return { entropies, logprobs, segmentation, branches: perExit };
+  });
+}
+
+async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+  const mine = Promise.resolve(lastTwoRuns.get(session)).then(() => runTwice(session, jobs));
+  lastTwoRuns.set(
+    session,
+    mine.catch(() => {}), // the next one starts all the same
+  );
+  return mine;
+}
+
+async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
+  const kept = ++lastKept;
+  try {
+    const trunks = await session.run(
+      jobs.map((job) => ({ ...job, branches: [] })),
+      kept,
+    );
+    const segmentations = jobs.map(({ pieces }, b) =>
+      mergeSegments(pieces, (trunks[b] as TraceScores).entropies),
+    );
+    const scored = await session.branches(
+      kept,
+      jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),
+    );
+    return jobs.map(({ continuations }, b) => {
+      const { entropies, logprobs } = trunks[b] as TraceScores;
+      const segmentation = segmentations[b] as Segmentation;
+      const N = continuations.length;
+      const { branches } = scored[b] as TraceScores;
+      const perExit = Array.from(segmentation.exits, (_, k) => branches.slice(k * N, (k + 1) * N));
+      return { entropies, logprobs, segmentation, branches: perExit };
+    });
+  } finally {
+    await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
+  }
+}
+
+/** Every continuation at every exit (completion tokens), exits first. */
+function branchesAt({ ids, promptLength, continuations }: TraceJob, exits: readonly number[]): Branch[] {
+  return exits.flatMap((exit) => continuations.map((suffix) => branchAt(ids, promptLength + exit, suffix)));
+}
+
+/** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
+function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
+  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
+  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
+}
+
+function rowsPerExit(continuations: readonly Suffix[]): number {
+  return continuations.reduce((sum, suffix) => sum + suffixRows(suffix), 0);
+}
+
+/** Rows of a suffix as a branch: one more where its first token is scored. */
+function suffixRows({ ids, scoredFrom }: Suffix): number {
+  return ids.length + (scoredFrom === 0 ? 1 : 0);
+}

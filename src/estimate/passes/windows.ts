@@ -1,0 +1,95 @@
+// Puts a stream of traces to the policy: windows of neighbours, batches inside them, results in input order.
+import type { TraceRejected } from '../../errors.js';
+import type { PolicyRuns } from '../../policy/run/session.js';
+import { type BadRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+import { joinIds } from '../references.js';
+import type { TraceResult } from '../trace-result.js';
+import { inOrder } from './in-order.js';
+import { planWindow, runBatch, type Strategy, type TraceJob } from './strategy.js';
+
+/** A trace on its way through the policy. */
+export interface PassJob extends Omit<TraceJob, 'ids' | 'promptLength'> {
+  readonly trace: Trace;
+  readonly promptIds: Int32Array;
+  readonly completionIds: Int32Array;
+}
+
+export interface Scored<T extends PassJob> {
+  readonly job: T;
+  readonly trace: Trace;
+  readonly result: TraceResult | TraceRejected;
+}
+
+/** Traces a window at most: an input row may explode into many. */
+const WINDOW_TRACES = 256;
+/** While one batch is in the graph, the next is prepared and the last one written. */
+const BATCHES_AT_WORK = 3;
+
+/**
+ * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
+ * @param windowOf the window of an input row, by its number over all inputs: traces of other windows never share a run
+ */
+export async function* scoreWindows<T extends PassJob>(
+  items: AsyncIterable<T | BadRow>,
+  session: PolicyRuns,
+  strategy: Strategy,
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<Scored<T> | BadRow> {
+  async function* batches() {
+    for await (const window of windowsOf(items, windowOf)) {
+      const jobs = window.filter((item) => !isBad(item)) as T[];
+      const traceJobs = jobs.map(toTraceJob);
+      const planned = planWindow(traceJobs, strategy, session.device);
+      // a window without a job still has to pass in its turn
+      if (planned.length === 0)
+        yield { window, jobs, isLast: true, members: [], inBatch: [], strategy: 'one-run' as const };
+      for (const [n, batch] of planned.entries())
+        yield {
+          ...batch,
+          window,
+          jobs,
+          isLast: n === planned.length - 1,
+          inBatch: batch.members.map((i) => traceJobs[i] as TraceJob),
+        };
+    }
+  }
+  const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => ({
+    ...batch,
+    scored: batch.inBatch.length === 0 ? [] : await runBatch(session, batch.inBatch, batch.strategy),
+  }));
+  const results = new Map<T | BadRow, TraceResult | TraceRejected>(); // of one window
+  for await (const { window, jobs, members, scored, isLast } of done) {
+    for (const [n, i] of members.entries())
+      results.set(jobs[i] as T, scored[n] as TraceResult | TraceRejected);
+    if (!isLast) continue;
+    for (const item of window) {
+      if (isBad(item)) yield item;
+      else yield { job: item, trace: item.trace, result: results.get(item) as TraceResult | TraceRejected };
+    }
+    results.clear();
+  }
+}
+
+function toTraceJob({ promptIds, completionIds, ...job }: PassJob): TraceJob {
+  return { ...job, ids: joinIds(promptIds, completionIds), promptLength: promptIds.length };
+}
+
+/** Consecutive items of one window each; a window may come in several parts. */
+async function* windowsOf<T extends PassJob>(
+  items: AsyncIterable<T | BadRow>,
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<(T | BadRow)[]> {
+  let window: (T | BadRow)[] = [];
+  let current = -1;
+  for await (const item of items) {
+    const own = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
+    if (window.length > 0 && (own !== current || window.length >= WINDOW_TRACES)) {
+      yield window;
+      window = [];
+    }
+    current = own;
+    window.push(item);
+  }
+  if (window.length > 0) yield window;
+}

@@ -1,0 +1,256 @@
+// Ranges of Arrow columns in, one column of the same type out: how an input's columns come to the output unchanged.
+
+import {
+  type Data,
+  DataType,
+  type Field,
+  makeData,
+  RecordBatch,
+  type Schema,
+  Struct,
+  Type,
+  Utf8,
+} from 'apache-arrow';
+import { MAX_OFFSET, makeColumnData } from '../table/column-builder.js';
+import { stringifyJson } from '../table/json.js';
+import { bit, dictionaryPlace, INLINE_BYTES, isValid, VIEW_BYTES, valueAt, viewBytes } from './values.js';
+
+/** Values `from` to `to` (exclusive) of a column; where `data` is null, as many nulls. */
+export interface Range {
+  readonly data: Data | null;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The constructor's many overloads are of no use to a walk over any type. */
+
+/** Copies ranges into one column of `type`, the plain type (`passThroughColumns`) of every range's own. */
+export function gather(type: DataType, given: readonly Range[], path: string): Data {
+  if (DataType.isDictionary(type) || DataType.isUnion(type))
+    throw new Error(`column ${path}: ${type} cannot be copied, expected a plain type`);
+  const ranges = given.flatMap((range) => plainRanges(type, range));
+  const length = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
+  const base = { type, length, ...gatherValidity(ranges, length) };
+  switch (type.typeId as Type) {
+    case Type.Null:
+      return makeColumnData({ type, length });
+    case Type.Bool:
+      return makeColumnData({
+        ...base,
+        data: gatherBits(ranges, length, (data, i) => bit(data.values, data.offset + i)),
+      });
+    case Type.Utf8:
+    case Type.Binary:
+    case Type.LargeUtf8:
+    case Type.LargeBinary:
+      return makeColumnData({ ...base, ...gatherBytes(type, ranges, length, path) });
+    case Type.Utf8View:
+    case Type.BinaryView:
+      return makeColumnData({ ...base, ...gatherViews(ranges, length) });
+    case Type.List:
+    case Type.LargeList:
+    case Type.Map: {
+      const valueOffsets = gatherOffsets(type, ranges, length, path);
+      const items = ranges.map(({ data, from, to }) => ({
+        data: data === null ? null : (data.children[0] as Data),
+        from: data === null ? 0 : Number(data.valueOffsets[from]),
+        to: data === null ? 0 : Number(data.valueOffsets[to]),
+      }));
+      return makeColumnData({ ...base, valueOffsets, child: gather(childType(type, 0), items, `${path}[]`) });
+    }
+    case Type.FixedSizeList: {
+      const size = (type as DataType & { listSize: number }).listSize;
+      const items = ranges.map(({ data, from, to }) => ({
+        data: data === null ? null : (data.children[0] as Data),
+        from: from * size,
+        to: to * size,
+      }));
+      return makeColumnData({ ...base, child: gather(childType(type, 0), items, `${path}[]`) });
+    }
+    case Type.Struct: {
+      const children = (type.children as readonly Field[]).map((field, n) => {
+        const items = ranges.map(({ data, from, to }) => ({
+          data: data && (data.children[n] as Data),
+          from,
+          to,
+        }));
+        return gather(field.type, items, `${path}.${field.name}`);
+      });
+      return makeColumnData({ ...base, children });
+    }
+    default:
+      return makeColumnData({ ...base, data: gatherValues(type, ranges, length) });
+  }
+}
+
+function childType(type: DataType, n: number): DataType {
+  return (type.children[n] as Field).type;
+}
+
+// a range of another physical type, as ranges of the plain one: dictionaries written out, JSON for what has no type
+function plainRanges(type: DataType, range: Range): Range[] {
+  const { data, from, to } = range;
+  if (data === null || data.type.typeId === type.typeId) return to > from ? [range] : [];
+  if (DataType.isDictionary(data.type)) {
+    const ranges: Range[] = [];
+    for (let i = from; i < to; i++) {
+      const [chunk, at] = isValid(data, i) ? dictionaryPlace(data, Number(data.values[i])) : [null, 0];
+      ranges.push(...plainRanges(type, { data: chunk, from: at, to: at + 1 }));
+    }
+    return ranges;
+  }
+  if (!DataType.isUtf8(type)) throw new Error(`a column of type ${data.type} among those of ${type}`);
+  const texts: Range[] = [];
+  for (let i = from; i < to; i++) {
+    const value = valueAt(data, i);
+    texts.push({ data: value === null ? null : textData(stringifyJson(value)), from: 0, to: 1 });
+  }
+  return texts;
+}
+
+function textData(text: string): Data {
+  const data = Buffer.from(text);
+  return makeColumnData({
+    type: new Utf8(),
+    length: 1,
+    nullCount: 0,
+    valueOffsets: Int32Array.of(0, data.length),
+    data,
+  });
+}
+
+function gatherValidity(ranges: readonly Range[], length: number) {
+  if (ranges.every(({ data }) => data !== null && data.nullCount === 0)) return { nullCount: 0 };
+  const nullBitmap = gatherBits(ranges, length, isValid);
+  let valid = 0;
+  for (let i = 0; i < length; i++) if (bit(nullBitmap, i)) valid++;
+  return { nullCount: length - valid, nullBitmap };
+}
+
+function gatherBits(
+  ranges: readonly Range[],
+  length: number,
+  isSet: (data: Data, index: number) => boolean,
+): Uint8Array {
+  const bytes = new Uint8Array((length + 7) >> 3);
+  let at = 0;
+  for (const { data, from, to } of ranges)
+    for (let i = from; i < to; i++, at++)
+      if (data !== null && isSet(data, i)) bytes[at >> 3] = (bytes[at >> 3] as number) | (1 << (at & 7));
+  return bytes;
+}
+
+type FixedWidth = Float64Array;
+
+function gatherValues(type: DataType, ranges: readonly Range[], length: number): ArrayBufferView {
+  const stride = ranges.find(({ data }) => data !== null)?.data?.stride ?? 1;
+  const values = new (type.ArrayType as new (length: number) => FixedWidth)(length * stride);
+  let at = 0;
+  for (const { data, from, to } of ranges) {
+    if (data !== null) {
+      const part = (data.values as FixedWidth).subarray(from * stride, to * stride);
+      const convert = conversion(data.type, type);
+      if (convert === null) values.set(part, at);
+      else for (let i = 0; i < part.length; i++) values[at + i] = convert(part[i] as number) as number;
+    }
+    at += (to - from) * stride;
+  }
+  return values;
+}
+
+type Convert = (value: number | bigint) => number | bigint;
+
+// from the units that Parquet lacks to those that it has, see `parquetType`
+function conversion(from: DataType, to: DataType): Convert | null {
+  if (DataType.isTimestamp(from) && DataType.isTimestamp(to) && from.unit !== to.unit)
+    return (seconds) => (seconds as bigint) * 1000n;
+  if (DataType.isTime(from) && DataType.isTime(to) && from.unit !== to.unit)
+    return (seconds) => (seconds as number) * 1000;
+  if (DataType.isDate(from) && DataType.isDate(to) && from.unit !== to.unit)
+    return (milliseconds) => Math.floor(Number(milliseconds) / 864e5);
+  return null;
+}
+
+function gatherOffsets(
+  type: DataType,
+  ranges: readonly Range[],
+  length: number,
+  path: string,
+): Int32Array | BigInt64Array {
+  const isLarge = [Type.LargeUtf8, Type.LargeBinary, Type.LargeList].includes(type.typeId as Type);
+  const offsets = new Float64Array(length + 1);
+  let at = 0;
+  for (const { data, from, to } of ranges) {
+    const base = offsets[at] as number;
+    if (data === null) offsets.fill(base, at + 1, at + 1 + to - from);
+    else {
+      const first = Number(data.valueOffsets[from]);
+      for (let i = from; i < to; i++)
+        offsets[at + 1 + i - from] = base + Number(data.valueOffsets[i + 1]) - first;
+    }
+    at += to - from;
+  }
+  if (isLarge) return BigInt64Array.from(offsets, BigInt);
+  if ((offsets[length] as number) > MAX_OFFSET)
+    throw new Error(`column ${path}: a batch holds over 2 GiB of it`);
+  return Int32Array.from(offsets);
+}
+
+function gatherBytes(type: DataType, ranges: readonly Range[], length: number, path: string) {
+  const valueOffsets = gatherOffsets(type, ranges, length, path);
+  const bytes = new Uint8Array(Number(valueOffsets[length]));
+  let at = 0;
+  for (const { data, from, to } of ranges) {
+    if (data === null) continue;
+    const part = (data.values as Uint8Array).subarray(
+      Number(data.valueOffsets[from]),
+      Number(data.valueOffsets[to]),
+    );
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return { valueOffsets, data: bytes };
+}
+
+// the input's shared buffers may be large and little used: only the bytes in use are copied, into one of our own
+function gatherViews(ranges: readonly Range[], length: number) {
+  const views = new Uint8Array(length * VIEW_BYTES);
+  const out = new DataView(views.buffer);
+  const long: Uint8Array[] = [];
+  let longBytes = 0;
+  let at = 0;
+  for (const { data, from, to } of ranges) {
+    for (let i = from; i < to; i++, at += VIEW_BYTES) {
+      if (data === null || !isValid(data, i)) continue;
+      const bytes = viewBytes(data, i);
+      views.set((data.values as Uint8Array).subarray(i * VIEW_BYTES, (i + 1) * VIEW_BYTES), at);
+      if (bytes.length <= INLINE_BYTES) continue;
+      out.setInt32(at + 8, 0, true);
+      out.setInt32(at + 12, longBytes, true);
+      long.push(bytes);
+      longBytes += bytes.length;
+    }
+  }
+  if (longBytes > MAX_OFFSET) throw new Error('a batch holds over 2 GiB of one text column');
+  return { views, variadicBuffers: longBytes === 0 ? [] : [new Uint8Array(Buffer.concat(long))] };
+}
+
+/** Rows `from` to `to`, exclusive, of something that holds rows. */
+export interface Piece<T> {
+  readonly unit: T;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Puts rows of batches of one schema together. */
+export function gatherRows(schema: Schema, pieces: readonly Piece<RecordBatch>[]): RecordBatch {
+  const length = pieces.reduce((rows, { from, to }) => rows + to - from, 0);
+  const children = schema.fields.map(({ type, name }, n) => {
+    const ranges = pieces.map(({ unit, from, to }) => ({ data: unit.data.children[n] ?? null, from, to }));
+    return gather(type, ranges, name);
+  });
+  return new RecordBatch(
+    schema,
+    makeData({ type: new Struct(schema.fields), length, nullCount: 0, children }),
+  );
+}

@@ -1,0 +1,196 @@
+// An Arrow IPC file or stream in, its schema and record batches out.
+
+import { type FileHandle, open } from 'node:fs/promises';
+import {
+  type AsyncRecordBatchFileReader,
+  type AsyncRecordBatchStreamReader,
+  CompressionType,
+  compressionRegistry,
+  type RecordBatch,
+  RecordBatchReader,
+  type Schema,
+} from 'apache-arrow';
+import { decompress as decompressZstd } from 'fzstd';
+import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
+import './guard.js';
+import { type ByteSource, openByteSource } from '../files/byte-source.js';
+import { fileError } from '../files/file-error.js';
+import { checkBatch } from './check.js';
+import { decompressLz4 } from './lz4.js';
+import { nameOf } from './values.js';
+
+/** A record batch and the number of its first row. */
+export interface NumberedBatch {
+  readonly batch: RecordBatch;
+  readonly row: number;
+}
+
+/** A columnar input under way. */
+export interface BatchSource {
+  readonly schema: Schema;
+  /** what of a column's type is known to be lost, by its name */
+  readonly losses: ReadonlyMap<string, string>;
+  /**
+   * Record batches in order, each with the number of its first row; they can be read once.
+   * @param isWanted tells whether any of the rows from the first to the second number (exclusive) is wanted
+   */
+  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<NumberedBatch>;
+  close(): Promise<void>;
+}
+
+// arrow-js ships no codec
+compressionRegistry.set(CompressionType.LZ4_FRAME, { decode: decompressLz4 });
+compressionRegistry.set(CompressionType.ZSTD, { decode: (bytes) => aligned(decompressZstd(bytes)) });
+
+// fzstd may hand back a part of its input, and arrow-js lays 64-bit numbers over it
+function aligned(bytes: Uint8Array): Uint8Array {
+  return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+}
+
+const ARROW_MAGIC = 'ARROW1';
+/** Magic and padding at the start, the footer's length and the magic at the end. */
+const FRAME_BYTES = 8 + 4 + ARROW_MAGIC.length;
+
+/** Opens a file of Arrow's file format. @throws RredcotError (exit 65) where its end is missing or damaged */
+export async function openArrowFile(path: string): Promise<BatchSource> {
+  const file = await open(path, 'r');
+  try {
+    await checkFooter(file, path);
+    const reader = await RecordBatchReader.from(boundedFile(file));
+    return await openReader(reader, path, () => file.close());
+  } catch (error) {
+    await file.close().catch(() => {});
+    throw damaged(error, path, 'its footer');
+  }
+}
+
+/** Opens a stream, which may be a file; a source that can be read only once is opened once. */
+export function openArrowStream(path: string, stream: ByteSource | null): Promise<BatchSource> {
+  if (stream === null) return openStream(path, openByteSource(path));
+  let opened = openStreams.get(stream);
+  if (opened === undefined) {
+    opened = openStream(path, stream);
+    openStreams.set(stream, opened);
+  }
+  return opened;
+}
+
+const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
+
+async function openStream(path: string, source: ByteSource): Promise<BatchSource> {
+  const bytes = source.bytes();
+  try {
+    return await openReader(await RecordBatchReader.from(bytes), path, async () => {
+      await bytes.return(undefined);
+    });
+  } catch (error) {
+    throw damaged(error, path, 'its schema');
+  }
+}
+
+// arrow-js would take what stands at the end for a length and ask for gigabytes
+async function checkFooter(file: FileHandle, path: string): Promise<void> {
+  const { size } = await file.stat();
+  const tail = Buffer.alloc(4 + ARROW_MAGIC.length);
+  if (size >= FRAME_BYTES) await file.read(tail, 0, tail.length, size - tail.length);
+  const length = tail.readInt32LE(0);
+  if (tail.toString('latin1', 4) === ARROW_MAGIC && length > 0 && length <= size - FRAME_BYTES) return;
+  throw dataError(
+    `${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`,
+    'write or fetch the file again',
+  );
+}
+
+// arrow-js reads on without end where a file has become shorter
+function boundedFile(file: FileHandle): FileHandle {
+  const bounded = {
+    fd: file.fd,
+    stat: () => file.stat(),
+    close: () => file.close(),
+    async read(buffer: Uint8Array, offset: number, length: number, position: number) {
+      const found = await file.read(buffer, offset, length, position);
+      if (found.bytesRead === 0 && length > 0) throw new Error('the file has become shorter');
+      return found;
+    },
+  };
+  return bounded as unknown as FileHandle;
+}
+
+// by number: where the footer names a place that holds no batch, arrow-js's own loop would read it for ever
+async function* fileBatches(reader: AsyncRecordBatchFileReader): AsyncGenerator<RecordBatch> {
+  for (let n = 0; n < reader.numRecordBatches; n++) {
+    const batch = await reader.readRecordBatch(n);
+    if (batch === null) throw new Error('the footer names a place that holds none');
+    yield batch;
+  }
+}
+
+async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
+  const opened = await (reader as AsyncRecordBatchStreamReader).open();
+  // without a schema arrow-js takes a stream for an empty one
+  if (!opened.schema) throw new Error('no schema');
+  // a name that is null in the schema is "null" in its batches
+  for (const field of opened.schema.fields) Object.assign(field, { name: nameOf(field) });
+  refuseSameNames(opened.schema, path);
+  return {
+    schema: opened.schema,
+    losses: new Map(),
+    async *batches() {
+      let batches = 0;
+      let rows = 0;
+      try {
+        const found = opened.isFile() ? fileBatches(opened) : (opened as AsyncIterable<RecordBatch>);
+        for await (const batch of found) {
+          checkBatch(batch);
+          if (batch.numRows > 0) yield { batch, row: rows };
+          batches++;
+          rows += batch.numRows;
+        }
+      } catch (error) {
+        throw damaged(error, path, `record batch ${batches}, which begins with row ${rows},`);
+      } finally {
+        await close();
+      }
+    },
+    close,
+  };
+}
+
+/** @throws RredcotError (exit 2): rows are objects, which have each key once */
+export function refuseSameNames({ fields }: Schema, path: string): void {
+  const names = new Set<string>();
+  for (const { name } of fields) {
+    if (names.has(name))
+      throw usageError(
+        `${path}: two columns are called "${name}", expected a name for each`,
+        'rename one of them',
+      );
+    names.add(name);
+  }
+}
+
+/** Types of the format that arrow-js does not know, and what makes others of them. */
+const UNREAD_TYPES: ReadonlyMap<string, string> = new Map([
+  ['ListView', 'write it as a list; in pyarrow: column.cast(pa.list_(…))'],
+  ['LargeListView', 'write it as a large list; in pyarrow: column.cast(pa.large_list(…))'],
+  ['RunEndEncoded', 'write its values out; in pyarrow: pyarrow.compute.run_end_decode(column)'],
+]);
+
+/** Our own message for whatever a reader makes of damaged bytes. */
+export function damaged(error: unknown, path: string, what: string): unknown {
+  const known = fileError(error, path, 'read');
+  if (known instanceof RredcotError) return known;
+  const [, type = ''] = /^Unrecognized type: "(\w+)"/.exec((error as Error).message) ?? [];
+  const hint = UNREAD_TYPES.get(type);
+  if (hint !== undefined)
+    return new RredcotError(`${path}: a column has Arrow's type ${type}, which is not read`, {
+      exitCode: EXIT.usage,
+      hint,
+      cause: error,
+    });
+  return new RredcotError(`${path}: ${what} cannot be read: ${(error as Error).message}`, {
+    exitCode: EXIT.data,
+    hint: 'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
+    cause: error,
+  });
+}

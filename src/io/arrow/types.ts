@@ -1,0 +1,186 @@
+// An input's Arrow schema in, the types of the columns that pass through out, with what had to be changed.
+
+import {
+  Binary,
+  DataType,
+  DateDay,
+  DateUnit,
+  Field,
+  FixedSizeList,
+  IntervalUnit,
+  LargeList,
+  List,
+  Map_,
+  type Schema,
+  Struct,
+  TimeMillisecond,
+  TimestampMillisecond,
+  TimeUnit,
+  type Type,
+  Utf8,
+} from 'apache-arrow';
+import type { ColumnType, PassThroughColumn } from '../table/schema.js';
+import { nameOf } from './values.js';
+
+/** The columns of a columnar input as they are written: every one nullable, none of a type that readers refuse. */
+export interface ColumnarColumns {
+  readonly columns: readonly PassThroughColumn[];
+  /** one for each column that is not passed on as it is */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Tells what a schema's columns become.
+ * @param losses what their reader has already changed, by column
+ */
+export function passThroughColumns(
+  schema: Schema,
+  losses: ReadonlyMap<string, string> = new Map(),
+): ColumnarColumns {
+  const warnings: string[] = [];
+  const columns = schema.fields.map((field) => {
+    const loss = losses.get(field.name);
+    const changes = new Set<string>(loss === undefined ? [] : [loss]);
+    const plain = plainField(field, changes);
+    if (changes.size > 0) warnings.push(`column "${field.name}": ${[...changes].join('; ')}`);
+    return { name: plain.name, as: plain.name, type: nearestType(plain.type), arrow: plain };
+  });
+  const foreign = [...schema.metadata.keys()].filter((key) => !key.startsWith('rredcot.'));
+  if (foreign.length > 0) warnings.push(`schema metadata is not passed on: ${foreign.join(', ')}`);
+  return { columns, warnings };
+}
+
+function plainField(field: Field, changes: Set<string>): Field {
+  if (!field.nullable) changes.add('becomes nullable, as Hugging Face readers demand');
+  return new Field(nameOf(field), plainType(field.type, changes), true, field.metadata);
+}
+
+// readers refuse structs without fields, unions, and lists of nothing but null; Hugging Face has no dictionaries
+function plainType(type: DataType, changes: Set<string>): DataType {
+  if (DataType.isDictionary(type)) {
+    changes.add('its dictionary is written out as plain values');
+    return plainType(type.dictionary, changes);
+  }
+  if (DataType.isUnion(type)) return jsonText('unions', changes);
+  // parquet-wasm cannot write them, and says so by never ending
+  if (DataType.isInterval(type) && type.unit === IntervalUnit.MONTH_DAY_NANO)
+    return jsonText('intervals of months, days and nanoseconds', changes);
+  if (DataType.isStruct(type) && type.children.length === 0)
+    return jsonText('structs without fields', changes);
+  const item = listItem(type);
+  if (item !== null && DataType.isNull(item.type)) return jsonText('lists of nothing but null', changes);
+  return withChildren(type, (child, isKey) =>
+    isKey
+      ? new Field(child.name, plainType(child.type, changes), false, child.metadata)
+      : plainField(child, changes),
+  );
+}
+
+/**
+ * A type as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
+ * pyarrow writes them too. The values stay the same.
+ */
+export function parquetType(type: DataType): DataType {
+  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
+    return new TimestampMillisecond(type.timezone);
+  if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
+  if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
+  return withChildren(type, ({ name, type: child, nullable, metadata }) => {
+    return new Field(name, parquetType(child), nullable, metadata);
+  });
+}
+
+/** Whether a type is or holds a dictionary. */
+export function hasDictionary(type: DataType): boolean {
+  return (
+    DataType.isDictionary(type) || (type.children ?? []).some((child: Field) => hasDictionary(child.type))
+  );
+}
+
+/** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */
+export function storedField({ name, type, nullable, metadata }: Field): Field {
+  const stored = (found: DataType): DataType => {
+    if (DataType.isDictionary(found)) return stored(found.dictionary);
+    if (DataType.isUtf8View(found)) return new Utf8();
+    if (DataType.isBinaryView(found)) return new Binary();
+    return withChildren(found, storedField);
+  };
+  return new Field(name, stored(type), nullable, metadata);
+}
+
+/** The type with other children; itself where it has none. A map's keys are never null, by the format's own rule. */
+function withChildren(type: DataType, change: (child: Field, isKey: boolean) => Field): DataType {
+  if (DataType.isStruct(type)) return new Struct(type.children.map((child) => change(child, false)));
+  if (DataType.isMap(type)) {
+    const [key, value] = (type.children[0] as Field<Struct>).type.children as [Field, Field];
+    const entries = new Struct([change(key, true), change(value, false)]);
+    return new Map_(new Field('entries', entries, false) as never, type.keysSorted);
+  }
+  const item = listItem(type);
+  if (item === null) return type;
+  const child = change(item, false);
+  if (DataType.isFixedSizeList(type)) return new FixedSizeList(type.listSize, child);
+  return DataType.isLargeList(type) ? new LargeList(child) : new List(child);
+}
+
+function jsonText(what: string, changes: Set<string>): DataType {
+  changes.add(`${what} are written as JSON text, since Parquet has none`);
+  return new Utf8();
+}
+
+function listItem(type: DataType): Field | null {
+  const isList = DataType.isList(type) || DataType.isLargeList(type) || DataType.isFixedSizeList(type);
+  return isList ? (type.children[0] as Field) : null;
+}
+
+/** The nearest of our own types, for the rules that ask what a column is; `json` for all others. */
+function nearestType(type: DataType): ColumnType {
+  if (DataType.isUtf8(type) || DataType.isLargeUtf8(type) || DataType.isUtf8View(type))
+    return { kind: 'string' };
+  if (DataType.isInt(type)) return { kind: 'int64' };
+  if (DataType.isFloat(type)) return { kind: 'double' };
+  if (DataType.isBool(type)) return { kind: 'bool' };
+  const item = listItem(type);
+  return item === null ? { kind: 'json' } : { kind: 'list', element: nearestType(item.type) };
+}
+
+/**
+ * Where the columns of two inputs differ, names and types told; null where they agree. Nullability, the order of
+ * columns and the names of lists' items do not count.
+ */
+export function findSchemaDifference(
+  first: readonly PassThroughColumn[],
+  other: readonly PassThroughColumn[],
+): string | null {
+  const others = new Map(other.map(({ name, arrow }) => [name, arrow?.type]));
+  for (const { name, arrow } of first) {
+    const type = others.get(name);
+    if (type === undefined) return `has no column "${name}"`;
+    const [found, expected] = [typeName(type), typeName(arrow?.type as DataType)];
+    if (found !== expected) return `column "${name}" is ${found}, expected ${expected}`;
+  }
+  const known = new Set(first.map(({ name }) => name));
+  const extra = other.find(({ name }) => !known.has(name));
+  return extra === undefined ? null : `has a column "${extra.name}" more`;
+}
+
+/** A type with its parameters, children by name. */
+export function typeName(type: DataType): string {
+  const item = listItem(type);
+  if (item !== null) {
+    const name = DataType.isFixedSizeList(type)
+      ? `FixedSizeList[${type.listSize}]`
+      : DataType.isLargeList(type)
+        ? 'LargeList'
+        : 'List';
+    return `${name}<${typeName(item.type)}>`;
+  }
+  const children = (type.children ?? []) as readonly Field[];
+  if (DataType.isMap(type))
+    return `Map<${(children[0]?.type.children ?? []).map((c: Field) => typeName(c.type)).join(', ')}>`;
+  if (DataType.isStruct(type))
+    return `Struct<${children.map((child) => `${child.name}: ${typeName(child.type)}`).join(', ')}>`;
+  if (DataType.isDictionary(type)) return `Dictionary<${typeName(type.dictionary)}>`;
+  if (DataType.isDecimal(type)) return `Decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
+  return String(type as DataType<Type>);
+}

@@ -1,0 +1,237 @@
+// An Arrow value in, the plain JavaScript value out that stands for it in traces and in JSON.
+
+import {
+  type Data,
+  type DataType,
+  DateUnit,
+  type Decimal,
+  IntervalUnit,
+  TimeUnit,
+  Type,
+  UnionMode,
+} from 'apache-arrow';
+
+/** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
+// biome-ignore lint/suspicious/noExplicitAny: see above
+type AnyType = any;
+
+/**
+ * The value at an index, null where it has none. Integers beyond 2^53 are BigInt; decimals, dates and times are text
+ * (ISO 8601), bytes base64, maps lists of `{key, value}`, durations whole numbers in their own unit.
+ */
+export function valueAt(data: Data, index: number): unknown {
+  if (!isValid(data, index)) return null;
+  const { values, valueOffsets, stride, children } = data as Data<AnyType>;
+  const type = data.type as AnyType;
+  switch (type.typeId as Type) {
+    case Type.Null:
+      return null;
+    case Type.Bool:
+      return bit(values, data.offset + index);
+    case Type.Int:
+      return safeInteger(values[index]);
+    case Type.Float:
+      return type.precision === 0 ? float16(values[index]) : values[index];
+    case Type.Utf8:
+    case Type.LargeUtf8:
+      return utf8(values, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
+    case Type.Binary:
+    case Type.LargeBinary:
+      return base64(values.subarray(Number(valueOffsets[index]), Number(valueOffsets[index + 1])));
+    case Type.Utf8View: {
+      const bytes = viewBytes(data, index);
+      return utf8(bytes, 0, bytes.length);
+    }
+    case Type.BinaryView:
+      return base64(viewBytes(data, index));
+    case Type.FixedSizeBinary:
+      return base64(values.subarray(stride * index, stride * (index + 1)));
+    case Type.Decimal:
+      return decimalText(values.subarray(stride * index, stride * (index + 1)), type as Decimal);
+    case Type.Date:
+      return dateText(type.unit === DateUnit.DAY ? values[index] * 864e5 : Number(values[index]));
+    case Type.Time:
+      return timeText(BigInt(values[index]), type.unit);
+    case Type.Timestamp:
+      return timestampText(values[index], type.unit, type.timezone !== null && type.timezone !== undefined);
+    case Type.Duration:
+      return safeInteger(values[index]);
+    case Type.Interval:
+      return interval(values, stride, index, type.unit);
+    case Type.List:
+    case Type.LargeList:
+      return listOf(children[0] as Data, Number(valueOffsets[index]), Number(valueOffsets[index + 1]));
+    case Type.FixedSizeList:
+      return listOf(children[0] as Data, index * type.listSize, (index + 1) * type.listSize);
+    case Type.Map: {
+      const [keys, items] = (children[0] as Data).children as [Data, Data];
+      const entries: unknown[] = [];
+      for (let i = Number(valueOffsets[index]); i < Number(valueOffsets[index + 1]); i++)
+        entries.push({ key: valueAt(keys, i), value: valueAt(items, i) });
+      return entries;
+    }
+    case Type.Struct: {
+      const fields: Record<string, unknown> = {};
+      for (const [n, { name }] of (type as DataType<Type.Struct>).children.entries())
+        define(fields, nameOf({ name }), valueAt(children[n] as Data, index));
+      return fields;
+    }
+    case Type.Union: {
+      const child = type.typeIdToChildIndex[data.typeIds[index] as number];
+      return valueAt(
+        children[child] as Data,
+        type.mode === UnionMode.Dense ? Number(valueOffsets[index]) : index,
+      );
+    }
+    case Type.Dictionary: {
+      const [chunk, at] = dictionaryPlace(data, Number(values[index]));
+      return valueAt(chunk, at);
+    }
+    default:
+      throw new Error(`Arrow type ${String(type)} is not read`);
+  }
+}
+
+/** A field's name: arrow-js reads an empty one as null. */
+export function nameOf({ name }: { readonly name: string }): string {
+  return (name as string | null) ?? '';
+}
+
+/** Whether there is a value. Unions have no bits of their own. */
+export function isValid(data: Data, index: number): boolean {
+  const { nullBitmap } = data;
+  return (
+    !nullBitmap || nullBitmap.length === 0 || data.nullCount === 0 || bit(nullBitmap, data.offset + index)
+  );
+}
+
+/** A bit of a bitmap, lowest first. */
+export function bit(bytes: Uint8Array, index: number): boolean {
+  return ((bytes[index >> 3] as number) & (1 << (index & 7))) !== 0;
+}
+
+/** Where a dictionary's value lies: batches may add to it, so it can have several parts. */
+export function dictionaryPlace(data: Data, code: number): [Data, number] {
+  let at = code;
+  for (const chunk of data.dictionary?.data ?? []) {
+    if (at < chunk.length) return [chunk, at];
+    at -= chunk.length;
+  }
+  throw new Error(`dictionary has no value ${code}`);
+}
+
+/** a value of Arrow's view types, and the bytes that it holds itself */
+export const VIEW_BYTES = 16;
+export const INLINE_BYTES = 12;
+
+/** The bytes of a value of a view type: inside the view where they are few, else in one of the shared buffers. */
+export function viewBytes(data: Data, index: number): Uint8Array {
+  const views = data.values as Uint8Array;
+  const at = index * VIEW_BYTES;
+  const view = new DataView(views.buffer, views.byteOffset + at, VIEW_BYTES);
+  const length = view.getInt32(0, true);
+  if (length <= INLINE_BYTES) return views.subarray(at + 4, at + 4 + length);
+  const from = view.getInt32(12, true);
+  return (data.variadicBuffers[view.getInt32(8, true)] as Uint8Array).subarray(from, from + length);
+}
+
+function safeInteger(value: number | bigint): number | bigint {
+  if (typeof value === 'number') return value;
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+function utf8(bytes: Uint8Array, from: number, to: number): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
+}
+
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64');
+}
+
+function listOf(child: Data, from: number, to: number): unknown[] {
+  const { typeId } = child.type;
+  // 25k ids or floats a trace: one copy instead of a call each
+  if ((typeId === Type.Int || typeId === Type.Float) && child.nullCount === 0) {
+    const values = child.values.subarray(from, to) as unknown;
+    if (values instanceof Int32Array || values instanceof Float32Array || values instanceof Float64Array)
+      return Array.from(values);
+  }
+  const items: unknown[] = new Array(to - from);
+  for (let i = from; i < to; i++) items[i - from] = valueAt(child, i);
+  return items;
+}
+
+// a plain assignment of `__proto__` would set the prototype
+function define(fields: Record<string, unknown>, name: string, value: unknown): void {
+  if (name !== '__proto__') fields[name] = value;
+  else Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true });
+}
+
+function float16(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
+}
+
+// little-endian two's complement in words of 32 bits
+function decimalText(words: Uint32Array, { scale }: Decimal): string {
+  let value = 0n;
+  for (let i = words.length - 1; i >= 0; i--) value = (value << 32n) | BigInt(words[i] as number);
+  value = BigInt.asIntN(32 * words.length, value);
+  const sign = value < 0n ? '-' : '';
+  const digits = String(value < 0n ? -value : value);
+  if (scale <= 0) return sign + digits + '0'.repeat(-scale);
+  const padded = digits.padStart(scale + 1, '0');
+  return `${sign}${padded.slice(0, -scale)}.${padded.slice(-scale)}`;
+}
+
+function dateText(milliseconds: number): unknown {
+  const iso = isoText(milliseconds);
+  if (iso === null) return milliseconds;
+  return milliseconds % 864e5 === 0 ? iso.replace(/T.*$/, '') : iso;
+}
+
+function isoText(milliseconds: number): string | null {
+  return Math.abs(milliseconds) <= 864e13 ? new Date(milliseconds).toISOString() : null;
+}
+
+/** Digits after the second, of each unit. */
+const FRACTION_DIGITS: Readonly<Record<TimeUnit, number>> = {
+  [TimeUnit.SECOND]: 0,
+  [TimeUnit.MILLISECOND]: 3,
+  [TimeUnit.MICROSECOND]: 6,
+  [TimeUnit.NANOSECOND]: 9,
+};
+
+function timestampText(value: bigint, unit: TimeUnit, isUtc: boolean): unknown {
+  const perSecond = 10n ** BigInt(FRACTION_DIGITS[unit]);
+  const fraction = ((value % perSecond) + perSecond) % perSecond;
+  const iso = isoText(Number((value - fraction) / perSecond) * 1000);
+  if (iso === null) return safeInteger(value);
+  return `${iso.slice(0, -5)}${fractionText(fraction, unit)}${isUtc ? 'Z' : ''}`;
+}
+
+function timeText(value: bigint, unit: TimeUnit): string {
+  const perSecond = 10n ** BigInt(FRACTION_DIGITS[unit]);
+  const seconds = Number(value / perSecond);
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+  return parts.map((part) => String(part).padStart(2, '0')).join(':') + fractionText(value % perSecond, unit);
+}
+
+function fractionText(fraction: bigint, unit: TimeUnit): string {
+  return FRACTION_DIGITS[unit] === 0 ? '' : `.${String(fraction).padStart(FRACTION_DIGITS[unit], '0')}`;
+}
+
+function interval(values: Int32Array, stride: number, index: number, unit: IntervalUnit): unknown {
+  const at = stride * index;
+  const [first = 0, second = 0] = values.subarray(at, at + stride);
+  if (unit === IntervalUnit.YEAR_MONTH) return { months: first, days: 0, nanoseconds: 0 };
+  if (unit === IntervalUnit.DAY_TIME)
+    return { months: 0, days: first, nanoseconds: safeInteger(BigInt(second) * 1_000_000n) };
+  const low = BigInt.asUintN(32, BigInt(values[at + 2] as number));
+  const nanoseconds = (BigInt(values[at + 3] as number) << 32n) | low;
+  return { months: first, days: second, nanoseconds: safeInteger(nanoseconds) };
+}

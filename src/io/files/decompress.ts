@@ -1,0 +1,131 @@
+// Compressed bytes in, plain bytes out; a file that ends too early gives all it has before it says so.
+
+import { createGunzip } from 'node:zlib';
+import { EXIT, RredcotError } from '../../errors.js';
+
+/** How the bytes of an input are packed. */
+export type Compression = 'gzip' | 'zstd';
+
+/** Thrown after the last byte that could be had: the input ends inside its compressed data. */
+export class TruncatedError extends Error {}
+
+/** So much is unpacked at a time: what one piece can grow to is bounded by it. */
+const PIECE_BYTES = 64 * 2 ** 10;
+const GUNZIP_CHUNK_BYTES = 2 ** 18;
+
+/** Unpacks bytes. @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt */
+export async function* decompress(
+  packed: AsyncIterable<Buffer>,
+  compression: Compression,
+  file: string,
+): AsyncGenerator<Buffer> {
+  const unpacker = compression === 'gzip' ? gunzip() : await unzstd();
+  let taken = 0;
+  try {
+    for await (const chunk of packed) {
+      for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+        yield* await unpacker.push(chunk.subarray(at, at + PIECE_BYTES));
+        taken += Math.min(PIECE_BYTES, chunk.length - at);
+      }
+    }
+    yield* await unpacker.end();
+  } catch (error) {
+    if (error instanceof TruncatedError || !isCorruption(error)) throw error;
+    throw new RredcotError(
+      `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
+      {
+        exitCode: EXIT.data,
+        hint: `fetch the file again; ${compression === 'gzip' ? 'gzip' : 'zstd'} -t ${file} shows the damage`,
+        cause: error,
+      },
+    );
+  } finally {
+    unpacker.close();
+  }
+}
+
+interface Unpacker {
+  push(bytes: Buffer): Buffer[] | Promise<Buffer[]>;
+  /** @throws TruncatedError */
+  end(): Buffer[] | Promise<Buffer[]>;
+  close(): void;
+}
+
+// zlib drops what it has decoded when it finds the end missing, so it is told of the end only after all bytes went in
+function gunzip(): Unpacker {
+  const stream = createGunzip({ chunkSize: GUNZIP_CHUNK_BYTES });
+  let ready: Buffer[] = [];
+  let failure: Error | null = null;
+  let wake = (): void => {};
+  stream.on('data', (chunk: Buffer) => ready.push(chunk));
+  stream.on('error', (error) => {
+    failure = error;
+    wake();
+  });
+  async function step(start: (done: () => void) => void): Promise<Buffer[]> {
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+      if (failure === null) start(resolve);
+      else resolve();
+    });
+    if (failure !== null) throw failure;
+    const chunks = ready;
+    ready = [];
+    return chunks;
+  }
+  return {
+    push: (bytes) => step((done) => stream.write(bytes, () => done())),
+    async end() {
+      try {
+        return await step((done) => {
+          stream.once('end', done);
+          stream.end();
+        });
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR')
+          throw new TruncatedError('the gzip data ends too early');
+        throw error;
+      }
+    },
+    close: () => stream.destroy(),
+  };
+}
+
+// Node's own zstd, where there is one, stops after the first frame without an error
+async function unzstd(): Promise<Unpacker> {
+  const { Decompress, ZstdErrorCode } = await import('fzstd');
+  let ready: Buffer[] = [];
+  const stream = new Decompress((chunk) => {
+    if (chunk.length > 0) ready.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+  });
+  function taken(): Buffer[] {
+    const chunks = ready;
+    ready = [];
+    return chunks;
+  }
+  return {
+    push(bytes) {
+      stream.push(bytes);
+      return taken();
+    },
+    end() {
+      try {
+        stream.push(new Uint8Array(0), true);
+      } catch (error) {
+        if ((error as { code?: unknown }).code === ZstdErrorCode.UnexpectedEOF)
+          throw new TruncatedError('the zstd data ends too early');
+        throw error;
+      }
+      return taken();
+    },
+    close() {},
+  };
+}
+
+// zlib's codes begin with Z_, fzstd's are small numbers; the file system's are neither
+function isCorruption(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code;
+  return (
+    typeof code === 'number' || (typeof code === 'string' && code.startsWith('Z_')) || code === undefined
+  );
+}

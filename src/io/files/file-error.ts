@@ -1,0 +1,38 @@
+// A failure of the file system in, the user's error out: which file, what is wrong, whether starting again helps.
+import { EXIT, RredcotError } from '../../errors.js';
+
+/** What the user has to fix before the same command can work; everything else the machine did. */
+const CALL_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such file or folder',
+  ENOTDIR: 'a part of the path is no folder',
+  EISDIR: 'is a folder',
+  EACCES: 'no permission',
+  EPERM: 'not permitted',
+  EROFS: 'read-only file system',
+  ENAMETOOLONG: 'the name is too long',
+};
+
+const MACHINE_ERRORS: Readonly<Record<string, string>> = {
+  ENOSPC: 'no space left on the device',
+  EDQUOT: 'disk quota is used up',
+  EIO: 'the device reports an I/O error',
+  EMFILE: 'too many open files',
+};
+
+/**
+ * Names the file in an error of the file system: exit 2 where the path is wrong, 75 where the machine failed and the same
+ * command may well succeed later. Other errors are handed back as they are.
+ */
+export function fileError(error: unknown, path: string, action: 'read' | 'written'): unknown {
+  const code = (error as NodeJS.ErrnoException | null)?.code;
+  if (error instanceof RredcotError || code === undefined || !/^E[A-Z0-9]+$/.test(code)) return error;
+  const ofCall = CALL_ERRORS[code];
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
+  const again = isFull ? 'free some space and start again' : 'the same command again';
+  const other = action === 'written' ? 'choose another place with -o' : 'check the path and its permissions';
+  return new RredcotError(`${path}: cannot be ${action}: ${ofCall ?? MACHINE_ERRORS[code] ?? code}`, {
+    exitCode: ofCall === undefined ? EXIT.interrupted : EXIT.usage,
+    hint: ofCall === undefined ? again : other,
+    cause: error,
+  });
+}

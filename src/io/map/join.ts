@@ -1,0 +1,108 @@
+// The rows of another file (`--join`), indexed so that each input row finds its partner.
+import { createHash } from 'node:crypto';
+import { EXIT, RredcotError } from '../../errors.js';
+import type { BadRow, InputRow } from '../../rows.js';
+import { describeKeys, describeValue } from '../table/describe.js';
+import { stringifyJson } from '../table/json.js';
+import { Mismatch } from './mismatch.js';
+import type { Columns } from './path.js';
+import { textIndex } from './text-index.js';
+
+/** The index is kept in memory: so many characters of columns at most. */
+const MAX_KEPT_CHARACTERS = 2 ** 30;
+
+/** Another file's rows. */
+export interface Join {
+  /** what is kept of the row that belongs to an input row. @throws Mismatch (`join`) where none or several do */
+  partnerOf(row: InputRow): Columns;
+}
+
+/** How rows of both files find each other. */
+export interface JoinKey {
+  /** for people: `problem = question` */
+  readonly text: string;
+  /** the key of a row of the joined file, undefined where it has none */
+  readonly ofPartner: (columns: Columns) => string | undefined;
+  /** the text in an input row, undefined where it has none */
+  readonly ofRow: (row: InputRow) => string | undefined;
+  /** whether the input row's text may hold more than the key: what a chat template puts around it */
+  readonly isWithin: boolean;
+}
+
+export interface JoinOptions {
+  /** the joined file's name for messages */
+  readonly file: string;
+  readonly key: JoinKey;
+  /** columns that are kept */
+  readonly keep: ReadonlySet<string>;
+}
+
+interface Partner {
+  readonly columns: Columns;
+  readonly text: string;
+  /** another row with this key holds something else */
+  isAmbiguous: boolean;
+}
+
+/**
+ * Reads a file's rows into an index.
+ * @returns the index, and a hash of what is in it
+ * @throws RredcotError for a row that cannot be read or has no key, and where the file is too large for memory
+ */
+export async function openJoin(
+  rows: AsyncIterable<InputRow | BadRow>,
+  { file, key, keep }: JoinOptions,
+): Promise<{ join: Join; sha256: string }> {
+  const index = textIndex<Partner>();
+  const hash = createHash('sha256');
+  let kept = 0;
+  for await (const row of rows) {
+    const where = `${file}:${row.row}`;
+    if (row.kind === 'bad')
+      refuseJoin(`${where}: ${row.rejection.reason}`, 'correct the file given to --join');
+    const name = key.ofPartner(row.columns);
+    if (name === undefined || name.trim() === '')
+      refuseJoin(
+        `${where}: no key ${key.text} in the row (${describeKeys(row.columns)})`,
+        '--join-on field=field',
+      );
+    const columns = Object.fromEntries(Object.entries(row.columns).filter(([column]) => keep.has(column)));
+    const text = stringifyJson(columns);
+    hash.update(stringifyJson([name, text]));
+    const known = index.get(name);
+    if (known !== undefined) {
+      if (known.text !== text) known.isAmbiguous = true;
+      continue;
+    }
+    index.add(name, { columns, text, isAmbiguous: false });
+    kept += text.length;
+    if (kept > MAX_KEPT_CHARACTERS)
+      refuseJoin(
+        `${file}: ${[...keep].join(', ')} hold more than ${MAX_KEPT_CHARACTERS} characters, too much for memory`,
+        'give --join the rows that are needed',
+      );
+  }
+
+  function partnerOf(row: InputRow): Columns {
+    const text = key.ofRow(row);
+    if (text === undefined)
+      throw new Mismatch('join', `join: no text to look for (${key.text}): --join-on field=field`);
+    const found = key.isWithin ? index.within(text) : index.get(text);
+    if (found === undefined)
+      throw new Mismatch(
+        'join',
+        `join: no row of ${file} for ${describeValue(text)} (${key.text}): --join-on field=field`,
+      );
+    if (found.isAmbiguous)
+      throw new Mismatch(
+        'join',
+        `join: rows of ${file} for ${describeValue(text)} (${key.text}) differ: --join-on field=field`,
+      );
+    return found.columns;
+  }
+  return { join: { partnerOf }, sha256: hash.digest('hex') };
+}
+
+function refuseJoin(message: string, hint: string): never {
+  throw new RredcotError(message, { exitCode: EXIT.usage, hint });
+}

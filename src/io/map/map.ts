@@ -1,0 +1,249 @@
+// An input row and the field map in, the traces it holds out.
+
+import { usageError } from '../../errors.js';
+import { plural } from '../../plural.js';
+import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+import { describeKeys, describeValue } from '../table/describe.js';
+import type { Join } from './join.js';
+import { Mismatch } from './mismatch.js';
+import { type FieldPath, parsePath, resolvePath } from './path.js';
+import {
+  FIELDS,
+  type Field,
+  type FieldMap,
+  type FieldSource,
+  type FieldSources,
+  isEach,
+  type Needs,
+} from './sources.js';
+import { buildTrace, type Cell, type Cells } from './trace-fields.js';
+
+/**
+ * Parses the value of `--map`: `field=path,…`, where `a|b` is the first of two paths that is there.
+ * @throws RredcotError for an unknown field, a field named twice or a malformed path
+ */
+export function parseFieldMap(spec: string | undefined): FieldMap {
+  const mapped = new Map<Field, readonly FieldPath[]>();
+  for (const entry of (spec ?? '').split(',')) {
+    if (entry.trim() === '' && (spec ?? '').trim() === '') continue;
+    const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
+    if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
+    if (!isField(field)) refuseMap(`unknown field "${field}"`);
+    if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
+    try {
+      mapped.set(field, text.split('|').map(parsePath));
+    } catch (error) {
+      refuseMap(`path "${text}" of field "${field}" is malformed: ${(error as Error).message}`);
+    }
+  }
+  return withSources({ mapped }, []);
+}
+
+/**
+ * Lets what is known of the file say where the fields are that `--map` did not name.
+ * @param known what comes first counts
+ */
+export function withSources(
+  { mapped, join }: Pick<FieldMap, 'mapped' | 'join'>,
+  known: readonly FieldSources[],
+): FieldMap {
+  const completion = mapped.get('completion') ?? mapped.get('completion_ids');
+  const isOthers = completion !== undefined;
+  const explodes = completion?.some(isEach) === true;
+  const defaults = new Map<Field, readonly FieldSource[]>();
+  for (const field of FIELDS) {
+    if (mapped.has(field)) continue;
+    const sources = known
+      .flatMap((fields) => fields.get(field) ?? [])
+      // of a completion that the user found elsewhere the preset knows neither the segments nor the place in a list
+      .filter((source) => !isOthers || !(field.startsWith('segment_') || (isEach(source) && !explodes)));
+    defaults.set(field, sources.length > 0 ? sources : namesOf(field));
+  }
+  return { mapped, defaults, join };
+}
+
+/** Whether a row may hold several traces. */
+export function explodes({ mapped, defaults }: FieldMap): boolean {
+  return [...mapped.values(), ...defaults.values()].flat().some(isEach);
+}
+
+function namesOf(field: Field): readonly FieldPath[] {
+  return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
+}
+
+function isField(name: string): name is Field {
+  return (FIELDS as readonly string[]).includes(name);
+}
+
+function refuseMap(problem: string): never {
+  throw usageError(
+    `--map: ${problem}`,
+    `--map prompt=question,completion=generations[].text; fields: ${FIELDS.join(', ')}`,
+  );
+}
+
+/** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
+export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+  if (row.trace === undefined) return yield* mappedTraces(row, map, needs);
+  const traces = [...mappedTraces(row, map, needs)];
+  // the row was turned down for one of its traces, the others are in the output; or as a whole, under the row's id
+  const own = traces.filter(({ id }) => id === row.trace);
+  yield* own.length > 0 ? own : traces;
+}
+
+/**
+ * What a row of the inputs comes to: its traces, and itself where it is set aside.
+ * @param check asked of a row of which a trace goes on
+ */
+export function rowTraces(
+  row: InputRow | BadRow,
+  map: FieldMap,
+  needs: Needs,
+  check: (row: InputRow) => void,
+): readonly (Trace | BadRow)[] {
+  if (isBad(row)) return [row];
+  const found = [...mapRow(row, map, needs)];
+  if (!found.every(isBad)) check(row);
+  return found;
+}
+
+function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
+  const rowId = `${row.stem}:${row.row}`;
+  const found = attempt(() => findCells(map.join ? joined(row, map.join) : row, map));
+  if (found instanceof Mismatch) {
+    yield rejectRow(row, found, rowId);
+    return;
+  }
+  for (const [index, cells] of found.traces.entries()) {
+    const place = found.explodes ? { id: `${rowId}/${index}`, group: rowId, index } : { id: rowId };
+    const trace = attempt(() => buildTrace(row, cells, place, needs));
+    yield trace instanceof Mismatch ? rejectRow(row, trace, trace.id ?? place.id) : trace;
+  }
+}
+
+function attempt<T>(action: () => T): T | Mismatch {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof Mismatch) return error;
+    throw error;
+  }
+}
+
+function joined(row: InputRow, join: Join): InputRow {
+  return { ...row, columns: { ...row.columns, join: join.partnerOf(row) } };
+}
+
+/** Where the fields of a row were found, as paths and rules spell it; those that were not found are left out. */
+export function foundPlaces(row: InputRow, map: FieldMap): ReadonlyMap<Field, string> {
+  const places = attempt(() => {
+    const whole = map.join ? joined(row, map.join) : row;
+    const found = [...map.mapped, ...map.defaults].map(
+      ([field, sources]) => [field, locate(whole, field, sources)] as const,
+    );
+    return found.flatMap(([field, place]) => {
+      const isThere = place !== undefined && ('items' in place || (place.value ?? null) !== null);
+      return isThere ? [[field, place.path] as const] : [];
+    });
+  });
+  return new Map(places instanceof Mismatch ? [] : places);
+}
+
+/** A field as a row has it, and the place where it was found. */
+export type LocatedField = { readonly path: string } & (
+  | { readonly value: unknown }
+  | { readonly items: readonly unknown[] }
+);
+
+/** The first place whose value is not null; else the first that is there; else undefined. */
+export function locate(
+  row: InputRow,
+  field: Field,
+  sources: readonly FieldSource[],
+): LocatedField | undefined {
+  let empty: LocatedField | undefined;
+  for (const source of sources) {
+    const place = look(row, field, source);
+    if (place === undefined) continue;
+    if ('items' in place || (place.value !== null && place.value !== undefined)) return place;
+    empty ??= place;
+  }
+  return empty;
+}
+
+function look(row: InputRow, field: Field, source: FieldSource): LocatedField | undefined {
+  const path = source.text;
+  if ('each' in source) {
+    const value = source.value(row);
+    return source.each ? { path, items: value as readonly unknown[] } : { path, value };
+  }
+  const found = resolvePath(row.columns, source);
+  switch (found.kind) {
+    case 'one':
+      return { path, value: found.value };
+    case 'each':
+      return { path, items: found.items.map((item) => item?.value) };
+    case 'no list':
+      if (found.value === null) return { path, value: null };
+      throw new Mismatch(
+        'map',
+        `${field}: ${path} leads to ${describeValue(found.value)}, expected a list: use --map ${field}=${path.replace('[]', '')}`,
+      );
+    case 'missing':
+      return undefined;
+  }
+}
+
+// the fields' values for each trace of the row; several exploding paths go hand in hand
+function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly Cells[] } {
+  const shared: [Field | 'prompt_text', Cell][] = [];
+  const lists: { field: Field; path: string; isMapped: boolean; values: readonly unknown[] }[] = [];
+  for (const [field, sources] of [...map.mapped, ...map.defaults]) {
+    const isMapped = map.mapped.has(field);
+    const place = locate(row, field, sources);
+    if (place === undefined) {
+      if (!isMapped) continue;
+      const path = sources.map(({ text }) => text).join('|');
+      throw new Mismatch(
+        'map',
+        `${field}: no "${path}" in the row (${describeKeys(row.columns)}): use --map ${field}=<path>`,
+      );
+    }
+    const { path } = place;
+    if ('items' in place) lists.push({ field, path, isMapped, values: place.items });
+    else if (isMapped || (place.value !== null && place.value !== undefined))
+      shared.push([field, { path, value: place.value, isMapped, isItem: false }]);
+  }
+
+  const shown = map.join && shownPrompt(row, map);
+  const [first, ...others] = lists;
+  if (shown !== undefined) shared.push(['prompt_text', shown]);
+  if (first === undefined) return { explodes: false, traces: [new Map(shared)] };
+  const count = first.values.length;
+  const other = others.find(({ values }) => values.length !== count);
+  if (other !== undefined) {
+    const lengths = `${first.path} has ${plural(count, 'item')} and ${other.path} ${other.values.length}`;
+    throw new Mismatch('map', `${first.field}, ${other.field}: ${lengths}, expected as many`);
+  }
+  if (count === 0)
+    throw new Mismatch('map', `${first.field}: ${first.path} is an empty list, no trace in the row`);
+  const traces = Array.from({ length: count }, (_, index) => {
+    const items = lists.map(({ field, path, isMapped, values }) => {
+      return [field, { path, value: values[index], isMapped, isItem: true }] as const;
+    });
+    return new Map([...shared, ...items]);
+  });
+  return { explodes: true, traces };
+}
+
+/** The text that a row shows of a prompt whose messages the join gives: with it they can be checked. */
+function shownPrompt(row: InputRow, { mapped, defaults }: FieldMap): Cell | undefined {
+  const sources = mapped.get('prompt') ?? defaults.get('prompt') ?? [];
+  const place = locate(row, 'prompt', sources);
+  if (place === undefined || !('value' in place) || !Array.isArray(place.value)) return undefined;
+  const others = sources.filter(({ text }) => text !== place.path);
+  const shown = locate(row, 'prompt', others);
+  if (shown === undefined || !('value' in shown) || typeof shown.value !== 'string') return undefined;
+  return { path: shown.path, value: shown.value, isMapped: false, isItem: false };
+}

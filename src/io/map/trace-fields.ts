@@ -1,0 +1,201 @@
+// One trace's raw field values in, the checked `Trace` out.
+
+import { markedAnswer } from '../../boxed.js';
+import { plural } from '../../plural.js';
+import type { InputRow } from '../../rows.js';
+import type { Reference, Trace } from '../../trace.js';
+import { describeKeys, describeValue } from '../table/describe.js';
+import { asNumber } from '../table/json.js';
+import { completionText } from './dialogue.js';
+import { parseMessages } from './messages.js';
+import { Mismatch } from './mismatch.js';
+import { fromSolution, parseReferences } from './references.js';
+import type { Field, Needs } from './sources.js';
+
+/** A field's value in one trace and where it came from. */
+export interface Cell {
+  /** the path, for messages */
+  readonly path: string;
+  /** undefined where a list's item lacks it */
+  readonly value: unknown;
+  /** named by `--map`, as against found by a preset or under its default name */
+  readonly isMapped: boolean;
+  /** from an item of an exploded list, so the trace's own */
+  readonly isItem: boolean;
+}
+
+/** `prompt_text` is the prompt's text that the row shows where another file gave the messages. */
+export type Cells = ReadonlyMap<Field | 'prompt_text', Cell>;
+
+/** The names a trace has by default, and its place in a row that holds several. */
+export interface TracePlace {
+  readonly id: string;
+  readonly group?: string;
+  readonly index?: number;
+}
+
+/**
+ * Builds one trace.
+ * @throws Mismatch naming path, found and expected
+ */
+export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs: Needs): Trace {
+  const id = parseId(cells, place);
+  try {
+    for (const [field, { path, value }] of cells) {
+      if (value === undefined) throw new Mismatch('map', `${field}: ${path} is not in item ${place.index}`);
+      if (row.arrow?.batch.bytes.has(path) && (value ?? null) !== null)
+        throw new Mismatch('map', `${field}: ${path} is bytes, expected text: write the column as strings`);
+    }
+    const group = name(cells, 'group') ?? place.group;
+    const promptIds = int32List(cells, 'prompt_ids', 'ids');
+    const completionIds = int32List(cells, 'completion_ids', 'ids');
+    const segmentEnds = int32List(cells, 'segment_ends', 'map');
+    const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
+    const promptText = cells.get('prompt_text')?.value;
+    const completion = textField(row, cells, 'completion', completionIds === undefined);
+    if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
+      const field = completionIds === undefined ? 'completion' : 'completion_ids';
+      throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
+    }
+    return {
+      id,
+      ...(group === undefined ? {} : { group }),
+      prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
+      ...(typeof promptText === 'string' ? { promptText } : {}),
+      completion,
+      ...(promptIds === undefined ? {} : { promptIds }),
+      ...(completionIds === undefined ? {} : { completionIds }),
+      ...(segmentEnds === undefined ? {} : { segmentEnds }),
+      ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
+      references: references(row, cells, needs.references),
+      reward: reward(cells),
+      // the row itself: a columnar one makes its text only when asked
+      source: row,
+    };
+  } catch (error) {
+    if (error instanceof Mismatch) error.id = id;
+    throw error;
+  }
+}
+
+function parseId(cells: Cells, place: TracePlace): string {
+  const id = name(cells, 'id');
+  if (id === undefined) return place.id;
+  // an id of the row stands for all its traces, so each gets its number
+  return place.index === undefined || cells.get('id')?.isItem ? id : `${id}/${place.index}`;
+}
+
+// an id or a group: text or a number; nothing, null or empty text is no name
+function name(cells: Cells, field: 'id' | 'group'): string | undefined {
+  const { path = field, value } = cells.get(field) ?? {};
+  if (value === undefined || value === null || value === '') return undefined;
+  if (typeof value === 'string') return value;
+  if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value)))
+    return String(value);
+  throw new Mismatch('map', `${field}: ${path} is ${describeValue(value)}, expected text or a number`);
+}
+
+function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt'] {
+  const cell = cells.get('prompt');
+  if (!Array.isArray(cell?.value)) return textField(row, cells, 'prompt', isNeeded);
+  const parsed = parseMessages(cell.value);
+  if (!('problem' in parsed)) return parsed;
+  if (!isNeeded && !cell.isMapped) return '';
+  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=${otherPath(cell)}`);
+}
+
+function textField(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
+  const cell = cells.get(field);
+  const value = cell?.value;
+  if (typeof value === 'string') return value;
+  const message = field === 'completion' ? completionText(value) : null;
+  if (message !== null) return message;
+  const isAbsent = value === undefined || value === null;
+  // what nobody asked for and nobody needs may look as it likes
+  if (!isNeeded && (isAbsent || cell?.isMapped !== true)) return '';
+  const expected = field === 'completion' ? "text or one message of the assistant's" : 'text';
+  const isNull = value === null || (cell === undefined && row.columns[field] === null);
+  const found = isNull
+    ? `${cell?.path ?? field} is null, expected ${expected}`
+    : isAbsent
+      ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
+      : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
+  throw new Mismatch('map', `${field}: ${found}: use --map ${field}=${otherPath(cell)}`);
+}
+
+/** What may lead to a text: into the list that stands in its place, where it holds texts. */
+function otherPath(cell: Cell | undefined): string {
+  const isTexts = Array.isArray(cell?.value) && typeof cell.value[0] === 'string' && !cell.isItem;
+  return isTexts ? `${cell.path}[]` : '<path>';
+}
+
+function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
+  const { path = field, value } = cells.get(field) ?? {};
+  if (value === undefined || value === null) return undefined;
+  const expected = 'expected a list of whole numbers from 0 to 2147483647';
+  if (!Array.isArray(value))
+    throw new Mismatch(code, `${field}: ${path} is ${describeValue(value)}, ${expected}`);
+  const ids = new Int32Array(value.length);
+  for (let i = 0; i < value.length; i++) {
+    const item: unknown = value[i];
+    if (typeof item !== 'number' || (item | 0) !== item || item < 0) {
+      throw new Mismatch(code, `${field}: ${path}[${i}] is ${describeValue(item)}, ${expected}`);
+    }
+    ids[i] = item;
+  }
+  return ids;
+}
+
+function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Reference[] {
+  const cell = cells.get('reference');
+  const parsed = parseReferences(cell?.value);
+  if ('problem' in parsed) {
+    if (!isNeeded && cell?.isMapped !== true) return [];
+    throw new Mismatch(
+      'map',
+      `reference: ${cell?.path}${parsed.problem.startsWith('[') ? '' : ': '}${parsed.problem}`,
+    );
+  }
+  const solution = cells.get('solution')?.value;
+  // a solution that boxes its answer needs no answer beside it
+  if (parsed.length === 0 && typeof solution === 'string' && markedAnswer(solution) !== undefined)
+    return [{ ...fromSolution(solution), solution, utility: 1 }];
+  if (parsed.length === 0 && isNeeded) {
+    const found =
+      cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
+    throw new Mismatch('no_reference', `reference: ${found}: use --map reference=<path>`);
+  }
+  return withSolution(parsed, cells.get('solution'));
+}
+
+function withSolution(parsed: readonly Reference[], cell: Cell | undefined): readonly Reference[] {
+  const solution = cell?.value;
+  const [only, ...others] = parsed;
+  if (only === undefined || solution === undefined || solution === null) return parsed;
+  if (typeof solution === 'string' && others.length === 0) {
+    return only.solution === undefined ? [{ ...only, solution }] : parsed;
+  }
+  // a column that merely happens to be called `solution` is no promise
+  if (cell?.isMapped !== true) return parsed;
+  const found =
+    typeof solution === 'string'
+      ? `one text for ${plural(parsed.length, 'reference')}`
+      : describeValue(solution);
+  throw new Mismatch(
+    'map',
+    `solution: ${cell.path} is ${found}, expected text for a single reference: use {answer, solution} references`,
+  );
+}
+
+function reward(cells: Cells): number | null {
+  const { path = 'reward', value: found } = cells.get('reward') ?? {};
+  const value = asNumber(found);
+  if (value === undefined || value === null || Number.isNaN(value)) return null;
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  if (typeof value === 'bigint') return Number(value);
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  throw new Mismatch(
+    'reward',
+    `reward: ${path} is ${describeValue(value)}, expected a finite number, true, false or null`,
+  );
+}

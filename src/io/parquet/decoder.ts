@@ -1,0 +1,67 @@
+// Parts of Parquet files in, Arrow IPC out, through a worker thread: one part at a time, of whichever file.
+
+import { startThread, type Thread } from '../../thread.js';
+import type { DecoderThread, Wanted } from './decoder-thread.js';
+import type { RowGroup } from './footer.js';
+import type { ParquetPart } from './part.js';
+
+/** Raw bytes of a batch on its way. */
+const DECODED_BYTES = 8 * 2 ** 20;
+const MAX_BATCH_ROWS = 8192;
+/** Streams that are asked for ahead: while one is used, the next one is decoded. */
+const MAX_IN_FLIGHT = 2;
+
+/** The thread; it is started when it is needed, and again after a part that has wrecked it. */
+export interface ParquetDecoder {
+  /** An Arrow IPC stream without any batch. @throws Error for every failure of the thread, its end too */
+  schema(path: string, part: ParquetPart): Promise<Uint8Array>;
+  /**
+   * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
+   * parquet-wasm may end early without a word, so the caller counts.
+   * @throws Error for every failure of the thread, its end too
+   */
+  rows(path: string, group: RowGroup): AsyncGenerator<Uint8Array>;
+  close(): Promise<void>;
+}
+
+export function openParquetDecoder(): ParquetDecoder {
+  let thread: Thread<DecoderThread> | undefined;
+  async function close(): Promise<void> {
+    const last = thread;
+    thread = undefined;
+    await last?.terminate();
+  }
+  async function* answers(wanted: Wanted): AsyncGenerator<Uint8Array> {
+    thread ??= startThread<DecoderThread>('the decoder', new URL('./decoder-thread.js', import.meta.url));
+    const asked = thread;
+    let isEnded = false;
+    try {
+      await asked.call('want', [wanted]);
+      const coming = Array.from({ length: MAX_IN_FLIGHT }, () => asked.call('next', []));
+      for (;;) {
+        const ipc = await coming.shift();
+        if (ipc === undefined) break;
+        yield ipc;
+        coming.push(asked.call('next', []));
+      }
+      isEnded = true;
+    } finally {
+      // wrecked, or at work on what nobody wants
+      if (!isEnded) await close();
+    }
+  }
+  return {
+    async schema(path, part) {
+      let schema: Uint8Array | undefined;
+      for await (const ipc of answers({ path, part })) schema = ipc;
+      if (schema === undefined) throw new Error('no schema came');
+      return schema;
+    },
+    rows(path, group) {
+      const rowBytes = group.bytes / Math.max(1, group.rows);
+      const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
+      return answers({ path, part: group.part(), batchRows });
+    },
+    close,
+  };
+}

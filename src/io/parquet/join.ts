@@ -1,0 +1,70 @@
+// Parquet files of the same columns in, one file of all their row groups out: pages are copied, not decoded.
+import { open } from 'node:fs/promises';
+import { usageError } from '../../errors.js';
+import type { AtomicFile } from '../files/atomic-file.js';
+import { readWhole } from '../files/exact-bytes.js';
+import { MAX_ROW_GROUPS } from '../layout/chunks.js';
+import { FILE, GROUP, MAGIC } from './fields.js';
+import { readFooter, readParquetFooter } from './footer.js';
+import { footerOf, groupRange, movedGroup } from './part.js';
+import { integer, structs, type ThriftStruct, type ThriftValue, writeThrift } from './thrift.js';
+
+const COPIED_BYTES = 4 * 2 ** 20;
+
+/** A file that others are put into, one after the other. */
+export interface JoinedParquet {
+  /** @returns its rows */
+  add(path: string): Promise<number>;
+  /** writes the footer */
+  close(): Promise<void>;
+}
+
+/** @param onProgress called every few megabytes; may throw to stop */
+export async function joinParquet(file: AtomicFile, onProgress: () => void): Promise<JoinedParquet> {
+  let first: { readonly path: string; readonly footer: ThriftStruct; readonly columns: Buffer } | undefined;
+  const groups: ThriftStruct[] = [];
+  let [end, rows] = [MAGIC.length, 0];
+  await file.write(MAGIC);
+
+  async function copy(path: string, from: number, to: number): Promise<void> {
+    await using source = await open(path, 'r');
+    for (let at = from; at < to; at += COPIED_BYTES) {
+      onProgress();
+      const bytes = new Uint8Array(Math.min(COPIED_BYTES, to - at));
+      await file.write(await readWhole(source, bytes, at, path));
+    }
+    end += to - from;
+  }
+  return {
+    async add(path) {
+      const { footer, ranges, count } = await readFooter(path, (footer, size) => {
+        const own = structs(footer, FILE.groups);
+        const ranges = own.map((group, n) => ({ group, ...groupRange(group, n, path, size) }));
+        return { footer, ranges, count: Number(integer(footer, FILE.rows)) };
+      });
+      const columns = writeThrift(new Map([[FILE.schema, footer.get(FILE.schema) as ThriftValue]]));
+      first ??= { path, footer, columns };
+      if (!columns.equals(first.columns)) throw new Error(`${path} has other columns than ${first.path}`);
+      if (groups.length + ranges.length > MAX_ROW_GROUPS)
+        throw usageError(
+          `${file.path}: a Parquet file of over ${MAX_ROW_GROUPS} row groups cannot be written`,
+          '-o all/, for files of 1GiB',
+        );
+      for (const { group, start, end: groupEnd } of ranges) {
+        if (Number(integer(group, GROUP.rows)) === 0) continue;
+        groups.push(movedGroup(group, end - start));
+        await copy(path, start, groupEnd);
+      }
+      rows += count;
+      return count;
+    },
+    async close() {
+      if (first === undefined) throw new Error(`${file.path}: there is no file to join`);
+      await file.write(footerOf(first.footer, groups, BigInt(rows)));
+      await file.flush();
+      const { rows: found } = await readParquetFooter(file.temporaryPath);
+      if (found !== rows)
+        throw new Error(`${file.path}: ${rows} rows were copied, its footer counts ${found}`);
+    },
+  };
+}

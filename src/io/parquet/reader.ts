@@ -1,0 +1,64 @@
+// A Parquet file in, its schema and record batches out, one row group at a time.
+
+import { RecordBatchReader, type Schema } from 'apache-arrow';
+import { checkBatch } from '../arrow/check.js';
+import { type BatchSource, damaged, refuseSameNames } from '../arrow/reader.js';
+import { openParquetDecoder } from './decoder.js';
+import { readParquetFooter } from './footer.js';
+
+/** Schemas of footers seen: the files of one data set share theirs, and to ask for it takes a worker thread. */
+const schemas = new Map<string, Schema>();
+
+/** Opens a Parquet file of any size. @throws RredcotError (exit 65) where it is damaged */
+export async function openParquet(path: string): Promise<BatchSource> {
+  const footer = await readParquetFooter(path);
+  const decoder = openParquetDecoder();
+  let schema = schemas.get(footer.schemaKey);
+  if (schema === undefined) {
+    try {
+      schema = RecordBatchReader.from(await decoder.schema(path, footer.schemaPart())).open().schema;
+    } catch (error) {
+      await decoder.close();
+      throw damaged(error, path, 'its schema');
+    }
+    schemas.set(footer.schemaKey, schema);
+  }
+  try {
+    refuseSameNames(schema, path);
+  } catch (error) {
+    await decoder.close(); // a thread left behind would keep the program from ending
+    throw error;
+  }
+  return {
+    schema,
+    losses: footer.losses,
+    async *batches(isWanted) {
+      let row = 0;
+      try {
+        for (const [n, group] of footer.groups.entries()) {
+          const first = row;
+          const end = row + group.rows;
+          if (isWanted?.(row, end) ?? true) {
+            try {
+              for await (const ipc of decoder.rows(path, group))
+                for (const batch of RecordBatchReader.from(ipc)) {
+                  if (batch.numRows === 0) continue;
+                  checkBatch(batch);
+                  yield { batch, row };
+                  row += batch.numRows;
+                }
+              // parquet-wasm may end early without a word
+              if (row !== end) throw new Error(`${row - first} of ${group.rows} rows came`);
+            } catch (error) {
+              throw damaged(error, path, `row group ${n}, from row ${row} on,`);
+            }
+          }
+          row = end;
+        }
+      } finally {
+        await decoder.close();
+      }
+    },
+    close: decoder.close,
+  };
+}

@@ -1,0 +1,62 @@
+// Which of Arrow's types parquet-wasm can write: those that it was tested with, and no others.
+
+import { DataType, type Field, IntervalUnit } from 'apache-arrow';
+import { usageError } from '../../errors.js';
+import { typeName } from '../arrow/types.js';
+
+/** Types without parameters that matter here. */
+const PLAIN_TYPES: readonly ((type: DataType) => boolean)[] = [
+  DataType.isNull,
+  DataType.isBool,
+  DataType.isInt,
+  DataType.isFloat,
+  DataType.isUtf8,
+  DataType.isLargeUtf8,
+  DataType.isUtf8View,
+  DataType.isBinary,
+  DataType.isLargeBinary,
+  DataType.isBinaryView,
+  DataType.isDate,
+  DataType.isTime,
+  DataType.isTimestamp,
+  DataType.isDuration,
+];
+const NESTED_TYPES: readonly ((type: DataType) => boolean)[] = [
+  DataType.isList,
+  DataType.isLargeList,
+  DataType.isFixedSizeList,
+  DataType.isStruct,
+  DataType.isMap,
+];
+
+/**
+ * Asks before anything is written: parquet-wasm answers a type that it does not know with a file of no rows, a crash, or
+ * not at all.
+ * @throws RredcotError (exit 2) naming the first column of another type
+ */
+export function refuseUnwritable(path: string, fields: readonly Field[]): void {
+  for (const { name, type } of fields) {
+    const found = unwritable(type);
+    if (found === null) continue;
+    throw usageError(
+      `${path}: column "${name}" ${found === type ? 'is' : 'holds'} ${typeName(found)}, which cannot be written as Parquet`,
+      '-o <file>.arrow or --format arrow, which keep every type',
+    );
+  }
+}
+
+/** The first type, its own or a child's, that cannot be written. */
+function unwritable(type: DataType): DataType | null {
+  if (PLAIN_TYPES.some((is) => is(type))) return null;
+  if (DataType.isDictionary(type)) return unwritable(type.dictionary);
+  if (DataType.isInterval(type)) return type.unit === IntervalUnit.MONTH_DAY_NANO ? type : null;
+  if (DataType.isDecimal(type)) return type.scale < 0 || type.scale > type.precision ? type : null;
+  if (DataType.isFixedSizeBinary(type)) return type.byteWidth > 0 ? null : type;
+  const children = (type.children ?? []) as readonly Field[];
+  if (children.length === 0 || !NESTED_TYPES.some((is) => is(type))) return type;
+  for (const child of children) {
+    const found = unwritable(child.type);
+    if (found !== null) return found;
+  }
+  return null;
+}

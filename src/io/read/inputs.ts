@@ -1,0 +1,250 @@
+// The command line's input paths: checked up front, then read one after the other as rows.
+
+import { open, realpath, stat } from 'node:fs/promises';
+import { basename, extname } from 'node:path';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
+import type { BatchSource } from '../arrow/reader.js';
+import type { ColumnarColumns } from '../arrow/types.js';
+import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/byte-source.js';
+import { decompress } from '../files/decompress.js';
+import { fileError } from '../files/file-error.js';
+import { findFiles } from './find-files.js';
+import { type FileLayout, type InputFormat, layoutOf } from './formats.js';
+import { readJsonRows } from './jsonl.js';
+import { rejectedRow } from './rejected-line.js';
+
+/** One input that exists, can be read and holds rows in a known format. */
+export interface Input {
+  /** as the user gave it, or as a pattern or a folder led to it; `-` for stdin */
+  readonly path: string;
+  /** how ids of its rows begin: {@link fileStem}, or more of the path where two inputs share that */
+  readonly stem: string;
+  /** bytes, null for stdin or a pipe */
+  readonly size: number | null;
+  /** null for what can be read only once: its first bytes tell when they come */
+  readonly layout: FileLayout | null;
+  /** what can be read only once */
+  readonly stream: ByteSource | null;
+}
+
+/**
+ * Checks the input paths; none means stdin. Patterns and folders become the files that they stand for.
+ * @throws RredcotError naming the path that is missing, unreadable or in a format that is not read
+ */
+export async function resolveInputs(paths: readonly string[]): Promise<Input[]> {
+  const given = paths.length === 0 ? [STDIN] : paths;
+  if (given.filter((path) => path === STDIN).length > 1) {
+    throw new RredcotError('stdin (-) is named more than once as an input', { exitCode: EXIT.usage });
+  }
+  const files: string[] = [];
+  for (const path of given) files.push(...(path === STDIN ? [STDIN] : await findFiles(path)));
+  await refuseTwice(files);
+  const stems = uniqueStems(files);
+  const inputs: Input[] = [];
+  for (const [n, path] of files.entries()) {
+    const found = path === STDIN ? null : await resolveFile(path);
+    const stream = found === null ? openByteSource(path) : null;
+    inputs.push({ path, stem: stems[n] as string, size: null, layout: null, ...found, stream });
+  }
+  return inputs;
+}
+
+// every trace of it would be there twice, under one id and in one group
+async function refuseTwice(paths: readonly string[]): Promise<void> {
+  const seen = new Map<string, string>();
+  for (const path of paths) {
+    const real = path === STDIN ? path : await realpath(path).catch(() => path);
+    const other = seen.get(real);
+    if (other !== undefined)
+      throw usageError(
+        `${path}: is given twice${other === path ? '' : `, also as ${other}`}`,
+        'name each input once',
+      );
+    seen.set(real, path);
+  }
+}
+
+/** Names without folder and extension; where some are alike, their paths, and the extension too if need be. */
+function uniqueStems(paths: readonly string[]): string[] {
+  let stems = paths.map(fileStem);
+  for (const longer of [withoutExtension, (path: string) => path]) {
+    const counts = new Map<string, number>();
+    for (const stem of stems) counts.set(stem, (counts.get(stem) ?? 0) + 1);
+    stems = stems.map((stem, n) => (counts.get(stem) === 1 ? stem : longer(paths[n] as string)));
+  }
+  return stems;
+}
+
+async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
+  try {
+    const found = await stat(path);
+    // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
+    if (!found.isFile()) return null;
+    await using file = await open(path, 'r');
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+    return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
+  } catch (error) {
+    throw fileError(error, path, 'read');
+  }
+}
+
+/** An input's layout; of a stream it waits for the first bytes. */
+async function inputLayout(input: Input): Promise<FileLayout> {
+  return input.layout ?? layoutOf((await input.stream?.head()) ?? Buffer.alloc(0), input.path);
+}
+
+/**
+ * The columns of columnar inputs, which must be the same in all of them; null where the inputs are JSON.
+ * @throws RredcotError (exit 2) naming the two inputs and the column that differ
+ */
+export async function columnarColumns(inputs: readonly Input[]): Promise<ColumnarColumns | null> {
+  const layouts = await Promise.all(inputs.map(inputLayout));
+  const columnar = inputs.filter((_, n) => layouts[n]?.format !== 'json');
+  const [first] = columnar;
+  if (first === undefined) return null;
+  const other = inputs.find((_, n) => layouts[n]?.format === 'json');
+  if (other !== undefined)
+    throw usageError(
+      `${first.path} has columns with types and ${other.path} is JSON: their rows do not go into one typed output`,
+      '--format jsonl, or two runs',
+    );
+  const { passThroughColumns, findSchemaDifference } = await import('../arrow/types.js');
+  let found: ColumnarColumns | undefined;
+  for (const input of columnar) {
+    const source = await openBatches(input, await inputLayout(input));
+    if (input.stream === null) await source.close();
+    const next = passThroughColumns(source.schema, source.losses);
+    const difference = found === undefined ? null : findSchemaDifference(found.columns, next.columns);
+    if (difference !== null)
+      throw usageError(
+        `${input.path}: ${difference}, as in ${first.path}`,
+        '--format jsonl, or runs of their own',
+      );
+    found ??= next;
+  }
+  return found ?? null;
+}
+
+type RowReader = (input: Input, layout: FileLayout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
+
+const READERS: Readonly<Record<InputFormat, RowReader>> = {
+  json: readJsonInput,
+  arrow: readColumnarInput,
+  'arrow-stream': readColumnarInput,
+  parquet: readColumnarInput,
+};
+
+/** Reads all inputs in order. */
+export async function* readRows(
+  inputs: readonly Input[],
+  opts: ReadOptions = {},
+): AsyncGenerator<InputRow | BadRow> {
+  let rows = 0; // of all inputs so far
+  const wanted = (ordinal: number): boolean => {
+    rows = ordinal + 1;
+    return opts.wanted?.(ordinal) ?? true;
+  };
+  for (const input of inputs) {
+    const layout = await inputLayout(input);
+    const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
+    yield* READERS[layout.format](input, layout, { ...opts, wanted, ...place });
+  }
+}
+
+async function* readJsonInput(input: Input, _: FileLayout, opts: RowOptions) {
+  const rows = readJsonRows(jsonBytes(input, opts), opts);
+  for await (const row of rows) yield row.kind === 'bad' ? row : rejectedRow(row, fileStem);
+}
+
+/** The text of a JSON input, unpacked. */
+async function* jsonBytes(input: Input, { onBytes }: Pick<ReadOptions, 'onBytes'>): AsyncGenerator<Buffer> {
+  const { path, stream } = input;
+  const { compression } = await inputLayout(input);
+  const bytes = countedBytes((stream ?? openByteSource(path)).bytes(), onBytes);
+  yield* compression === null ? bytes : decompress(bytes, compression, path);
+}
+
+async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
+  const { columnarBatch, arrowRow } = await import('../arrow/lazy-rows.js');
+  const { file, stem, onBytes, firstOrdinal = 0 } = opts;
+  const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
+  const source = await openBatches(input, layout);
+  try {
+    for await (const { batch: recordBatch, row } of source.batches(choice.any)) {
+      const batch = columnarBatch(recordBatch);
+      onBytes?.(Math.round(batch.rowBytes * recordBatch.numRows));
+      if (!choice.any(row, row + recordBatch.numRows)) continue;
+      for (let index = 0; index < recordBatch.numRows; index++) {
+        if (!choice.has(row + index)) continue;
+        const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
+        yield arrowRow({ batch, index }, place);
+      }
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+/** Asks for every row once, in order, however far ahead a reader wants to know. */
+function rowChoice(wanted: (row: number) => boolean) {
+  let first = 0; // row of the first answer that is kept
+  let answers: boolean[] = [];
+  function ask(to: number): void {
+    while (first + answers.length < to) answers.push(wanted(first + answers.length));
+  }
+  return {
+    /** whether any of the rows from..to (exclusive) is wanted; rows before them are not asked for again */
+    any(from: number, to: number): boolean {
+      ask(to);
+      answers = answers.slice(from - first);
+      first = from;
+      return answers.slice(0, to - from).includes(true);
+    },
+    has(row: number): boolean {
+      ask(row + 1);
+      return answers[row - first] as boolean;
+    },
+  };
+}
+
+// the readers cost 50 to 150 ms to load: only where they are needed
+async function openBatches({ path, stream }: Input, { format }: FileLayout): Promise<BatchSource> {
+  if (format === 'parquet') {
+    if (stream !== null)
+      throw usageError(
+        `${path}: Parquet cannot be read from a stream: its table of contents is at its end`,
+        'name the file, or pipe JSONL or an Arrow stream',
+      );
+    const { openParquet } = await import('../parquet/reader.js');
+    return openParquet(path);
+  }
+  const { openArrowFile, openArrowStream } = await import('../arrow/reader.js');
+  if (format === 'arrow-stream') return openArrowStream(path, stream);
+  if (stream === null) return openArrowFile(path);
+  throw usageError(
+    `${path}: is an Arrow file, which cannot be read from a stream`,
+    'name the file, or write the stream format (.arrows)',
+  );
+}
+
+async function* countedBytes(
+  bytes: AsyncIterable<Buffer>,
+  onBytes: ReadOptions['onBytes'],
+): AsyncGenerator<Buffer> {
+  for await (const chunk of bytes) {
+    onBytes?.(chunk.length);
+    yield chunk;
+  }
+}
+
+/** The file's name without folder and extension, as ids begin: `stdin` for `-`. */
+export function fileStem(path: string): string {
+  return path === STDIN ? 'stdin' : withoutExtension(basename(path));
+}
+
+// the extension of what is packed goes too: `a.jsonl.gz` is `a`
+function withoutExtension(path: string): string {
+  const unpacked = path.replace(/\.(gz|zst)$/i, '');
+  return unpacked.slice(0, unpacked.length - extname(unpacked).length);
+}

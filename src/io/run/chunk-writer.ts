@@ -1,0 +1,121 @@
+// A shard's rows and rejects in input order in, its chunks out: each is written whole, then recorded as done.
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isBad } from '../../rows.js';
+import { syncFolder } from '../files/atomic-file.js';
+import { writeJson } from '../files/json-file.js';
+import { statIfThere } from '../files/stat-if-there.js';
+import { chunkOf, type Shard } from '../layout/chunks.js';
+import { runPaths } from '../layout/run-paths.js';
+import { type OutputTarget, openOutput } from '../write/output.js';
+import { openRejects, type Rejects } from '../write/rejects.js';
+import type { Destination } from '../write/stream-destination.js';
+import { type ChunkRecord, removeLeftovers, sha256OfFile, sharedFolders } from './folder.js';
+
+export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
+  readonly folder: string;
+  readonly shard: Shard;
+  readonly rowsPerChunk: number;
+  /** chunks that are done; those that this process writes are added */
+  readonly chunks: Map<number, ChunkRecord>;
+  /** asked before a chunk is kept: throws where the folder has become another run's */
+  readonly assertOurs: () => Promise<void>;
+  /** told of every chunk that is done */
+  readonly onChunk?: (record: ChunkRecord) => void;
+}
+
+/** A chunk while it is written. */
+interface OpenChunk {
+  readonly chunk: number;
+  readonly output: Awaited<ReturnType<typeof openOutput>>;
+  readonly rejects: Rejects;
+  /** traces written of each of its input rows */
+  readonly counts: number[];
+  tokens: number;
+  rejected: number;
+}
+
+/** Opens the folder's writer for one shard; a run without rows gets one chunk without any. */
+export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> {
+  const { folder, shard, rowsPerChunk, format, chunks } = opts;
+  const paths = runPaths(folder);
+  const started = Date.now();
+  let open: OpenChunk | null = null;
+  await Promise.all(
+    [paths.chunks(shard), paths.rejects(shard), paths.records(shard)].map((path) =>
+      mkdir(path, { recursive: true }),
+    ),
+  );
+  for (const path of [folder, ...['chunks', 'rejects', 'done'].map((name) => join(folder, name))])
+    await syncFolder(path);
+
+  async function openChunk(chunk: number): Promise<OpenChunk> {
+    const path = paths.chunk(shard, chunk, format);
+    const rejects = await openRejects(paths.reject(shard, chunk));
+    const output = await openOutput({ ...opts, path });
+    return { chunk, output, rejects, counts: [], tokens: 0, rejected: 0 };
+  }
+
+  // first the rejects, then the chunk, then the record that says both are there
+  async function closeChunk({ chunk, output, rejects, ...written }: OpenChunk): Promise<void> {
+    await opts.assertOurs();
+    await rejects.close();
+    const sha256 = await output.close();
+    open = null;
+    const { counts, tokens, rejected } = written;
+    const record: ChunkRecord = {
+      chunk,
+      rows: counts.length,
+      traces: counts.reduce((sum, count) => sum + count, 0),
+      rejects: rejected,
+      tokens,
+      traces_per_row: counts.every((count) => count === 1) ? null : counts,
+      sha256: sha256 ?? (await sha256OfFile(paths.chunk(shard, chunk, format))) ?? '',
+      rejects_sha256: await sha256OfFile(paths.reject(shard, chunk)),
+    };
+    await writeJson(paths.record(shard, chunk), record);
+    chunks.set(chunk, record);
+    opts.onChunk?.(record);
+  }
+
+  /** @returns the chunk of an input row, and the row's number in it; the chunk before is closed */
+  async function chunkFor(ordinal: number): Promise<readonly [OpenChunk, number]> {
+    const chunk = chunkOf(ordinal, rowsPerChunk);
+    if (open !== null && open.chunk !== chunk) await closeChunk(open);
+    open ??= await openChunk(chunk);
+    return [open, ordinal - chunk * rowsPerChunk];
+  }
+
+  return {
+    async add(item) {
+      const [open, row] = await chunkFor(isBad(item) ? item.ordinal : item.trace.source.ordinal);
+      open.counts[row] ??= 0;
+      if (isBad(item)) {
+        open.rejected++;
+        await open.rejects.add(item);
+        return;
+      }
+      open.counts[row] = (open.counts[row] as number) + 1;
+      open.tokens += item.completionIds?.length ?? 0;
+      await open.output.write([item]);
+    },
+    async close() {
+      if (open === null && chunks.size === 0 && shard.index === 0) open = await openChunk(0);
+      if (open !== null) await closeChunk(open);
+      const own = [paths.chunks(shard), paths.rejects(shard), paths.records(shard)];
+      await removeLeftovers([...sharedFolders(folder), ...own], started);
+    },
+    async abort() {
+      const chunk = open;
+      open = null;
+      if (chunk === null) return;
+      await chunk.output.abort();
+      // the reasons of rejects are worth keeping, and count for nothing without a record; another attempt's stay as they are
+      const isAlone = async (): Promise<boolean> =>
+        chunk.rejected > 0 && (await statIfThere(paths.record(shard, chunk.chunk))) === null;
+      const isOurs = opts.assertOurs().then(isAlone);
+      if (await isOurs.catch(() => false)) await chunk.rejects.close().catch(() => chunk.rejects.abort());
+      else await chunk.rejects.abort();
+    },
+  };
+}

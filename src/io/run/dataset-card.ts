@@ -1,0 +1,163 @@
+// A finished folder's columns, metadata and counts in, its README.md out: a dataset card, so that a hub can take it as it is.
+
+import { count } from '../../plural.js';
+import { EXPORT_FORMS, type ExportName } from '../export/exports.js';
+import { OUR_COLUMNS, type OurColumn } from '../table/output-columns.js';
+import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
+
+/** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
+export interface CardFacts {
+  readonly format: OutputFormat;
+  /** names in every file, in their order; of JSONL ours alone, since each row brings the keys of its input row besides */
+  readonly columns: readonly string[];
+  /** of every file: `rredcot.version`, `rredcot.config`, and `rredcot.policy.sha256` where there was a policy */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** traces in all files */
+  readonly rows: number;
+  readonly rejects: number;
+  /** the files below the folder, e.g. `chunks/*-of-*\/*.parquet` */
+  readonly files: string;
+}
+
+const MEANINGS: Readonly<Record<OurColumn, string>> = {
+  id: 'the trace',
+  group: 'traces of one prompt share it',
+  prompt_ids: 'token ids of the prompt, as scored',
+  completion_ids: 'T token ids of the completion, as scored',
+  logprobs: 'log-probability of each completion token under the policy, nats, temperature 1',
+  entropies: "entropy of the policy's distribution at each completion token, nats",
+  sigma: 'the credit of each completion token; sums to 1, may be negative',
+  segments: 'steps of the trace with the value after each, its difference, and their σ',
+  value_start: 'value before the first step',
+  reference_logprobs: 'log-probability of each reference answer at each exit point',
+  reward: 'the reward ζ of the trace; null where unknown',
+  baseline: 'the baseline b; R* = ζ − b is what σ spreads',
+  reference_utilities: 'what each reference answer earns',
+  source_row: 'row of the input that the trace comes from, counted from 0',
+  sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
+  sigma_max_weight: 'the largest σ·T of a token, without its sign',
+  status: '`ok`, or codes for what was out of the ordinary',
+};
+
+const ESTIMATES: Readonly<Record<string, string>> = {
+  pr: 'the probability of the reference answer, if the policy had to answer there',
+  'pr-mean': 'the mean token probability of the reference answer, if the policy had to answer there',
+  joint: 'the log-probability of the reference solution and answer as the continuation',
+};
+
+const RULES: Readonly<Record<string, string>> = {
+  rudder: 'value differences over the return, what they leave unexplained spread evenly; signed',
+  share: 'the shares of the value differences that go the way of the reward; not negative',
+  uniform: '1/T: no redistribution',
+};
+
+/** Writes the card. */
+export function datasetCard(facts: CardFacts): string {
+  return `${frontMatter(facts)}\n${body(facts)}`;
+}
+
+function frontMatter({ rows, files }: CardFacts): string {
+  // a loader finds the columns' types in the files
+  const lines = [
+    '---',
+    'pretty_name: "Reasoning traces with token-wise credit"',
+    'tags:',
+    '  - rredcot',
+    '  - reasoning',
+    '  - chain-of-thought',
+    'size_categories:',
+    `  - ${yamlText(sizeCategory(rows))}`,
+    'configs:',
+    '  - config_name: default',
+    '    data_files:',
+    '      - split: train',
+    `        path: ${yamlText(files)}`,
+    '---',
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+/** The hub's own classes. */
+function sizeCategory(rows: number): string {
+  const bounds: readonly (readonly [number, string])[] = [
+    [1e3, 'n<1K'],
+    [1e4, '1K<n<10K'],
+    [1e5, '10K<n<100K'],
+    [1e6, '100K<n<1M'],
+    [1e7, '1M<n<10M'],
+    [1e8, '10M<n<100M'],
+    [1e9, '100M<n<1B'],
+  ];
+  return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
+}
+
+function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
+  const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
+  const hasSigma = columns.includes('sigma');
+  const form = EXPORT_FORMS[config.export as ExportName];
+  // beside an export stand the input's columns alone, whatever their names
+  const ours = new Set<string>(form === undefined ? OUR_COLUMNS : form.columns.map(({ name }) => name));
+  const input = columns.filter((name) => !ours.has(name));
+  const written = columns.filter((name) => ours.has(name));
+  const parts = [
+    '# Reasoning traces with token-wise credit',
+    `${count(rows)} chain-of-thought traces, ${config.command === 'segment' ? 'cut into segments' : 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
+    ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
+    ...policySection(metadata),
+    '## Columns',
+    form === undefined
+      ? table(
+          ['column', 'meaning'],
+          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn]]),
+        )
+      : `The columns of \`--export ${config.export}\`: ${listed(written)}.`,
+    ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
+    ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
+    '## How it was made',
+    `\`\`\`json\n${JSON.stringify(config, null, 2)}\n\`\`\``,
+  ];
+  return `${parts.join('\n\n')}\n`;
+}
+
+function sigmaSection(config: Record<string, unknown>, hasSigma: boolean): string[] {
+  const named = (key: string, names: Readonly<Record<string, string>>): string => {
+    const name = String(config[key]);
+    return names[name] === undefined ? `\`${name}\`` : `\`${name}\`: ${names[name]}`;
+  };
+  const use = `In a trainer, multiply each token's advantage by w = σ·T, which has mean 1 over the trace (by σ itself where the loss sums over tokens). Multiply advantages, never rewards.`;
+  return [
+    '## How σ was made',
+    [
+      `- segments: \`${config.segmenter}\`${config.maxSegments === undefined ? '' : `, ${config.maxSegments} thoughts at most`}`,
+      `- value of a state, ${named('estimator', ESTIMATES)}`,
+      `- from values to σ, ${named('rule', RULES)}`,
+      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\``,
+    ].join('\n'),
+    ...(hasSigma ? [use] : []),
+    'The method is RREDCoT ([arXiv 2606.06475](https://arxiv.org/abs/2606.06475)); exit template, σ rule and baselines are choices of rredcot.',
+  ];
+}
+
+function policySection(metadata: Readonly<Record<string, string>>): string[] {
+  const files = metadata['rredcot.policy.sha256'];
+  if (files === undefined) return [];
+  const rows = Object.entries(JSON.parse(files) as Record<string, string>).map(([name, sha256]) => [
+    `\`${name}\``,
+    `\`${sha256}\``,
+  ]);
+  return ['## The policy that scored it', table(['file', 'sha256'], rows)];
+}
+
+function listed(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(', ');
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+/** A JSON string is a YAML string; quoted always, since `no`, `1` and `null` are none. */
+function yamlText(text: string): string {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,165 @@
+// Chunks in the order of their rows in, one file with all of these rows out.
+import { Field, Schema, util } from 'apache-arrow';
+import { RredcotError } from '../../errors.js';
+import { gatherRows } from '../arrow/gather.js';
+import { parquetType } from '../arrow/types.js';
+import { AtomicFile } from '../files/atomic-file.js';
+import { fileBytes } from '../files/file-bytes.js';
+import { fileError } from '../files/file-error.js';
+import { openGzipSink } from '../files/gzip.js';
+import type { ByteSink } from '../files/stdout.js';
+import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { joinParquet } from '../parquet/join.js';
+import type { BatchWriter } from '../table/row-writer.js';
+import type { OutputFormat } from '../write/output.js';
+import { openChunkBatches } from './chunk-batches.js';
+
+/** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
+export interface JoinedFile {
+  /** @returns the rows that the chunk holds; undefined for JSONL, whose lines are copied as they are */
+  add(path: string): Promise<number | undefined>;
+  close(): Promise<void>;
+  /** harmless after `close` */
+  abort(): Promise<void>;
+}
+
+export interface JoinedFileOptions {
+  /** of the chunks */
+  readonly from: OutputFormat;
+  /** of the file; JSONL goes with JSONL alone */
+  readonly to: OutputFormat;
+  /** where what is half written lies, on the file system of the file; undefined: beside it */
+  readonly folder?: string | undefined;
+  /** called every few megabytes; may throw to stop */
+  readonly onProgress: () => void;
+}
+
+/** Opens the file. @param parquet reads the chunks, and is the caller's to close */
+export async function openJoined(
+  path: string,
+  opts: JoinedFileOptions,
+  parquet: ChunkReader,
+): Promise<JoinedFile> {
+  const { from, to } = opts;
+  if (from === 'jsonl') return joinLines(path, opts);
+  const copies = from === 'parquet' && to === 'parquet';
+  const joined = await (copies ? joinRowGroups(path, opts) : joinBatches(path, opts, from, parquet));
+  return {
+    ...joined,
+    add: (chunk) =>
+      joined.add(chunk).catch((error: unknown) => {
+        throw readError(error, chunk);
+      }),
+  };
+}
+
+/** A failure of the machine that a reader has wrapped in words of its own. */
+function readError(error: unknown, chunk: string): unknown {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const known = fileError(cause, chunk, 'read');
+    if (known instanceof RredcotError) return known;
+  }
+  return error;
+}
+
+/** Row groups after row groups, as they are. */
+async function joinRowGroups(path: string, { folder, onProgress }: JoinedFileOptions): Promise<JoinedFile> {
+  const file = await AtomicFile.open(path, folder);
+  const joined = await joinParquet(file, onProgress);
+  return {
+    add: joined.add,
+    async close() {
+      await joined.close();
+      await file.commit();
+    },
+    abort: () => file.abort(),
+  };
+}
+
+/** Lines after lines, packed where the file's name says so. */
+export async function joinLines(
+  path: string,
+  { folder, onProgress }: Pick<JoinedFileOptions, 'folder' | 'onProgress'>,
+): Promise<JoinedFile> {
+  const file = await AtomicFile.open(path, folder);
+  const sink: ByteSink = path.toLowerCase().endsWith('.gz') ? openGzipSink(file) : file;
+  return {
+    async add(chunk) {
+      for await (const bytes of fileBytes(chunk)) {
+        onProgress();
+        await sink.write(bytes);
+      }
+      return undefined;
+    },
+    async close() {
+      await sink.commit();
+    },
+    abort: () => sink.abort(),
+  };
+}
+
+async function joinBatches(
+  path: string,
+  { to, folder, onProgress }: JoinedFileOptions,
+  from: 'parquet' | 'arrow',
+  parquet: ChunkReader,
+): Promise<JoinedFile> {
+  const file = await AtomicFile.open(path, folder);
+  /** of the first chunk, which all others have to be like */
+  let first: { readonly path: string; readonly schema: Schema } | undefined;
+  let schema: Schema;
+  let writer: BatchWriter | undefined;
+  return {
+    async add(chunk) {
+      const found = await openChunkBatches(chunk, from, parquet);
+      if (first === undefined) {
+        first = { path: chunk, schema: found.schema };
+        schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
+        writer = await openJoinedWriter(file, to, schema, found.metadata);
+      } else if (!util.compareSchemas(first.schema, found.schema))
+        throw new Error(`${chunk} has other columns than ${first.path}`);
+      let rows = 0;
+      for await (const batch of found.batches) {
+        onProgress();
+        await writer?.write(gatherRows(schema, [{ unit: batch, from: 0, to: batch.numRows }]));
+        rows += batch.numRows;
+      }
+      return rows;
+    },
+    async close() {
+      if (writer === undefined) throw new Error(`${path}: there is no chunk`);
+      await writer.close();
+    },
+    async abort() {
+      await (writer ?? file).abort();
+    },
+  };
+}
+
+/** Chunks of Arrow may have types that Parquet lacks. */
+function parquetSchema({ fields }: Schema): Schema {
+  return new Schema(
+    fields.map(
+      ({ name, type, nullable, metadata }) => new Field(name, parquetType(type), nullable, metadata),
+    ),
+  );
+}
+
+async function openJoinedWriter(
+  file: AtomicFile,
+  to: OutputFormat,
+  schema: Schema,
+  metadata: ReadonlyMap<string, string>,
+): Promise<BatchWriter> {
+  // whatever order a format has kept it in
+  const sorted = [...metadata].sort(([a], [b]) => (a < b ? -1 : 1));
+  if (to === 'parquet') {
+    const { refuseUnwritable } = await import('../parquet/types.js');
+    refuseUnwritable(file.path, schema.fields);
+    const { openParquetBatches } = await import('../parquet/writer.js');
+    return openParquetBatches(file, schema, Object.fromEntries(sorted));
+  }
+  const { openArrowBatches } = await import('../arrow/writer.js');
+  const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowBatches(file, new Schema(schema.fields, new Map(sorted)), layout);
+}

@@ -1,0 +1,110 @@
+// A run that was begun for a single file in, that file and its rejects out; the folder goes.
+import { readdir, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { EXIT, RredcotError } from '../../errors.js';
+import { syncFolder } from '../files/atomic-file.js';
+import { type Shard, shardOf } from '../layout/chunks.js';
+import { chunkNumber, runPaths } from '../layout/run-paths.js';
+import { openChunkReader } from '../parquet/chunk-reader.js';
+import type { OutputFormat } from '../write/output.js';
+import { type ChunkRecord, chunkDamage, removeRunFolder, sumCounts } from './folder.js';
+import { joinLines, openJoined } from './join.js';
+
+/** What the user asked for; its chunks have the same format. */
+export interface PublishTarget {
+  readonly path: string;
+  readonly format: OutputFormat;
+  readonly rejects: string;
+}
+
+/**
+ * Makes a single file, and its rejects file, of a finished run, and removes the run's folder. After an interruption at any
+ * point the next start does the same again.
+ * @param records of all chunks of all shards
+ * @param onProgress called every few megabytes; may throw to stop, with nothing lost
+ * @throws RredcotError (exit 75) where a chunk is no longer what was written
+ */
+export async function publishFile(
+  folder: string,
+  { path, format, rejects }: PublishTarget,
+  records: readonly ChunkRecord[],
+  shards: number,
+  onProgress: () => void,
+): Promise<void> {
+  const paths = runPaths(folder);
+  const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
+  for (const record of sorted) {
+    onProgress();
+    const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, format);
+    if (damage === undefined) continue;
+    // what another process took away is told as with any file of the run
+    await stat(paths.chunk(shardOf(record.chunk, shards), record.chunk, format));
+    throw new RredcotError(`${damage}: another process is at work in the run`, {
+      exitCode: EXIT.interrupted,
+      hint: `if ${path} is not there, the same command again`,
+    });
+  }
+  const rejected = sorted.filter(({ rejects_sha256: sha256 }) => sha256 !== null);
+  const of = (each: readonly ChunkRecord[], name: (shard: Shard, chunk: number) => string) =>
+    each.map(({ chunk }) => name(shardOf(chunk, shards), chunk));
+  await joinRejects(of(rejected, paths.reject), folder, rejects, onProgress);
+  const chunks = of(sorted, (shard, chunk) => paths.chunk(shard, chunk, format));
+  // a packed file and a stream of Arrow are made of chunks that are neither
+  if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
+    await rename(chunks[0] as string, path);
+    await syncFolder(dirname(path));
+  } else {
+    const { traces } = sumCounts(sorted);
+    await joinAll(chunks, path, format, { folder, traces, onProgress });
+  }
+  await removeRunFolder(folder);
+}
+
+async function joinAll(
+  chunks: readonly string[],
+  path: string,
+  format: OutputFormat,
+  { folder, traces, onProgress }: { folder: string; traces: number; onProgress: () => void },
+): Promise<void> {
+  const parquet = openChunkReader();
+  const joined = await openJoined(path, { from: format, to: format, folder, onProgress }, parquet);
+  try {
+    let found = 0;
+    for (const chunk of chunks) found += (await joined.add(chunk)) ?? 0;
+    if (format !== 'jsonl' && found !== traces)
+      throw new Error(`${path}: ${traces} traces were to be copied, the chunks hold ${found}`);
+    await joined.close();
+  } finally {
+    await joined.abort();
+    await parquet.close();
+  }
+}
+
+/** Makes the rejects file alone of what is there, chunks without a record too, and leaves the folder. */
+export async function publishRejects(folder: string, path: string, onProgress: () => void): Promise<void> {
+  const files: string[] = [];
+  const rejects = join(folder, 'rejects');
+  for (const shard of await readdir(rejects))
+    for (const name of await readdir(join(rejects, shard)))
+      if (!name.startsWith('.')) files.push(join(rejects, shard, name));
+  files.sort((a, b) => chunkNumber(a) - chunkNumber(b));
+  await joinRejects(files, folder, path, onProgress);
+}
+
+/** Without a reject, the file of before is removed. */
+async function joinRejects(
+  files: readonly string[],
+  folder: string,
+  path: string,
+  onProgress: () => void,
+): Promise<void> {
+  if (files.length === 0) return rm(path, { force: true });
+  // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
+  const joined = await joinLines(path, { folder, onProgress });
+  try {
+    for (const file of files) await joined.add(file);
+    await joined.close();
+  } finally {
+    await joined.abort();
+  }
+}

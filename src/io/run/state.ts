@@ -1,0 +1,147 @@
+// A run folder in, what of it is done and what is missing out: counted from records, no chunk is opened.
+import { readdir } from 'node:fs/promises';
+import { dataError, type RredcotError, usageError } from '../../errors.js';
+import { readJson } from '../files/json-file.js';
+import { statIfThere } from '../files/stat-if-there.js';
+import { chunkCount, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
+import { chunkNumber, hiddenFolder, runPaths } from '../layout/run-paths.js';
+import { type RunDescription, readRunDescription } from './description.js';
+import { type CardSource, type ChunkRecord, type Counts, readShard, sumCounts } from './folder.js';
+
+/** A shard as its records tell it. */
+export interface ShardState {
+  readonly shard: Shard;
+  /** its last record is written: nothing more will come */
+  readonly isDone: boolean;
+  /** chunks that are done, and what they hold together */
+  readonly chunks: number;
+  readonly counts: Counts;
+  /** chunks it will have; null where nobody has counted the input rows */
+  readonly expected: number | null;
+  /** numbers of chunks that are not done, or whose files are gone; without `expected` only those before the last one */
+  readonly missing: readonly number[];
+  /** when its last record was written; null before the first */
+  readonly updatedMs: number | null;
+}
+
+/** A run as its records tell it; nothing in it grows with the chunks that are done. */
+export interface RunState {
+  readonly folder: string;
+  readonly description: RunDescription;
+  /** every shard is done and no file of it is gone */
+  readonly isFinished: boolean;
+  /** `_SUCCESS` is there */
+  readonly hasSuccess: boolean;
+  /** rows of all inputs; null where nobody has counted them */
+  readonly rows: number | null;
+  /** no chunk that is done has this number or a higher one */
+  readonly end: number;
+  /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
+  readonly card: CardSource | undefined;
+  readonly shards: readonly ShardState[];
+}
+
+/**
+ * The run folder that a name stands for: the folder itself, or the hidden one beside a file that is being made.
+ * @returns undefined where the name is a file and no run is under way for it
+ * @throws RredcotError (exit 2) where there is neither
+ */
+export async function locateRun(out: string): Promise<string | undefined> {
+  const path = out.replace(/(?<=.)\/+$/, '');
+  const found = await statIfThere(path);
+  if (found?.isDirectory()) return path;
+  const hidden = hiddenFolder(path);
+  if ((await statIfThere(runPaths(hidden).run)) !== null) return hidden;
+  if (found !== null) return undefined;
+  throw usageError(`${out}: no such run folder`, 'name what was given to score or segment with -o');
+}
+
+/** Shards whose records are read at a time. */
+const SHARDS_AT_ONCE = 8;
+
+/** Reads a run's records; a run under way may have more of them a moment later. @throws RredcotError (exit 2) */
+export async function readRunState(folder: string): Promise<RunState> {
+  const description = await readRunDescription(folder);
+  const paths = runPaths(folder);
+  const survey = await readJson<{ rows?: number }>(paths.survey);
+  // a run that stops after so many traces does not read all rows
+  const isLimited = typeof description.config.limit === 'number';
+  const rows = isLimited || typeof survey?.rows !== 'number' ? null : survey.rows;
+  const shards: (ShardState & { card: CardSource | undefined; end: number })[] = [];
+  for (let first = 0; first < description.shards; first += SHARDS_AT_ONCE) {
+    const indices = Array.from({ length: SHARDS_AT_ONCE }, (_, n) => first + n);
+    const some = indices.filter((index) => index < description.shards);
+    shards.push(...(await Promise.all(some.map((index) => shardState(folder, description, index, rows)))));
+  }
+  return {
+    folder,
+    description,
+    isFinished: shards.every(({ isDone, missing }) => isDone && missing.length === 0),
+    hasSuccess: (await statIfThere(paths.success)) !== null,
+    rows,
+    end: shards.reduce((most, { end }) => Math.max(most, end), 0),
+    card: shards.find(({ card }) => card !== undefined)?.card,
+    shards,
+  };
+}
+
+async function shardState(
+  folder: string,
+  { rows_per_chunk: rowsPerChunk, output: extension, shards }: RunDescription,
+  index: number,
+  rows: number | null,
+) {
+  const shard = { index, count: shards };
+  const paths = runPaths(folder);
+  const { done, chunks } = await readShard(folder, shard);
+  const present = await numbersIn(paths.chunks(shard), extension);
+  const recorded = await numbersIn(paths.records(shard), 'json');
+  let last = -1;
+  for (const chunk of chunks.keys()) last = Math.max(last, chunk);
+  const counted = rows === null ? null : ownChunks(chunkCount(rows, rowsPerChunk), shard);
+  const expected = done?.chunks.length ?? counted;
+  const own = Math.max(expected ?? 0, ownChunks(last + 1, shard));
+  const numbers = Array.from({ length: own }, (_, n) => index + n * shards);
+  const record = done === undefined ? paths.record(shard, last) : paths.done(shard);
+  const written = await statIfThere(record);
+  return {
+    shard,
+    isDone: done !== undefined,
+    chunks: chunks.size,
+    counts: sumCounts(chunks.values()),
+    expected,
+    missing: numbers.filter((chunk) => !recorded.has(chunk) || !present.has(chunk)),
+    updatedMs: written?.mtimeMs ?? null,
+    card: done?.card,
+    end: last + 1,
+  };
+}
+
+async function numbersIn(folder: string, extension: string): Promise<Set<number>> {
+  const names = await readdir(folder).catch((): string[] => []);
+  return new Set(names.filter((name) => name.endsWith(`.${extension}`)).map(chunkNumber));
+}
+
+/**
+ * The records of all chunks that are done, in the order of their rows.
+ * @throws RredcotError (exit 65) where a shard is done and the record of a chunk is missing or damaged
+ */
+export async function* recordsInOrder({
+  folder,
+  shards,
+  end,
+}: Pick<RunState, 'folder' | 'shards' | 'end'>): AsyncGenerator<ChunkRecord> {
+  const paths = runPaths(folder);
+  for (let chunk = 0; chunk < end; chunk++) {
+    const shard = shardOf(chunk, shards.length);
+    const path = paths.record(shard, chunk);
+    const record = await readJson<ChunkRecord>(path);
+    if (record?.chunk === chunk) yield record;
+    else if (shards[shard.index]?.isDone) throw damagedRun(`${path}: is missing or damaged`);
+  }
+}
+
+/** An error that the run itself can put right. */
+export function damagedRun(message: string): RredcotError {
+  return dataError(message, 'the command that made the run, once more: it makes the chunk again');
+}

@@ -1,0 +1,104 @@
+// The output's columns: the input's that pass through, then ours (DESIGN §4), each with type and accessor.
+
+import type { Field } from 'apache-arrow';
+import type { OutputRow } from '../../scored.js';
+import type { ColumnType, PassThroughColumn } from './schema.js';
+
+/** A column of the output. */
+export interface OutputColumn {
+  readonly name: string;
+  readonly type: ColumnType;
+  /** its value in a row; undefined where the input row has no such key */
+  readonly value: (row: OutputRow) => unknown;
+  /** of a columnar input: the column to copy, by its name there, and its type */
+  readonly arrow?: Field;
+}
+
+const STRING: ColumnType = { kind: 'string' };
+const INT32: ColumnType = { kind: 'int32' };
+const FLOAT32: ColumnType = { kind: 'float32' };
+export const INT32_LIST: ColumnType = { kind: 'list', element: INT32 };
+export const FLOAT32_LIST: ColumnType = { kind: 'list', element: FLOAT32 };
+
+const SEGMENT: ColumnType = {
+  kind: 'struct',
+  fields: [
+    { name: 'start', type: INT32 },
+    { name: 'end', type: INT32 },
+    { name: 'char_start', key: 'charStart', type: INT32 },
+    { name: 'char_end', key: 'charEnd', type: INT32 },
+    { name: 'kind', type: STRING },
+    { name: 'entropy', type: FLOAT32 },
+    { name: 'value', type: FLOAT32 },
+    { name: 'delta', type: FLOAT32 },
+    { name: 'sigma', type: FLOAT32 },
+  ],
+};
+
+function statusText(codes: readonly string[]): string {
+  return codes.length === 0 ? 'ok' : [...new Set(codes)].sort().join(';');
+}
+
+const OURS = [
+  { name: 'id', type: STRING, value: (row) => row.trace.id },
+  { name: 'group', type: STRING, value: (row) => row.trace.group ?? null },
+  { name: 'prompt_ids', type: INT32_LIST, value: (row) => row.promptIds },
+  { name: 'completion_ids', type: INT32_LIST, value: (row) => row.completionIds },
+  { name: 'logprobs', type: FLOAT32_LIST, value: (row) => row.logprobs },
+  { name: 'entropies', type: FLOAT32_LIST, value: (row) => row.entropies },
+  { name: 'sigma', type: FLOAT32_LIST, value: (row) => row.sigma },
+  {
+    name: 'segments',
+    type: { kind: 'list', element: SEGMENT },
+    value: (row) => row.segments,
+  },
+  { name: 'value_start', type: FLOAT32, value: (row) => row.valueStart },
+  {
+    name: 'reference_logprobs',
+    type: { kind: 'list', element: FLOAT32_LIST },
+    value: (row) => row.referenceLogprobs,
+  },
+  { name: 'reward', type: FLOAT32, value: (row) => row.reward },
+  { name: 'baseline', type: FLOAT32, value: (row) => row.baseline },
+  { name: 'reference_utilities', type: FLOAT32_LIST, value: (row) => row.referenceUtilities },
+  { name: 'source_row', type: { kind: 'int64' }, value: (row) => row.trace.source.row },
+  { name: 'sigma_ess', type: FLOAT32, value: (row) => row.sigmaEss },
+  { name: 'sigma_max_weight', type: FLOAT32, value: (row) => row.sigmaMaxWeight },
+  { name: 'status', type: STRING, value: (row) => statusText(row.status) },
+] as const satisfies readonly OutputColumn[];
+
+/** Name of one of our columns. */
+export type OurColumn = (typeof OURS)[number]['name'];
+
+/** One of our columns by its name, or an export's column. */
+export type WrittenColumn = OurColumn | OutputColumn;
+
+/** All our columns, in the order in which they are written. */
+export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
+
+/** A written column's name. */
+export function columnName(column: WrittenColumn): string {
+  return typeof column === 'string' ? column : column.name;
+}
+
+/** Puts the output's columns together: the input's, then ours in their fixed order. */
+export function outputColumns(
+  passThrough: readonly PassThroughColumn[],
+  ourColumns: readonly WrittenColumn[],
+): OutputColumn[] {
+  const columns: OutputColumn[] = passThrough.map(({ name, as, type, arrow }) => ({
+    name: as,
+    type,
+    ...(arrow === undefined ? {} : { arrow }),
+    value: ({ trace: { source } }) =>
+      Object.hasOwn(source.columns, name) ? source.columns[name] : undefined,
+  }));
+  columns.push(...OURS.filter(({ name }) => ourColumns.includes(name)));
+  for (const column of ourColumns) if (typeof column !== 'string') columns.push(column);
+  const names = new Set<string>();
+  for (const { name } of columns) {
+    if (names.has(name)) throw new Error(`two output columns are called "${name}": resolveColumnNames first`);
+    names.add(name);
+  }
+  return columns;
+}

@@ -1,0 +1,60 @@
+// The input's columns and ours in, the names out under which the former are written beside the latter.
+
+import { explodes } from '../map/map.js';
+import type { FieldMap } from '../map/sources.js';
+import { columnName, type OurColumn, type WrittenColumn } from '../table/output-columns.js';
+import type { PassThroughColumn } from '../table/schema.js';
+
+/**
+ * Finds output names for the input's columns where some are ours. A column that ours repeats (the trace's
+ * own `id`, `group`, `prompt_ids`, `completion_ids`, `reward`, taken from there) is left out; any other becomes
+ * `input_<name>`, with a warning.
+ * @param rewardAsIs the output's reward is the input's, on the same scale
+ */
+export function resolveColumnNames(
+  passThrough: readonly PassThroughColumn[],
+  ourColumns: readonly WrittenColumn[],
+  map: FieldMap,
+  rewardAsIs: boolean,
+): { columns: PassThroughColumn[]; warnings: string[] } {
+  const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
+  const taken = new Set([...ours, ...passThrough.map(({ name }) => name)]);
+  const columns: PassThroughColumn[] = [];
+  const warnings: string[] = [];
+  for (const column of passThrough) {
+    if (!ours.has(column.name)) {
+      columns.push(column);
+      continue;
+    }
+    if (isRepeated(column, map, rewardAsIs)) continue;
+    let as = `input_${column.name}`;
+    while (taken.has(as)) as = `input_${as}`;
+    taken.add(as);
+    columns.push({ ...column, as });
+    warnings.push(`input column "${column.name}" has the name of an output column: written as "${as}"`);
+  }
+  return { columns, warnings };
+}
+
+const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies (
+  | OurColumn
+  | 'prompt'
+)[];
+
+function isRepeated(
+  { name: column, type, arrow }: PassThroughColumn,
+  map: FieldMap,
+  rewardAsIs: boolean,
+): boolean {
+  const name = REPEATABLE.find((ours) => ours === column);
+  if (name === undefined) return false;
+  const sources = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
+  if (sources.some((source) => source.text !== name)) return false;
+  // in an exploded row ids get a number appended, so the row's own id is another value
+  if (name === 'id') return type.kind === 'string' && !explodes(map);
+  if (name === 'group' || name === 'prompt') return type.kind === 'string';
+  // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
+  if (name === 'reward')
+    return rewardAsIs && (type.kind === 'int64' || /^Float(16|32)$/.test(String(arrow?.type)));
+  return type.kind === 'list' && type.element.kind === 'int64';
+}

@@ -1,0 +1,78 @@
+// Output rows in, JSONL bytes out: floats in the fewest digits that keep the float32.
+
+import type { OutputRow } from '../../scored.js';
+import type { ByteSink } from '../files/stdout.js';
+import { float32Text, stringifyJson } from '../table/json.js';
+import type { OutputColumn } from '../table/output-columns.js';
+import type { RowWriter } from '../table/row-writer.js';
+import type { ColumnType } from '../table/schema.js';
+
+/**
+ * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
+ * our names is left out where it says the same, and becomes `input_<name>` where it does not.
+ * @param columns ours
+ */
+export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
+  const spelt = columns.map((column) => ({ ...column, spell: speller(column.type) }));
+  const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
+
+  function line(row: OutputRow): string {
+    const ours = new Map(spelt.map(({ name, value, spell }) => [name, spell(value(row))]));
+    const input = row.trace.source.columns;
+    const parts: string[] = [];
+    for (const [name, item] of Object.entries(input)) {
+      const text = stringifyJson(item);
+      if (text === ours.get(name)) continue;
+      let as = name;
+      while (names.has(as) || (as !== name && Object.hasOwn(input, as))) as = `input_${as}`;
+      parts.push(`${JSON.stringify(as)}:${text}`);
+    }
+    for (const [name, text] of ours) parts.push(`${JSON.stringify(name)}:${text}`);
+    return `{${parts.join(',')}}\n`;
+  }
+
+  let lines: string[] = [];
+  return {
+    add(row) {
+      lines.push(line(row));
+    },
+    async flush() {
+      if (lines.length > 0) await sink.write(Buffer.from(lines.join('')));
+      lines = [];
+    },
+    close: () => sink.commit(),
+    abort: () => sink.abort(),
+  };
+}
+
+/** How a column's values are spelt: found once for all of them. */
+function speller(type: ColumnType): (value: unknown) => string {
+  const spell = spellerOfPresent(type);
+  return (value) => (value === null || value === undefined ? 'null' : spell(value));
+}
+
+function spellerOfPresent(type: ColumnType): (value: unknown) => string {
+  if (type.kind === 'float32') return (value) => float32Text(Math.fround(value as number));
+  if (type.kind === 'int32') return String;
+  if (type.kind === 'list') {
+    const item = speller(type.element);
+    return (value) => {
+      if (value instanceof Int32Array) return `[${value.join(',')}]`;
+      const items: string[] = [];
+      for (const each of value as Iterable<unknown>) items.push(item(each));
+      return `[${items.join(',')}]`;
+    };
+  }
+  if (type.kind === 'struct') {
+    const fields = type.fields.map(({ name, key = name, type: field }, n) => {
+      return { key, lead: `${n === 0 ? '{' : ','}${JSON.stringify(name)}:`, spell: speller(field) };
+    });
+    return (value) => {
+      let text = '';
+      for (const { key, lead, spell } of fields)
+        text += lead + spell((value as Readonly<Record<string, unknown>>)[key]);
+      return `${text}}`;
+    };
+  }
+  return stringifyJson;
+}

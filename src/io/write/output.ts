@@ -1,0 +1,161 @@
+// Where the output goes, and in which format: picks the writer, gathers rows into batches, ends cleanly.
+
+import { usageError } from '../../errors.js';
+import type { OutputRow } from '../../scored.js';
+import { AtomicFile } from '../files/atomic-file.js';
+import { type ByteSink, openStreamSink } from '../files/stdout.js';
+import { outputColumns, type WrittenColumn } from '../table/output-columns.js';
+import type { RowWriter } from '../table/row-writer.js';
+import type { PassThroughColumn } from '../table/schema.js';
+
+export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+export type OutputFormat = (typeof FORMATS)[number];
+
+const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
+  ['.parquet', 'parquet'],
+  ['.arrow', 'arrow'],
+  ['.arrows', 'arrow'],
+  ['.jsonl', 'jsonl'],
+  ['.ndjson', 'jsonl'],
+  ['.jsonl.gz', 'jsonl'],
+  ['.ndjson.gz', 'jsonl'],
+];
+
+/** The key of a file's metadata under which its configuration stands. */
+export const CONFIG_KEY = 'rredcot.config';
+
+/** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
+const BATCH_BYTES = 2 * 2 ** 20;
+/** The same for stdout, whose reader waits for each batch. */
+const PIPE_BATCH_BYTES = 2 ** 20;
+
+/** The format that a file's name stands for; undefined for one without a known extension. */
+export function namedFormat(path: string): OutputFormat | undefined {
+  return EXTENSIONS.find(([extension]) => path.toLowerCase().endsWith(extension))?.[1];
+}
+
+/** The same. @throws RredcotError for a name without a known extension */
+export function formatOf(path: string): OutputFormat {
+  const known = namedFormat(path);
+  if (known !== undefined) return known;
+  const names = EXTENSIONS.map(([extension]) => extension).join(', ');
+  throw usageError(
+    `${path}: the name does not tell the format, expected one of ${names}`,
+    '--format parquet|arrow|jsonl; a name that ends with / is a run folder',
+  );
+}
+
+/** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
+export interface Output {
+  /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
+  write(rows: readonly OutputRow[]): Promise<void>;
+  /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
+  close(): Promise<string | null>;
+  /** harmless after `close` or a second time */
+  abort(): Promise<void>;
+}
+
+export interface OutputTarget {
+  /** `-` is stdout */
+  readonly path: string;
+  readonly format: OutputFormat;
+  /** any of ours, which are written in their own order; then an export's */
+  readonly ourColumns: readonly WrittenColumn[];
+  /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
+  readonly passThrough: readonly PassThroughColumn[];
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** Opens the output; nothing is visible under `path` before `close`. */
+export async function openOutput(target: OutputTarget): Promise<Output> {
+  const { path } = target;
+  const isStdout = path === '-';
+  const writer = await openWriter(target);
+  let pendingRows = 0;
+  let pendingBytes = 0;
+  // a pipe's reader starts with the first row and gets twice as many with every batch, up to the bound
+  let batchRows = isStdout ? 1 : Number.POSITIVE_INFINITY;
+  const batchBytes = isStdout ? PIPE_BATCH_BYTES : BATCH_BYTES;
+  let isEnded = false;
+
+  async function flush(): Promise<void> {
+    pendingRows = 0;
+    pendingBytes = 0;
+    batchRows *= 2;
+    await writer.flush();
+  }
+  async function abort(): Promise<void> {
+    if (isEnded) return;
+    isEnded = true;
+    await writer.abort();
+  }
+  async function guarded<T>(action: () => Promise<T>): Promise<T> {
+    if (isEnded) throw new Error(`${path}: the output is closed`);
+    try {
+      return await action();
+    } catch (error) {
+      await abort();
+      throw error;
+    }
+  }
+
+  return {
+    write: (rows) =>
+      guarded(async () => {
+        for (const row of rows) {
+          writer.add(row);
+          pendingBytes += rowBytes(row);
+          if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
+        }
+      }),
+    close: () =>
+      guarded(async () => {
+        await flush();
+        const sha256 = await writer.close();
+        isEnded = true;
+        return sha256;
+      }),
+    abort,
+  };
+}
+
+async function openWriter(target: OutputTarget): Promise<RowWriter> {
+  const { path, format, metadata } = target;
+  const columns = outputColumns(format === 'jsonl' ? [] : target.passThrough, target.ourColumns);
+  if (path === '-') {
+    if (format === 'parquet') {
+      throw usageError(
+        'Parquet cannot be written to stdout: its readers need to seek',
+        '--format arrow, or -o <file>.parquet',
+      );
+    }
+    if (format === 'arrow' && process.stdout.isTTY) {
+      throw usageError('Arrow data is binary and stdout is a terminal', '--format jsonl, or -o <file>');
+    }
+  }
+  // the writers' modules cost 50 to 150 ms to load: only the one that is used
+  if (format === 'parquet') {
+    const { openParquetWriter } = await import('../parquet/writer.js');
+    return openParquetWriter(await AtomicFile.open(path), columns, metadata);
+  }
+  const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
+  if (format === 'jsonl') {
+    const { openJsonlWriter } = await import('./jsonl-writer.js');
+    if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns);
+    const { openGzipSink } = await import('../files/gzip.js');
+    return openJsonlWriter(openGzipSink(sink), columns);
+  }
+  const { openArrowWriter } = await import('../arrow/writer.js');
+  const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowWriter(sink, columns, { layout, metadata });
+}
+
+/** About how many bytes a row holds before compression. */
+export function rowBytes({ trace, completionIds, segments, referenceLogprobs }: OutputRow): number {
+  const tokens = completionIds?.length ?? 0;
+  const references = (referenceLogprobs?.length ?? 0) * (referenceLogprobs?.[0]?.length ?? 0);
+  // a columnar row's text is not made for this
+  const { arrow } = trace.source;
+  const inputBytes = arrow === undefined ? trace.source.raw.length : arrow.batch.rowBytes;
+  return inputBytes + 16 * tokens + 64 * segments.length + 4 * references;
+}

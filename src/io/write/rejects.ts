@@ -1,0 +1,59 @@
+// Bad rows in, the rejects file out.
+
+import { rm } from 'node:fs/promises';
+import { usageError } from '../../errors.js';
+import type { BadRow } from '../../rows.js';
+import { AtomicFile } from '../files/atomic-file.js';
+import { statIfThere } from '../files/stat-if-there.js';
+import { stringifyJson } from '../table/json.js';
+
+/** The rejects of a run. */
+export interface Rejects {
+  add(bad: BadRow): Promise<void>;
+  /** makes the file visible, if there was a reject */
+  close(): Promise<void>;
+  abort(): Promise<void>;
+}
+
+/**
+ * Opens the rejects file of a run. The file is made at the first reject; one that an earlier run left
+ * is replaced, or removed, when this one ends: no file means no reject.
+ * @throws RredcotError (exit 2) where something else than a file has its name
+ */
+export async function openRejects(path: string): Promise<Rejects> {
+  let file: AtomicFile | null = null;
+  const present = await statIfThere(path);
+  if (present !== null && !present.isFile())
+    throw usageError(
+      `${path}: is no file, but the rejects would be written there`,
+      'name another output with -o',
+    );
+  // several traces are at work at a time: their rejects are written one after the other
+  let queue: Promise<void> = Promise.resolve();
+  async function write({
+    file: from,
+    row,
+    byteOffset,
+    id,
+    raw,
+    rejection: { code, reason },
+  }: BadRow): Promise<void> {
+    file ??= await AtomicFile.open(path);
+    const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
+    await file.write(Buffer.from(`${stringifyJson(line)}\n`));
+  }
+  return {
+    add(bad) {
+      queue = queue.then(() => write(bad));
+      return queue;
+    },
+    async close() {
+      await queue;
+      if (file !== null) await file.commit();
+      else await rm(path, { force: true });
+    },
+    async abort() {
+      await file?.abort();
+    },
+  };
+}

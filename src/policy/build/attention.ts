@@ -1,0 +1,175 @@
+// The attention nodes of the scoring graph: causal over the trunk, and of branches to the trunk before their exits.
+import type { Architecture } from './architecture.js';
+import { layerWindow } from './families.js';
+import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
+import { Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
+
+/** Rotation tables, graph inputs [M, headDim/2]. */
+export interface Rope {
+  readonly cos: string;
+  readonly sin: string;
+}
+
+/** What a branch row sees and where it stands: graph inputs [G,R]; `from` and `to` [G,2] cut a group's keys from [B,T]. */
+export interface BranchInputs {
+  readonly pos: string;
+  readonly exit: string;
+  readonly number: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
+export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
+  const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
+    string,
+    string,
+  ];
+  const batchAndLength = g.node('Shape', [ids]); // [B,S]
+  const perToken = g.node('Concat', [batchAndLength, g.ints([-1])], { axis: 0 }); // [B,S,-1]
+  const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
+  const length = g.node('Gather', [batchAndLength, g.ints([1], [])]); // scalar
+  const total = g.node('Cast', [length], { to: 6 });
+  // padding stands at the end of short traces: causal rows before it never see it, so every length is S
+  const lastIndex = g.node('Cast', [g.node('Sub', [length, g.ints([1], [])])], { to: 6 });
+  const seqlens = g.node('Expand', [lastIndex, batch]);
+
+  // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
+  const rotates = arch.headDim % 16 === 0;
+  const isPadded = paddedHeadDim(arch.headDim) !== arch.headDim;
+  const threeDims = (flat: string) => g.node('Reshape', [flat, perToken]);
+  const rotated = (flat: string) =>
+    rotates
+      ? threeDims(flat)
+      : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, { domain: 'com.microsoft' });
+  return (i: number, q: string, k: string, v: string) => {
+    const outputs = [`policy.attended_${i}`, `policy.key_${i}`, `policy.value_${i}`] as const;
+    const window = layerWindow(arch, i);
+    g.node(
+      'GroupQueryAttention',
+      [
+        padHeads(g, rotated(q), arch.heads, arch.headDim, precision),
+        padHeads(g, rotated(k), arch.kvHeads, arch.headDim, precision),
+        padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
+        '',
+        '',
+        seqlens,
+        total,
+        ...(rotates ? [cos, sin] : []),
+      ],
+      {
+        num_heads: arch.heads,
+        kv_num_heads: arch.kvHeads,
+        do_rotary: rotates ? 1 : 0,
+        ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
+        ...(window === undefined ? {} : { local_window_size: window }),
+      },
+      { outputs, domain: 'com.microsoft' },
+    );
+    const narrow = cutFlatHeads(g, outputs[0], arch.heads, arch.headDim);
+    const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
+    return { attended, k: cutHeads(g, outputs[1], arch.headDim), v: cutHeads(g, outputs[2], arch.headDim) };
+  };
+}
+
+/**
+ * Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] and the trunk's keys and values in float32
+ * → [G·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
+ */
+export function branchAttention(
+  g: Graph,
+  arch: Architecture,
+  ids: string,
+  branch: BranchInputs,
+  { cos, sin }: Rope,
+  precision: Precision,
+) {
+  const grouped = g.node('Concat', [g.node('Shape', [ids]), g.ints([-1, arch.headDim])], { axis: 0 }); // [G,R,-1,hd]
+  const [cosRows, sinRows] = [cos, sin].map((table) =>
+    g.node('Unsqueeze', [g.node('Gather', [table, branch.pos]), g.ints([1])]),
+  ) as [string, string]; // [G,1,R,hd/2]
+  /** [G·R, heads·hd] → [G,heads,R,hd] */
+  const perHead = (flat: string) => {
+    const wide = cast(g, flat, precision, 'f32');
+    return g.node('Transpose', [g.node('Reshape', [wide, grouped])], { perm: [0, 2, 1, 3] });
+  };
+  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, arch.headDim / 2);
+  return (i: number, q: string, k: string, v: string, trunkK: string, trunkV: string) => {
+    const { exit, number, pos, from, to } = branch;
+    const attended = g.node('Scan', [rotated(q), rotated(k), perHead(v), exit, number, pos, from, to], {
+      body: { graph: groupAttention(arch, i, trunkK, trunkV) },
+      num_scan_inputs: 8,
+    }); // [G,R,heads·hd]
+    const flat = g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
+    return cast(g, flat, 'f32', precision);
+  };
+}
+
+/** Half-split rotary embedding (Hugging Face convention) of x [G,heads,R,hd] by cos, sin [G,1,R,hd/2]. */
+function rotate(g: Graph, x: string, cos: string, sin: string, half: number): string {
+  const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([3])]);
+  const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([3])]);
+  const turnedLow = g.node('Sub', [g.node('Mul', [low, cos]), g.node('Mul', [high, sin])]);
+  const turnedHigh = g.node('Add', [g.node('Mul', [high, cos]), g.node('Mul', [low, sin])]);
+  return g.node('Concat', [turnedLow, turnedHigh], { axis: 3 });
+}
+
+/** Scan body: attention of one group's rows to the trunk before their exits and to their own branch. */
+function groupAttention(arch: Architecture, layer: number, trunkK: string, trunkV: string): Graph {
+  const { heads, kvHeads, headDim } = arch;
+  const g = new Graph(`attend_${layer}`);
+  const name = (n: string) => `attend_${layer}.${n}`;
+  const q = g.input(name('q'), 'f32', [heads, 'R', headDim]);
+  const k = g.input(name('k'), 'f32', [kvHeads, 'R', headDim]);
+  const v = g.input(name('v'), 'f32', [kvHeads, 'R', headDim]);
+  const exit = g.input(name('exit'), 'i64', ['R']);
+  const branch = g.input(name('branch'), 'i64', ['R']);
+  const pos = g.input(name('pos'), 'i64', ['R']);
+  const from = g.input(name('from'), 'i64', [2]);
+  const to = g.input(name('to'), 'i64', [2]);
+
+  /** [B,kvHeads,S,hd] → what the group may see of its trace, [kvHeads,keys,hd] */
+  const seen = (trunk: string) =>
+    g.node('Squeeze', [g.node('Slice', [trunk, from, to, g.ints([0, 2])]), g.ints([0])]);
+  const [seenK, seenV] = [seen(trunkK), seen(trunkV)];
+  // then the branch rows' own, [kvHeads,E,hd]
+  const allK = g.node('Concat', [seenK, k], { axis: 1 });
+  const allV = g.node('Concat', [seenV, v], { axis: 1 });
+
+  const column = (t: string) => g.node('Unsqueeze', [t, g.ints([1])]);
+  const row = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
+  // from a shape, not from `to`: on a GPU that would be one more value to wait for
+  const keys = g.node('Gather', [g.node('Shape', [seenK]), g.ints([1], [])]);
+  const positions = g.node('Range', [g.ints([0], []), keys, g.ints([1], [])]);
+  const seesTrunk = g.node('Less', [row(positions), column(exit)]); // [R,keys]
+  const sameBranch = g.node('Equal', [row(branch), column(branch)]);
+  const seesOwn = g.node('And', [sameBranch, g.node('LessOrEqual', [row(pos), column(pos)])]); // [R,R]
+  let visible = g.node('Concat', [seesTrunk, seesOwn], { axis: 1 }); // [R,E]
+  const window = layerWindow(arch, layer);
+  if (window !== undefined) {
+    const keyPositions = g.node('Concat', [positions, pos], { axis: 0 }); // [E]
+    const before = g.node('Sub', [pos, g.ints([window], [])]); // [R], the last position out of sight
+    visible = g.node('And', [visible, g.node('Greater', [row(keyPositions), column(before)])]);
+  }
+  const bias = g.node('Where', [visible, g.float(0), g.float(-1e30)]);
+
+  // query heads that share a key head lie together: [heads,R,hd] = [kvHeads, shared·R, hd], one batched MatMul
+  const shared = heads / kvHeads;
+  const scaled = g.node('Mul', [q, g.float(1 / Math.sqrt(headDim))]);
+  const queries = g.node('Reshape', [scaled, g.ints([kvHeads, -1, headDim])]);
+  const scores = g.node('MatMul', [queries, g.node('Transpose', [allK], { perm: [0, 2, 1] })]); // [kvHeads,shared·R,E]
+  const rowsAndKeys = g.node('Concat', [g.ints([kvHeads, shared]), g.node('Shape', [bias])], { axis: 0 });
+  const weights = g.node(
+    'Softmax',
+    [g.node('Add', [g.node('Reshape', [scores, rowsAndKeys]), bias])], // [kvHeads,shared,R,E]
+    { axis: -1 },
+  );
+  const mixed = g.node('MatMul', [g.node('Reshape', [weights, g.node('Shape', [scores])]), allV]);
+  const perRow = g.node('Transpose', [g.node('Reshape', [mixed, g.ints([heads, -1, headDim])])], {
+    perm: [1, 0, 2],
+  });
+  const flat = g.node('Reshape', [perRow, g.ints([0, -1])]);
+  g.output(name('out'), flat, 'f32', ['R', heads * headDim]);
+  return g;
+}

@@ -1,0 +1,52 @@
+// What tells the supported model families apart: what their layers add to Llama's, and what a config.json may leave out.
+
+/** A family by the name that config.json gives it in `architectures`. */
+export interface Family {
+  /** q, k and v projections have a bias */
+  readonly qkvBias: boolean;
+  /** every query and key head is RMS-normalised before its rotation */
+  readonly qkNorm: boolean;
+  /** which layers may have a sliding window: none, all, or those that config.json switches on */
+  readonly window: 'never' | 'always' | 'on request';
+  /** the defaults of transformers' config class, where they are not the query heads and hidden / heads */
+  readonly defaults: {
+    readonly kvHeads?: number;
+    readonly headDim?: number;
+    readonly slidingWindow?: number;
+  };
+}
+
+export const FAMILIES = {
+  LlamaForCausalLM: { qkvBias: false, qkNorm: false, window: 'never', defaults: {} },
+  MistralForCausalLM: {
+    qkvBias: false,
+    qkNorm: false,
+    window: 'always',
+    defaults: { kvHeads: 8, slidingWindow: 4096 },
+  },
+  Qwen2ForCausalLM: {
+    qkvBias: true,
+    qkNorm: false,
+    window: 'on request',
+    defaults: { kvHeads: 32, slidingWindow: 4096 },
+  },
+  Qwen3ForCausalLM: {
+    qkvBias: false,
+    qkNorm: true,
+    window: 'on request',
+    defaults: { kvHeads: 32, headDim: 128, slidingWindow: 4096 },
+  },
+} as const satisfies Record<string, Family>;
+
+export type FamilyName = keyof typeof FAMILIES;
+export const FAMILY_NAMES = Object.keys(FAMILIES) as [FamilyName, ...FamilyName[]];
+
+/** The part of an architecture that says where attention is windowed. */
+interface Windowed {
+  readonly slidingWindow?: { readonly tokens: number; readonly layers: readonly number[] };
+}
+
+/** Keys that a row of a layer sees at most, its own among them; undefined: all before it. */
+export function layerWindow(arch: Windowed, layer: number): number | undefined {
+  return arch.slidingWindow?.layers.includes(layer) ? arch.slidingWindow.tokens : undefined;
+}

@@ -1,0 +1,134 @@
+// The head of the scoring graph: entropies and log-probabilities of rows, without their logits ever leaving the graph.
+import { Graph } from './onnx.js';
+import { cast, type Precision } from './precision.js';
+
+/** Entries of the vocabulary whose logits a CPU computes at once: they stay in its cache from the product to the sum. */
+const CPU_ENTRIES = 2048;
+/** Logits held at once: 4 MB a core's cache can keep; a GPU wants large products, and has the memory for 256 MB. */
+const CPU_LOGITS = 2 ** 20;
+const GPU_LOGITS = 2 ** 26;
+const LEAST_ROWS = 32;
+const MOST_ROWS = 1024;
+
+/** A slice of the head's matrix [vocab, d]: `blocks` × `entries` rows of it from row `first` on. */
+export interface MatrixSlice {
+  readonly name: string;
+  readonly first: number;
+  readonly shape: readonly [entries: number, hidden: number] | readonly [number, number, number];
+}
+
+/** What the head takes from the rest of the graph. */
+export interface HeadParts {
+  readonly hidden: number;
+  readonly vocab: number;
+  readonly precision: Precision;
+  /** the final norm of x [C,d], in a body graph */
+  readonly norm: (x: string, body: Graph) => string;
+  /** the head's matrix or a slice of it, in the graph's precision and in the main graph, where bodies see it */
+  readonly matrix: (slice?: MatrixSlice) => string;
+  /** rows [C,d] of the head's matrix by token [C], in the graph's precision, in a body graph */
+  readonly tokenRows: (tokens: string, body: Graph) => string;
+}
+
+/** Whole blocks of the vocabulary, and what is left; one block where there are not several. */
+function vocabBlocks(vocab: number, precision: Precision): { blocks: number; entries: number; rest: number } {
+  const blocks = precision === 'f32' ? Math.floor(vocab / CPU_ENTRIES) : 1;
+  if (blocks < 2) return { blocks: 1, entries: vocab, rest: 0 };
+  return { blocks, entries: CPU_ENTRIES, rest: vocab - blocks * CPU_ENTRIES };
+}
+
+/** Rows of a block of the head, C of its [n,C] inputs: as many as memory allows, and blocks of like size. */
+export function headRows(rows: number, vocab: number, precision: Precision): number {
+  const logits = precision === 'f32' ? CPU_LOGITS : GPU_LOGITS;
+  const allowed = Math.floor(logits / vocabBlocks(vocab, precision).entries);
+  const most = Math.max(LEAST_ROWS, Math.min(MOST_ROWS, allowed));
+  const blocks = Math.max(1, Math.ceil(rows / most));
+  return Math.max(1, Math.ceil(rows / blocks));
+}
+
+/** x [n,C,d] of the graph's precision, targets [n,C] → entropies and logprobs [n,C] f32, nats; C rows at a time. */
+export function entropyHead(g: Graph, x: string, targets: string, parts: HeadParts) {
+  const { hidden, vocab, precision } = parts;
+  const body = new Graph('head');
+  const blockX = body.input('head.x', precision, ['C', hidden]);
+  const blockTargets = body.input('head.targets', 'i64', ['C']);
+  const h = parts.norm(blockX, body); // [C,d]
+  const { blocks, entries, rest } = vocabBlocks(vocab, precision);
+  const { entropy, logprob } =
+    blocks === 1
+      ? wholeVocabulary(body, h, blockTargets, parts)
+      : inBlocks(body, h, blockTargets, parts, { blocks, entries, rest });
+  body.output('head.entropy', entropy, 'f32', ['C']);
+  body.output('head.logprob', logprob, 'f32', ['C']);
+  const outputs = ['head.entropies', 'head.logprobs'] as const;
+  g.node('Scan', [x, targets], { body: { graph: body }, num_scan_inputs: 2 }, { outputs });
+  return { entropies: outputs[0], logprobs: outputs[1] };
+}
+
+/** All logits of a row at once. */
+function wholeVocabulary(body: Graph, h: string, targets: string, { matrix, precision }: HeadParts) {
+  const { logp, negative } = softmaxOf(body, h, matrix(), precision);
+  const picked = body.node('GatherElements', [logp, body.node('Unsqueeze', [targets, body.ints([1])])], {
+    axis: 1,
+  });
+  return { entropy: body.node('Neg', [negative]), logprob: body.node('Squeeze', [picked, body.ints([1])]) };
+}
+
+/**
+ * Logits of one block of the vocabulary after the other. With block b's log-sum-exp ℓ_b and the entropy H_b inside it,
+ * log p(b) = ℓ_b − ℓ and H = Σ_b p(b) (H_b − log p(b)): the chain rule of entropy.
+ */
+function inBlocks(
+  body: Graph,
+  h: string,
+  targets: string,
+  { hidden, precision, ...parts }: HeadParts,
+  { blocks, entries, rest }: { blocks: number; entries: number; rest: number },
+) {
+  const inner = new Graph('head_block');
+  const blockMatrix = inner.input('head_block.matrix', precision, [entries, hidden]);
+  const one = blockSums(inner, h, blockMatrix, precision);
+  inner.output('head_block.negative', one.negative, 'f32', ['C']);
+  inner.output('head_block.total', one.total, 'f32', ['C']);
+  const matrix = parts.matrix({ name: 'head.blocks', first: 0, shape: [blocks, entries, hidden] });
+  const outputs = ['head.negatives', 'head.totals'] as const;
+  body.node('Scan', [matrix], { body: { graph: inner }, num_scan_inputs: 1 }, { outputs }); // [blocks,C] each
+  let [negatives, totals]: readonly [string, string] = outputs;
+  if (rest > 0) {
+    const last = parts.matrix({ name: 'head.rest', first: blocks * entries, shape: [rest, hidden] });
+    const sums = blockSums(body, h, last, precision);
+    const joined = (all: string, own: string) =>
+      body.node('Concat', [all, body.node('Unsqueeze', [own, body.ints([0])])], { axis: 0 });
+    [negatives, totals] = [joined(negatives, sums.negative), joined(totals, sums.total)];
+  }
+  const logShares = body.node('LogSoftmax', [totals], { axis: 0 }); // log p(b), [blocks,C]
+  const weighted = body.node('Mul', [
+    body.node('Exp', [logShares]),
+    body.node('Add', [negatives, logShares]),
+  ]);
+  const entropy = body.node('Neg', [body.node('ReduceSum', [weighted, body.ints([0])], { keepdims: 0 })]);
+  const total = logSumExpNodes(body, totals, logShares, 0); // [C]
+  const products = body.node('Mul', [h, parts.tokenRows(targets, body)]);
+  const logit = body.node('ReduceSum', [products, body.ints([1])], { keepdims: 0 });
+  return { entropy, logprob: body.node('Sub', [logit, total]) };
+}
+
+/** Of one block: −H_b and ℓ_b of every row, [C]. */
+function blockSums(graph: Graph, h: string, matrix: string, precision: Precision) {
+  const { logits, logp, negative } = softmaxOf(graph, h, matrix, precision);
+  return { negative, total: logSumExpNodes(graph, logits, logp, 1) };
+}
+
+/** Logits of h [C,d] by matrix [N,d] in float32, their log-softmax, and Σ p log p [C] of it. */
+function softmaxOf(graph: Graph, h: string, matrix: string, precision: Precision) {
+  const logits = cast(graph, graph.node('Gemm', [h, matrix], { transB: 1 }), precision, 'f32'); // [C,N]
+  const logp = graph.node('LogSoftmax', [logits], { axis: 1 });
+  const plogp = graph.node('Mul', [graph.node('Exp', [logp]), logp]);
+  return { logits, logp, negative: graph.node('ReduceSum', [plogp, graph.ints([1])], { keepdims: 0 }) };
+}
+
+/** log Σ exp x along an axis, from x and its log-softmax there: their difference is the same everywhere. */
+function logSumExpNodes(graph: Graph, x: string, logSoftmax: string, axis: number): string {
+  const first = (t: string) => graph.node('Gather', [t, graph.ints([0], [])], { axis });
+  return graph.node('Sub', [first(x), first(logSoftmax)]);
+}

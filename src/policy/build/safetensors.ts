@@ -1,0 +1,109 @@
+// Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
+import { open } from 'node:fs/promises';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { repeatedKey } from './json-keys.js';
+import type { Dtype } from './onnx.js';
+
+/** A tensor's place in its file. */
+export interface StoredTensor {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  /** byte offset from the start of the file */
+  readonly offset: number;
+  /** bytes */
+  readonly length: number;
+}
+
+const DTYPES: ReadonlyMap<unknown, { dtype: Dtype; bytes: number }> = new Map([
+  ['F32', { dtype: 'f32', bytes: 4 }],
+  ['F16', { dtype: 'f16', bytes: 2 }],
+  ['BF16', { dtype: 'bf16', bytes: 2 }],
+]);
+
+// the limit of the reference implementation: a larger header is an attack or a damaged length field
+const MAX_HEADER_BYTES = 100_000_000;
+
+/**
+ * The tensors of one safetensors file by name.
+ * @throws RredcotError (exit 2) where the header does not describe the file: every range is checked before use.
+ */
+export async function readSafetensorsHeader(path: string): Promise<Map<string, StoredTensor>> {
+  const fail = (found: string): never => {
+    throw usageError(
+      `${path}: not a sound safetensors file: ${found}`,
+      'copy or download the checkpoint again',
+    );
+  };
+  const file = await open(path).catch((cause: unknown) => {
+    throw new RredcotError(`${path}: weights cannot be read`, { exitCode: EXIT.usage, cause });
+  });
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) fail('not a file');
+    const fileBytes = stat.size;
+    if (fileBytes < 8) fail(`${fileBytes} bytes long, expected at least 8`);
+    const lengthField = Buffer.alloc(8);
+    await file.read(lengthField, 0, 8, 0);
+    const headerBytes = lengthField.readBigUInt64LE();
+    if (headerBytes > BigInt(Math.min(MAX_HEADER_BYTES, fileBytes - 8)))
+      fail(`its header claims ${headerBytes} bytes, the file has ${fileBytes}`);
+    const header = Buffer.alloc(Number(headerBytes));
+    await file.read(header, 0, header.length, 8);
+    return parseHeader(header, fileBytes - 8 - header.length, 8 + header.length, fail);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Tensors of a header; `dataBytes` is what the file holds after it, `base` the file offset of the first of them. */
+function parseHeader(
+  header: Buffer,
+  dataBytes: number,
+  base: number,
+  fail: (found: string) => never,
+): Map<string, StoredTensor> {
+  const tensors = new Map<string, StoredTensor>();
+  const text = header.toString('utf8');
+  let entries: Record<string, unknown>;
+  try {
+    entries = JSON.parse(text) as Record<string, unknown>;
+  } catch (error) {
+    return fail(`its header is not JSON (${(error as Error).message})`);
+  }
+  if (typeof entries !== 'object' || entries === null || Array.isArray(entries))
+    return fail('its header is not a JSON object');
+  const twice = repeatedKey(text);
+  if (twice !== undefined) return fail(`its header has ${JSON.stringify(twice)} twice`);
+  for (const [name, value] of Object.entries(entries)) {
+    if (name === '__metadata__') continue;
+    const entry = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown } | null;
+    const type = DTYPES.get(entry?.dtype);
+    if (type === undefined)
+      return fail(`tensor ${name} has dtype ${JSON.stringify(entry?.dtype)}, expected F32, F16 or BF16`);
+    const shape = entry?.shape;
+    const range = entry?.data_offsets;
+    if (!isSizes(shape) || !isSizes(range) || range.length !== 2)
+      return fail(`tensor ${name} has no valid shape and data_offsets`);
+    const [begin, end] = range as [number, number];
+    if (begin > end || end > dataBytes)
+      return fail(`tensor ${name} lies at ${begin}..${end}, the data has ${dataBytes} bytes`);
+    const expected = shape.reduce((product, size) => product * size, type.bytes);
+    if (expected !== end - begin)
+      return fail(
+        `tensor ${name} has ${end - begin} bytes, its shape [${shape.join(', ')}] needs ${expected}`,
+      );
+    tensors.set(name, { name, dtype: type.dtype, shape, offset: base + begin, length: end - begin });
+  }
+  let last = { name: '', offset: base, length: 0 };
+  for (const tensor of [...tensors.values()].sort((a, b) => a.offset - b.offset || a.length - b.length)) {
+    if (tensor.offset < last.offset + last.length)
+      return fail(`tensors ${last.name} and ${tensor.name} overlap`);
+    last = tensor;
+  }
+  return tensors;
+}
+
+function isSizes(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((n) => Number.isSafeInteger(n) && n >= 0);
+}

@@ -1,0 +1,163 @@
+// The thread that owns the ONNX session: `run()` blocks its event loop for a whole pass, so it must not be the main one.
+import { join } from 'node:path';
+import { workerData } from 'node:worker_threads';
+import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { ownCores } from '../../cores.js';
+import { OutOfMemoryError } from '../../errors.js';
+import { moved, serve } from '../../thread.js';
+import type { Architecture } from '../build/architecture.js';
+import { headRows } from '../build/head.js';
+import type { Precision } from '../build/precision.js';
+import { type RopeTables, ropeTables } from '../build/rope.js';
+import { type Device, deviceName } from '../device/device.js';
+import { placementCheck } from '../device/placement.js';
+import { blockRows, type PackedTrace, packBranches } from './pack.js';
+
+export interface WorkerInit {
+  readonly folder: string;
+  /** file of the folder, and what it computes in */
+  readonly graph: string;
+  readonly precision: Precision;
+  readonly architecture: Architecture;
+  readonly device: Device;
+}
+
+/** Runs B traces at once. */
+export interface RunJob {
+  /** (B) where `cache` is read, `ids` are empty: the branches follow on the traces of the run that kept it */
+  readonly traces: readonly PackedTrace[];
+  /** keeps the traces' keys and values in this thread under a number, or uses what was kept */
+  readonly cache?: { readonly id: number; readonly mode: 'keep' | 'use' };
+}
+
+/** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
+export interface JobResult {
+  readonly entropies: Float32Array;
+  readonly logprobs: Float32Array;
+}
+
+type Feeds = Record<string, Tensor>;
+
+const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
+let session: InferenceSession;
+/** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
+const caches = new Map<number, Feeds>();
+let rope: RopeTables = ropeTables(arch, 1024);
+
+async function open(): Promise<void> {
+  const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
+  session = await InferenceSession.create(join(folder, graph), {
+    executionProviders: [device],
+    graphOptimizationLevel: 'all',
+    intraOpNumThreads: ownCores(),
+    // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
+    extra: { session: { intra_op: { allow_spinning: '0' } } },
+    // warnings about unused initialisers and the like are nobody's business on stderr
+    logSeverityLevel: 3,
+    ...placement?.options(graph),
+  });
+  await placement?.verify([session], async () => {
+    const ids = Int32Array.of(0, 0);
+    await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
+  });
+}
+
+async function run(job: RunJob): Promise<JobResult> {
+  try {
+    const result = await scores(job);
+    return moved(result, result.entropies, result.logprobs);
+  } catch (error) {
+    const text = String((error as Error).message ?? error);
+    const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
+    throw new Kind(`the policy's run failed: ${text}`);
+  }
+}
+
+/** Frees what a run has kept. */
+function release(kept: number): void {
+  caches.delete(kept);
+}
+
+const functions = { open, run, release };
+export type SessionThread = typeof functions;
+serve(functions);
+
+async function scores({ traces, cache }: RunJob): Promise<JobResult> {
+  const B = traces.length;
+  const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
+  if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
+  const past = kept ?? emptyPast(B);
+  const P = past.past_k_0?.dims[2] ?? 0;
+
+  // the trunk: traces padded at their end to the longest; one idle token each where the branches alone are run
+  const S = traces.reduce((most, { ids }) => Math.max(most, ids.length), 1);
+  const ids = new BigInt64Array(B * S);
+  const rows: number[] = [];
+  const targets: number[] = [];
+  let positions = P + S;
+  for (const [b, { ids: own, promptLength, branches }] of traces.entries()) {
+    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+    // the distribution over token t stands in row t-1
+    for (let t = promptLength; t < own.length; t++) {
+      rows.push(b * S + t - 1);
+      targets.push(own[t] as number);
+    }
+    for (const branch of branches) positions = Math.max(positions, branch.exit + branch.ids.length);
+  }
+  const packed = packBranches(traces.map(({ branches }) => branches));
+  for (const row of packed.rows) rows.push(B * S + row);
+  for (const target of packed.targets) targets.push(target);
+
+  const { groups: G, rowsPerGroup: R } = packed;
+  const C = headRows(rows.length, arch.vocab, precision);
+  const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
+  const tables = ropeFor(positions);
+  const feeds: Feeds = {
+    ids: int64(ids, [B, S]),
+    branch_ids: int64(packed.ids, [G, R]),
+    branch_pos: int64(packed.pos, [G, R]),
+    branch_exit: int64(packed.exit, [G, R]),
+    branch_number: int64(packed.number, [G, R]),
+    group_from: int64(packed.from, [G, 2]),
+    group_to: int64(packed.to, [G, 2]),
+    cos: new Tensor('float32', tables.cos, [tables.positions, arch.headDim / 2]),
+    sin: new Tensor('float32', tables.sin, [tables.positions, arch.headDim / 2]),
+    rows: int64(blockRows(Int32Array.from(rows), C), blocks),
+    targets: int64(blockRows(Int32Array.from(targets), C), blocks),
+    ...past,
+  };
+  const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? cacheNames() : [])];
+  const out = (await session.run(feeds, wanted)) as Feeds;
+  if (cache?.mode === 'keep')
+    caches.set(
+      cache.id,
+      Object.fromEntries(cacheNames().map((name) => [`past_${name}`, out[name] as Tensor])),
+    );
+  return { entropies: floats(out.entropies, rows.length), logprobs: floats(out.logprobs, rows.length) };
+}
+
+function cacheNames(): string[] {
+  return Array.from({ length: arch.layers }, (_, i) => [`k_${i}`, `v_${i}`]).flat();
+}
+
+function emptyPast(batch: number): Feeds {
+  const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
+  return Object.fromEntries(cacheNames().map((name) => [`past_${name}`, empty]));
+}
+
+/** cos and sin tables long enough for `positions`; grown by doubling so that few lengths occur. */
+function ropeFor(positions: number): RopeTables {
+  let length = rope.positions;
+  while (length < positions) length *= 2;
+  if (length > rope.positions) rope = ropeTables(arch, length);
+  return rope;
+}
+
+function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
+  return new Tensor('int64', data, dims);
+}
+
+/** The first `length` values of a graph output, in a buffer of their own. */
+function floats(tensor: Tensor | undefined, length: number): Float32Array {
+  return (tensor as Tensor).data.slice(0, length) as Float32Array;
+}

@@ -1,0 +1,135 @@
+// The policy as the main thread sees it: scores of traces and of branches from them, computed by a worker thread.
+import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import { startThread, type Thread } from '../../thread.js';
+import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
+import { GRAPH, type PolicyFolder } from '../folder.js';
+import type { Branch, PackedTrace } from './pack.js';
+import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
+
+/** What the policy says of one trace of a run; every token is predicted from everything before it. */
+export interface TraceScores {
+  /** (T) entropy of the predicting distribution, nats, full vocabulary; T = 0 where only branches were run */
+  readonly entropies: Float32Array;
+  /** (T) log-probability of the token itself, nats */
+  readonly logprobs: Float32Array;
+  /** log-probabilities of every branch's scored tokens, nats */
+  readonly branches: readonly Float32Array[];
+}
+
+/** What scoring asks of a policy; without a device it is taken to run on the CPU. */
+export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
+  Partial<Pick<PolicySession, 'device'>>;
+
+/** A running policy. */
+export class PolicySession {
+  private constructor(
+    private readonly thread: Thread<SessionThread>,
+    readonly device: Device,
+  ) {}
+
+  /**
+   * Loads a policy's graph into a worker thread.
+   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
+   */
+  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
+    const { path, architecture } = folder;
+    const init: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
+    const thread = startThread<SessionThread>('the policy', new URL('./session-thread.js', import.meta.url), {
+      workerData: init,
+    });
+    try {
+      await thread.call('open', []);
+      return new PolicySession(thread, device);
+    } catch (cause) {
+      await thread.finish();
+      throw new RredcotError(
+        `${folder.path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`,
+        {
+          exitCode: EXIT.device,
+          hint:
+            sessionHint(device) ??
+            'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
+          cause,
+        },
+      );
+    }
+  }
+
+  /**
+   * One run: reads B traces once, and scores their branches, whose exit points must be known.
+   * @param traces (B) promptLength ≥ 1 each
+   * @param keep number under which keys and values are kept for {@link branches}
+   * @throws OutOfMemoryError
+   */
+  async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    for (const { ids, promptLength, branches } of traces) {
+      if (promptLength < 1 || promptLength >= ids.length)
+        throw new RangeError(`a trace of ${ids.length} tokens with a prompt of ${promptLength}`);
+      const beyond = branches.find(({ exit }) => exit < 0 || exit > ids.length);
+      if (beyond !== undefined)
+        throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
+    }
+    // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
+    const packed = traces.map(({ ids, promptLength, branches }) => ({ ids, promptLength, branches }));
+    return this.send(
+      { traces: packed, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
+      packed,
+    );
+  }
+
+  /**
+   * Scores branches of the traces of an earlier run.
+   * @param kept the number it was kept under
+   * @param branches (B) of each trace
+   */
+  branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
+    const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
+    return this.send({ traces, cache: { id: kept, mode: 'use' } }, traces);
+  }
+
+  /** Frees what a run has kept. */
+  async release(kept: number): Promise<void> {
+    await this.thread.call('release', [kept]);
+  }
+
+  /**
+   * Ends the thread after the run under way; what was queued behind it fails. It is asked to end: a thread that is
+   * terminated inside ONNX Runtime takes the process along.
+   */
+  close(): Promise<void> {
+    return this.thread.finish();
+  }
+
+  private async send(job: RunJob, traces: readonly PackedTrace[]): Promise<TraceScores[]> {
+    const { entropies, logprobs } = await this.thread.call('run', [job]).catch((error: Error) => {
+      throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
+    });
+    // the traces' own tokens come first, then the branches': unpack in the same order
+    let own = 0;
+    let branch = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    return traces.map(({ ids, promptLength, branches }) => {
+      const T = ids.length - promptLength;
+      const scores = {
+        entropies: entropies.subarray(own, own + T),
+        logprobs: logprobs.subarray(own, own + T),
+      };
+      own += T;
+      const perBranch = branches.map(({ ids: continuation, scoredFrom }) => {
+        const span = logprobs.subarray(branch, branch + continuation.length - scoredFrom);
+        branch += span.length;
+        return span;
+      });
+      return { ...scores, branches: perBranch };
+    });
+  }
+}
+
+/** CUDA runs the half-precision graph, every other device the float32 one. @throws RredcotError (exit 69) */
+export function graphFor(
+  { path, cuda }: PolicyFolder,
+  device: Device,
+): Pick<WorkerInit, 'graph' | 'precision'> {
+  if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' };
+  if (cuda === undefined) throw noCudaGraph(path);
+  return cuda;
+}

@@ -1,0 +1,117 @@
+// The policy's chat template: found in its folder, with the variables it is rendered with.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { usageError } from '../../errors.js';
+
+/** The files of a policy folder with their hashes: what its manifest does not name does not count. */
+export interface PolicyFiles {
+  readonly path: string;
+  readonly files: Readonly<Record<string, string>>;
+}
+
+/** A template and everything but the messages that it is rendered with. */
+export interface ChatTemplate {
+  /** the file it comes from, for messages */
+  readonly file: string;
+  readonly source: string;
+  /** special tokens by name (`bos_token`, …) and what `--chat-template-arg` gave */
+  readonly variables: Readonly<Record<string, unknown>>;
+}
+
+/** Newer checkpoints keep the template in a file of its own, which wins. */
+const OWN_FILE = 'chat_template.jinja';
+const CONFIG = 'tokenizer_config.json';
+
+/**
+ * The template of a policy; undefined where it has none.
+ * @param args variables for the template, from `--chat-template-arg`
+ * @throws RredcotError (exit 2) for several templates without a default, or a variable that the template does not read
+ */
+export async function loadChatTemplate(
+  { path, files }: PolicyFiles,
+  args: Readonly<Record<string, unknown>> = {},
+): Promise<ChatTemplate | undefined> {
+  // only files of the manifest count: their hashes are in the output
+  const own = OWN_FILE in files ? await readFile(join(path, OWN_FILE), 'utf8') : undefined;
+  const config = JSON.parse(await readFile(join(path, CONFIG), 'utf8')) as Record<string, unknown>;
+  const file = join(path, own === undefined ? CONFIG : OWN_FILE);
+  const source = own ?? defaultTemplate(config.chat_template, file);
+  const [first] = Object.keys(args);
+  if (source === undefined) {
+    if (first === undefined) return undefined;
+    throw usageError(
+      `--chat-template-arg ${first}: the policy has no chat template`,
+      'leave it out, or build a policy with a chat_template.jinja',
+    );
+  }
+  for (const name of Object.keys(args))
+    if (!new RegExp(`\\b${name}\\b`).test(source))
+      throw usageError(
+        `--chat-template-arg ${name}: ${file} does not read it`,
+        'leave it out, or name a variable that stands in that template',
+      );
+  return { file, source, variables: { ...specialTokens(config), ...args } };
+}
+
+/** A template is a text, or one of a list of {name, template}. */
+function defaultTemplate(value: unknown, file: string): string | undefined {
+  if (typeof value === 'string') return value;
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  const named = value as { name?: unknown; template?: unknown }[];
+  const chosen = named.length === 1 ? named[0] : named.find(({ name }) => name === 'default');
+  if (typeof chosen?.template === 'string') return chosen.template;
+  throw usageError(
+    `${file}: has chat templates ${named.map(({ name }) => String(name)).join(', ')}, expected one called default`,
+    `build the policy with the right one as ${OWN_FILE}`,
+  );
+}
+
+const SPECIAL_TOKENS = [
+  'bos_token',
+  'eos_token',
+  'unk_token',
+  'pad_token',
+  'sep_token',
+  'cls_token',
+  'mask_token',
+];
+
+function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const name of SPECIAL_TOKENS) {
+    const token = config[name];
+    const text = typeof token === 'object' ? (token as { content?: unknown } | null)?.content : token;
+    if (typeof text === 'string') found[name] = text;
+  }
+  return found;
+}
+
+/** Names that a template reads and nobody may set: `strftime_now` is the renderer's own. */
+const RESERVED = ['messages', 'add_generation_prompt', 'strftime_now'];
+
+/**
+ * Parses the values of `--chat-template-arg`: `name=value`, the value a JSON value or text.
+ * @throws RredcotError (exit 2)
+ */
+export function parseTemplateArgs(given: readonly string[] = []): Record<string, unknown> {
+  const args: Record<string, unknown> = {};
+  for (const entry of given) {
+    const [, name, value] = /^([a-zA-Z_]\w*)=(.*)$/s.exec(entry) ?? [];
+    if (name === undefined || value === undefined || RESERVED.includes(name) || Object.hasOwn(args, name))
+      throw usageError(
+        `--chat-template-arg ${entry}: ${name === undefined ? 'is not name=value' : 'is given twice, or not yours to give'}`,
+        '--chat-template-arg enable_thinking=false',
+      );
+    args[name] = templateValue(value);
+  }
+  return args;
+}
+
+function templateValue(text: string): unknown {
+  if (text === 'True' || text === 'False') return text === 'True'; // as Python spells them
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}

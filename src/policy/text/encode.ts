@@ -1,0 +1,137 @@
+// Turns a trace into the token ids that the policy reads, aligned with the text they spell.
+import { TraceRejected } from '../../errors.js';
+import type { TokenText } from '../../segment/span.js';
+import type { Trace } from '../../trace.js';
+import { alignNormalized, alignTokens } from './align.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+
+/** A trace as token ids: prompt, then a completion of T tokens. */
+export interface EncodedTrace {
+  readonly trace: Trace;
+  readonly promptIds: Int32Array;
+  readonly completionIds: Int32Array;
+  /** the completion's text with its T+1 token boundaries */
+  readonly tokens: TokenText;
+  /** (T+1) code points of `trace.completion` before each boundary; null where the ids spell another text */
+  readonly chars: Int32Array | null;
+  /** what the user should know of the encoding: status codes */
+  readonly status: readonly string[];
+}
+
+/**
+ * Encodes a trace. Ids in the row are used as they are; text is tokenised once. Where both are there and disagree, the
+ * ids win and the status says `ids:text-mismatch`.
+ * @param vocab size of the policy's vocabulary
+ * @param maxTokens what prompt and completion may have together
+ * @throws TraceRejected where nothing can be scored
+ */
+export function encodeTrace(
+  trace: Trace,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+  maxTokens: number,
+): EncodedTrace {
+  const promptIds = promptIdsOf(trace, tokenizer);
+  if (promptIds.length === 0)
+    throw new TraceRejected(
+      'empty_prompt',
+      'the prompt has no token, expected at least one to predict the completion from: --map prompt=<path>',
+    );
+  checkIds(promptIds, 'prompt_ids', vocab);
+  const completionIds = trace.completionIds ?? tokenizer.encode(trace.completion);
+  if (completionIds.length === 0)
+    throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
+  checkIds(completionIds, 'completion_ids', vocab);
+  const total = promptIds.length + completionIds.length;
+  if (total > maxTokens)
+    throw new TraceRejected(
+      'too_long',
+      `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
+    );
+  const completion = align(trace, completionIds, tokenizer);
+  const status = [...(trace.status ?? []), ...promptStatus(trace, tokenizer), ...completion.status];
+  return { trace, promptIds, completionIds, ...completion, status };
+}
+
+/** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
+function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): readonly string[] {
+  if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
+  const kept = [promptIds, promptIds.filter((id) => !tokenizer.isSpecial(id))];
+  const spelled = kept.map((ids) => tokenizer.decode(ids).toString('utf8'));
+  if (tokenizer.kind === 'sentencepiece') spelled.push(...spelled.map((text) => text.replace(/^ /, '')));
+  const isSame = spelled.includes(prompt) || spelled.includes(prompt.normalize('NFC'));
+  return isSame ? [] : ['prompt:text-mismatch'];
+}
+
+function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
+  if (promptIds !== undefined) return promptIds;
+  if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
+  throw new TraceRejected(
+    'chat_template',
+    'the prompt is messages, and the policy has no chat template: add chat_template.jinja to its checkpoint and build it again, or give the prompt as text with --map prompt=<path>',
+  );
+}
+
+function checkIds(ids: Int32Array, field: string, vocab: number): void {
+  const at = ids.findIndex((id) => id < 0 || id >= vocab);
+  if (at >= 0)
+    throw new TraceRejected(
+      'ids',
+      `${field}[${at}] is ${ids[at]}, the policy's vocabulary has ${vocab} tokens: --policy <the policy that wrote the traces>`,
+    );
+}
+
+function align(
+  trace: Trace,
+  ids: Int32Array,
+  tokenizer: PolicyTokenizer,
+): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
+  const text = trace.completion || spelledText(ids, tokenizer);
+  const spelled = Array.from(ids, tokenizer.bytes);
+  const isPieces = tokenizer.kind === 'sentencepiece';
+  // pieces spell a space as ▁, and so also a ▁ that stands in the text: both are one UTF-16 unit
+  const shown = isPieces ? text.replaceAll('▁', ' ') : text;
+  // decoding a sampled completion takes off a SentencePiece text's first space, which the ids still have
+  if (isPieces && spelled[0]?.[0] === 0x20 && !shown.startsWith(' ')) spelled[0] = spelled[0].subarray(1);
+  const aligned =
+    alignTokens(spelled, shown) ??
+    // a text decoded without special tokens has none of them in its midst
+    alignTokens(
+      Array.from(spelled, (bytes, t) => (tokenizer.isSpecial(ids[t] as number) ? NONE : bytes)),
+      shown,
+    );
+  if (aligned !== undefined && onlySpecialFrom(ids, aligned.textEnd, tokenizer))
+    return { tokens: { text, ...aligned }, chars: aligned.chars, status: [] };
+  const normalized = alignNormalized(spelled, shown, 'NFC');
+  if (normalized !== undefined && onlySpecialFrom(ids, normalized.textEnd, tokenizer))
+    return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
+  // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
+  const code = trace.completionIds === undefined ? 'text:normalized' : 'ids:text-mismatch';
+  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [code] };
+}
+
+const NONE = new Uint8Array(0);
+
+/** A token sequence as Latin-1 text of one character a byte, up to the special tokens at its end. */
+function spelledBytes(ids: Int32Array, tokenizer: PolicyTokenizer): TokenText {
+  const textEnd = withoutEndTokens(ids, tokenizer).length;
+  const units = new Int32Array(ids.length + 1);
+  for (let t = 0; t < ids.length; t++)
+    units[t + 1] = (units[t] as number) + (t < textEnd ? tokenizer.bytes(ids[t] as number).length : 0);
+  return { text: tokenizer.decode(ids.subarray(0, textEnd)).toString('latin1'), units, textEnd };
+}
+
+/** The text of a token sequence without the special tokens at its end. */
+export function spelledText(ids: Int32Array, tokenizer: PolicyTokenizer): string {
+  return tokenizer.decode(withoutEndTokens(ids, tokenizer)).toString('utf8');
+}
+
+function withoutEndTokens(ids: Int32Array, tokenizer: PolicyTokenizer): Int32Array {
+  let end = ids.length;
+  while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
+  return ids.subarray(0, end);
+}
+
+function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: PolicyTokenizer): boolean {
+  return withoutEndTokens(ids, tokenizer).length <= from;
+}

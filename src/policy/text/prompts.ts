@@ -1,0 +1,119 @@
+// Makes every trace's prompt what the policy read: messages through its chat template, stripped prompts fixed or named.
+import type { Log } from '../../report/log.js';
+import type { Trace } from '../../trace.js';
+import { ChatRenderer } from './chat-renderer.js';
+import { loadChatTemplate, type PolicyFiles } from './chat-template.js';
+import {
+  hasRoleLines,
+  readStripped,
+  type StrippedShape,
+  strippedShapes,
+  withoutSpecials,
+} from './stripped.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+
+/** Characters of the first rendered prompt that the log shows. */
+const SHOWN = 400;
+
+/** How a list of messages begins as JSON, or as Python prints it. */
+const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
+
+/** Prepares the prompts of one run; owns the thread that renders. */
+export class Prompts {
+  private shapes: readonly StrippedShape[] | undefined;
+  private readonly told = new Set<string>();
+
+  private constructor(
+    private readonly chat: ChatRenderer | undefined,
+    private readonly tokenizer: PolicyTokenizer,
+    private readonly log: Pick<Log, 'info' | 'warn'>,
+  ) {}
+
+  /** @throws RredcotError (exit 2) for arguments that the template does not read */
+  static async open(
+    policy: PolicyFiles,
+    tokenizer: PolicyTokenizer,
+    args: Readonly<Record<string, unknown>>,
+    log: Pick<Log, 'info' | 'warn'>,
+  ): Promise<Prompts> {
+    const template = await loadChatTemplate(policy, args);
+    return new Prompts(template && new ChatRenderer(template), tokenizer, log);
+  }
+
+  /**
+   * The trace with a prompt of text and its ids, where anything had to be done; its status says what.
+   * @throws TraceRejected (`chat_template`) for messages that cannot be rendered
+   */
+  async prepare(trace: Trace): Promise<Trace> {
+    // ids are what the policy read, whatever the row shows beside them
+    if (trace.promptIds !== undefined) return trace;
+    if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt)) {
+      this.warn(
+        'prompt:messages-as-text',
+        'prompts are messages written out as text, and are scored as that text: write the column as a list of {role, content}',
+      );
+      return { ...trace, status: [...(trace.status ?? []), 'prompt:messages-as-text'] };
+    }
+    if (this.chat === undefined) return trace;
+    if (typeof trace.prompt !== 'string') return this.rendered(trace);
+    this.shapes ??= await strippedShapes(this.chat, this.tokenizer);
+    const messages = readStripped(trace.prompt, this.shapes);
+    if (messages === undefined) return trace;
+    // what was found is right where rendering and stripping it gives the dump's text, and nothing else would
+    if (!hasRoleLines(messages)) {
+      const text = await this.chat.render(messages);
+      if (withoutSpecials(text, this.tokenizer) === trace.prompt) {
+        this.warn(
+          'prompt:retemplated',
+          'prompts were dumped without their special tokens; they are put back by the chat template',
+        );
+        return this.withText(trace, text, 'prompt:retemplated');
+      }
+    }
+    this.warn(
+      'prompt:stripped',
+      'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
+    );
+    return { ...trace, status: [...(trace.status ?? []), 'prompt:stripped'] };
+  }
+
+  async close(): Promise<void> {
+    await this.chat?.close();
+  }
+
+  private async rendered(trace: Trace): Promise<Trace> {
+    const { chat } = this;
+    if (chat === undefined || typeof trace.prompt === 'string') return trace;
+    const text = await chat.render(trace.prompt);
+    if (!this.told.has('first')) {
+      this.told.add('first');
+      const more = text.length > SHOWN ? `… (${text.length} characters)` : '';
+      this.log.info(`first prompt, by ${chat.template.file}: ${JSON.stringify(text.slice(0, SHOWN))}${more}`);
+      if (/\bstrftime_now\b/.test(chat.template.source) && !('date_string' in chat.template.variables))
+        this.warn(
+          'chat_template_date',
+          "the chat template may write today's date into prompts: --chat-template-arg date_string=<as it was>",
+        );
+    }
+    const { promptText } = trace;
+    const agrees =
+      promptText === undefined || promptText === text || promptText === withoutSpecials(text, this.tokenizer);
+    if (!agrees)
+      this.warn(
+        'prompt:text-mismatch',
+        'messages render to another text than the dump shows: --chat-template-arg enable_thinking=false, or another policy',
+      );
+    return this.withText(trace, text, ...(agrees ? [] : ['prompt:text-mismatch']));
+  }
+
+  private withText(trace: Trace, text: string, ...status: readonly string[]): Trace {
+    const promptIds = this.tokenizer.encodeTemplated(text);
+    return { ...trace, prompt: text, promptIds, status: [...(trace.status ?? []), ...status] };
+  }
+
+  /** Once a run and code. */
+  private warn(code: string, message: string): void {
+    if (!this.told.has(code)) this.log.warn(code, message);
+    this.told.add(code);
+  }
+}

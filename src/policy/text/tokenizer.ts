@@ -1,0 +1,127 @@
+// Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
+import { readFile } from 'node:fs/promises';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
+
+/** How a token's string in tokenizer.json spells its bytes. */
+export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
+
+export interface PolicyTokenizer {
+  readonly kind: TokenizerKind;
+  /**
+   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
+   * brings its start token gets no second one.
+   */
+  encodePrompt(text: string): Int32Array;
+  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
+  encodeTemplated(text: string): Int32Array;
+  /** Ids of a text that continues a sequence: nothing is added. */
+  encode(text: string): Int32Array;
+  /** UTF-8 bytes of one token; empty for an id that has no text. */
+  bytes(id: number): Uint8Array;
+  /** UTF-8 bytes of a token sequence, special tokens included. */
+  decode(ids: Int32Array): Buffer;
+  isSpecial(id: number): boolean;
+}
+
+/**
+ * @param folder a policy folder or checkpoint with tokenizer.json and, if there is one, tokenizer_config.json
+ * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
+ */
+export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
+  const spec = await readTokenizerFile(`${folder}/tokenizer.json`);
+  const config = await readTokenizerFile(`${folder}/tokenizer_config.json`);
+  const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  // only where a policy runs: the commands' module graphs meet this file
+  const { Tokenizer } = await import('@huggingface/tokenizers');
+  const tokenizer = new Tokenizer(spec, config);
+  const continuing = kind === 'sentencepiece' ? new Tokenizer(withoutPrefixSpace(spec), config) : tokenizer;
+  const added = tokenizer.get_added_tokens_decoder();
+  /** what the tokenizer puts before every prompt */
+  const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
+  const cache = new Map<number, Uint8Array>();
+
+  const spell = spellings[kind];
+  const bytes = (id: number): Uint8Array => {
+    let found = cache.get(id);
+    if (found === undefined) {
+      const token = tokenizer.id_to_token(id) ?? '';
+      const content = added.get(id)?.content;
+      found = content !== undefined ? Buffer.from(content) : spell(token);
+      cache.set(id, found);
+    }
+    return found;
+  };
+  return {
+    kind,
+    encodePrompt(text) {
+      const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
+      const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
+      return isDoubled ? ids.subarray(1) : ids;
+    },
+    encodeTemplated: (text) => Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids),
+    encode: (text) =>
+      Int32Array.from(text === '' ? [] : continuing.encode(text, { add_special_tokens: false }).ids),
+    bytes,
+    decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
+    isSpecial: (id) => added.get(id)?.special === true,
+  };
+}
+
+async function readTokenizerFile(path: string): Promise<Record<string, unknown>> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+  } catch (cause) {
+    throw new RredcotError(`${path}: tokenizer file cannot be read (${(cause as Error).message})`, {
+      exitCode: EXIT.usage,
+      hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
+      cause,
+    });
+  }
+}
+
+interface DecoderPart {
+  readonly type?: string;
+  readonly decoders?: readonly DecoderPart[];
+}
+
+/** A tokenizer shows by its decoder how its tokens spell text: bytes, pieces, or plain text as it stands. */
+function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
+  const decoder = (spec.decoder ?? null) as DecoderPart | null;
+  const steps = decoder?.type === 'Sequence' ? (decoder.decoders ?? []) : decoder === null ? [] : [decoder];
+  const types = steps.map((step) => step.type);
+  if (types.includes('ByteLevel')) return 'byte-level';
+  if (types.every((type) => type === 'Fuse')) return 'character';
+  if (isSentencePiece(spec)) return 'sentencepiece';
+  throw usageError(
+    `${path}: tokens are decoded by ${types.join(', ')}, which cannot be aligned to text`,
+    'use a policy with a byte-level, a character-level or a SentencePiece tokenizer with byte fallback',
+  );
+}
+
+/** A byte-level token string spells each byte as one character: printable Latin-1 as itself, the rest from U+0100 on. */
+const BYTE_OF_CHARACTER: ReadonlyMap<string, number> = (() => {
+  const printable = (b: number) =>
+    (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+  const table = new Map<string, number>();
+  let next = 0x100;
+  for (let b = 0; b < 256; b++) table.set(String.fromCharCode(printable(b) ? b : next++), b);
+  return table;
+})();
+
+function byteLevelBytes(token: string): Uint8Array {
+  const bytes: number[] = [];
+  for (const character of token) {
+    const byte = BYTE_OF_CHARACTER.get(character);
+    if (byte === undefined) return Buffer.from(token); // not in the alphabet: a token added as plain text
+    bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** Bytes of a token that is no added one, by kind. */
+const spellings: Readonly<Record<TokenizerKind, (token: string) => Uint8Array>> = {
+  'byte-level': byteLevelBytes,
+  character: (token) => Buffer.from(token),
+  sentencepiece: pieceBytes,
+};

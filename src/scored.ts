@@ -1,0 +1,64 @@
+// A scored trace and its segments, as the last stage hands them to what writes or draws them.
+import type { Trace } from './trace.js';
+
+/** A segment as it is written; token indices are null without a tokenizer. */
+export interface SegmentRow {
+  /** token indices, end exclusive */
+  readonly start: number | null;
+  readonly end: number | null;
+  /** code points of `completion`, end exclusive */
+  readonly charStart: number | null;
+  readonly charEnd: number | null;
+  readonly kind: 'thought' | 'answer';
+  /** nats, summed over the segment's tokens */
+  readonly entropy: number | null;
+  /** v̂ after the segment */
+  readonly value: number | null;
+  readonly delta: number | null;
+  /** summed over the segment's tokens */
+  readonly sigma: number | null;
+}
+
+/** A scored trace; T tokens, K exits after the one before any thought, N references. */
+export interface OutputRow {
+  readonly trace: Trace;
+  readonly promptIds: Int32Array | null;
+  readonly completionIds: Int32Array | null; // (T)
+  readonly logprobs: Float32Array | null; // (T)
+  readonly entropies: Float32Array | null; // (T)
+  readonly sigma: Float32Array | null; // (T)
+  readonly segments: readonly SegmentRow[]; // (K) or (K+1)
+  readonly valueStart: number | null;
+  readonly referenceLogprobs: readonly Float32Array[] | null; // (K+1) of (N)
+  readonly reward: number | null;
+  /** b of R* = ζ − b; null where the trace has none */
+  readonly baseline: number | null;
+  readonly referenceUtilities: Float32Array | null; // (N)
+  readonly sigmaEss: number | null;
+  readonly sigmaMaxWeight: number | null;
+  /** codes, written sorted; none means `ok` */
+  readonly status: readonly string[];
+  /** what an export's columns hold, by name; absent where ours are written */
+  readonly exported?: Readonly<Record<string, unknown>>;
+}
+
+/** A row with nothing in it but its trace. */
+export function blankRow(trace: Trace): OutputRow {
+  return {
+    trace,
+    promptIds: null,
+    completionIds: null,
+    logprobs: null,
+    entropies: null,
+    sigma: null,
+    segments: [],
+    valueStart: null,
+    referenceLogprobs: null,
+    reward: null,
+    baseline: null,
+    referenceUtilities: null,
+    sigmaEss: null,
+    sigmaMaxWeight: null,
+    status: [],
+  };
+}

@@ -1,0 +1,116 @@
+// The first pass over the inputs: what it counts, which types it finds, and what does not fit them later.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { inferFromWindow } from '../../../dist/commands/job/first-rows.js';
+import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
+import { parseFieldMap } from '../../../dist/io/map/map.js';
+import { resolveInputs } from '../../../dist/io/read/inputs.js';
+import { readJsonRows } from '../../../dist/io/read/jsonl.js';
+import { describeType, inferColumns } from '../../../dist/io/table/schema.js';
+import { chunksOf, collect, inputRow, temporaryFolder } from '../../support/io-helpers.js';
+
+const LOG = { info() {}, text() {}, warn() {}, record() {}, progress() {} };
+
+describe('survey', () => {
+  it('counts rows, traces and rewards, and types only rows that hold a trace', async () => {
+    const path = join(await temporaryFolder(), 'traces.jsonl');
+    const text = [
+      '{"c":["x","y"],"reward":1,"n":1}',
+      '{"c":["x","z"],"reward":0,"n":0.5,"group":"g"}',
+      '{"c":["x"],"reward":null,"group":"g"}',
+      '{"c":"no list","n":"text"}',
+      'no json',
+    ].join('\n');
+    await writeFile(path, text);
+    let progress: unknown;
+    const survey = await surveyInputs(await resolveInputs([path]), {
+      map: parseFieldMap('completion=c[]'),
+      needs: { prompt: false, references: false },
+      typed: true,
+      reward: (trace) => trace.reward,
+      limit: undefined,
+      maxLineBytes: undefined,
+      log: {
+        ...LOG,
+        progress(_: string, fields: unknown) {
+          progress = fields;
+        },
+      },
+      signal: new AbortController().signal,
+    });
+    expect(survey).toMatchObject({ rows: 5, traces: 5 });
+    expect(progress).toEqual({ bytes: text.length });
+    expect(survey.columns.map(({ name, type }) => `${name}: ${describeType(type)}`)).toEqual([
+      'c: list<string>',
+      'reward: int64',
+      'n: double',
+      'group: string',
+    ]);
+    expect([...survey.groupRewards]).toEqual([
+      ['traces:0', { sum: 2, count: 2 }],
+      ['g', { sum: 0, count: 2 }],
+    ]);
+  });
+
+  it('counts rows alone where nothing else is wanted', async () => {
+    const path = join(await temporaryFolder(), 'traces.jsonl');
+    await writeFile(path, '{"c":"x"}\n\nno json\n{"c":"y"}');
+    const survey = await surveyInputs(await resolveInputs([path]), {
+      map: parseFieldMap('completion=c'),
+      needs: { prompt: false, references: false },
+      typed: false,
+      reward: undefined,
+      limit: undefined,
+      maxLineBytes: undefined,
+      log: LOG,
+      signal: new AbortController().signal,
+    });
+    expect(survey).toEqual({ rows: 3, traces: null, columns: [], groupRewards: new Map() });
+  });
+
+  it('turns down rows of a stream that do not fit its first window', async () => {
+    const window = Array.from({ length: 1024 }, (_, n) => JSON.stringify({ n, s: { a: 1 }, e: null }));
+    const later = [
+      '{"n":2}',
+      '{"n":"x"}',
+      '{"s":{"a":1,"b":2}}',
+      '{"s":{"a":0.5}}',
+      '{"new":1}',
+      '{"new":null,"e":[1]}',
+      'x',
+    ];
+    const bytes = chunksOf(Buffer.from([...window, ...later].join('\n')));
+    const { columns, rows } = await inferFromWindow(readJsonRows(bytes, { file: '-', stem: 'stdin' }), true);
+    expect(columns.map(({ name }) => name)).toEqual(['n', 's', 'e']);
+    const all = await collect(rows);
+    expect(all).toHaveLength(1024 + later.length);
+    expect(all.slice(0, 1024).every(({ kind }) => kind === 'row')).toBe(true);
+    expect(all.slice(1024).map((row) => (row.kind === 'bad' ? row.rejection.code : 'row'))).toEqual([
+      'row',
+      'column_type',
+      'column_type',
+      'column_type',
+      'column_type',
+      'row',
+      'json',
+    ]);
+    expect(all[1025]).toMatchObject({
+      rejection: { reason: expect.stringMatching(/column n is the text "x", the first rows had int64/) },
+    });
+    expect(all[1026]).toMatchObject({ rejection: { reason: expect.stringContaining('s.b') } });
+  });
+
+  it('ends a run whose file holds another value than the survey has seen', () => {
+    const inference = inferColumns();
+    inference.add({ question: 'x' });
+    const columns = inference.finish();
+    expect(() => assertFits(inputRow({ question: null }, 8), columns)).not.toThrow();
+    expect(() => assertFits(inputRow({ question: 1 }, 9), columns)).toThrow(
+      expect.objectContaining({
+        exitCode: 65,
+        message: 'data/traces.jsonl:9: column question is the number 1, expected string',
+      }),
+    );
+  });
+});

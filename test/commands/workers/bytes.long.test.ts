@@ -1,0 +1,42 @@
+// One SHA-256 for any number of workers: the chunks, and so the file, do not depend on who made them.
+import { createHash } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { FIXTURES, rredcot, temporaryFolder } from '../../support/program.js';
+
+let work: string;
+let input: string;
+
+beforeAll(async () => {
+  work = await temporaryFolder();
+  input = join(work, 'traces.jsonl');
+  // five chunks of 64 rows, the last one short, two rows of each of two chunks rejected
+  const lines = (await readFile(FIXTURES, 'utf8')).trimEnd().split('\n').slice(0, 270);
+  for (const n of [3, 60, 130, 131]) lines[n] = '{"prompt": broken';
+  await writeFile(input, `${lines.join('\n')}\n`);
+});
+
+async function hashes(output: string, ...flags: string[]): Promise<string[]> {
+  const { code, stderr } = await rredcot([...flags, '-o', output, '--quiet']);
+  expect(code, stderr).toBe(0);
+  const files = [output, `${output}.rejects.jsonl`];
+  const bytes = await Promise.all(files.map((file) => readFile(file)));
+  return bytes.map((each) => createHash('sha256').update(each).digest('hex'));
+}
+
+describe.each(['parquet', 'arrow', 'jsonl', 'jsonl.gz'])('a file of .%s', (extension) => {
+  it.each([
+    ['score', ['score', '--max-segments', '8']],
+    ['segment', ['segment', '--no-policy']],
+  ])('of %s is the same with 1, 2 and 4 workers', async (name, [command = '', ...flags]) => {
+    const made = (n: number) =>
+      hashes(
+        join(work, `${name}-${n}.${extension}`),
+        ...[command, input, ...flags],
+        ...(n === 0 ? [] : ['--workers', `${n}`]),
+      );
+    const one = await made(0);
+    for (const n of [1, 2, 4]) expect(await made(n)).toEqual(one);
+  });
+});

@@ -1,0 +1,252 @@
+// `--bank group`: a group's correct completions are the references of their mates, never of themselves.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { GroupBanks } from '../../dist/estimate/bank.js';
+import type { Trace } from '../../dist/trace.js';
+import { queryDuckdb, traceOf } from '../support/io-helpers.js';
+import { FIXTURES, type FixtureRow, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+
+const TEMPLATE = { close: '</think>\n', open: 'answer: ', closer: '\n' };
+const text =
+  (answer: string, thought = 'hm') =>
+  () =>
+    `<think>\n${thought}\n</think>\nanswer: ${answer}\n`;
+const trace = (group: string, completion: () => string): Trace => ({
+  ...traceOf({}),
+  group,
+  completion: completion(),
+});
+const textOf =
+  ({ completion }: Trace) =>
+  () =>
+    completion;
+const add = (banks: GroupBanks, group: string, completion: () => string, reward: number | null) =>
+  banks.add(trace(group, completion), reward);
+const mates = (banks: GroupBanks, group: string, completion: () => string, reward: number | null) =>
+  banks.mates(trace(group, completion), reward);
+
+describe('GroupBanks', () => {
+  it('hands every trace what its correct mates answered, each spelling once', () => {
+    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    for (const [answer, reward] of [
+      ['7', 1],
+      ['7', 1],
+      ['7.0', 1],
+      ['8', 0],
+      ['9', null],
+    ] as const)
+      add(banks, 'g', text(answer), reward);
+    const of = (answer: string, reward: number | null) =>
+      mates(banks, 'g', text(answer), reward).map((mate) => mate.answer);
+    expect(of('8', 0)).toEqual(['7', '7.0']);
+    expect(of('7', 1)).toEqual(['7', '7.0']); // another one answered 7 too
+    expect(of('7.0', 1)).toEqual(['7']); // nobody else spelled it so
+    expect(mates(banks, 'other', text('8'), 0)).toEqual([]);
+    banks.reach('g');
+    expect(of('8', 0).length).toBe(2);
+    banks.reach('h');
+    expect(of('8', 0)).toEqual([]);
+  });
+
+  it('of graded rewards takes those above one half, with the best utility of the others', () => {
+    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    for (const [answer, reward] of [
+      ['7', 0.75],
+      ['7', 1],
+      ['6', 0.5],
+    ] as const)
+      add(banks, 'g', text(answer), reward);
+    expect(mates(banks, 'g', text('7'), 1)).toEqual([{ answer: '7', utility: 0.75 }]);
+    expect(mates(banks, 'g', text('7'), 0.75)).toEqual([{ answer: '7', utility: 1 }]);
+    expect(mates(banks, 'g', text('6'), 0.5)).toEqual([{ answer: '7', utility: 1 }]);
+  });
+
+  it('keeps the thoughts where the estimator reads them', () => {
+    const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
+    add(banks, 'g', text('7', 'one way'), 1);
+    add(banks, 'g', text('7', 'another'), 1);
+    add(banks, 'g', () => 'Then 3+4.\nA: 7', 1);
+    expect(mates(banks, 'g', text('7', 'one way'), 1)).toEqual([
+      { answer: '7', solution: 'another', utility: 1 },
+      { answer: '7', solution: 'Then 3+4.', utility: 1 },
+    ]);
+  });
+
+  it('has nothing of a correct completion whose answer it cannot find', () => {
+    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    add(banks, 'g', () => 'no end of talk', 1);
+    expect(mates(banks, 'g', text('8'), 0)).toEqual([]);
+  });
+
+  it('agrees with looking at all mates one by one', () => {
+    const completion = fc.record({
+      answer: fc.constantFrom('1', '2', '2.0', '3'),
+      reward: fc.constantFrom(0, 0.25, 0.75, 1, null),
+    });
+    fc.assert(
+      fc.property(fc.array(completion, { minLength: 1, maxLength: 12 }), (group) => {
+        const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+        for (const { answer, reward } of group) add(banks, 'g', text(answer), reward);
+        for (const [i, own] of group.entries()) {
+          const expected = new Map<string, number>();
+          for (const [j, { answer, reward }] of group.entries())
+            if (i !== j && reward !== null && reward > 0.5)
+              expected.set(answer, Math.max(reward, expected.get(answer) ?? 0));
+          const found = mates(banks, 'g', text(own.answer), own.reward);
+          expect(new Map(found.map((mate) => [mate.answer, mate.utility]))).toEqual(expected);
+          expect(found.length).toBe(expected.size);
+          // as another process of the run gets it
+          const other = new GroupBanks(TEMPLATE, 'pr', textOf);
+          other.restore(JSON.parse(JSON.stringify(banks.dump())));
+          expect(mates(other, 'g', text(own.answer), own.reward)).toEqual(found);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('is bounded: 64 entries a group, and memory in all', () => {
+    const banks = new GroupBanks(TEMPLATE, 'pr', textOf, 1000);
+    for (let n = 0; n < 70; n++) add(banks, 'g', text(String(n)), 1);
+    expect(mates(banks, 'g', text('x'), 0).length).toBe(64);
+    banks.reach('g');
+    banks.reach('h');
+    expect(() => add(banks, 'h', text('1'.repeat(2000)), 1)).toThrow(/over 1000 characters/);
+  });
+});
+
+describe('rredcot score --bank group', () => {
+  type Out = {
+    id: string;
+    status: string;
+    sigma: number[];
+    value_start: number;
+    reference_logprobs: number[][];
+    reference_utilities: number[];
+  };
+  let folder: string;
+  let rows: FixtureRow[];
+  const score = async (name: string, ...args: string[]): Promise<Out[]> => {
+    const out = join(folder, `${args.join('')}.${name}.out.jsonl`);
+    const { code, stderr } = await rredcot(['score', join(folder, `${name}.jsonl`), '-o', out, ...args]);
+    expect(code, stderr).toBe(0);
+    return readJsonl<Out>(out);
+  };
+  const write = (name: string, all: readonly object[]) =>
+    writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  beforeAll(async () => {
+    folder = await temporaryFolder();
+    const all = await readJsonl<FixtureRow>(FIXTURES);
+    // two groups with both rewards
+    const mixed = [...new Set(all.map((row) => row.group))].filter((group) => {
+      const rewards = all.filter((row) => row.group === group).map((row) => row.reward);
+      return rewards.includes(0) && rewards.filter((reward) => reward === 1).length > 1;
+    });
+    rows = all.filter((row) => mixed.slice(0, 2).includes(row.group));
+    await write('all', rows);
+    await write(
+      'bare',
+      rows.map(({ answer, solution, ...row }) => row),
+    );
+  });
+
+  it('needs no references in the rows, and scores what their answer would have scored', async () => {
+    const [byRow, byGroup] = [await score('all', '--bank', 'row'), await score('bare', '--bank', 'group')];
+    expect(
+      byGroup.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })),
+    ).toEqual(byRow.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })));
+  });
+
+  it('gives the same from a stream whose groups come in one piece', async () => {
+    const out = join(folder, 'stream.jsonl');
+    const stdin = rows.map(({ answer, solution, ...row }) => `${JSON.stringify(row)}\n`).join('');
+    const { code, stderr } = await rredcot(
+      ['score', '-', '-o', out, '--bank', 'group', '--baseline', 'value'],
+      { stdin },
+    );
+    expect(code, stderr).toBe(0);
+    const fromFile = await score('bare', '--bank', 'group', '--baseline', 'value');
+    expect((await readJsonl<Out>(out)).map((row) => row.sigma)).toEqual(fromFile.map((row) => row.sigma));
+  });
+
+  it('adds up the spellings of mates, and says where there are none', async () => {
+    const [first] = rows.filter((row) => row.reward === 1);
+    const { answer, solution, completion_ids, ...row } = first as FixtureRow;
+    const as = (id: string, group: string, own: string, reward: number, more = {}) => ({
+      ...row,
+      id,
+      group,
+      completion: row.completion.replace(/answer: .*\n/, `answer: ${own}\n`),
+      reward,
+      ...more,
+    });
+    await write('spelled', [
+      as('a', 'g', answer, 1),
+      as('b', 'g', `0${answer}`, 1),
+      as('c', 'g', 'x', 0),
+      as('lone', 'h', answer, 1),
+      as('own', 'k', answer, 1, { answer }),
+      as('wrong', 'm', 'x', 0),
+      as('mate', 'm', 'y', 0),
+    ]);
+    const found = new Map((await score('spelled', '--bank', 'group')).map((out) => [out.id, out]));
+    expect(
+      [...found.values()].map(({ id, reference_utilities }) => [id, reference_utilities.length]),
+    ).toEqual([
+      ['a', 1],
+      ['b', 1],
+      ['c', 2],
+      ['lone', 0],
+      ['own', 1],
+      ['wrong', 0],
+      ['mate', 0],
+    ]);
+    for (const id of ['lone', 'wrong', 'mate']) {
+      const out = found.get(id) as Out;
+      expect(out.status).toBe('uniform:no-bank');
+      expect(new Set(out.sigma).size).toBe(1);
+    }
+    expect(found.get('own')?.status).toContain('bank:row');
+    const c = found.get('c') as Out;
+    expect(c.value_start).toBeCloseTo(
+      c.reference_logprobs[0]?.reduce((sum, lp) => sum + Math.exp(lp), 0) as number,
+      6,
+    );
+  });
+
+  it('joint takes the thoughts of mates as solutions, and turns down who has none', async () => {
+    const found = await score('bare', '--bank', 'group', '--estimator', 'joint', '--baseline', 'group');
+    expect(found.length).toBe(rows.length);
+    const wrong = found[rows.findIndex((row) => row.reward === 0)] as Out;
+    const group = rows.find((row) => row.id === wrong.id)?.group;
+    const correct = rows.filter((row) => row.group === group && row.reward === 1);
+    expect(wrong.reference_utilities.length).toBe(new Set(correct.map((row) => row.completion)).size);
+  });
+
+  it('gives every shard the whole groups', async () => {
+    const out = join(folder, 'shards');
+    for (const shard of ['0/2', '1/2']) {
+      const args = ['--shard', shard, '--rows-per-chunk', '64', '--bank', 'group'];
+      const { code, stderr } = await rredcot(['score', join(folder, 'bare.jsonl'), '-o', `${out}/`, ...args]);
+      expect(code, stderr).toBe(0);
+    }
+    const found = (await queryDuckdb(
+      `select id, sigma from '${out}/chunks/*/*.parquet' order by id`,
+    )) as unknown as Out[];
+    const whole = await score('bare', '--bank', 'group');
+    expect(found.length).toBe(rows.length);
+    const sorted = [...whole].sort((a, b) => (a.id < b.id ? -1 : 1));
+    for (const [i, { id, sigma }] of sorted.entries()) {
+      expect(found[i]?.id).toBe(id);
+      for (const [t, value] of sigma.entries()) expect(found[i]?.sigma[t]).toBeCloseTo(value, 4);
+    }
+  });
+
+  it('refuses another source', async () => {
+    const { code, stderr } = await rredcot(['score', join(folder, 'all.jsonl'), '--bank', 'batch']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('--bank row|group');
+  });
+});

@@ -1,0 +1,620 @@
+/** Value estimators and σ against METHOD 3 and 4: worked examples, every invariant as a property, and the oracle. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { bankOf, ESTIMATORS, type Estimator, suffixOf } from '../../dist/estimate/references.js';
+import {
+  RESIDUALS,
+  type Redistribution,
+  redistribute,
+  SIGMA_RULES,
+  type SigmaInput,
+  type SigmaOptions,
+  sigmaEss,
+  sigmaMaxWeight,
+  WITHINS,
+} from '../../dist/estimate/sigma.js';
+import { logSumExp, stateValue, summedLogprobs } from '../../dist/estimate/value.js';
+import type { Reference } from '../../dist/trace.js';
+import { differences, logValue, meanValue } from '../oracle/rredcot.js';
+import { computeSigma, type SigmaResult } from '../oracle/sigma.js';
+import { seeded } from '../oracle/toy.js';
+
+const total = (numbers: ArrayLike<number>) => Array.from(numbers).reduce((a, b) => a + b, 0);
+const logs = (...p: number[]) => Float32Array.from(p, Math.log);
+const shuffled = <T>(items: readonly T[], random: () => number): T[] =>
+  items
+    .map((item) => ({ item, at: random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ item }) => item);
+
+// ------ values
+
+describe('state values', () => {
+  test('worked example of (3): p = .6·.5 and .2·.4, q = .5, ζ = 1 and 0 → v̂ = 0.3', () => {
+    const logprobs = [logs(0.6, 0.5), logs(0.2, 0.4)];
+    const utilities = Float32Array.of(1, 0);
+    expect(Math.exp(stateValue(logprobs, utilities, 'joint'))).toBeCloseTo(0.3, 6);
+    expect(stateValue(logprobs, utilities, 'pr')).toBeCloseTo(0.3, 6);
+    expect(stateValue(logprobs, utilities, 'pr-mean')).toBeCloseTo(0.55, 6);
+  });
+
+  test('probabilities of distinct references add up in pr, the largest counts in pr-mean', () => {
+    const logprobs = [logs(0.5), logs(0.25, 0.5), logs(0.9, 0.1)];
+    const utilities = Float32Array.of(1, 1, 0.5);
+    expect(stateValue(logprobs, utilities, 'pr')).toBeCloseTo(0.5 + 0.125 + 0.045, 6);
+    expect(stateValue(logprobs, utilities, 'pr-mean')).toBeCloseTo(0.5, 6);
+  });
+
+  test('an empty bank, or one that earns nothing, is worth nothing', () => {
+    for (const [bank, utilities] of [
+      [[], []],
+      [[logs(0.5)], [0]],
+    ] as const) {
+      expect(stateValue([...bank], Float32Array.from(utilities), 'pr')).toBe(0);
+      expect(stateValue([...bank], Float32Array.from(utilities), 'pr-mean')).toBe(0);
+      expect(stateValue([...bank], Float32Array.from(utilities), 'joint')).toBe(Number.NEGATIVE_INFINITY);
+    }
+  });
+
+  test('joint does not underflow where the probability itself is 0 in float64', () => {
+    const long = new Float32Array(2000).fill(-2);
+    expect(stateValue([long, long], Float32Array.of(1, 1), 'joint')).toBeCloseTo(-4000 + Math.LN2, 9);
+  });
+
+  test('log-probabilities are summed in float64', () => {
+    const tiny = new Float32Array(100_001).fill(-1e-6);
+    tiny[0] = -16;
+    // in float32, 16 + 1e-6 would be 16
+    expect(stateValue([tiny], Float32Array.of(1), 'joint')).toBeCloseTo(-16.1, 6);
+    expect(summedLogprobs([tiny, logs(0.5)])[0]).toBeCloseTo(-16.1, 5);
+  });
+
+  test('log-sum-exp is stable and exact at −∞', () => {
+    expect(logSumExp([])).toBe(Number.NEGATIVE_INFINITY);
+    expect(logSumExp([Number.NEGATIVE_INFINITY, -3])).toBe(-3);
+    expect(logSumExp([-5000, -5000, -5000])).toBeCloseTo(-5000 + Math.log(3), 9);
+    expect(logSumExp([800, 0])).toBe(800);
+  });
+
+  test('the oracle says the same on 1,500 random banks', () => {
+    const random = seeded(3);
+    for (let n = 0; n < 1500; n++) {
+      const N = Math.floor(random() * 6);
+      const scale = [0.1, 3, 60][n % 3] as number;
+      const logprobs = Array.from({ length: N }, () =>
+        Float32Array.from({ length: 1 + Math.floor(random() * 9) }, () => -random() * scale),
+      );
+      const utilities = Float32Array.from({ length: N }, () => (random() < 0.3 ? 0 : random()));
+      const scored = logprobs.map((lp, i) => ({ utility: utilities[i] as number, logprobs: lp }));
+      const log = logValue(scored);
+      const joint = stateValue(logprobs, utilities, 'joint');
+      if (log === Number.NEGATIVE_INFINITY) expect(joint).toBe(log);
+      else expect(Math.abs(joint - log)).toBeLessThan(1e-9 * Math.max(1, Math.abs(log)));
+      expect(Math.abs(stateValue(logprobs, utilities, 'pr') - Math.exp(log))).toBeLessThan(
+        1e-12 * N + 1e-300,
+      );
+      expect(Math.abs(stateValue(logprobs, utilities, 'pr-mean') - meanValue(scored))).toBeLessThan(1e-12);
+    }
+  });
+});
+
+describe('the bank', () => {
+  const bank: Reference[] = [
+    { answer: '12', solution: 'add', utility: 0.5 },
+    { answer: '12', solution: 'add', utility: 1 },
+    { answer: '12', solution: 'count', utility: 0.25 },
+    { answer: '12', utility: 0.25 },
+    { answer: '12', solution: '', utility: 0.25 },
+    { answer: '1', solution: 'add', utility: 0 },
+    { answer: '12.0', utility: 1 },
+  ];
+
+  test('joint: identical (y, u) count once, with the largest utility; no u is the empty u', () => {
+    const found = bankOf(bank, 'joint').map(({ answer, solution = '', utility }) => [
+      answer,
+      solution,
+      utility,
+    ]);
+    expect(found).toEqual([
+      ['12', 'add', 1],
+      ['12', 'count', 0.25],
+      ['12', '', 0.25],
+      ['1', 'add', 0],
+      ['12.0', '', 1],
+    ]);
+  });
+
+  test('pr and pr-mean: one entry an answer, other spellings are other entries', () => {
+    for (const estimator of ['pr', 'pr-mean'] as const) {
+      expect(bankOf(bank, estimator).map(({ answer, utility }) => [answer, utility])).toEqual([
+        ['12', 1],
+        ['1', 0],
+        ['12.0', 1],
+      ]);
+    }
+  });
+
+  test('joint keys do not run together: (a, bc) is not (ab, c)', () => {
+    const close = [
+      { answer: 'a', solution: 'bc', utility: 1 },
+      { answer: 'ab', solution: 'c', utility: 1 },
+      { answer: 'a","', solution: 'b', utility: 1 },
+      { answer: 'a', solution: '","b', utility: 1 },
+    ];
+    expect(bankOf(close, 'joint')).toHaveLength(4);
+  });
+
+  const reference = fc.record({
+    answer: fc.constantFrom('1', '2', '12', ''),
+    solution: fc.constantFrom('', 'u', 'w'),
+    utility: fc.constantFrom(0, 0.25, 1),
+  });
+  /** the value of a bank where an entry's log-probability is a function of its text alone */
+  const bankValue = (references: readonly Reference[], estimator: Estimator): number => {
+    const entries = bankOf(references, estimator);
+    const scored = entries.map(({ answer, solution = '' }) => {
+      const key = [...(estimator === 'joint' ? `${answer}|${solution}` : answer)];
+      return Float32Array.from([-0.1, ...key.map((c) => -(c.charCodeAt(0) % 7) / 3)]);
+    });
+    return stateValue(
+      scored,
+      Float32Array.from(entries, ({ utility }) => utility),
+      estimator,
+    );
+  };
+
+  test.each(ESTIMATORS)('%s: repeats change nothing, permutations change nothing', (estimator) => {
+    fc.assert(
+      fc.property(fc.array(reference, { maxLength: 12 }), fc.integer(), (references, seed) => {
+        const value = bankValue(references, estimator);
+        const again = bankValue(shuffled([...references, ...references], seeded(seed)), estimator);
+        if (value === Number.NEGATIVE_INFINITY) expect(again).toBe(value);
+        else expect(again).toBeCloseTo(value, 12);
+      }),
+    );
+  });
+
+  test('taking the bank twice is taking it once', () => {
+    for (const estimator of ESTIMATORS) {
+      const once = bankOf(bank, estimator);
+      expect(bankOf(once, estimator)).toEqual(once);
+    }
+  });
+});
+
+describe('what is scored at an exit', () => {
+  const template = { close: Int32Array.of(1, 2), open: Int32Array.of(3), closer: Int32Array.of(9) };
+  const encode = (text: string) => Int32Array.from([...text], (c) => 100 + Number(c));
+  const reference = { answer: '12', solution: '345', utility: 0.5 };
+
+  test('pr and pr-mean: close and open are conditioned on, answer and closer are scored, u is left out', () => {
+    for (const estimator of ['pr', 'pr-mean'] as const) {
+      const { ids, scoredFrom, utility } = suffixOf(reference, estimator, template, encode);
+      expect([...ids]).toEqual([1, 2, 3, 101, 102, 9]);
+      expect(scoredFrom).toBe(3);
+      expect(utility).toBe(0.5);
+    }
+  });
+
+  test('joint: close {u} open {y} closer, all of it scored', () => {
+    const { ids, scoredFrom } = suffixOf(reference, 'joint', template, encode);
+    expect([...ids]).toEqual([1, 2, 103, 104, 105, 3, 101, 102, 9]);
+    expect(scoredFrom).toBe(0);
+    expect(suffixOf({ answer: '1', utility: 1 }, 'joint', template, encode).ids).toHaveLength(5);
+  });
+
+  test('nothing to score is an error, not a probability of one', () => {
+    const bare = { ...template, closer: new Int32Array(0) };
+    expect(() => suffixOf({ answer: '', utility: 1 }, 'pr', bare, encode)).toThrow(RangeError);
+    expect(suffixOf({ answer: '', utility: 1 }, 'pr', template, encode).scoredFrom).toBe(3);
+  });
+});
+
+// ------ σ
+
+const RUDDER: SigmaOptions = { rule: 'rudder', residual: 'uniform', within: 'uniform' };
+const OPTIONS: SigmaOptions[] = SIGMA_RULES.flatMap((rule) =>
+  RESIDUALS.flatMap((residual) => WITHINS.map((within) => ({ rule, residual, within }))),
+);
+
+/** METHOD 4's wrong trace: v(s_0..3) = .5 .5 .8 .1, ζ = 0, b = .5, three thought segments and the answer. */
+const WRONG: SigmaInput = {
+  ends: Int32Array.of(10, 20, 30, 40),
+  answered: true,
+  values: Float32Array.of(0.5, 0.5, 0.8, 0.1),
+  estimator: 'pr',
+  entropies: Float32Array.from({ length: 40 }, (_, t) => (t % 7) / 4),
+  reward: 0,
+  baseline: 0.5,
+};
+
+const segmentShares = (sigma: Float32Array, ends: Int32Array) =>
+  Array.from(ends, (end, k) => total(sigma.subarray(ends[k - 1] ?? 0, end)));
+
+/** Every σ of a run is the uniform one, as stored: 1/|o| rounded to float32. */
+const isUniform = ({ sigma }: Redistribution) => sigma.every((s) => s === Math.fround(1 / sigma.length));
+const nearUniform = ({ sigma }: Redistribution) => sigma.every((s) => Math.abs(s * sigma.length - 1) < 3e-7);
+
+// fc.float alone draws mostly tiny numbers: half of the draws are even over [0, 1]
+const float = fc.oneof(
+  fc.integer({ min: 0, max: 1000 }).map((n) => Math.fround(n / 1000)),
+  fc.float({ min: 0, max: 1, noNaN: true }),
+);
+const anyTrace = fc
+  .record({
+    lengths: fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 9 }),
+    answered: fc.boolean(),
+    estimator: fc.constantFrom(...ESTIMATORS),
+    values: fc.array(fc.oneof(float, fc.constantFrom(0, 1, 0.5)), { minLength: 10, maxLength: 10 }),
+    silent: fc.array(fc.boolean(), { minLength: 9, maxLength: 9 }),
+    entropies: fc.array(fc.float({ min: 0, max: 12, noNaN: true }), { minLength: 108, maxLength: 108 }),
+    reward: fc.oneof(
+      { weight: 5, arbitrary: fc.constantFrom(0, 1) },
+      { weight: 4, arbitrary: float },
+      { weight: 1, arbitrary: fc.constant(null) },
+    ),
+    baseline: fc.oneof({ weight: 9, arbitrary: float }, { weight: 1, arbitrary: fc.constant(undefined) }),
+  })
+  .map(({ lengths, silent, answered, estimator, ...rest }): SigmaInput => {
+    const ends = lengths.map((_, k) => total(lengths.slice(0, k + 1)));
+    const K = lengths.length - (answered ? 1 : 0);
+    const values = Float32Array.from(rest.values.slice(0, K + 1), (v) =>
+      estimator === 'joint' ? Math.log(v) * 9 : v,
+    );
+    const entropies = Float32Array.from(rest.entropies.slice(0, ends.at(-1)));
+    for (const [k, end] of ends.entries())
+      if (silent[k] && k % 2 === 0) entropies.fill(0, ends[k - 1] ?? 0, end);
+    const { reward, baseline } = rest;
+    return { ends: Int32Array.from(ends), answered, values, estimator, entropies, reward, baseline };
+  });
+
+describe('the wrong-trace table', () => {
+  const shares = (options: Partial<SigmaOptions>) =>
+    segmentShares(redistribute(WRONG, { ...RUDDER, ...options }).sigma, WRONG.ends);
+
+  test.each([
+    ['rudder', {}, [0.05, -0.55, 1.45, 0.05]],
+    ['share', { rule: 'share' }, [0.025, 0.025, 0.925, 0.025]],
+    ['residual answer', { residual: 'answer' }, [0, -0.6, 1.4, 0.2]],
+    ['uniform', { rule: 'uniform' }, [0.25, 0.25, 0.25, 0.25]],
+  ] as const)('%s', (_, options, expected) => {
+    for (const within of WITHINS) {
+      for (const [k, share] of shares({ ...options, within }).entries())
+        expect(share).toBeCloseTo(expected[k] as number, 6);
+    }
+  });
+
+  test('with A < 0 the segment that raised v is never punished most', () => {
+    for (const rule of ['rudder', 'share'] as const) {
+      const advantages = shares({ rule }).map((share) => share * -0.5);
+      expect(Math.min(...advantages)).toBe(advantages[2]); // the harmful one
+      expect(advantages.indexOf(Math.max(...advantages))).not.toBe(2);
+    }
+    expect((shares({})[1] as number) * -0.5).toBeGreaterThan(0);
+  });
+});
+
+describe('invariants of METHOD 4', () => {
+  test.each(OPTIONS)(
+    '|Σσ − 1| ≤ 1e-6·max(1, Σ|σ|) as stored: $rule, residual $residual, within $within',
+    (options) => {
+      fc.assert(
+        fc.property(anyTrace, (input) => {
+          const { sigma } = redistribute(input, options);
+          expect(sigma).toHaveLength(input.ends.at(-1) as number);
+          const mass = total(sigma.map(Math.abs));
+          expect(Math.abs(total(sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
+        }),
+        { numRuns: 300 },
+      );
+    },
+  );
+
+  test('Σσ = 1 also on long traces', () => {
+    const random = seeded(5);
+    const lengths = Array.from({ length: 41 }, () => 1 + Math.floor(random() * 1200));
+    const ends = Int32Array.from(lengths, (_, k) => total(lengths.slice(0, k + 1)));
+    const input: SigmaInput = {
+      ends,
+      answered: true,
+      values: Float32Array.from({ length: 41 }, random),
+      estimator: 'pr',
+      entropies: Float32Array.from({ length: ends.at(-1) as number }, () => random() ** 4 * 3),
+      reward: 1,
+      baseline: 0.9375,
+    };
+    for (const options of OPTIONS) {
+      const { sigma } = redistribute(input, options);
+      expect(Math.abs(total(sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, total(sigma.map(Math.abs))));
+    }
+  });
+
+  test.each(['rudder', 'share'] as const)('%s: Δ = 0 ⇒ uniform', (rule) => {
+    fc.assert(
+      fc.property(anyTrace, float, (input, v) => {
+        const flat = { ...input, values: input.values.map(() => v) };
+        expect(nearUniform(redistribute(flat, { ...RUDDER, rule }))).toBe(true);
+      }),
+    );
+  });
+
+  test.each(['rudder', 'share'] as const)('%s: K = 1 without an answer segment ⇒ uniform', (rule) => {
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(...RESIDUALS), (input, residual) => {
+        const T = input.ends.at(-1) as number;
+        const values = Float32Array.of(input.values[0] as number, 0.25);
+        const single = { ...input, ends: Int32Array.of(T), answered: false, values };
+        expect(nearUniform(redistribute(single, { rule, residual, within: 'uniform' }))).toBe(true);
+      }),
+    );
+  });
+
+  test('K = 0: the whole completion is the answer ⇒ uniform', () => {
+    const bare = { ...WRONG, ends: Int32Array.of(40), values: Float32Array.of(0.3) };
+    for (const rule of SIGMA_RULES)
+      for (const residual of RESIDUALS)
+        expect(nearUniform(redistribute(bare, { rule, residual, within: 'uniform' }))).toBe(true);
+  });
+
+  test('a constant added to all v̂ changes nothing, with a fixed b', () => {
+    fc.assert(
+      fc.property(
+        anyTrace,
+        fc.constantFrom(...OPTIONS),
+        fc.integer({ min: -64, max: 64 }),
+        (input, options, c) => {
+          // sixty-fourths: exact in float32, so that nothing is lost by the addition itself
+          const values = input.values.map((v) => (Number.isFinite(v) ? Math.round(v * 64) / 64 : v));
+          const plain = redistribute({ ...input, values }, options);
+          const moved = redistribute({ ...input, values: values.map((v) => v + c / 64) }, options);
+          expect(moved.fallback).toBe(plain.fallback);
+          for (const [t, s] of plain.sigma.entries())
+            expect(Math.abs((moved.sigma[t] as number) - s)).toBeLessThanOrEqual(
+              1e-6 * Math.max(1, Math.abs(s)),
+            );
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test('Σ_k Δ_k telescopes to v(s_K) − v(s_0), and the answer has none of it', () => {
+    fc.assert(
+      fc.property(anyTrace, (input) => {
+        const pr = { ...input, estimator: 'pr' as const, values: input.values.map((v) => Math.max(v, 0)) };
+        const { deltas } = redistribute(pr, RUDDER);
+        expect(deltas).toHaveLength(pr.ends.length);
+        const [first, last] = [pr.values[0] as number, pr.values.at(-1) as number];
+        expect(total(deltas)).toBeCloseTo(last - first, 6);
+        if (pr.answered) expect(deltas.at(-1)).toBe(0);
+      }),
+    );
+  });
+
+  test('(2): with b = v(s_0) and residual answer, R*·σ of the segments is r_k, of the answer ζ − v(s_K)', () => {
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(0, 1), (input, reward) => {
+        const values = input.values.map((v) => Math.max(v, 0));
+        const baseline = values[0] as number;
+        const literal: SigmaInput = { ...input, estimator: 'pr', values, reward, baseline };
+        if (!input.answered || Math.abs(reward - baseline) < 0.05) return;
+        const { sigma } = redistribute(literal, { ...RUDDER, residual: 'answer' });
+        const steps = segmentShares(sigma, input.ends).map((share) => share * (reward - baseline));
+        for (const [k, step] of steps.entries()) {
+          const next = k + 1 < values.length ? (values[k + 1] as number) : reward;
+          expect(step).toBeCloseTo(next - (values[k] as number), 5);
+        }
+      }),
+    );
+  });
+
+  test('within entropy: each segment keeps its share, σ_t is proportional to H_t, m_t = 1 where ΣH = 0', () => {
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+        const even = redistribute(input, { ...options, within: 'uniform' });
+        const weighted = redistribute(input, { ...options, within: 'entropy' });
+        expect(weighted.deltas).toEqual(even.deltas);
+        expect(weighted.fallback).toBe(even.fallback);
+        const plain = options.rule === 'uniform' || even.fallback !== undefined;
+        for (const [k, end] of input.ends.entries()) {
+          const start = input.ends[k - 1] ?? 0;
+          const [a, b] = [even, weighted].map(({ sigma }) => sigma.slice(start, end)) as [
+            Float32Array,
+            Float32Array,
+          ];
+          const H = input.entropies.slice(start, end);
+          const size = Math.abs(total(a));
+          expect(Math.abs(total(b) - total(a))).toBeLessThanOrEqual(1e-6 * Math.max(1e-6, size));
+          const sum = total(H);
+          if (plain || sum === 0) expect(b).toEqual(a);
+          else
+            for (const [t, s] of b.entries())
+              expect(Math.abs(s - (total(a) * (H[t] as number)) / sum)).toBeLessThanOrEqual(
+                1e-6 * Math.max(1e-3, size),
+              );
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('recomputable: from float32 bytes and back, σ and Δ are the same bit for bit; no input is changed', () => {
+    const stored = (x: Float32Array) => new Float32Array(Uint8Array.from(Buffer.from(x.buffer)).buffer);
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+        const before = structuredClone(input);
+        const first = redistribute(input, options);
+        expect(input).toEqual(before);
+        const copy = {
+          ...input,
+          ends: Int32Array.from(input.ends),
+          values: stored(input.values),
+          entropies: stored(input.entropies),
+          reward: input.reward === null ? null : (Float32Array.of(input.reward)[0] as number),
+        };
+        const again = redistribute(copy, options);
+        expect(Buffer.from(again.sigma.buffer)).toEqual(Buffer.from(first.sigma.buffer));
+        expect(Buffer.from(again.deltas.buffer)).toEqual(Buffer.from(first.deltas.buffer));
+        expect(again.fallback).toBe(first.fallback);
+      }),
+    );
+  });
+
+  test('entropies do not matter for within uniform', () => {
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(...SIGMA_RULES), (input, rule) => {
+        const plain = redistribute(input, { ...RUDDER, rule });
+        const noisy = redistribute(
+          { ...input, entropies: input.entropies.map((h, t) => h * (t % 3)) },
+          { ...RUDDER, rule },
+        );
+        expect(noisy.sigma).toEqual(plain.sigma);
+      }),
+    );
+  });
+
+  test('share: never negative, never below λ/|o|, and scale-free', () => {
+    fc.assert(
+      fc.property(anyTrace, (input) => {
+        const T = input.ends.at(-1) as number;
+        const options: SigmaOptions = { ...RUDDER, rule: 'share' };
+        const found = redistribute(input, options);
+        for (const s of found.sigma) expect(s).toBeGreaterThanOrEqual(Math.fround(0.0999 / T));
+        if (input.estimator === 'joint' || found.fallback !== undefined) return;
+        const scaled = redistribute({ ...input, values: input.values.map((v) => v * 4) }, options);
+        for (const [t, s] of found.sigma.entries()) expect(scaled.sigma[t]).toBeCloseTo(s, 6);
+      }),
+    );
+  });
+
+  test('joint: Σ|Δ| is |R*|, or 0 where nothing differs', () => {
+    fc.assert(
+      fc.property(anyTrace, (input) => {
+        const { reward, baseline } = input;
+        const { deltas } = redistribute({ ...input, estimator: 'joint' }, RUDDER);
+        if (reward === null || baseline === undefined) return;
+        const mass = total(deltas.map(Math.abs));
+        const shares = Array.from(input.values, (v) => Math.exp(v - Math.max(...input.values)));
+        if (mass > 0) expect(mass).toBeCloseTo(Math.abs(reward - baseline), 5);
+        // all of them impossible (NaN), or equal as float64 probabilities
+        else if (Math.abs(reward - baseline) > 1e-30)
+          expect(shares.every((p) => !(Math.abs(p - 1) > 0))).toBe(true);
+      }),
+    );
+  });
+
+  test('joint: values that no float holds as probabilities still differ', () => {
+    const input: SigmaInput = {
+      ...WRONG,
+      estimator: 'joint',
+      values: Float32Array.of(-2000, -1999, -2001, -2000),
+    };
+    const { deltas, fallback } = redistribute(input, RUDDER);
+    expect(fallback).toBeUndefined();
+    const [up, down] = [1 - Math.exp(-1), Math.exp(-2) - 1];
+    expect((deltas[0] as number) / (deltas[1] as number)).toBeCloseTo(up / down, 5);
+    const lost = redistribute(
+      { ...input, values: new Float32Array(4).fill(Number.NEGATIVE_INFINITY) },
+      RUDDER,
+    );
+    expect([...lost.deltas]).toEqual([0, 0, 0, 0]);
+    expect(nearUniform(lost)).toBe(true);
+  });
+});
+
+describe('fallbacks', () => {
+  const of = (input: Partial<SigmaInput>, options: Partial<SigmaOptions> = {}) =>
+    redistribute({ ...WRONG, ...input }, { ...RUDDER, ...options });
+
+  test('an unknown reward: reward:unknown, before anything else', () => {
+    for (const rule of ['rudder', 'share'] as const) {
+      for (const baseline of [0.5, undefined]) {
+        const found = of({ reward: null, baseline }, { rule });
+        expect(found.fallback).toBe('reward:unknown');
+        expect(isUniform(found)).toBe(true);
+        // what the values say is kept
+        expect(total(found.deltas)).toBeCloseTo(-0.4, 6);
+      }
+    }
+  });
+
+  test('no baseline: uniform:no-baseline', () => {
+    for (const rule of ['rudder', 'share'] as const) {
+      const found = of({ baseline: undefined }, { rule });
+      expect(found.fallback).toBe('uniform:no-baseline');
+      expect(isUniform(found)).toBe(true);
+    }
+  });
+
+  test('|R*| < 0.05: uniform:small-return for rudder, at 0.05 not; share asks for the sign alone', () => {
+    expect(of({ reward: 0.549 }).fallback).toBe('uniform:small-return');
+    expect(isUniform(of({ reward: 0.451 }))).toBe(true);
+    expect(of({ reward: 0.05, baseline: 0 }).fallback).toBeUndefined();
+    expect(of({ reward: 0, baseline: 0.05 }).fallback).toBeUndefined();
+    expect(of({ reward: 0.549 }, { rule: 'share' }).fallback).toBeUndefined();
+    expect(of({ reward: 0.5 }, { rule: 'share' }).fallback).toBe('uniform:small-return');
+  });
+
+  test('no segment helped: uniform:no-gain for share', () => {
+    const rising = Float32Array.of(0.1, 0.2, 0.2, 0.3);
+    expect(of({ values: rising }, { rule: 'share' }).fallback).toBe('uniform:no-gain'); // ζ = 0: a fall would help
+    expect(of({ values: rising, reward: 1 }, { rule: 'share' }).fallback).toBeUndefined();
+    const tiny = of({ values: Float32Array.of(0, 0, 5e-7, 5e-7), reward: 1 }, { rule: 'share' });
+    expect(tiny.fallback).toBe('uniform:no-gain');
+    expect(isUniform(tiny)).toBe(true);
+    expect(
+      of({ values: Float32Array.of(0, 0, 2e-6, 2e-6), reward: 1 }, { rule: 'share' }).fallback,
+    ).toBeUndefined();
+  });
+
+  test('uniform is no fallback of itself', () => {
+    for (const reward of [null, 0.5, 1]) {
+      const found = of({ reward, baseline: undefined }, { rule: 'uniform' });
+      expect(found.fallback).toBeUndefined();
+      expect(isUniform(found)).toBe(true);
+    }
+  });
+});
+
+test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () => {
+  const codes: Record<string, string | undefined> = {
+    'reward:unknown': 'reward:unknown',
+    'small-advantage': 'uniform:small-return',
+    'no-difference': 'uniform:no-gain',
+  };
+  let uneven = 0;
+  fc.assert(
+    fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+      const { reward, baseline, estimator } = input;
+      if (baseline === undefined) return;
+      const advantage = reward === null ? 0 : reward - baseline;
+      const deltas = differences([...input.values], estimator, advantage);
+      const expected: SigmaResult = computeSigma(
+        options.rule,
+        { segmentEnds: [...input.ends], deltas, entropies: input.entropies, reward, baseline },
+        options,
+      );
+      const found = redistribute(input, options);
+      expect(found.fallback).toBe(expected.uniformBecause && codes[expected.uniformBecause]);
+      for (const [t, s] of expected.sigma.entries())
+        expect(Math.abs((found.sigma[t] as number) - s)).toBeLessThanOrEqual(
+          1e-7 * Math.max(1e-4, Math.abs(s)),
+        );
+      if (!(estimator === 'joint' && (reward === null || options.rule === 'uniform')))
+        for (const [k, delta] of deltas.entries()) expect(found.deltas[k]).toBeCloseTo(delta, 6);
+      if (!isUniform(found)) uneven++;
+    }),
+    { numRuns: 3000 },
+  );
+  expect(uneven).toBeGreaterThan(1000);
+});
+
+describe('summaries', () => {
+  test('effective number of tokens and largest weight', () => {
+    expect(sigmaEss(new Float32Array(8).fill(1 / 8))).toBeCloseTo(8, 9);
+    expect(sigmaEss(Float32Array.of(0, 1, 0, 0))).toBe(1);
+    expect(sigmaMaxWeight(new Float32Array(8).fill(1 / 8))).toBe(1);
+    expect(sigmaMaxWeight(Float32Array.of(0.5, -1.5, 2, 0))).toBe(8);
+    expect(sigmaMaxWeight(Float32Array.of(0.5, -2.5, 2, 1))).toBe(10);
+  });
+});

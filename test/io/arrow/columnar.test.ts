@@ -1,0 +1,742 @@
+// Arrow and Parquet inputs: every type is read right and comes out of a run unchanged, by the word of other readers.
+import { createReadStream } from 'node:fs';
+import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  Binary,
+  type DataType,
+  Decimal,
+  Field,
+  Int32,
+  Int64,
+  List,
+  RecordBatchReader,
+  type Schema,
+  Table,
+  tableToIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { decompressLz4 } from '../../../dist/io/arrow/lz4.js';
+import { typeName } from '../../../dist/io/arrow/types.js';
+import { readThrift, THRIFT, type ThriftStruct, writeThrift } from '../../../dist/io/parquet/thrift.js';
+import { columnarColumns, readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
+import { stringifyJson } from '../../../dist/io/table/json.js';
+import type { ReadOptions } from '../../../dist/rows.js';
+import { collect, queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
+import { ROOT, readJsonl, rredcot } from '../../support/program.js';
+
+const FILES = join(ROOT, 'test/files');
+const fixture = (name: string) => join(FILES, name);
+type Columns = Record<string, unknown[]>;
+
+let folder: string;
+let types: Columns;
+let odd: Columns;
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  ({ types, odd } = JSON.parse(await readFile(fixture('types.expected.json'), 'utf8')));
+});
+
+async function read(path: string, opts: ReadOptions = {}) {
+  return collect(readRows(await resolveInputs([path]), opts));
+}
+
+/** JSON text of each value, so that BigInt and number compare by their digits. */
+function texts(columns: Columns, rename: (name: string, value: unknown) => unknown = (_, value) => value) {
+  return Object.fromEntries(
+    Object.entries(columns).map(([name, values]) => [
+      name,
+      values.map((value) => stringifyJson(rename(name, value))),
+    ]),
+  );
+}
+
+async function readColumns(path: string, names: readonly string[]): Promise<Columns> {
+  const rows = await read(path);
+  return Object.fromEntries(
+    names.map((name) => [name, rows.map((row) => (row.kind === 'row' ? row.columns[name] : row.rejection))]),
+  );
+}
+
+async function segmented(input: string, extension: string): Promise<{ path: string; stderr: string }> {
+  const path = join(folder, `${input.replaceAll(/\W/g, '_')}.out.${extension}`);
+  const run = await rredcot(['segment', '--no-policy', input, '-o', path]);
+  expect(run.code, run.stderr).toBe(0);
+  return { path, stderr: run.stderr };
+}
+
+async function schemaOf(path: string): Promise<Schema> {
+  return (await RecordBatchReader.from(createReadStream(path)).then((reader) => reader.open())).schema;
+}
+
+/** Parquet has no seconds: they are milliseconds there. JSON.parse has rounded what is beyond 2^53. */
+const inParquet = (name: string, value: unknown) =>
+  typeof value === 'string' && /^(timestamp_s|time32_s)$/.test(name) ? `${value}.000` : value;
+const rounded = (text: string) => text.replace(/\d{17,}/g, (digits) => String(Number(digits)));
+const roundAll = (columns: Record<string, string[]>) =>
+  Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values.map(rounded)]));
+
+describe('values of every type', () => {
+  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows', 'types.parquet'])('%s', async (name) => {
+    const found = await readColumns(fixture(name), Object.keys(types));
+    const expected = texts(types, name.endsWith('.parquet') ? inParquet : undefined);
+    expect(roundAll(texts(found))).toEqual(roundAll(expected));
+  });
+
+  it('those that are written in another form', async () => {
+    expect(texts(await readColumns(fixture('odd.arrow'), Object.keys(odd)))).toEqual(texts(odd));
+  });
+
+  it('integers of 64 bits keep their digits, intervals their parts', async () => {
+    const { int64, uint64 } = await readColumns(fixture('types.arrow'), ['int64', 'uint64']);
+    expect(int64).toEqual([-9223372036854775808n, 9223372036854775807n, null, 0]);
+    expect(uint64).toEqual([0, 18446744073709551615n, null, 7]);
+    const { interval } = await readColumns(fixture('interval.arrow'), ['interval']);
+    expect(interval).toEqual([
+      { months: 1, days: 2, nanoseconds: 3 },
+      { months: -1, days: 0, nanoseconds: -1099511627776 },
+      null,
+    ]);
+  });
+
+  it('intervals of pyarrow are JSON text in Parquet and Arrow outputs', async () => {
+    for (const extension of ['parquet', 'arrow']) {
+      const { path, stderr } = await segmented(fixture('interval.arrow'), extension);
+      const { interval } = await readColumns(path, ['interval']);
+      expect(interval?.[0]).toBe('{"months":1,"days":2,"nanoseconds":3}');
+      expect(stderr).toContain('intervals of months, days and nanoseconds are written as JSON text');
+    }
+  });
+
+  it('a type that Parquet has not is refused by column before anything is written, and Arrow keeps it', async () => {
+    const input = join(folder, 'negative-scale.arrow');
+    const column = vectorFromArray([null, null], new Decimal(-2, 10, 128));
+    const completion = vectorFromArray(['a', 'b'], new Utf8());
+    await writeFile(input, tableToIPC(new Table({ completion, tens: column }), 'file'));
+    const out = join(folder, 'negative-scale.parquet');
+    const run = await rredcot(['segment', '--no-policy', input, '-o', out]);
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toContain(`${out}: column "tens" is Decimal128(10, -2), which cannot be written`);
+    expect(run.stderr).toContain('try: -o <file>.arrow');
+    expect((await readdir(folder)).filter((name) => name.includes('negative-scale.parquet'))).toEqual([]);
+    const { path } = await segmented(input, 'arrow');
+    expect(typeName((await schemaOf(path)).fields[1]?.type as DataType)).toBe('Decimal128(10, -2)');
+  });
+
+  it.each(['polars.parquet', 'polars.lz4.arrow'])("polars' categoricals: %s", async (name) => {
+    const { cat, id2, completion } = await readColumns(fixture(name), ['cat', 'id2', 'completion']);
+    expect(cat).toEqual(Array.from({ length: 1000 }, (_, i) => ['x', 'y', null][i % 3]));
+    expect(id2).toEqual(Array.from({ length: 1000 }, (_, i) => i));
+    expect(completion?.[999]).toBe('a\nb999');
+  });
+
+  it('a row is a plain object to code that looks into it, and JSON text for the rejects', async () => {
+    const [row] = await read(fixture('polars.lz4.arrow'));
+    if (row?.kind !== 'row') throw new Error('no row');
+    expect(Object.keys(row.columns)).toEqual(['completion', 'cat', 'id2']);
+    expect({ ...row.columns }).toEqual({ completion: 'a\nb0', cat: 'x', id2: 0 });
+    expect(Object.hasOwn(row.columns, 'cat')).toBe(true);
+    expect(Object.hasOwn(row.columns, 'toString')).toBe(false);
+    expect(row.columns.toString).toBeUndefined();
+    expect(row).toMatchObject({ byteOffset: null, raw: '{"completion":"a\\nb0","cat":"x","id2":0}' });
+  });
+});
+
+it.each([
+  ['list-view.arrow', 'ListView', 'pa.list_'],
+  ['list-view.parquet', 'ListView', 'pa.list_'],
+  ['run-end.arrow', 'RunEndEncoded', 'run_end_decode'],
+])('%s is refused for its type, not as damage', async (name, type, remedy) => {
+  const { code, stderr } = await rredcot(['segment', '--no-policy', fixture(name)]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(`a column has Arrow's type ${type}, which is not read`),
+  ]);
+  expect(stderr).toContain(remedy);
+  expect(stderr).not.toContain('damaged');
+});
+
+it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other files', async (extension) => {
+  const path = join(folder, `nameless.${extension}`);
+  const column = (value: string) => vectorFromArray([value], new Utf8());
+  const table = new Table({ completion: column('a'), '': column('x') });
+  await writeFile(path, tableToIPC(table, extension === 'arrow' ? 'file' : 'stream'));
+  const out = join(folder, `nameless-${extension}`);
+  const again = [`${out}.arrow`, `${out}.parquet`, `${out}.jsonl`];
+  for (const [n, name] of again.entries()) {
+    const from = n === 0 ? path : (again[0] as string);
+    const run = await rredcot(['segment', from, '--no-policy', '--columns', 'status', '-o', name]);
+    expect(run.code, run.stderr).toBe(0);
+  }
+  expect((await readWithHyparquet(again[1] as string))[0]).toMatchObject({ completion: 'a', '': 'x' });
+  expect((await readJsonl(again[2] as string))[0]).toMatchObject({ completion: 'a', '': 'x' });
+});
+
+describe('every type through a run', () => {
+  const kept = () => Object.keys(types);
+
+  it.each(['types.arrow', 'types.lz4.arrow', 'types.zstd.arrows'])(
+    '%s to Arrow: the same types, fields and values',
+    async (name) => {
+      for (const extension of ['arrow', 'arrows']) {
+        const { path } = await segmented(fixture(name), extension);
+        const [before, after] = [await schemaOf(fixture(name)), await schemaOf(path)];
+        for (const field of before.fields) {
+          const found = after.fields.find((other) => other.name === field.name);
+          expect(typeName(found?.type as never)).toBe(typeName(field.type));
+          expect(found?.metadata).toEqual(field.metadata);
+          expect(found?.nullable).toBe(true);
+        }
+        expect(texts(await readColumns(path, kept()))).toEqual(
+          texts(await readColumns(fixture(name), kept())),
+        );
+      }
+    },
+  );
+
+  it.each(['types.arrow', 'types.zstd.arrows', 'types.parquet'])(
+    '%s to Parquet: DuckDB and hyparquet see what they see in the Parquet file that pyarrow wrote of it',
+    async (name) => {
+      const { path, stderr } = await segmented(fixture(name), 'parquet');
+      expect(stderr).toMatch(/schema metadata is not passed on: huggingface/);
+      // DuckDB has no null type and no float16: each reader is asked what it can tell
+      const names = kept().map((column) => `"${column}"`);
+      const selected = (file: string) => `select ${names.join(', ')} from '${file}'`;
+      const reference = fixture('types.parquet');
+      const described = await queryDuckdb(`describe ${selected(path)}`);
+      expect(described).toEqual(await queryDuckdb(`describe ${selected(reference)}`));
+      for (const [a, b] of [
+        [path, reference],
+        [reference, path],
+      ] as const)
+        expect(
+          await queryDuckdb(`select * from (${selected(a)}) except all select * from (${selected(b)})`),
+        ).toEqual([]);
+      const pick = (rows: Record<string, unknown>[]) =>
+        rows.map((row) => Object.fromEntries(kept().map((column) => [column, row[column]])));
+      expect(pick(await readWithHyparquet(path))).toEqual(pick(await readWithHyparquet(reference)));
+    },
+  );
+
+  it('to JSONL: as documented', async () => {
+    const { path } = await segmented(fixture('types.arrow'), 'jsonl');
+    const lines = (await readFile(path, 'utf8')).trimEnd().split('\n');
+    for (const [name, values] of Object.entries(texts(types)))
+      for (const [n, text] of values.entries())
+        expect(rounded(lines[n] as string)).toContain(`${JSON.stringify(name)}:${rounded(text)}`);
+  });
+
+  it.each(['arrow', 'parquet'])(
+    'what readers refuse, to %s: another form, a warning each',
+    async (extension) => {
+      const { path, stderr } = await segmented(fixture('odd.arrow'), extension);
+      const asText = (name: string, value: unknown) =>
+        /^(empty_struct|list_null|union)/.test(name) && value !== null ? JSON.stringify(value) : value;
+      expect(texts(await readColumns(path, Object.keys(odd)))).toEqual(texts(odd, asText));
+      for (const [name, reason] of [
+        ['dictionary', 'dictionary is written out'],
+        ['dictionary_view', 'dictionary is written out'],
+        ['list_dictionary', 'dictionary is written out'],
+        ['empty_struct', 'structs without fields are written as JSON text'],
+        ['list_null', 'lists of nothing but null are written as JSON text'],
+        ['union_dense', 'unions are written as JSON text'],
+        ['union_sparse', 'unions are written as JSON text'],
+        ['required', 'becomes nullable'],
+      ])
+        expect(stderr.match(new RegExp(`column "${name}": .*${reason}`, 'g'))).toHaveLength(1);
+      if (extension === 'parquet')
+        expect(await queryDuckdb(`select "dictionary", "union_dense", required from '${path}'`)).toEqual([
+          { dictionary: 'red', union_dense: '5', required: 1n },
+          { dictionary: 'green', union_dense: '"x"', required: 2n },
+          { dictionary: null, union_dense: null, required: 3n },
+          { dictionary: 'red', union_dense: '"y"', required: 4n },
+        ]);
+    },
+  );
+
+  it('marks that Arrow has no types for', async () => {
+    const { path, stderr } = await segmented(fixture('marked.parquet'), 'parquet');
+    for (const [name, mark] of [
+      ['uuid', 'UUID'],
+      ['json', 'JSON'],
+    ])
+      expect(stderr).toMatch(new RegExp(`column "${name}": is no longer marked as ${mark}`));
+    expect(await readColumns(path, ['uuid', 'json'])).toEqual({
+      uuid: ['AAECAwQFBgcICQoLDA0ODw==', null],
+      json: ['{"a":1}', null],
+    });
+  });
+
+  it('a dictionary in Parquet', async () => {
+    const { path, stderr } = await segmented(fixture('odd.parquet'), 'parquet');
+    expect(stderr).toMatch(/column "dictionary": its dictionary/);
+    expect((await readColumns(path, ['dictionary'])).dictionary).toEqual(odd.dictionary);
+  });
+
+  it('rows that are rejected, exploded or out of step leave the others where they are', async () => {
+    const table = new Table({
+      n: vectorFromArray([0n, 1n, 2n, 3n], new Int64()),
+      texts: vectorFromArray(
+        [['a', 'b'], [], ['c'], ['d', 'e', 'f']],
+        new List(new Field('item', new Utf8(), true)),
+      ),
+    });
+    const input = join(folder, 'explode.arrow');
+    await writeFile(input, tableToIPC(table, 'file'));
+    const path = join(folder, 'exploded.parquet');
+    const args = ['segment', '--no-policy', input, '--map', 'completion=texts[]', '-o', path];
+    const run = await rredcot(args);
+    expect(run.code, run.stderr).toBe(0);
+    expect(await queryDuckdb(`select n, len(texts) as items, source_row from '${path}'`)).toEqual(
+      [0n, 0n, 2n, 3n, 3n, 3n].map((n) => ({
+        n,
+        items: BigInt([2, 0, 1, 3][Number(n)] as number),
+        source_row: n,
+      })),
+    );
+    const [reject] = await readJsonl<{ byte_offset: null; raw: string }>(`${path}.rejects.jsonl`);
+    expect(reject).toMatchObject({ row: 1, byte_offset: null, code: 'map', raw: '{"n":1,"texts":[]}' });
+  });
+
+  it('any column names, and any text in them', async () => {
+    const name = fc.string({ minLength: 1 }).filter((text) => text !== 'completion');
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uniqueArray(name, { maxLength: 4 }),
+        fc.array(fc.option(fc.string({ unit: 'grapheme' })), { minLength: 1, maxLength: 5 }),
+        async (names, values) => {
+          const columns = Object.fromEntries(
+            names.map((each) => [each, vectorFromArray(values, new Utf8())]),
+          );
+          const path = join(folder, 'any.arrow');
+          await writeFile(path, tableToIPC(new Table(columns), 'file'));
+          if (names.length === 0) return;
+          const rows = await read(path);
+          expect(rows.map((row) => row.kind === 'row' && names.map((each) => row.columns[each]))).toEqual(
+            values.map((value) => names.map(() => value)),
+          );
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+});
+
+describe('several files', () => {
+  const ints = (values: number[], name = 'n') =>
+    tableToIPC(
+      new Table({ [name]: vectorFromArray(values, new Int32()), completion: vectorFromArray(['a']) }),
+      'file',
+    );
+
+  it('with one schema are one input, in whatever order their columns are', async () => {
+    await mkdir(join(folder, 'same'));
+    await writeFile(join(folder, 'same/a.arrow'), ints([1]));
+    const turned = new Table({ completion: vectorFromArray(['b']), n: vectorFromArray([2], new Int32()) });
+    await writeFile(join(folder, 'same/b.arrow'), tableToIPC(turned, 'file'));
+    const path = join(folder, 'same.parquet');
+    const run = await rredcot(['segment', '--no-policy', join(folder, 'same'), '-o', path]);
+    expect(run.code, run.stderr).toBe(0);
+    expect(await queryDuckdb(`select n, completion, id from '${path}'`)).toEqual([
+      { n: 1, completion: 'a', id: 'a:0' },
+      { n: 2, completion: 'b', id: 'b:0' },
+    ]);
+  });
+
+  it.each([
+    ['another type', ints([1]), /b\.arrow: column "n" is Int32, expected Int64, as in .*a\.arrow/],
+    ['another name', ints([1], 'm'), /b\.arrow: has no column "n", as in .*a\.arrow/],
+  ])('%s is an error that names file and column', async (name, bytes, message) => {
+    const at = join(folder, name);
+    await mkdir(at);
+    const long = new Table({ n: vectorFromArray([1n], new Int64()), completion: vectorFromArray(['a']) });
+    await writeFile(join(at, 'a.arrow'), tableToIPC(long, 'file'));
+    await writeFile(join(at, 'b.arrow'), bytes);
+    const run = await rredcot(['segment', '--no-policy', at, '-o', join(folder, 'x.parquet')]);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(message);
+  });
+
+  it('JSON beside columns: an error for a typed output, and none for JSONL', async () => {
+    const lines = join(folder, 'mixed.jsonl');
+    await writeFile(lines, '{"completion":"z"}\n');
+    const typed = ['segment', '--no-policy', fixture('polars.parquet'), lines, '-o', join(folder, 'x.arrow')];
+    const run = await rredcot(typed);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(/polars\.parquet has columns with types and .*mixed\.jsonl is JSON/);
+    const free = await rredcot(['segment', '--no-policy', fixture('polars.parquet'), lines]);
+    expect(free.code, free.stderr).toBe(0);
+    expect(free.stdout.trim().split('\n')).toHaveLength(1001);
+  });
+
+  it('a folder of save_to_disk', async () => {
+    const at = join(folder, 'saved');
+    await mkdir(at);
+    for (const [name, value] of [
+      ['data-00000-of-00002.arrow', 'first'],
+      ['data-00001-of-00002.arrow', 'second'],
+    ] as const)
+      await writeFile(
+        join(at, name),
+        tableToIPC(new Table({ completion: vectorFromArray([value]) }), 'stream'),
+      );
+    const files = ['data-00001-of-00002.arrow', 'data-00000-of-00002.arrow'];
+    await writeFile(
+      join(at, 'state.json'),
+      JSON.stringify({ _data_files: files.map((filename) => ({ filename })) }),
+    );
+    await writeFile(join(at, 'dataset_info.json'), '{}');
+    const rows = await read(at);
+    expect(rows.map((row) => row.kind === 'row' && row.columns.completion)).toEqual(['second', 'first']);
+  });
+});
+
+describe('rows that nobody wants', () => {
+  it.each(['polars.parquet', 'polars.lz4.arrow'])(
+    '%s: are passed over, the others keep their numbers',
+    async (name) => {
+      for (const wanted of [(row: number) => row === 999, (row: number) => row % 400 === 7]) {
+        const rows = await read(fixture(name), { wanted });
+        const expected = Array.from({ length: 1000 }, (_, i) => i).filter(wanted);
+        expect(rows.map(({ row }) => row)).toEqual(expected);
+        expect(rows.map((row) => row.kind === 'row' && row.columns.id2)).toEqual(expected);
+      }
+    },
+  );
+});
+
+describe('streams', () => {
+  it('Arrow on standard input keeps its types', async () => {
+    const path = join(folder, 'piped.parquet');
+    const stdin = await readFile(fixture('types.zstd.arrows'));
+    const run = await rredcot(['segment', '--no-policy', '-', '-o', path], { stdin });
+    expect(run.code, run.stderr).toBe(0);
+    expect(
+      await queryDuckdb(`select decimal9, timestamp_tz is null as gone, id from '${path}' limit 1`),
+    ).toMatchObject([{ id: 'stdin:0', gone: false }]);
+  });
+
+  it('our own Arrow output can be read again', async () => {
+    const first = await rredcot([
+      'segment',
+      '--no-policy',
+      fixture('polars.parquet'),
+      '-o',
+      join(folder, 'own.arrows'),
+    ]);
+    expect(first.code, first.stderr).toBe(0);
+    const second = await rredcot(['segment', '--no-policy', '-', '-o', join(folder, 'again.arrow')], {
+      stdin: await readFile(join(folder, 'own.arrows')),
+    });
+    expect(second.code, second.stderr).toBe(0);
+    expect(await read(join(folder, 'again.arrow'))).toHaveLength(1000);
+  });
+
+  it.each([
+    ['Parquet', 'polars.parquet', /stdin|-: Parquet cannot be read from a stream/],
+    ['an Arrow file', 'types.arrow', /-: is an Arrow file, which cannot be read from a stream/],
+  ])('%s is refused with what to do', async (_, name, message) => {
+    const run = await rredcot(['segment', '--no-policy'], { stdin: await readFile(fixture(name)) });
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(message);
+    expect(run.stderr).toMatch(/try: name the file/);
+  });
+});
+
+describe('damage', () => {
+  async function outcome(path: string): Promise<string> {
+    try {
+      return `${(await read(path)).length} rows`;
+    } catch (error) {
+      expect(error).toMatchObject({ name: 'RredcotError' });
+      expect((error as Error).message).toContain(path);
+      return (error as Error).message;
+    }
+  }
+
+  async function damagedFile(name: string, change: (bytes: Buffer) => Buffer): Promise<string> {
+    const path = join(folder, `damaged-${name}`);
+    await writeFile(path, change(await readFile(fixture(name))));
+    return path;
+  }
+
+  it.each([
+    [
+      'types.arrow',
+      (bytes: Buffer) => bytes.subarray(0, bytes.length - 300),
+      /has no footer: it was cut off/,
+    ],
+    ['types.arrow', () => Buffer.from('ARROW1\0\0'), /has no footer/],
+    [
+      'types.arrow',
+      (bytes: Buffer) => Buffer.concat([Buffer.from('ARROW1'), Buffer.alloc(99, 7), bytes.subarray(-10)]),
+      /has no footer|cannot be read/,
+    ],
+    [
+      'types.zstd.arrows',
+      (bytes: Buffer) => bytes.subarray(0, bytes.length - 500),
+      /record batch 0, which begins with row 0, cannot be read/,
+    ],
+    ['types.zstd.arrows', (bytes: Buffer) => bytes.subarray(0, 100), /its schema cannot be read/],
+    ['types.lz4.arrow', (bytes: Buffer) => bytes.fill(0xee, 9000, 9200), /cannot be read/],
+    [
+      'types.parquet',
+      (bytes: Buffer) => bytes.subarray(0, bytes.length - 1),
+      /has no footer at its end: it was cut off/,
+    ],
+    ['types.parquet', () => Buffer.from('PAR1'), /has no footer/],
+    [
+      'types.parquet',
+      (bytes: Buffer) => bytes.fill(0xff, bytes.length - 9000, bytes.length - 8000),
+      /is damaged/,
+    ],
+    [
+      'polars.parquet',
+      (bytes: Buffer) => bytes.fill(0xff, 10, 900),
+      /row group \d, from row \d+ on, cannot be read/,
+    ],
+  ])('%s', async (name, change, message) => {
+    expect(await outcome(await damagedFile(name, change))).toMatch(message);
+  });
+
+  it('is exit 65 and leaves no output', async () => {
+    const path = await damagedFile('polars.parquet', (bytes) => bytes.fill(0xff, 10, 900));
+    const run = await rredcot(['segment', '--no-policy', path, '-o', join(folder, 'none.parquet')]);
+    expect(run.code, run.stderr).toBe(65);
+    expect(run.stderr).not.toMatch(/\n\s+at /);
+    await expect(readFile(join(folder, 'none.parquet'))).rejects.toThrow();
+  });
+
+  it('bytes that flip anywhere give rows or our own error, never a crash', async () => {
+    const whole = await readFile(fixture('types.arrow'));
+    await fc.assert(
+      fc.asyncProperty(fc.nat(whole.length - 1), fc.integer({ min: 1, max: 255 }), async (at, flip) => {
+        const bytes = Buffer.from(whole);
+        bytes[at] = (bytes[at] as number) ^ flip;
+        const path = join(folder, 'flipped.arrow');
+        await writeFile(path, bytes);
+        for (const row of await outcomeRows(path)) stringifyJson(row);
+      }),
+      { numRuns: 150 },
+    );
+    async function outcomeRows(path: string): Promise<unknown[]> {
+      try {
+        return (await read(path)).map(({ raw }) => raw);
+      } catch (error) {
+        expect(error).toMatchObject({ name: 'RredcotError' });
+        return [];
+      }
+    }
+  });
+
+  it('an empty table is no damage', async () => {
+    const path = join(folder, 'empty.arrow');
+    await writeFile(path, tableToIPC(new Table({ completion: vectorFromArray([], new Utf8()) }), 'file'));
+    expect(await read(path)).toEqual([]);
+    const { path: out } = await segmented(path, 'parquet');
+    expect(await queryDuckdb(`select completion from '${out}'`)).toEqual([]);
+    // and a Parquet file without a row group
+    expect(await read(out)).toEqual([]);
+    expect((await columnarColumns(await resolveInputs([out])))?.columns.map(({ name }) => name)).toContain(
+      'segments',
+    );
+  });
+
+  it('two columns of one name', async () => {
+    const table = new Table({ a: vectorFromArray([1]), b: vectorFromArray([2]) });
+    const bytes = Buffer.from(
+      tableToIPC(table, 'file').map((byte) => (byte === 'b'.charCodeAt(0) ? 'a'.charCodeAt(0) : byte)),
+    );
+    const path = join(folder, 'twice.arrow');
+    await writeFile(path, bytes);
+    expect(await outcome(path)).toMatch(/two columns are called "a"/);
+  });
+});
+
+describe('Parquet beyond 4 GiB', () => {
+  it('a row group that lies past 5 GiB is read, and written on', async () => {
+    // a hole of 5 GiB between the magic and the data: takes no room on disk
+    const hole = 5 * 2 ** 30;
+    const bytes = await readFile(fixture('types.parquet'));
+    const length = bytes.readUInt32LE(bytes.length - 8);
+    const footerAt = bytes.length - 8 - length;
+    const footer = readThrift(bytes.subarray(footerAt, footerAt + length));
+    for (const group of itemsOf(footer, 4))
+      for (const chunk of itemsOf(group, 1)) {
+        const column = chunk.get(3)?.value as ThriftStruct;
+        for (const id of [9, 11]) {
+          const offset = column.get(id)?.value as bigint | undefined;
+          if (offset !== undefined) column.set(id, { type: THRIFT.i64, value: offset + BigInt(hole) });
+        }
+      }
+    const moved = writeThrift(footer);
+    const tail = Buffer.alloc(8, 'PAR1');
+    tail.writeUInt32LE(moved.length);
+    const path = join(folder, 'huge.parquet');
+    const file = await open(path, 'w');
+    await file.write(bytes.subarray(0, 4), 0, 4, 0);
+    await file.write(bytes.subarray(4, footerAt), 0, footerAt - 4, hole + 4);
+    await file.write(Buffer.concat([moved, tail]), 0, moved.length + 8, hole + footerAt);
+    await file.close();
+    const names = Object.keys(types);
+    expect(texts(await readColumns(path, names))).toEqual(
+      texts(await readColumns(fixture('types.parquet'), names)),
+    );
+    const { path: out } = await segmented(path, 'parquet');
+    expect(await queryDuckdb(`select count(*) as rows from '${out}'`)).toEqual([{ rows: 4n }]);
+  });
+
+  function itemsOf(struct: ThriftStruct, id: number): ThriftStruct[] {
+    return (struct.get(id) as unknown as { value: { items: ThriftStruct[] } }).value.items;
+  }
+});
+
+describe('thrift', () => {
+  it.each(['types.parquet', 'polars.parquet', 'odd.parquet'])(
+    'writes the footer of %s as it read it',
+    async (name) => {
+      const bytes = await readFile(fixture(name));
+      const length = bytes.readUInt32LE(bytes.length - 8);
+      const footer = bytes.subarray(bytes.length - 8 - length, bytes.length - 8);
+      expect(writeThrift(readThrift(footer)).equals(footer)).toBe(true);
+    },
+  );
+
+  it('keeps every kind of value, and refuses what is cut off', () => {
+    const value = fc.oneof(
+      fc
+        .integer({ min: -(2 ** 31), max: 2 ** 31 - 1 })
+        .map((number) => ({ type: THRIFT.i32, value: number })),
+      fc
+        .bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })
+        .map((number) => ({ type: THRIFT.i64, value: number })),
+      fc.boolean().map((flag) => ({ type: flag ? THRIFT.true : THRIFT.false, value: flag })),
+      fc.double({ noNaN: true }).map((number) => ({ type: THRIFT.double, value: number })),
+      fc.uint8Array().map((bytes) => ({ type: THRIFT.binary, value: bytes })),
+      fc.array(fc.integer({ min: 0, max: 9 }), { maxLength: 40 }).map((items) => ({
+        type: THRIFT.list,
+        value: { types: [THRIFT.i32], items },
+      })),
+      fc.array(fc.boolean()).map((items) => ({ type: THRIFT.set, value: { types: [THRIFT.true], items } })),
+      fc.array(fc.bigInt({ min: 0n, max: 9n }), { maxLength: 4 }).map((items) => ({
+        type: THRIFT.map,
+        value:
+          items.length === 0
+            ? { types: [0, 0], items }
+            : { types: [THRIFT.i64, THRIFT.i64], items: [...items, ...items] },
+      })),
+    );
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.tuple(fc.integer({ min: 1, max: 300 }), value), { selector: ([id]) => id }),
+        (entries) => {
+          const inner: ThriftStruct = new Map(entries.sort(([a], [b]) => a - b));
+          const struct: ThriftStruct = new Map([[7, { type: THRIFT.struct, value: inner }]]);
+          const bytes = writeThrift(struct);
+          const plain = (found: ThriftStruct) =>
+            [...found].map(([id, { type, value: item }]) => [
+              id,
+              type,
+              item instanceof Uint8Array ? [...item] : item,
+            ]);
+          expect(plain(readThrift(bytes).get(7)?.value as ThriftStruct)).toEqual(plain(inner));
+          for (let end = 0; end < bytes.length; end++)
+            expect(() => readThrift(bytes.subarray(0, end))).toThrow();
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe('lz4', () => {
+  it('long matches and literals over several blocks', async () => {
+    const { completion } = await readColumns(fixture('long.lz4.arrow'), ['completion']);
+    for (const [j, text] of (completion ?? []).entries()) {
+      const part = Array.from({ length: 30000 }, (_, i) => String.fromCharCode(97 + ((i * i + j) % 26))).join(
+        '',
+      );
+      expect(text === part.repeat(4)).toBe(true);
+    }
+  });
+
+  it('undoes a simple encoder, frame by frame; what is cut off is an error', () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'é'), maxLength: 400 })), (parts) => {
+        const content = Buffer.from(parts.join('abab'.repeat(30)));
+        const frame = lz4Frame(content);
+        expect(
+          Buffer.from(decompressLz4(Buffer.concat([frame, frame]))).equals(Buffer.concat([content, content])),
+        ).toBe(true);
+        for (const end of [1, 7, frame.length - 1, frame.length - 5])
+          expect(() => decompressLz4(frame.subarray(0, end))).toThrow();
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  /** Greedy: repeats of the last two bytes become matches of distance 2. */
+  function lz4Frame(content: Buffer): Buffer {
+    const block: number[] = [];
+    const length = (value: number) => {
+      for (let rest = value - 15; rest >= 0; rest -= 255) block.push(Math.min(rest, 255));
+    };
+    let literalFrom = 0;
+    let at = 2;
+    while (at < content.length - 12) {
+      let end = at;
+      while (end < content.length - 5 && content[end] === content[end - 2]) end++;
+      if (end - at < 4) {
+        at++;
+        continue;
+      }
+      const literals = at - literalFrom;
+      const match = end - at - 4;
+      block.push((Math.min(literals, 15) << 4) | Math.min(match, 15));
+      length(literals);
+      block.push(...content.subarray(literalFrom, at), 2, 0);
+      length(match);
+      at = literalFrom = end;
+    }
+    const last = content.length - literalFrom;
+    block.push(Math.min(last, 15) << 4);
+    length(last);
+    block.push(...content.subarray(literalFrom));
+    const size = Buffer.alloc(4);
+    size.writeUInt32LE(block.length);
+    return Buffer.concat([
+      Buffer.from([0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73]),
+      size,
+      Buffer.from(block),
+      Buffer.alloc(4),
+    ]);
+  }
+});
+
+describe('a column of bytes', () => {
+  it('is no text: its rows are turned down by name, and as a column it comes along', async () => {
+    const path = join(folder, 'bytes.arrow');
+    const bytes = (text: string) => new TextEncoder().encode(text);
+    const columns = {
+      completion: vectorFromArray([bytes('Step.\nA: 1')], new Binary()),
+      more: vectorFromArray([bytes('x')], new Binary()),
+      text: vectorFromArray(['Step.\nA: 1'], new Utf8()),
+    };
+    await writeFile(path, tableToIPC(new Table(columns), 'file'));
+    const segment = (...args: string[]) => rredcot(['segment', '--no-policy', path, ...args]);
+    const run = await segment('-o', join(folder, 'bytes.jsonl'));
+    expect(run.code).toBe(65);
+    expect(run.stderr).toContain(
+      'completion: completion is bytes, expected text: write the column as strings',
+    );
+    const out = join(folder, 'bytes.parquet');
+    expect((await segment('--map', 'completion=text', '-o', out)).code).toBe(0);
+    expect(await queryDuckdb(`select typeof(more) as type, more::varchar as more from '${out}'`)).toEqual([
+      { type: 'BLOB', more: 'x' },
+    ]);
+  });
+});

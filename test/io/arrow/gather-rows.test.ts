@@ -1,0 +1,104 @@
+// Ranges of record batches are copied as they are, whatever their types and order.
+import {
+  Bool,
+  type Data,
+  type DataType,
+  Decimal,
+  Field,
+  FixedSizeBinary,
+  FixedSizeList,
+  Float32,
+  Int32,
+  Int64,
+  List,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Table,
+  TimestampMicrosecond,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { gatherRows } from '../../../dist/io/arrow/gather.js';
+
+describe('gatherRows', () => {
+  const types: readonly [DataType, fc.Arbitrary<unknown>][] = [
+    [new Int32(), fc.integer()],
+    [new Int64(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })],
+    [new Float32(), fc.float({ noNaN: true })],
+    [new Bool(), fc.boolean()],
+    [new Utf8(), fc.string({ unit: 'grapheme', maxLength: 5 })],
+    [new TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
+    [new FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
+    [
+      new List(new Field('element', new Float32(), true)),
+      fc.array(fc.float({ noNaN: true }), { maxLength: 4 }),
+    ],
+    [
+      new FixedSizeList(2, new Field('element', new Int32(), true)),
+      fc.array(fc.integer(), { minLength: 2, maxLength: 2 }),
+    ],
+    [
+      new List(new Field('element', new List(new Field('element', new Utf8(), true)), true)),
+      fc.array(fc.option(fc.array(fc.string(), { maxLength: 2 })), { maxLength: 3 }),
+    ],
+    [
+      new List(
+        new Field(
+          'element',
+          new Struct([new Field('a', new Int32(), true), new Field('b', new Bool(), true)]),
+          true,
+        ),
+      ),
+      fc.array(fc.record({ a: fc.option(fc.integer()), b: fc.option(fc.boolean()) }), { maxLength: 3 }),
+    ],
+  ];
+  const column = fc
+    .constantFrom(...types)
+    .chain(([type, value]) =>
+      fc.tuple(fc.constant(type), fc.array(fc.option(value), { minLength: 12, maxLength: 12 })),
+    );
+
+  it('copies any ranges of any batches, in any order', () => {
+    const range = fc.record({ batch: fc.nat(1), from: fc.nat(6), length: fc.nat(6) });
+    fc.assert(
+      fc.property(column, fc.array(range, { maxLength: 5 }), ([type, values], ranges) => {
+        const schema = new Schema([new Field('x', type, true)]);
+        const batches = [0, 6].map((from) => {
+          const child = vectorFromArray(values.slice(from, from + 6), type).data[0] as Data;
+          const rows = makeData({
+            type: new Struct(schema.fields),
+            length: 6,
+            nullCount: 0,
+            children: [child],
+          });
+          return new RecordBatch(schema, rows);
+        });
+        const rows = (batch: RecordBatch) => Array.from(batch, (row) => JSON.stringify(row?.toJSON(), plain));
+        const pieces = ranges.map(({ batch, from, length }) => {
+          return { unit: batches[batch] as RecordBatch, from, to: Math.min(6, from + length) };
+        });
+        const expected = pieces.flatMap(({ unit, from, to }) => rows(unit).slice(from, to));
+        expect(rows(gatherRows(schema, pieces))).toEqual(expected);
+      }),
+    );
+  });
+
+  it('refuses a type whose layout it does not know', () => {
+    const schema = new Schema([new Field('d', new Decimal(2, 9, 128), true)]);
+    expect(gatherRows(schema, []).numRows).toBe(0);
+    const dictionary = tableOfDictionary();
+    expect(() => gatherRows(dictionary.schema, [])).toThrow(/column d: Dictionary.* cannot be copied/);
+  });
+});
+
+function tableOfDictionary(): Table {
+  return new Table({ d: vectorFromArray(['a', 'b', 'a']) });
+}
+
+function plain(_: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? `${value}n` : value;
+}

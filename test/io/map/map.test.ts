@@ -1,0 +1,318 @@
+// Rows into traces: the forms of `--map`, the defaults, and every way in which a row can fail to fit.
+
+import { describe, expect, it } from 'vitest';
+import { mapRow, parseFieldMap } from '../../../dist/io/map/map.js';
+import { inputRow } from '../../support/io-helpers.js';
+
+const ALL = { prompt: true, references: true };
+const NONE = { prompt: false, references: false };
+
+function map(columns: Record<string, unknown>, spec?: string, needs = ALL) {
+  return [...mapRow(inputRow(columns, 7), parseFieldMap(spec), needs)];
+}
+const outcome = (columns: Record<string, unknown>, spec?: string, needs = ALL) =>
+  map(columns, spec, needs).map((item) => ('kind' in item ? item.rejection : item));
+
+const plain = { prompt: 'p', completion: 'c', answer: '1' };
+
+describe('--map', () => {
+  it.each([
+    ['color=x', 'unknown field "color"'],
+    ['prompt', 'not field=path'],
+    ['prompt=', 'not field=path'],
+    ['prompt=a,,id=b', 'not field=path'],
+    ['prompt=a,prompt=b', 'mapped twice'],
+    ['prompt=a..b', 'malformed'],
+    ['prompt=a[x]', 'malformed'],
+    ['prompt=a[].b[].c', 'more than one []'],
+    ['prompt=a[]b', 'malformed'],
+  ])('refuses %s', (spec, message) => {
+    expect(() => parseFieldMap(spec)).toThrowError(
+      expect.objectContaining({
+        exitCode: 2,
+        message: expect.stringContaining(message),
+        hint: expect.stringContaining('segment_char_ends'),
+      }),
+    );
+  });
+
+  it('follows keys, nested keys and list indices', () => {
+    const columns = { q: 'p', s: { t: [{ text: 'c0' }, { text: 'c1' }] }, a: [['x', 'y']] };
+    expect(outcome(columns, ' prompt = q , completion=s.t[1].text,reference=a[0][1]')).toMatchObject([
+      { id: 'traces:7', prompt: 'p', completion: 'c1', references: [{ answer: 'y', utility: 1 }] },
+    ]);
+  });
+
+  it('prefers a literal key that holds dots or brackets', () => {
+    const columns = {
+      'a.b': { 'c.d': 'literal' },
+      a: { b: { 'c.d': 'nested' } },
+      'x[0]': 'bracket',
+      x: ['index'],
+    };
+    expect(outcome(columns, 'prompt=x[0],completion=a.b.c.d', { ...NONE })).toMatchObject([
+      { prompt: 'bracket', completion: 'literal' },
+    ]);
+    expect(outcome({ 'g[].t': 'c', g: [{ t: 'no' }] }, 'completion=g[].t', NONE)).toMatchObject([
+      { completion: 'c' },
+    ]);
+  });
+
+  it('does not follow inherited keys', () => {
+    const missing = { code: 'map', reason: expect.stringContaining('no "toString" in the row') };
+    expect(outcome({}, 'completion=toString', NONE)).toMatchObject([missing]);
+    expect(outcome({ a: [] }, 'completion=a.length', NONE)).toMatchObject([{ code: 'map' }]);
+  });
+
+  it('explodes a list into traces and zips several', () => {
+    const columns = { q: 'p', g: [{ t: 'c0' }, { t: 'c1' }], r: [true, 0.25], answer: 5 };
+    expect(outcome(columns, 'prompt=q,completion=g[].t,reward=r[]')).toMatchObject([
+      { id: 'traces:7/0', group: 'traces:7', completion: 'c0', reward: 1, references: [{ answer: '5' }] },
+      { id: 'traces:7/1', group: 'traces:7', completion: 'c1', reward: 0.25 },
+    ]);
+    expect(outcome({ c: ['a', 'b'] }, 'completion=c[]', NONE)).toMatchObject([
+      { completion: 'a' },
+      { completion: 'b' },
+    ]);
+  });
+
+  it('names exploded traces after the row, or as their own ids say', () => {
+    const columns = {
+      id: 12,
+      group: 'g',
+      c: [
+        { t: 'a', id: 'x' },
+        { t: 'b', id: 'y' },
+      ],
+    };
+    expect(outcome(columns, 'completion=c[].t', NONE)).toMatchObject([
+      { id: '12/0', group: 'g' },
+      { id: '12/1', group: 'g' },
+    ]);
+    expect(outcome(columns, 'completion=c[].t,id=c[].id', NONE)).toMatchObject([{ id: 'x' }, { id: 'y' }]);
+  });
+
+  it('turns down lists of different length, empty lists and no lists', () => {
+    const rejected = (columns: Record<string, unknown>) =>
+      outcome(columns, 'completion=a[],reward=b[]', NONE);
+    expect(rejected({ a: ['x'], b: [1, 2] })).toEqual(
+      [{ code: 'map', reason: expect.stringContaining('a[] has 1 item and b[] 2') }].map((each) =>
+        expect.objectContaining(each),
+      ),
+    );
+    expect(rejected({ a: [], b: [] })).toMatchObject([
+      { code: 'map', reason: expect.stringContaining('empty list') },
+    ]);
+    expect(rejected({ a: 'x', b: [1] })).toMatchObject([
+      {
+        code: 'map',
+        reason: 'completion: a[] leads to the text "x", expected a list: use --map completion=a',
+      },
+    ]);
+    expect(outcome({ a: ['x', 'y'] }, 'completion=a', NONE)).toMatchObject([
+      { code: 'map', reason: expect.stringMatching(/a is a list of 2, .*: use --map completion=a\[\]$/) },
+    ]);
+    expect(outcome({ p: ['x'], completion: 'c' }, 'prompt=p')).toMatchObject([
+      { code: 'map', reason: expect.stringMatching(/use --map prompt=p\[\]$/) },
+    ]);
+  });
+
+  it('turns down only the traces of a row that do not fit', () => {
+    const columns = { c: [{ t: 'a' }, {}, { t: '' }, { t: 3 }, { t: 'z' }] };
+    const items = map(columns, 'completion=c[].t', NONE);
+    expect(items.map((item) => ('kind' in item ? [item.id, item.rejection.code] : item.id))).toEqual([
+      'traces:7/0',
+      ['traces:7/1', 'map'],
+      ['traces:7/2', 'empty_completion'],
+      ['traces:7/3', 'map'],
+      'traces:7/4',
+    ]);
+  });
+
+  it('says what is in the row where a path is not', () => {
+    expect(outcome({ question: 'q', answer: 1 }, 'completion=text')).toMatchObject([
+      {
+        code: 'map',
+        reason: 'completion: no "text" in the row (keys question, answer): use --map completion=<path>',
+      },
+    ]);
+    expect(outcome({ completion: null }, undefined)).toMatchObject([
+      { reason: expect.stringMatching(/^completion: completion is null, expected text/) },
+    ]);
+    const wide = Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`k${n}`, 1]));
+    const [{ reason }] = outcome(wide) as unknown as [{ reason: string }];
+    expect(reason).toContain('(40 in all)');
+    expect(reason.length).toBeLessThan(200);
+  });
+});
+
+describe('fields', () => {
+  it('have their own names by default, and optional ones may be absent', () => {
+    const [trace] = map(plain);
+    expect(trace).toMatchObject({ id: 'traces:7', prompt: 'p', completion: 'c', reward: null });
+    expect(trace).not.toHaveProperty('group');
+    expect(trace).not.toHaveProperty('completionIds');
+    expect(outcome({ completion: 'c' }, undefined, NONE)).toMatchObject([{ prompt: '', references: [] }]);
+  });
+
+  it('have to be there when mapped', () => {
+    for (const field of ['id', 'group', 'reward', 'solution', 'segment_ends', 'prompt_ids']) {
+      expect(outcome(plain, `${field}=nowhere`)).toMatchObject([{ code: 'map' }]);
+    }
+  });
+
+  it.each([
+    ['ok', 'ok'],
+    [3, '3'],
+    [9007199254740993n, '9007199254740993'],
+    [null, 'traces:7'],
+    ['', 'traces:7'],
+  ])('id %s', (id, expected) => {
+    expect(outcome({ ...plain, id })).toMatchObject([{ id: expected }]);
+  });
+
+  it.each([
+    ['a', [{ answer: 'a', utility: 1 }]],
+    [0.5, [{ answer: '0.5', utility: 1 }]],
+    [12345678901234567890n, [{ answer: '12345678901234567890', utility: 1 }]],
+    [
+      ['a', 2],
+      [
+        { answer: 'a', utility: 1 },
+        { answer: '2', utility: 1 },
+      ],
+    ],
+    [{ answer: 'a', solution: 's', utility: 0 }, [{ answer: 'a', solution: 's', utility: 0 }]],
+    [
+      [{ answer: 1 }, 'b'],
+      [
+        { answer: '1', utility: 1 },
+        { answer: 'b', utility: 1 },
+      ],
+    ],
+  ])('reference %s', (reference, references) => {
+    expect(outcome({ ...plain, reference })).toMatchObject([{ references }]);
+  });
+
+  it.each([
+    [[], 'no_reference'],
+    ['', 'no_reference'],
+    [true, 'map'],
+    [[''], 'map'],
+    [{ answer: null }, 'map'],
+    [{ answer: 'a', utility: 2 }, 'map'],
+    [{ answer: 'a', utility: Number.NaN }, 'map'],
+    [{ answer: 'a', solution: 1 }, 'map'],
+  ])('reference %j is turned down', (reference, code) => {
+    expect(outcome({ ...plain, reference })).toMatchObject([{ code }]);
+  });
+
+  it('looks for references under three names', () => {
+    const row = { prompt: 'p', completion: 'c' };
+    expect(outcome({ ...row, answer: 'a', references: ['r'] })).toMatchObject([
+      { references: [{ answer: 'r' }] },
+    ]);
+    expect(outcome({ ...row, answer: 'a', reference: null })).toMatchObject([
+      { references: [{ answer: 'a' }] },
+    ]);
+    expect(outcome(row)).toMatchObject([
+      { code: 'no_reference', reason: expect.stringContaining('--map reference=') },
+    ]);
+    // nobody needs it: whatever it is, it is no reason to lose the trace
+    expect(outcome({ ...row, answer: { x: 1 } }, undefined, NONE)).toMatchObject([{ references: [] }]);
+    expect(outcome({ ...row, a: { x: 1 } }, 'reference=a', NONE)).toMatchObject([{ code: 'map' }]);
+  });
+
+  it('gives a solution to a single reference', () => {
+    const row = { ...plain, solution: 's' };
+    expect(outcome(row)).toMatchObject([{ references: [{ answer: '1', solution: 's' }] }]);
+    expect(outcome({ ...row, answer: ['1', '2'] })).toMatchObject([
+      { references: [{ answer: '1' }, { answer: '2' }] },
+    ]);
+    expect(outcome({ ...row, answer: ['1', '2'] }, 'solution=solution')).toMatchObject([{ code: 'map' }]);
+  });
+
+  it.each([
+    [1, 1],
+    [-0.5, -0.5],
+    [true, 1],
+    [false, 0],
+    // a decimal of Arrow or Parquet
+    ['0.50', 0.5],
+    ['-1', -1],
+    [null, null],
+    [Number.NaN, null],
+  ])('reward %s', (reward, expected) => {
+    expect(outcome({ ...plain, reward })).toMatchObject([{ reward: expected }]);
+  });
+
+  it.each(['', 'good', '1e0', '.5', [1], {}, Number.POSITIVE_INFINITY])(
+    'reward %j is turned down',
+    (reward) => {
+      expect(outcome({ ...plain, reward })).toMatchObject([{ code: 'reward' }]);
+    },
+  );
+
+  it('takes token ids in the place of text', () => {
+    const [trace] = map({ prompt_ids: [], completion_ids: [0, 2147483647], answer: 'a' });
+    expect(trace).toMatchObject({ prompt: '', completion: '' });
+    expect(trace).toHaveProperty('completionIds', Int32Array.of(0, 2147483647));
+    expect(trace).toHaveProperty('promptIds', new Int32Array(0));
+    expect(outcome({ ...plain, segment_ends: [1, 2], segment_char_ends: [3] })).toMatchObject([
+      { segmentEnds: Int32Array.of(1, 2), segmentCharEnds: Int32Array.of(3) },
+    ]);
+  });
+
+  it.each([[[1.5]], [[-1]], [[2147483648]], [[null]], ['12'], [[1, '2']], [{ 0: 1 }], [[NaN]]])(
+    'completion_ids %j are turned down',
+    (completion_ids) => {
+      expect(outcome({ ...plain, completion_ids })).toMatchObject([{ code: 'ids' }]);
+    },
+  );
+
+  it('turns down an empty completion, however it is empty', () => {
+    expect(outcome({ ...plain, completion: '' })).toMatchObject([{ code: 'empty_completion' }]);
+    expect(outcome({ ...plain, completion_ids: [] })).toMatchObject([{ code: 'empty_completion' }]);
+    expect(outcome({ ...plain, completion: null })).toMatchObject([{ code: 'map' }]);
+    expect(outcome({ ...plain, completion: [{ role: 'assistant', content: '' }] })).toMatchObject([
+      { code: 'empty_completion' },
+    ]);
+  });
+
+  it("takes messages as a prompt, and the assistant's one message as a completion", () => {
+    const user = { role: 'user', content: 'q' };
+    const assistant = { role: 'assistant', content: 'x' };
+    const row = { ...plain, prompt: [{ ...user, name: 'n' }], completion: [assistant] };
+    expect(outcome(row)).toMatchObject([{ completion: 'x' }]);
+    expect(outcome(row)).toHaveProperty('0.prompt', [{ ...user, name: 'n' }]);
+    expect(outcome({ ...row, completion: [user] })).toMatchObject([
+      { code: 'map', reason: expect.stringContaining('a list of 1, expected text or one message') },
+    ]);
+    expect(outcome({ ...row, prompt: [user, { content: 'c' }] })).toMatchObject([
+      {
+        code: 'map',
+        reason: expect.stringContaining(
+          'prompt: prompt[1] is an object with keys content, expected a message',
+        ),
+      },
+    ]);
+    expect(outcome({ ...row, prompt: [] })).toMatchObject([
+      {
+        code: 'map',
+        reason: expect.stringContaining('prompt is an empty list, expected messages'),
+      },
+    ]);
+  });
+
+  it('looks at alternatives in turn', () => {
+    const rewards = (row: object) => outcome({ ...plain, ...row }, 'reward=acc|score');
+    expect(rewards({ acc: 0, score: 1 })).toMatchObject([{ reward: 0 }]);
+    expect(rewards({ acc: null, score: 1 })).toMatchObject([{ reward: 1 }]);
+    expect(rewards({ score: null })).toMatchObject([{ reward: null }]);
+    expect(rewards({})).toMatchObject([{ code: 'map', reason: expect.stringContaining('no "acc|score"') }]);
+    expect(outcome({ ...plain, b: ['x', 'y'] }, 'completion=a[]|b[]')).toMatchObject([
+      { completion: 'x' },
+      { completion: 'y' },
+    ]);
+  });
+});

@@ -1,0 +1,108 @@
+// References as rows have them: text, numbers, lists, objects, and solutions that mark their answer.
+import { describe, expect, it } from 'vitest';
+import { mapRow, parseFieldMap } from '../../../dist/io/map/map.js';
+import { parseReferences } from '../../../dist/io/map/references.js';
+import type { Trace } from '../../../dist/trace.js';
+import { inputRow } from '../../support/io-helpers.js';
+
+const SOLUTION = 'We have $x = 3$, so the answer is $\\boxed{\\frac{3}{2}}.$';
+
+describe('parseReferences', () => {
+  it.each([
+    ['7', [{ answer: '7', utility: 1 }]],
+    [7, [{ answer: '7', utility: 1 }]],
+    [
+      ['7', '7.0'],
+      [
+        { answer: '7', utility: 1 },
+        { answer: '7.0', utility: 1 },
+      ],
+    ],
+    ['$\\boxed{7}$.', [{ answer: '7', utility: 1 }]],
+    ['\\fbox{7}', [{ answer: '7', utility: 1 }]],
+    [SOLUTION, [{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 1 }]],
+    ['2+3\n#### 5', [{ answer: '5', solution: '2+3\n#### 5', utility: 1 }]],
+    [{ answer: '7', solution: SOLUTION }, [{ answer: '7', solution: SOLUTION, utility: 1 }]],
+    [{ solution: SOLUTION, utility: 0.5 }, [{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 0.5 }]],
+    [{ answer: '\\boxed{7}' }, [{ answer: '7', utility: 1 }]],
+    // a solution cut inside its box marks nothing: the text stands as it is
+    ['so \\boxed{7', [{ answer: 'so \\boxed{7', utility: 1 }]],
+    // of Arrow and Parquet: a struct has all its fields, a decimal is text
+    [{ answer: '7', solution: null, utility: null }, [{ answer: '7', utility: 1 }]],
+    [{ answer: '7', utility: '0.50' }, [{ answer: '7', utility: 0.5 }]],
+    [null, []],
+    ['', []],
+  ])('%j', (value, references) => expect(parseReferences(value)).toEqual(references));
+
+  it.each([
+    [
+      { solution: 'no box' },
+      'answer: found nothing, expected text or a number, or a solution that boxes its answer',
+    ],
+    [{ utility: 1 }, 'answer: found nothing, expected text or a number'],
+    [{ answer: '7', utility: 'much' }, 'utility: found the text "much", expected a number from 0 to 1'],
+    [{ answer: '7', utility: '1.50' }, 'utility: found the text "1.50", expected a number from 0 to 1'],
+    [{ solution: 7, answer: '7' }, 'solution: found the number 7, expected text'],
+  ])('%j is refused', (value, problem) => expect(parseReferences(value)).toEqual({ problem }));
+});
+
+describe('a row', () => {
+  const traceOf = (columns: Record<string, unknown>, map?: string) =>
+    [
+      ...mapRow(inputRow({ prompt: 'p', completion: 'c', ...columns }), parseFieldMap(map), {
+        prompt: true,
+        references: true,
+      }),
+    ][0];
+
+  it('without an answer has the one that its solution marks', () => {
+    const trace = traceOf({ solution: SOLUTION }) as Trace;
+    expect(trace.references).toEqual([{ answer: '\\frac{3}{2}', solution: SOLUTION, utility: 1 }]);
+  });
+
+  it('with an answer keeps it, and the solution beside it', () => {
+    const trace = traceOf({ solution: SOLUTION, answer: '1.5' }) as Trace;
+    expect(trace.references).toEqual([{ answer: '1.5', solution: SOLUTION, utility: 1 }]);
+  });
+
+  it('whose solution marks none is rejected', () => {
+    expect(traceOf({ solution: 'long talk' })).toMatchObject({
+      kind: 'bad',
+      rejection: { code: 'no_reference' },
+    });
+  });
+
+  it('may have messages as its prompt', () => {
+    const messages = [
+      {
+        role: 'system',
+        content: [
+          { type: 'text', text: 'Be ' },
+          { type: 'text', text: 'brief.' },
+        ],
+      },
+      { role: 'user', content: 'Hi', name: 'Ann' },
+      { role: 'assistant', content: null, tool_calls: [{}] },
+    ];
+    const { prompt } = traceOf({ prompt: messages, answer: '1' }) as Trace;
+    expect(prompt).toEqual([
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'Hi', name: 'Ann' },
+      { role: 'assistant', content: '', tool_calls: [{}] },
+    ]);
+  });
+
+  it.each([
+    [[], 'prompt: prompt is an empty list, expected messages {role, content}'],
+    [['Hi'], 'prompt: prompt[0] is the text "Hi", expected a message {role, content}'],
+    [[{ role: 'user', content: 7 }], 'prompt: prompt[0].content is the number 7, expected text'],
+    [
+      [{ role: 'user', content: [{ type: 'image' }] }],
+      'prompt: prompt[0].content is a list of 1, expected text',
+    ],
+  ])('with %j as its prompt is rejected', (prompt, reason) => {
+    const found = traceOf({ prompt, answer: '1' });
+    expect(found).toMatchObject({ kind: 'bad', rejection: { code: 'map' } });
+    expect((found as { rejection: { reason: string } }).rejection.reason).toContain(reason);
+  });
+});

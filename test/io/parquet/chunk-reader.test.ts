@@ -1,0 +1,70 @@
+// Chunks read again by a thread that serves all files: batches end where they are told to, and a damaged file is no end of it.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type ChunkReader, openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
+import { queryDuckdb, temporaryFolder } from '../../support/io-helpers.js';
+
+/** rows of a group of the file, the last one's fewer */
+const GROUP_ROWS = 2048;
+const ROWS = 6000;
+
+let reader: ChunkReader;
+let path: string;
+
+beforeEach(async () => {
+  reader = openChunkReader();
+  path = join(await temporaryFolder(), 'x.parquet');
+  const rows = `select i::int as a, repeat(i::varchar, 20) as b from range(${ROWS}) t(i)`;
+  await queryDuckdb(`copy (${rows}) to '${path}' (format parquet, row_group_size ${GROUP_ROWS})`);
+});
+afterEach(() => reader.close());
+
+async function read(file: string) {
+  const values: unknown[] = [];
+  const ends: number[] = [];
+  for await (const batch of (await reader.open(file)).batches) {
+    values.push(...(batch.getChild('a')?.toArray() ?? []));
+    ends.push(values.length);
+  }
+  return { values, ends };
+}
+
+describe('a chunk', () => {
+  it('comes in batches that end at every row group', async () => {
+    const { values, ends } = await read(path);
+    expect(values).toEqual(Array.from({ length: ROWS }, (_, n) => n));
+    expect(ends).toEqual([2048, 4096, ROWS]);
+  });
+
+  it('tells its columns', async () => {
+    const { schema } = await reader.open(path);
+    expect(schema.names).toEqual(['a', 'b']);
+  });
+});
+
+describe('the next chunk is read', () => {
+  it('after one that was not read to its end', async () => {
+    for await (const _ of (await reader.open(path)).batches) break;
+    expect((await read(path)).values).toHaveLength(ROWS);
+  });
+
+  const bytesAt = (bytes: Buffer, at: number) =>
+    Buffer.concat([bytes.subarray(0, at), Buffer.alloc(40, 0xff), bytes.subarray(at + 40)]);
+  it.each([
+    ['with a page overwritten', (bytes: Buffer) => bytesAt(bytes, 4), /./],
+    ['cut off', (bytes: Buffer) => bytes.subarray(0, -1), /begins as a Parquet file .* no footer/],
+    ['of something else', () => Buffer.from('{"a": 1}\n'), /is no Parquet file/],
+    ['without a byte', () => Buffer.alloc(0), /is no Parquet file/],
+  ])('after one %s, which is named once', async (_, damage, message) => {
+    const bad = `${path}.bad.parquet`;
+    await writeFile(bad, damage(await readFile(path)));
+    const error: Error = await read(bad).then(
+      () => expect.unreachable(),
+      (error) => error,
+    );
+    expect(error.name).toBe('Error');
+    expect(error.message.split(bad)).toEqual(['', expect.stringMatching(message)]);
+    expect((await read(path)).values).toHaveLength(ROWS);
+  });
+});

@@ -1,0 +1,404 @@
+// The guard around parquet-wasm: each fault of IO §1 ends in an error and no file, never in lost rows.
+
+import { mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  Table as ArrowTable,
+  Binary,
+  Bool,
+  type DataType,
+  DateDay,
+  DateMillisecond,
+  Decimal,
+  Dictionary,
+  DurationNanosecond,
+  DurationSecond,
+  Field,
+  FixedSizeBinary,
+  FixedSizeList,
+  Float16,
+  Float32,
+  Float64,
+  Int8,
+  Int32,
+  Int64,
+  Interval,
+  IntervalUnit,
+  LargeBinary,
+  LargeList,
+  LargeUtf8,
+  List,
+  Map_,
+  makeData,
+  makeVector,
+  Null,
+  Struct,
+  TimeMicrosecond,
+  TimeMillisecond,
+  TimeNanosecond,
+  TimeSecond,
+  TimestampMicrosecond,
+  TimestampMillisecond,
+  TimestampNanosecond,
+  TimestampSecond,
+  tableToIPC,
+  Uint64,
+  Utf8,
+  Vector,
+  vectorFromArray,
+} from 'apache-arrow';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
+import { runPaths } from '../../../dist/io/layout/run-paths.js';
+import { blobOfFile } from '../../../dist/io/parquet/blob.js';
+import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
+import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
+import { chunkDamage, sha256OfFile } from '../../../dist/io/run/folder.js';
+import { type OurColumn, outputColumns } from '../../../dist/io/table/output-columns.js';
+import type { RowWriter } from '../../../dist/io/table/row-writer.js';
+import type { OutputRow } from '../../../dist/scored.js';
+import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
+
+let folder: string;
+let file: AtomicFile;
+let encoder: ParquetEncoder;
+
+const encoderOf = (descriptor: number) =>
+  startEncoder(file, {
+    descriptor,
+    temporaryPath: file.temporaryPath,
+    metadata: {},
+    dictionaryColumns: [],
+    rowsPerGroup: 1000,
+    rowGroupBytes: 2 ** 20,
+    maxFileBytes: 2 ** 30,
+  });
+
+beforeEach(async () => {
+  folder = await temporaryFolder();
+  file = await AtomicFile.open(join(folder, 'out.parquet'));
+  encoder = encoderOf(file.descriptor);
+});
+
+// whatever happened, an abort leaves nothing
+afterEach(async () => {
+  await encoder.terminate();
+  await file.abort();
+  expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+});
+
+const ints = (...values: number[]) => new ArrowTable({ a: vectorFromArray(values, new Int32()) });
+const ipc = (table: ArrowTable) => tableToIPC(table, 'stream');
+
+async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<void> {
+  for (const row of rows) writer.add(row);
+  await writer.flush();
+}
+
+describe('the encoder', () => {
+  it('encodes batches of one schema', async () => {
+    await encoder.send(ipc(ints(1, 2, 3)), 3);
+    await encoder.send(ipc(ints(4)), 1);
+    expect(await encoder.close()).toBe(4);
+    await file.commit();
+    expect(await queryDuckdb(`select a from '${file.path}'`)).toEqual([
+      { a: 1 },
+      { a: 2 },
+      { a: 3 },
+      { a: 4 },
+    ]);
+  });
+
+  it.each([
+    ['another type', new ArrowTable({ a: makeVector(Float32Array.of(1, 2)) })],
+    ['another name', new ArrowTable({ b: vectorFromArray([1, 2], new Int32()) })],
+    ['text', new ArrowTable({ a: vectorFromArray(['x', 'y'], new Utf8()) })],
+    [
+      'another column more',
+      new ArrowTable({ a: vectorFromArray([1, 2], new Int32()), b: vectorFromArray([1, 2], new Float32()) }),
+    ],
+  ])('turns down a batch of %s', async (_, table) => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.send(ipc(table), 2).then(() => encoder.close());
+    await expect(end).rejects.toThrow('a batch has another schema than the first batch of the file');
+  });
+
+  it('turns down bytes that are no batch', async () => {
+    const end = encoder.send(new Uint8Array(64).fill(7), 1).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+
+  it('turns down a batch cut short', async () => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.send(ipc(ints(1, 2, 3, 4)).slice(0, -40), 4).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+
+  it('counts the rows of each batch', async () => {
+    const end = encoder.send(ipc(ints(1, 2)), 3).then(() => encoder.close());
+    await expect(end).rejects.toThrow('a batch of 3 rows was decoded as 2 rows');
+  });
+
+  it('rejects what is under way and all that follows when its thread dies', async () => {
+    await encoder.send(ipc(ints(1)), 1);
+    const end = encoder.close();
+    await encoder.terminate();
+    // either it was done before, or it says so
+    await end.catch((error: Error) => expect(error.message).toMatch(/ended early/));
+    const other = encoderOf(-1);
+    await other.send(ipc(ints(1)), 1);
+    await expect(other.close()).rejects.toThrow();
+    await expect(other.send(ipc(ints(1)), 1)).rejects.toThrow();
+    await expect(other.close()).rejects.toThrow();
+  });
+
+  it('survives a panic inside the module as an error', async () => {
+    // list offsets that run backwards: arrow-rs trusts what IPC says
+    const bytes = ipc(new ArrowTable({ a: vectorFromArray(['one', 'two', 'three'], new Utf8()) }));
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let offsets = 0;
+    for (let at = 0; at + 16 <= bytes.length; at += 4) {
+      if (
+        view.getInt32(at, true) === 3 &&
+        view.getInt32(at + 4, true) === 6 &&
+        view.getInt32(at + 8, true) === 11
+      ) {
+        offsets = at;
+      }
+    }
+    expect(offsets).toBeGreaterThan(0);
+    view.setInt32(offsets, 2 ** 30, true);
+    const end = encoder.send(bytes, 3).then(() => encoder.close());
+    await expect(end).rejects.toThrow();
+  });
+});
+
+describe('types', () => {
+  const item = (type: DataType) => new Field('element', type, true);
+  const entries = new Field('entries', new Struct([new Field('key', new Utf8(), false), item(new Int32())]));
+  const writable: readonly DataType[] = [
+    ...[new Null(), new Bool(), new Int8(), new Int64(), new Uint64()],
+    ...[new Float16(), new Float32(), new Float64()],
+    ...[new Utf8(), new LargeUtf8(), new Binary(), new LargeBinary(), new FixedSizeBinary(4)],
+    ...[new Decimal(2, 9, 32), new Decimal(0, 18, 64), new Decimal(10, 10, 128), new Decimal(2, 50, 256)],
+    ...[new DateDay(), new DateMillisecond()],
+    ...[new TimestampSecond(), new TimestampMillisecond(), new TimestampMicrosecond('UTC')],
+    ...[new TimestampNanosecond(), new TimeSecond(), new TimeMillisecond(), new TimeMicrosecond()],
+    ...[new TimeNanosecond(), new DurationSecond(), new DurationNanosecond()],
+    ...[new Interval(IntervalUnit.YEAR_MONTH), new Interval(IntervalUnit.DAY_TIME)],
+    ...[new Dictionary(new Utf8(), new Int32()), new Struct([item(new Int32())])],
+    ...[
+      new List(item(new Int32())),
+      new LargeList(item(new Utf8())),
+      new FixedSizeList(2, item(new Int32())),
+    ],
+    new Map_(entries as never),
+  ];
+  const monthDayNano = new Interval(IntervalUnit.MONTH_DAY_NANO);
+
+  it('that are let through can be written', async () => {
+    const fields = writable.map((type, n) => new Field(`c${n}`, type, true));
+    expect(() => refuseUnwritable('x.parquet', fields)).not.toThrow();
+    const columns = writable.map((type, n) => [`c${n}`, vectorFromArray([null, null], type)]);
+    const table = new ArrowTable(Object.fromEntries(columns));
+    await encoder.send(ipc(table), 2);
+    expect(await encoder.close()).toBe(2);
+  });
+
+  it.each([
+    [monthDayNano, 'is Interval<MONTH_DAY_NANO>'],
+    [new List(item(monthDayNano)), 'holds Interval<MONTH_DAY_NANO>'],
+    [new Decimal(-2, 10, 128), 'is Decimal128(10, -2)'],
+    [new FixedSizeBinary(0), 'is FixedSizeBinary[0]'],
+    [new Struct([item(new Struct([]))]), 'holds Struct<>'],
+  ])('that cannot be written are turned down by name: %s', (type, found) => {
+    const act = () => refuseUnwritable('x.parquet', [item(new Utf8()), new Field('c', type, true)]);
+    expect(act).toThrow(`x.parquet: column "c" ${found}, which cannot be written as Parquet`);
+  });
+
+  // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream
+  it('that the module cannot write end in an error even unasked', async () => {
+    const data = makeData({ type: monthDayNano, length: 2, nullCount: 0, data: new Int32Array(8) });
+    const table = new ArrowTable({ a: vectorFromArray(['x', 'y'], new Utf8()), b: new Vector([data]) });
+    await encoder.send(ipc(table), 2);
+    await expect(encoder.close()).rejects.toThrow('dropped rows and did not say why');
+  });
+});
+
+describe('the writer', () => {
+  const columns = (...names: OurColumn[]) => outputColumns([], names);
+  const row = (n: number) => {
+    const sigma = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(n * 1000 + i));
+    return { ...bareRow({}, n), sigma, completionIds: Int32Array.from(sigma, (x) => Math.abs(x * 1e5)) };
+  };
+
+  it('makes the same bytes as the first and as a later file of the process, after one that failed too', async () => {
+    const metadata = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`key ${n}`, `value ${n}`]));
+    const hashes = new Set<string>();
+    for (let n = 0; n < 6; n++) {
+      const path = join(folder, `${n}.parquet`);
+      const target = await AtomicFile.open(path);
+      const writer = openParquetWriter(target, columns('sigma'), metadata);
+      await write(writer, [row(0), row(1)]);
+      if (n === 2) {
+        await rm(target.temporaryPath);
+        await expect(writer.close()).rejects.toMatchObject({ cause: { code: 'ENOENT' } });
+        await writer.abort();
+        continue;
+      }
+      await writer.close();
+      hashes.add(String(await sha256OfFile(path)));
+      expect((await readMetadata(path)).keys.get('key 3')).toBe('value 3');
+    }
+    expect(hashes.size).toBe(1);
+  });
+
+  it('stops below the size that would wrap the offsets', async () => {
+    const writer = openParquetWriter(
+      file,
+      columns('sigma'),
+      {},
+      { maxFileBytes: 100_000, rowGroupBytes: 40_000 },
+    );
+    const end = (async () => {
+      for (let n = 0; n < 100; n++) await write(writer, [row(n), row(n + 1)]);
+      await writer.close();
+    })();
+    await expect(end).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('over 100000 bytes'),
+      hint: expect.stringContaining('split the input'),
+    });
+    await writer.abort();
+  });
+
+  it('makes row groups by bytes, without dictionaries for numbers and with encodings that all can read', async () => {
+    const names = ['id', 'completion_ids', 'sigma', 'source_row', 'status'] as const;
+    const writer = openParquetWriter(file, columns(...names), { a: 'b' }, { rowGroupBytes: 100_000 });
+    for (let n = 0; n < 100; n += 10)
+      await write(
+        writer,
+        Array.from({ length: 10 }, (_, i) => row(n + i)),
+      );
+    await writer.close();
+
+    const { rows, groups, keys } = await readMetadata(file.path);
+    expect([rows, keys.get('a')]).toEqual([100, 'b']);
+    expect(groups).toBeGreaterThan(5);
+    expect(groups).toBeLessThan(12);
+    const chunks = await queryDuckdb(
+      `select distinct path_in_schema as path, encodings, compression from parquet_metadata('${file.path}')`,
+    );
+    for (const { path, encodings, compression } of chunks) {
+      expect(compression).toBe('ZSTD');
+      expect(String(encodings)).not.toContain('BYTE_STREAM_SPLIT');
+      expect(String(encodings).includes('DICTIONARY'), String(path)).toBe(path === 'status');
+    }
+    // Hugging Face and pyarrow call a list's child `element`
+    expect(chunks.map(({ path }) => path)).toContain('sigma, list, element');
+    expect(
+      await queryDuckdb(
+        `select count(*) as n, sum(len(sigma)) as values, max(source_row) as last from '${file.path}'`,
+      ),
+    ).toEqual([{ n: 100n, values: 100_000n, last: 99n }]);
+  });
+
+  it('takes the size of rows from more than the first one, which may be of unusual size', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
+    const small = { ...row(1), sigma: Float32Array.of(0.5) };
+    await write(writer, [{ ...row(0), sigma: new Float32Array(20_000) }]);
+    for (let n = 0; n < 50; n++) await write(writer, Array(20).fill(small));
+    await writer.close();
+    // by the first row alone a group would hold one row
+    expect((await readMetadata(file.path)).groups).toBeLessThan(40);
+  });
+
+  it('bounds row groups by raw bytes where rows compress to almost nothing', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 100_000 });
+    const flat = { ...row(0), sigma: new Float32Array(1000) };
+    for (let n = 0; n < 100; n += 10) await write(writer, Array(10).fill(flat));
+    await writer.close();
+    expect((await readMetadata(file.path)).groups).toBe(4);
+  });
+
+  it('makes an empty file of no rows, which the module cannot by itself', async () => {
+    const writer = openParquetWriter(file, columns('id', 'sigma'), { a: 'b' });
+    await writer.close();
+    expect((await readMetadata(file.path)).rows).toBe(0);
+    const found = await queryDuckdb(
+      `select column_name as name from (describe select * from '${file.path}')`,
+    );
+    expect(found).toEqual([{ name: 'id' }, { name: 'sigma' }]);
+  });
+
+  it('leaves it to the hash of a chunk to find a byte that flipped: pages have no check of their own', async () => {
+    const shard = { index: 0, count: 1 };
+    const paths = runPaths(folder);
+    await mkdir(paths.chunks(shard), { recursive: true });
+    const path = paths.chunk(shard, 0, 'parquet');
+    const writer = openParquetWriter(await AtomicFile.open(path), columns('sigma'), {});
+    await write(writer, [row(0), row(1)]);
+    await writer.close();
+    const sha256 = (await sha256OfFile(path)) ?? '';
+    const record = {
+      chunk: 0,
+      rows: 2,
+      traces: 2,
+      rejects: 0,
+      tokens: 0,
+      raw_bytes: 0,
+      traces_per_row: null,
+    };
+    const damage = () => chunkDamage(folder, shard, { ...record, sha256, rejects_sha256: null }, 'parquet');
+    expect(await damage()).toBeUndefined();
+    const bytes = await readFile(path);
+    let read = 0;
+    for (let at = 100; at < bytes.length - 600; at += Math.ceil(bytes.length / 40)) {
+      const flipped = Buffer.from(bytes);
+      flipped[at] = (flipped[at] as number) ^ 1;
+      await writeFile(path, flipped);
+      const sum = await queryDuckdb(`select len(sigma) as n from '${path}'`).catch(() => null);
+      if (sum !== null) read++;
+      expect(await damage()).toMatch(/000000\.parquet has changed since it was written/);
+    }
+    // some are read without an error: the hash is needed
+    expect(read).toBeGreaterThan(0);
+  });
+
+  it('names the file that is gone when its footer is to be read', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {});
+    await write(writer, [row(0)]);
+    await rm(file.temporaryPath);
+    const gone = (path: string) => ({ exitCode: 2, cause: { code: 'ENOENT', path } });
+    await expect(writer.close()).rejects.toMatchObject(gone(file.temporaryPath));
+  });
+
+  it('reads on in a file that another process replaces or removes, and tells why a read fails', async () => {
+    const path = join(folder, 'chunk.parquet');
+    await writeFile(path, 'as it was');
+    await using handle = await open(path);
+    const failures: unknown[] = [];
+    const blob = await blobOfFile(handle, (error) => failures.push(error));
+    expect(blob.size).toBe(9);
+    await writeFile(`${path}.new`, 'another');
+    await rename(`${path}.new`, path);
+    expect(Buffer.from(await blob.slice(3, 9).arrayBuffer()).toString()).toBe('it was');
+    await rm(path);
+    expect(Buffer.from(await blob.arrayBuffer()).toString()).toBe('as it was');
+    expect(failures).toEqual([]);
+    await expect(blob.slice(5, 10).arrayBuffer()).rejects.toThrow('the file has become shorter');
+    expect(failures).toEqual([new Error('the file has become shorter')]);
+  });
+
+  it('gives the memory of written batches back', async () => {
+    const writer = openParquetWriter(file, columns('sigma'), {}, { rowGroupBytes: 2 ** 20 });
+    const batch = Array.from({ length: 500 }, (_, n) => row(n)); // 2 MB
+    for (let n = 0; n < 10; n++) await write(writer, batch);
+    const before = process.memoryUsage().rss;
+    for (let n = 0; n < 60; n++) await write(writer, batch);
+    // 120 MB went through
+    expect(process.memoryUsage().rss - before).toBeLessThan(80e6);
+    await writer.close();
+    expect((await readMetadata(file.path)).rows).toBe(35_000);
+  });
+});

@@ -1,0 +1,395 @@
+// Inputs as people have them: packed, as one JSON list, by pattern, by folder, cut off in the middle.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
+import type { ReadOptions } from '../../../dist/rows.js';
+import { collect, temporaryFolder } from '../../support/io-helpers.js';
+import { ROOT, rredcot } from '../../support/program.js';
+
+let folder: string;
+let hasZstd = true;
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  try {
+    execFileSync('zstd', ['--version']);
+  } catch {
+    hasZstd = false;
+  }
+});
+
+async function file(name: string, content: string | Buffer): Promise<string> {
+  const path = join(folder, name);
+  await mkdir(join(path, '..'), { recursive: true });
+  await writeFile(path, content);
+  return path;
+}
+
+async function read(paths: readonly string[], opts: ReadOptions = {}) {
+  return collect(readRows(await resolveInputs(paths), opts));
+}
+
+/** What can be compared of rows: number, offset and columns, or the code of a bad one. */
+async function seen(path: string, opts: ReadOptions = {}) {
+  return (await read([path], opts)).map((row) => [
+    row.row,
+    row.byteOffset,
+    row.kind === 'row' ? row.columns : row.rejection.code,
+  ]);
+}
+
+/** A zstd frame without compression: magic, one-segment header with the size in 4 bytes, raw blocks. */
+function zstdFrame(content: Buffer, blockBytes = 1000): Buffer {
+  const size = Buffer.alloc(4);
+  size.writeUInt32LE(content.length);
+  const parts: Uint8Array[] = [Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0xa0]), size];
+  for (let at = 0; at < content.length || at === 0; at += blockBytes) {
+    const block = content.subarray(at, at + blockBytes);
+    const header = Buffer.alloc(3);
+    header.writeUIntLE((block.length << 3) | (at + blockBytes >= content.length ? 1 : 0), 0, 3);
+    parts.push(header, block);
+  }
+  return Buffer.concat(parts);
+}
+
+const LINES = Array.from({ length: 3000 }, (_, n) => JSON.stringify({ n, text: 'é'.repeat(n % 50) }));
+const TEXT = Buffer.from(`${LINES.join('\n')}\n`);
+const half = TEXT.indexOf('\n', TEXT.length / 2) + 1;
+
+describe('packed text', () => {
+  it.each([
+    ['gzip', 'a.jsonl.gz', () => gzipSync(TEXT)],
+    [
+      'gzip of several members',
+      'b.jsonl.gz',
+      () => Buffer.concat([gzipSync(TEXT.subarray(0, half)), gzipSync(TEXT.subarray(half))]),
+    ],
+    ['gzip without its extension', 'c.jsonl', () => gzipSync(TEXT)],
+    ['zstd', 'd.jsonl.zst', () => zstdFrame(TEXT)],
+    [
+      'zstd of several frames',
+      'e.jsonl.zst',
+      () => Buffer.concat([zstdFrame(TEXT.subarray(0, half)), zstdFrame(TEXT.subarray(half))]),
+    ],
+  ])('%s is read like the text itself', async (_, name, content) => {
+    const plain = await seen(await file('plain.jsonl', TEXT));
+    expect(plain).toHaveLength(3000);
+    expect(await seen(await file(name, content()))).toEqual(plain);
+  });
+
+  it('what the zstd program writes, in two frames', async ({ skip }) => {
+    if (!hasZstd) skip();
+    const frames = [TEXT.subarray(0, half), TEXT.subarray(half)].map((part) =>
+      execFileSync('zstd', ['-c', '-7'], { input: part }),
+    );
+    const path = await file('real.jsonl.zst', Buffer.concat(frames));
+    expect(await seen(path)).toEqual(await seen(await file('plain.jsonl', TEXT)));
+  });
+
+  it.each([
+    ['gzip', 'cut.jsonl.gz', () => gzipSync(TEXT, { level: 1 })],
+    ['zstd', 'cut.jsonl.zst', () => zstdFrame(TEXT)],
+  ])('%s that was cut off: the rows before it, then one reject', async (kind, name, content) => {
+    const whole = content();
+    for (const length of [whole.length - 1, whole.length >> 1, 40]) {
+      const rows = await read([await file(name, whole.subarray(0, length))]);
+      const bad = rows.pop();
+      expect(rows.map((row) => row.kind === 'row' && row.columns)).toEqual(
+        LINES.slice(0, rows.length).map((line) => JSON.parse(line)),
+      );
+      expect(bad).toMatchObject({ kind: 'bad', row: rows.length, rejection: { code: 'truncated' } });
+      // nothing that came before the cut is lost: half the file gives about half the rows
+      if (length === whole.length >> 1) expect(rows.length).toBeGreaterThan(1000);
+      // zstd gives whole blocks only
+      if (length === whole.length - 1)
+        expect(rows.length).toBeGreaterThanOrEqual(kind === 'gzip' ? 3000 : 2950);
+      if (rows.length < 3000) expect(LINES[rows.length]?.startsWith(bad?.raw ?? '?')).toBe(true);
+    }
+  });
+
+  it('gzip that is damaged in the middle is an error that names file and place', async () => {
+    const bytes = gzipSync(TEXT);
+    bytes.fill(0xff, bytes.length >> 1, (bytes.length >> 1) + 40);
+    const path = await file('damaged.jsonl.gz', bytes);
+    const error = await read([path]).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ name: 'RredcotError', exitCode: 65 });
+    expect((error as Error).message).toMatch(/damaged\.jsonl\.gz: the gzip data is corrupt near byte \d+/);
+  });
+
+  it('counts packed bytes, so that they can be set against the size of the file', async () => {
+    const bytes = gzipSync(TEXT);
+    let counted = 0;
+    const rows = await read([await file('counted.jsonl.gz', bytes)], { onBytes: (n) => (counted += n) });
+    expect(rows).toHaveLength(3000);
+    expect(counted).toBe(bytes.length);
+  });
+});
+
+describe('a JSON list', () => {
+  const list = (pretty?: number) =>
+    JSON.stringify(
+      LINES.map((line) => JSON.parse(line)),
+      null,
+      pretty,
+    );
+
+  it.each([
+    ['in one line', list()],
+    ['over many lines', list(2)],
+    ['after white space and a byte order mark', `\ufeff \n${list()}\n`],
+  ])('%s gives its elements', async (_, text) => {
+    const path = await file('list.json', text);
+    const rows = await read([path]);
+    const bytes = Buffer.from(text);
+    expect(rows.map((row) => row.kind === 'row' && row.columns)).toEqual(
+      LINES.map((line) => JSON.parse(line)),
+    );
+    for (const row of rows.slice(0, 5)) {
+      const raw = Buffer.from(row.raw);
+      expect(bytes.subarray(row.byteOffset ?? 0, (row.byteOffset ?? 0) + raw.length).equals(raw)).toBe(true);
+    }
+  });
+
+  it('packed, and on standard input', async () => {
+    const packed = await file('list.json.gz', gzipSync(list()));
+    expect(await read([packed])).toHaveLength(3000);
+    const run = await rredcot(['segment', '--no-policy'], {
+      stdin: '[{"completion":"a\\nb"},{"completion":"c"}]',
+    });
+    expect(run.stderr).not.toMatch(/rejects in/);
+    expect(run.stdout.trim().split('\n')).toHaveLength(2);
+  });
+
+  it('cuts no string and no nested list, wherever the chunks end', async () => {
+    const value = fc.record({ a: fc.jsonValue(), '[b],{"\\': fc.string() });
+    await fc.assert(
+      fc.asyncProperty(fc.array(value, { maxLength: 5 }), async (values) => {
+        const path = await file('any.json', JSON.stringify(values, null, 1));
+        const rows = await read([path]);
+        expect(rows.map((row) => row.kind === 'row' && JSON.parse(row.raw))).toEqual(
+          JSON.parse(JSON.stringify(values)),
+        );
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it('a broken element costs no other; a missing end is a reject', async () => {
+    const path = await file('broken.json', '[{"a":1}, {"a":}, 7 ,\n{"a":2},{"a":[3,');
+    expect(await seen(path)).toEqual([
+      [0, 1, { a: 1 }],
+      [1, 10, 'json'],
+      [2, 18, 'json'],
+      [3, 22, { a: 2 }],
+      [4, 30, 'truncated'],
+    ]);
+    expect(await seen(await file('empty.json', ' [ ] '))).toEqual([]);
+    await expect(read([await file('more.json', '[{"a":1}] {"a":2}')])).rejects.toThrow(
+      /more\.json: text after the end of the list at byte 10/,
+    );
+  });
+
+  it('in a file of lines is one bad line', async () => {
+    expect(await seen(await file('lines.jsonl', '[{"a":1}]\n{"a":2}\n'))).toEqual([
+      [0, 0, 'json'],
+      [1, 10, { a: 2 }],
+    ]);
+  });
+});
+
+describe('rows that nobody wants', () => {
+  it.each([
+    ['JSONL', 'skip.jsonl', '{"a":0}\n\nnonsense\n{"a":2}\n{"a":3}'],
+    ['a list', 'skip.json', '[{"a":0},nonsense,{"a":2},{"a":3}]'],
+  ])('%s: are counted and neither parsed nor reported', async (_, name, text) => {
+    const path = await file(name, text);
+    const rows = await read([path], { wanted: (row) => row >= 2 });
+    expect(rows.map(({ kind, row }) => [kind, row])).toEqual([
+      ['row', 2],
+      ['row', 3],
+    ]);
+    expect((await read([path], { wanted: (row) => row === 1 })).map(({ kind, row }) => [kind, row])).toEqual([
+      ['bad', 1],
+    ]);
+  });
+
+  it('nor is the row that a truncated file ends in', async () => {
+    const path = await file('skip.jsonl.gz', gzipSync(TEXT).subarray(0, -20));
+    const all = await read([path]);
+    expect(all.at(-1)).toMatchObject({ kind: 'bad' });
+    const last = (all.at(-1)?.row ?? 0) as number;
+    const before = await read([path], { wanted: (row) => row < last });
+    expect(before).toHaveLength(last);
+    expect(before.every(({ kind }) => kind === 'row')).toBe(true);
+  });
+});
+
+describe('patterns and folders', () => {
+  beforeAll(async () => {
+    for (const name of [
+      'set/b.jsonl',
+      'set/a.jsonl.gz',
+      'set/deep/b.jsonl',
+      'set/deep/c[1].jsonl',
+      'set/.hidden.jsonl',
+      'set/.cache/x.jsonl',
+      'set/_SUCCESS',
+      'set/b.jsonl.rejects.jsonl',
+      'set/README.md',
+      'set/dataset_info.json',
+    ])
+      await file(name, name.endsWith('.gz') ? gzipSync('{"a":1}\n') : '{"a":1}\n');
+    await mkdir(join(folder, 'bare'), { recursive: true });
+  });
+
+  const names = async (path: string) =>
+    (await resolveInputs([join(folder, path)])).map((input) => input.path.slice(folder.length + 1));
+
+  it.each([
+    ['set', ['set/a.jsonl.gz', 'set/b.jsonl', 'set/deep/b.jsonl', 'set/deep/c[1].jsonl']],
+    ['set/*.jsonl', ['set/b.jsonl', 'set/b.jsonl.rejects.jsonl']],
+    ['set/**/b.jsonl', ['set/b.jsonl', 'set/deep/b.jsonl']],
+    ['set/{a,b}.jsonl*', ['set/a.jsonl.gz', 'set/b.jsonl', 'set/b.jsonl.rejects.jsonl']],
+    ['set/[ab].jsonl', ['set/b.jsonl']],
+    ['set/?.jsonl', ['set/b.jsonl']],
+    ['set/deep/c[1].jsonl', ['set/deep/c[1].jsonl']],
+  ])('%s', async (path, expected) => expect(await names(path)).toEqual(expected));
+
+  it('a relative pattern gives relative paths', async () => {
+    const run = await rredcot(['segment', '--no-policy', 'set/d*/b.jsonl', '--map', 'completion=a'], {
+      cwd: folder,
+    });
+    expect(run.stderr).toMatch(/in b\.rejects\.jsonl/);
+  });
+
+  it('stems stay apart', async () => {
+    const stems = async (...paths: string[]) =>
+      (await resolveInputs(paths.map((path) => join(folder, path)))).map(({ stem }) => stem);
+    expect(await stems('set')).toEqual(['a', join(folder, 'set/b'), join(folder, 'set/deep/b'), 'c[1]']);
+    await file('set2/a.jsonl', '{}');
+    await file('set2/a.json', '{}');
+    expect(await stems('set2')).toEqual([join(folder, 'set2/a.json'), join(folder, 'set2/a.jsonl')]);
+  });
+
+  it('a data set of Hugging Face keeps its own order', async () => {
+    const schema = Buffer.from([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    const state = (more: object) =>
+      JSON.stringify({ _data_files: [{ filename: 'data-1.arrow' }, { filename: 'data-0.arrow' }], ...more });
+    for (const split of ['train', 'test']) {
+      await file(`hf/${split}/state.json`, state({ _indices_files: null }));
+      await file(`hf/${split}/dataset_info.json`, '{}');
+      for (const name of ['data-0.arrow', 'data-1.arrow']) await file(`hf/${split}/${name}`, schema);
+    }
+    await file('hf/dataset_dict.json', '{"splits": ["train", "test"]}');
+    expect(await names('hf/train')).toEqual(['hf/train/data-1.arrow', 'hf/train/data-0.arrow']);
+    // a folder of splits holds two data sets; which comes first is no one's order, so the sorted one
+    expect(await names('hf')).toEqual(
+      ['test', 'train'].flatMap((split) => [`hf/${split}/data-1.arrow`, `hf/${split}/data-0.arrow`]),
+    );
+    await file('hf/train/state.json', state({ _indices_files: [{ filename: 'indices.arrow' }] }));
+    await expect(names('hf/train')).rejects.toThrow(/picks its rows by an index file/);
+  });
+
+  it('a run of ours is its chunks, once it is finished', async () => {
+    await file('run/run.json', '{"format":1,"rredcot":"0.1.0"}');
+    await file('run/survey.json', '{}');
+    await file('run/done/00000-of-00001.json', '{}');
+    await file('run/rejects/00000-of-00001/000000.jsonl', '{}');
+    await file('run/chunks/00000-of-00001/000000.jsonl', '{"a":1}');
+    await expect(names('run')).rejects.toThrow(/run: is a run that is not finished/);
+    expect(await names('run/chunks')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
+    await file('run/_SUCCESS', '');
+    expect(await names('run')).toEqual(['run/chunks/00000-of-00001/000000.jsonl']);
+    // another program's run.json says nothing
+    await file('other/run.json', '{"a":1}');
+    expect(await names('other')).toEqual(['other/run.json']);
+  });
+
+  it.each([
+    ['nowhere.jsonl', /nowhere\.jsonl: cannot be read: no such file/],
+    ['set/*.csv', /set\/\*\.csv: no file matches/],
+    ['bare', /bare: no file in this folder/],
+  ])('%s is an error', async (path, message) => {
+    await expect(names(path)).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
+    await expect(names(path)).rejects.toThrow(message);
+  });
+});
+
+describe('what is not read, or not what its name says', () => {
+  it.each([
+    ['x.jsonl', Buffer.from([0xff, 0xfe, 0x7b, 0]), /x\.jsonl: is UTF-16 text/],
+    ['x.jsonl.bz2', Buffer.from('BZh91AY'), /is bzip2 data/],
+    ['x.zip', Buffer.from('PK\x03\x04....'), /is a zip archive/],
+    ['x.pkl', Buffer.from([0x80, 5, 0x95]), /is a Python pickle/],
+    ['x.parquet', Buffer.from('{"a":1}'), /x\.parquet: begins with .*, expected Parquet/],
+    ['x.arrow', Buffer.alloc(0), /x\.arrow: is empty, expected Arrow/],
+    ['x.jsonl.gz', Buffer.from('{"a":1}'), /expected gzip/],
+    ['x.csv', Buffer.from('prompt,completion\n'), /x\.csv: is a table as text/],
+    ['x.tsv.gz', gzipSync('prompt\tcompletion\n'), /is a table as text/],
+    ['x.tar', Buffer.from('x.jsonl\0'), /is a tar archive/],
+    ['x.tgz', gzipSync('x.jsonl\0'), /is a tar archive/],
+  ])('%s', async (name, content, message) => {
+    const path = await file(name, content);
+    await expect(resolveInputs([path])).rejects.toMatchObject({ name: 'RredcotError', exitCode: 2 });
+    await expect(resolveInputs([path])).rejects.toThrow(message);
+  });
+
+  it('but JSON is read whatever its name', async () => {
+    expect(await seen(await file('y.csv', '{"a":1}\n'))).toEqual([[0, 0, { a: 1 }]]);
+  });
+
+  it('stdin twice', async () => {
+    await expect(resolveInputs(['-', '-'])).rejects.toMatchObject({ exitCode: 2 });
+    expect(await resolveInputs([])).toMatchObject([{ path: '-', stem: 'stdin', size: null, layout: null }]);
+  });
+});
+
+describe('standard input', () => {
+  const row = '{"completion":"a\\nb"}\n';
+  it.each([
+    ['JSONL', Buffer.from(row)],
+    ['gzip', gzipSync(row)],
+    ['zstd', zstdFrame(Buffer.from(row))],
+  ])('%s is known by its first bytes', async (_, stdin) => {
+    const run = await rredcot(['segment', '--no-policy'], { stdin });
+    expect(run.code, run.stderr).toBe(0);
+    expect(JSON.parse(run.stdout)).toMatchObject({ completion: 'a\nb', id: 'stdin:0' });
+  });
+
+  it('a pipe by name, one byte at a time', async () => {
+    const script = `import { resolveInputs, readRows } from './dist/io/read/inputs.js';
+      const rows = [];
+      for await (const row of readRows(await resolveInputs(['/dev/stdin']))) rows.push(row.columns);
+      console.log(JSON.stringify(rows));`;
+    const child = spawn('sh', ['-c', `cat | "${process.execPath}" --input-type=module -e "$0"`, script], {
+      cwd: ROOT,
+    });
+    for (const byte of gzipSync(row)) {
+      child.stdin.write(Buffer.from([byte]));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    child.stdin.end();
+    let out = '';
+    for await (const chunk of child.stdout) out += chunk;
+    expect(JSON.parse(out)).toEqual([{ completion: 'a\nb' }]);
+  });
+});
+
+describe('an input that is given twice', () => {
+  it('is refused, also under another name for it', async () => {
+    const place = await temporaryFolder();
+    await writeFile(join(place, 'a.jsonl'), '{}\n');
+    await symlink(join(place, 'a.jsonl'), join(place, 'b.jsonl'));
+    const a = join(place, 'a.jsonl');
+    await expect(resolveInputs([a, a])).rejects.toMatchObject({
+      exitCode: 2,
+      message: `${a}: is given twice`,
+    });
+    await expect(resolveInputs([a, join(place, 'b.jsonl')])).rejects.toThrow(`is given twice, also as ${a}`);
+    await expect(resolveInputs([join(place, '*.jsonl'), a])).rejects.toThrow('is given twice');
+  });
+});

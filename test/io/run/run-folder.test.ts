@@ -1,0 +1,195 @@
+import { appendFile, copyFile, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { writeText } from '../../../dist/io/files/json-file.js';
+import { findFiles } from '../../../dist/io/read/find-files.js';
+import {
+  BROKEN,
+  INCOMPLETE,
+  readScored,
+  rredcot,
+  temporaryFolder,
+  writeFixtures,
+} from '../../support/program.js';
+import { expectShards, hashes } from '../../support/sharded-runs.js';
+
+let work: string;
+let input: string;
+/** 40 fixture traces and two bad lines; flags that make many small chunks */
+const FLAGS = ['--rows-per-chunk', '8', '--max-segments', '4'];
+
+beforeAll(async () => {
+  work = await temporaryFolder();
+  input = join(work, 'traces.jsonl');
+  await writeFixtures(input, 40, { 3: INCOMPLETE, 21: BROKEN });
+});
+
+const score = (output: string, ...more: string[]) =>
+  rredcot(['score', input, '-o', output, ...FLAGS, ...more]);
+
+describe('a run folder', () => {
+  let whole: Record<string, string>;
+  beforeAll(async () => {
+    const run = await score(join(work, 'whole/'));
+    expect(run.code, run.stderr).toBe(0);
+    whole = await hashes(join(work, 'whole'));
+  });
+
+  it('holds chunks, rejects, records and _SUCCESS, and the rows of a single file', async () => {
+    expect(Object.keys(whole)).toEqual([
+      'README.md',
+      '_SUCCESS',
+      ...Array.from({ length: 6 }, (_, c) => `chunks/00000-of-00001/00000${c}.parquet`),
+      ...Array.from({ length: 6 }, (_, c) => `done/00000-of-00001/00000${c}.json`),
+      'rejects/00000-of-00001/000000.jsonl',
+      'rejects/00000-of-00001/000002.jsonl',
+      'survey.json',
+    ]);
+    const card = await readFile(join(work, 'whole/README.md'), 'utf8');
+    expect(card).toMatch(/^---\n(.*\n)*--- *\n/);
+    expect(card).toContain('40 chain-of-thought traces');
+    const file = join(work, 'one.parquet');
+    expect((await score(file)).code).toBe(0);
+    const rows = await readScored(join(work, 'whole/chunks/*/*.parquet'));
+    const single = await readScored(file);
+    expect(single).toHaveLength(40);
+    expect(rows.sort((a, b) => Number(a.source_row - b.source_row))).toEqual(single);
+    expect(await readdir(work)).not.toContain('.one.parquet.rredcot-run');
+    const done = JSON.parse(await readFile(join(work, 'whole/done/00000-of-00001.json'), 'utf8'));
+    expect(done).toMatchObject({ shard: 0, shards: 1, rows: 42, traces: 40, rejects: 2 });
+  });
+
+  it('that is done is left alone', async () => {
+    const run = await score(join(work, 'whole/'));
+    expect(run.code).toBe(0);
+    expect(run.stderr).toMatch(/already done: 40 traces, 2 rejects/);
+    expect(await hashes(join(work, 'whole'))).toEqual(whole);
+  });
+
+  it('makes again what is missing or damaged, and nothing else', async () => {
+    const folder = join(work, 'damaged');
+    expect((await score(`${folder}/`)).code).toBe(0);
+    const chunk = (c: number) => join(folder, `chunks/00000-of-00001/00000${c}.parquet`);
+    await rm(join(folder, '_SUCCESS'));
+    await appendFile(chunk(1), 'x');
+    await rm(chunk(4));
+    await rm(join(folder, 'rejects/00000-of-00001/000002.jsonl'));
+    // what the shard's record knows of chunks 0 and 3 is still right
+    await rm(join(folder, 'done/00000-of-00001/000000.json'));
+    await writeFile(join(folder, 'done/00000-of-00001/000003.json'), '{"chunk":3,"rows":1}');
+    const before = await readFile(chunk(3));
+    await utimes(chunk(3), 1, 1);
+    const run = await score(`${folder}/`);
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toMatch(/000001\.parquet has changed since it was written: chunk 1/);
+    expect(run.stderr).toMatch(/000004\.parquet is missing: chunk 4/);
+    expect(run.stderr).toMatch(/000002\.jsonl is missing: chunk 2/);
+    expect(run.stderr).toMatch(/^23 traces/m);
+    expect(await hashes(folder)).toEqual(whole);
+    expect(await readFile(chunk(3))).toEqual(before);
+  });
+
+  it('of another run is refused by the field that differs, and dropped by --restart', async () => {
+    const folder = join(work, 'other');
+    expect((await score(`${folder}/`, '--limit', '9')).code).toBe(0);
+    await mkdir(join(folder, 'mine'));
+    const run = await score(`${folder}/`);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(/in run\.json, config\.limit is 9, here it is not set/);
+    expect((await score(`${folder}/`, '--restart')).code).toBe(0);
+    expect(await readdir(folder)).toContain('mine');
+    expect(await hashes(folder)).toEqual(whole);
+  });
+
+  it('notices an input that is another one', async () => {
+    const folder = join(work, 'changed');
+    const copy = join(work, 'copy.jsonl');
+    await copyFile(input, copy);
+    const flags = ['score', copy, '-o', `${folder}/`, ...FLAGS];
+    expect((await rredcot([...flags])).code).toBe(0);
+    await appendFile(copy, '\n');
+    const run = await rredcot(flags);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(/inputs\.0\.bytes is \d+, here it is \d+/);
+  });
+
+  it('of an input that was only written again says how to go on', async () => {
+    const folder = join(work, 'touched');
+    const copy = join(work, 'touched.jsonl');
+    await copyFile(input, copy);
+    const before = new Date('2026-01-02T03:04:05.000Z');
+    await utimes(copy, before, before);
+    const flags = ['score', copy, '-o', `${folder}/`, ...FLAGS];
+    expect((await rredcot(flags)).code).toBe(0);
+    await utimes(copy, before, new Date('2026-02-02T03:04:05.000Z'));
+    const { code, stderr } = await rredcot(flags);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining('it was written, on 2026-02-02T03:04:05.000Z'),
+    ]);
+    expect(stderr).toContain(`touch -d ${before.toISOString()} ${copy}`);
+    await utimes(copy, before, before);
+    expect((await rredcot(flags)).code).toBe(0);
+  });
+
+  it('shared by three shards has the same bytes; the last one to end marks success', async () => {
+    const n = 3;
+    const folder = join(work, `shards-${n}`);
+    const order = Array.from({ length: n }, (_, i) => (i + 2) % n);
+    for (const [done, shard] of order.entries()) {
+      const run = await score(`${folder}/`, '--shard', `${shard}/${n}`);
+      expect(run.code, run.stderr).toBe(0);
+      expect((await readdir(folder)).includes('_SUCCESS')).toBe(done === n - 1);
+    }
+    await expectShards(folder, whole, n);
+    // as an input it is its chunks, in the order of their rows
+    const names = (await findFiles(folder)).map((path) => path.slice(-'000000.parquet'.length));
+    expect(names).toEqual(Array.from({ length: 6 }, (_, c) => `00000${c}.parquet`));
+  });
+
+  it('of an earlier form is refused, and dropped by --restart', async () => {
+    const folder = join(work, 'earlier');
+    expect((await score(`${folder}/`)).code).toBe(0);
+    const path = join(folder, 'run.json');
+    await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), format: 1 }));
+    const run = await score(`${folder}/`);
+    expect([run.code, run.stderr]).toEqual([
+      2,
+      expect.stringContaining('has format 1, expected a run.json of format 2'),
+    ]);
+    expect(run.stderr).toContain('--restart');
+    expect((await score(`${folder}/`, '--restart')).code).toBe(0);
+    expect(await hashes(folder)).toEqual(whole);
+  });
+
+  it('two attempts at one shard at once end well, with the same bytes', async () => {
+    const folder = join(work, 'race');
+    const runs = await Promise.all([score(`${folder}/`), score(`${folder}/`)]);
+    expect(runs.map(({ code }) => code)).toEqual([0, 0]);
+    expect(await hashes(folder)).toEqual(whole);
+  });
+});
+
+it('a small file that another process removes while it is half written is written again', async () => {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'README.md');
+  const text = 'x'.repeat(40 * 2 ** 20); // long enough to be met
+  let isWritten = false;
+  let removed = 0;
+  const remover = (async () => {
+    while (!isWritten && removed === 0) {
+      const half = (await readdir(folder)).find((name) => name.endsWith('.tmp'));
+      if (half !== undefined)
+        removed += await rm(join(folder, half)).then(
+          () => 1,
+          () => 0,
+        );
+    }
+  })();
+  await writeText(path, text);
+  isWritten = true;
+  await remover;
+  expect(removed).toBe(1);
+  expect((await readFile(path)).length).toBe(text.length);
+  expect(await readdir(folder)).toEqual(['README.md']);
+});

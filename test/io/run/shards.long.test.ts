@@ -1,0 +1,47 @@
+// One run in 1, 2, 3 and 8 shards, in three formats: the same chunks, rejects and records, and the same file when they are joined.
+import { createHash } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { FIXTURES, rredcot, temporaryFolder } from '../../support/program.js';
+import { expectShards, hashes } from '../../support/sharded-runs.js';
+
+describe.each(['parquet', 'arrow', 'jsonl'])('%s', (format) => {
+  it.each([
+    ['score', ['score', '--max-segments', '4']],
+    ['segment', ['segment', '--no-policy']],
+  ])('%s has the same bytes in any number of shards', async (_, [command = '', ...flags]) => {
+    const work = await temporaryFolder();
+    const input = join(work, 'traces.jsonl');
+    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 90);
+    for (const n of [7, 8, 40]) lines[n] = '{"prompt": broken';
+    await writeFile(input, lines.join('\n'));
+    const run = async (...args: string[]) => {
+      const { code, stderr } = await rredcot([...args, '--quiet']);
+      expect(code, stderr).toBe(0);
+    };
+    const joined = async (n: number) => {
+      const output = join(work, `${n}.${format}`);
+      await run('merge', join(work, `${n}`), '-o', output);
+      const files = [output, `${output}.rejects.jsonl`].map((path) => readFile(path));
+      return (await Promise.all(files)).map((bytes) => createHash('sha256').update(bytes).digest('hex'));
+    };
+    const whole: Record<string, string> = {};
+    let once: string[] = [];
+    for (const n of [1, 2, 3, 8]) {
+      const folder = join(work, `${n}`);
+      for (let i = n - 1; i >= 0; i--)
+        await run(
+          ...[command, input, '-o', `${folder}/`, '--format', format, '--shard', `${i}/${n}`],
+          ...['--rows-per-chunk', '8', ...flags],
+        );
+      if (n === 1) {
+        Object.assign(whole, await hashes(folder));
+        once = await joined(n);
+      } else {
+        await expectShards(folder, whole, n);
+        expect(await joined(n)).toEqual(once);
+      }
+    }
+  });
+});

@@ -1,0 +1,557 @@
+// Our columns in every format, read back by other readers; and files that appear whole or not at all.
+
+import { execFile, spawn } from 'node:child_process';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import {
+  Bool,
+  type DataType,
+  Field,
+  Float16,
+  Float32,
+  Float64,
+  RecordBatchReader,
+  tableFromIPC,
+} from 'apache-arrow';
+import { describe, expect, it } from 'vitest';
+import { openStreamSink, ReaderClosedError } from '../../../dist/io/files/stdout.js';
+import { parseFieldMap } from '../../../dist/io/map/map.js';
+import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
+import { describeType, inferColumns, type PassThroughColumn } from '../../../dist/io/table/schema.js';
+import { resolveColumnNames } from '../../../dist/io/write/column-names.js';
+import { formatOf, type OutputFormat, openOutput } from '../../../dist/io/write/output.js';
+import { openRejects } from '../../../dist/io/write/rejects.js';
+import type { OutputRow } from '../../../dist/scored.js';
+import {
+  bareRow,
+  queryDuckdb,
+  readMetadata,
+  readWithHyparquet,
+  temporaryFolder,
+} from '../../support/io-helpers.js';
+
+const QUESTION: PassThroughColumn[] = [{ name: 'question', as: 'question', type: { kind: 'string' } }];
+const METADATA = { 'rredcot.version': '0.1.0', 'rredcot.config': '{"sigma":"rudder"}' };
+
+const f32 = (...values: number[]) => Float32Array.from(values);
+
+/** One row with every value there, one with none. */
+const FULL: OutputRow = {
+  trace: { ...bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g' },
+  promptIds: Int32Array.of(1),
+  completionIds: Int32Array.of(5, 2147483647, 0),
+  logprobs: f32(-0.1, -2.5, 0),
+  entropies: f32(1.5, 0, 3e-20),
+  sigma: f32(0.2, -0.1, 0.9),
+  segments: [
+    {
+      start: 0,
+      end: 2,
+      charStart: 0,
+      charEnd: 1,
+      kind: 'thought',
+      entropy: 1.5,
+      value: 0.3,
+      delta: 0.1,
+      sigma: 0.1,
+    },
+    {
+      start: 2,
+      end: 3,
+      charStart: null,
+      charEnd: null,
+      kind: 'answer',
+      entropy: null,
+      value: null,
+      delta: null,
+      sigma: 0.9,
+    },
+  ],
+  valueStart: 0.2,
+  baseline: 0.5,
+  referenceLogprobs: [f32(-1.5, -2.5), f32(-0.5, -0.25), f32()],
+  reward: 1,
+  referenceUtilities: f32(1, 0.5),
+  sigmaEss: 1.4,
+  sigmaMaxWeight: 2.7,
+  status: ['uniform:flat', 'truncated', 'truncated'],
+};
+const BARE = bareRow({}, 4);
+
+const r = Math.fround;
+const FULL_EXPECTED = {
+  question: 'é?',
+  id: 'a/1',
+  group: 'g',
+  prompt_ids: [1],
+  completion_ids: [5, 2147483647, 0],
+  logprobs: [r(-0.1), -2.5, 0],
+  entropies: [1.5, 0, r(3e-20)],
+  sigma: [r(0.2), r(-0.1), r(0.9)],
+  segments: [
+    {
+      start: 0,
+      end: 2,
+      char_start: 0,
+      char_end: 1,
+      kind: 'thought',
+      entropy: 1.5,
+      value: r(0.3),
+      delta: r(0.1),
+      sigma: r(0.1),
+    },
+    {
+      start: 2,
+      end: 3,
+      char_start: null,
+      char_end: null,
+      kind: 'answer',
+      entropy: null,
+      value: null,
+      delta: null,
+      sigma: r(0.9),
+    },
+  ],
+  value_start: r(0.2),
+  baseline: 0.5,
+  reference_logprobs: [[-1.5, -2.5], [-0.5, -0.25], []],
+  reward: 1,
+  reference_utilities: [1, 0.5],
+  source_row: 3n,
+  sigma_ess: r(1.4),
+  sigma_max_weight: r(2.7),
+  status: 'truncated;uniform:flat',
+};
+const BARE_EXPECTED = {
+  ...Object.fromEntries(Object.keys(FULL_EXPECTED).map((name) => [name, null])),
+  id: 'traces:4',
+  segments: [],
+  source_row: 4n,
+  status: 'ok',
+};
+
+async function write(path: string, rows: readonly OutputRow[], format: OutputFormat = formatOf(path)) {
+  const output = await openOutput({
+    path,
+    format,
+    ourColumns: OUR_COLUMNS,
+    passThrough: QUESTION,
+    metadata: METADATA,
+  });
+  await output.write(rows);
+  await output.close();
+}
+
+/** Plain lists and objects from whatever a reader uses, float32 exact. */
+function plain(value: unknown): unknown {
+  if (value === undefined) return null;
+  if (typeof value !== 'object' || value === null) return value;
+  if (
+    Symbol.iterator in value &&
+    !('toJSON' in value && !Array.isArray(value) && !ArrayBuffer.isView(value))
+  ) {
+    return Array.from(value as Iterable<unknown>, plain);
+  }
+  const object = 'toJSON' in value ? (value as { toJSON(): object }).toJSON() : value;
+  if (Array.isArray(object)) return object.map(plain);
+  return Object.fromEntries(Object.entries(object).map(([key, item]) => [key, plain(item)]));
+}
+
+describe('our columns', () => {
+  it('come back from Parquet in hyparquet and in DuckDB', async () => {
+    const path = join(await temporaryFolder(), 'out.parquet');
+    await write(path, [FULL, BARE]);
+    expect((await readWithHyparquet(path)).map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
+    expect(await queryDuckdb(`select * from '${path}' order by source_row`)).toEqual([
+      FULL_EXPECTED,
+      BARE_EXPECTED,
+    ]);
+    const columns = await queryDuckdb(
+      `select column_name, column_type from (describe select * from '${path}')`,
+    );
+    expect(
+      Object.fromEntries(columns.map(({ column_name, column_type }) => [column_name, column_type])),
+    ).toEqual({
+      question: 'VARCHAR',
+      id: 'VARCHAR',
+      group: 'VARCHAR',
+      prompt_ids: 'INTEGER[]',
+      completion_ids: 'INTEGER[]',
+      logprobs: 'FLOAT[]',
+      entropies: 'FLOAT[]',
+      sigma: 'FLOAT[]',
+      segments:
+        'STRUCT("start" INTEGER, "end" INTEGER, char_start INTEGER, char_end INTEGER, kind VARCHAR, entropy FLOAT, "value" FLOAT, delta FLOAT, sigma FLOAT)[]',
+      value_start: 'FLOAT',
+      baseline: 'FLOAT',
+      reference_logprobs: 'FLOAT[][]',
+      reward: 'FLOAT',
+      reference_utilities: 'FLOAT[]',
+      source_row: 'BIGINT',
+      sigma_ess: 'FLOAT',
+      sigma_max_weight: 'FLOAT',
+      status: 'VARCHAR',
+    });
+    expect(columns.map(({ column_name }) => column_name)).toEqual(['question', ...OUR_COLUMNS]);
+  });
+
+  it('come back from Arrow, file and stream', async () => {
+    const folder = await temporaryFolder();
+    for (const name of ['out.arrow', 'out.arrows']) {
+      await write(join(folder, name), [FULL, BARE]);
+      const bytes = await readFile(join(folder, name));
+      expect(bytes.subarray(0, 6).toString() === 'ARROW1').toBe(name === 'out.arrow');
+      const table = tableFromIPC(bytes);
+      expect(table.toArray().map(plain)).toEqual([FULL_EXPECTED, BARE_EXPECTED]);
+      expect(Object.fromEntries(table.schema.metadata)).toEqual(METADATA);
+      expect(table.schema.fields.every(({ nullable }) => nullable)).toBe(true);
+      // the file's footer holds the batches' positions: read through it, not front to back
+      expect([...RecordBatchReader.from(bytes)].map(({ numRows }) => numRows)).toEqual([2]);
+    }
+  });
+
+  it('come back from JSONL, absent keys absent', async () => {
+    const path = join(await temporaryFolder(), 'out.jsonl');
+    await write(path, [FULL, BARE]);
+    const text = await readFile(path, 'utf8');
+    expect(text).toContain('"sigma":[0.2,-0.1,0.9]');
+    expect(text).toContain('"entropies":[1.5,0,3e-20]');
+    const [full, bare] = text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const float32 = JSON.parse(JSON.stringify(full), (_, value) =>
+      typeof value === 'number' && !Number.isInteger(value) ? r(value) : value,
+    );
+    expect(float32).toEqual({ ...FULL_EXPECTED, source_row: 3 });
+    const { question, ...expected } = { ...BARE_EXPECTED, source_row: 4 } as Record<string, unknown>;
+    expect(question).toBeNull();
+    expect(bare).toEqual(expected);
+  });
+
+  it('can be chosen, and keep their order', async () => {
+    const path = join(await temporaryFolder(), 'out.parquet');
+    const output = await openOutput({
+      path,
+      format: 'parquet',
+      ourColumns: ['status', 'id'],
+      passThrough: [],
+      metadata: {},
+    });
+    await output.write([FULL]);
+    await output.close();
+    expect(await readWithHyparquet(path)).toEqual([{ id: 'a/1', status: 'truncated;uniform:flat' }]);
+  });
+
+  it.each(['parquet', 'arrow', 'arrows', 'jsonl'])(
+    'make a valid %s file without any row',
+    async (extension) => {
+      const path = join(await temporaryFolder(), `out.${extension}`);
+      await write(path, []);
+      if (extension === 'jsonl') expect(await readFile(path, 'utf8')).toBe('');
+      else if (extension === 'parquet') {
+        expect(await readMetadata(path)).toMatchObject({ rows: 0 });
+        expect(await queryDuckdb(`select count(*) as n, count(sigma) as s from '${path}'`)).toEqual([
+          { n: 0n, s: 0n },
+        ]);
+      } else {
+        const table = tableFromIPC(await readFile(path));
+        expect([table.numRows, table.numCols]).toEqual([0, 1 + OUR_COLUMNS.length]);
+      }
+    },
+  );
+
+  it('carry the metadata where plain readers look', async () => {
+    const path = join(await temporaryFolder(), 'out.parquet');
+    await write(path, [FULL]);
+    expect(Object.fromEntries((await readMetadata(path)).keys)).toMatchObject(METADATA);
+    const rows = await queryDuckdb(
+      `select decode(key) as key, decode(value) as value from parquet_kv_metadata('${path}')`,
+    );
+    expect(Object.fromEntries(rows.map(({ key, value }) => [key, value]))).toMatchObject(METADATA);
+  });
+
+  it.each(['parquet', 'arrow', 'jsonl'])('make the same %s bytes however rows come in', async (extension) => {
+    const folder = await temporaryFolder();
+    const raw = 'x'.repeat(2 ** 20);
+    const rows = Array.from({ length: 20 }, (_, n): OutputRow => {
+      const trace = { ...FULL.trace, id: `t${n}` };
+      return { ...FULL, trace: { ...trace, source: { ...trace.source, row: n, raw } } };
+    });
+    const files: Buffer[] = [];
+    for (const size of [20, 1, 7]) {
+      const path = join(folder, `${size}.${extension}`);
+      const target = {
+        path,
+        format: formatOf(path),
+        ourColumns: OUR_COLUMNS,
+        passThrough: QUESTION,
+        metadata: METADATA,
+      };
+      const output = await openOutput(target);
+      for (let at = 0; at < rows.length; at += size) await output.write(rows.slice(at, at + size));
+      await output.close();
+      files.push(await readFile(path));
+    }
+    expect(files[1]?.equals(files[0] as Buffer)).toBe(true);
+    expect(files[2]?.equals(files[0] as Buffer)).toBe(true);
+    if (extension !== 'arrow') return;
+    const table = tableFromIPC(files[0] as Buffer);
+    expect(table.batches.length).toBeGreaterThan(1);
+    expect(table.toArray().map(({ id }) => id)).toEqual(rows.map(({ trace }) => trace.id));
+  });
+});
+
+describe('names', () => {
+  const infer = (row: Record<string, unknown>) => {
+    const inference = inferColumns();
+    inference.add(row);
+    return inference.finish();
+  };
+  const resolve = (row: Record<string, unknown>, spec?: string, rewardAsIs = true) => {
+    const { columns, warnings } = resolveColumnNames(
+      infer(row),
+      OUR_COLUMNS,
+      parseFieldMap(spec),
+      rewardAsIs,
+    );
+    return [columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)), warnings.length];
+  };
+
+  it('of the input give way to ours, and what ours repeats is left out', () => {
+    expect(resolve({ q: 1, id: 'a', group: 'g', prompt_ids: [1], completion_ids: [2] })).toEqual([['q'], 0]);
+    expect(resolve({ id: 1, group: 2, reward: 0.5, sigma: 'x' })).toEqual([
+      ['id→input_id', 'group→input_group', 'reward→input_reward', 'sigma→input_sigma'],
+      4,
+    ]);
+    expect(resolve({ reward: 1 })).toEqual([[], 0]);
+    expect(resolve({ reward: 1 }, undefined, false)).toEqual([['reward→input_reward'], 1]);
+    expect(resolve({ id: 'a', x: 'b' }, 'id=x')).toEqual([['id→input_id', 'x'], 1]);
+    expect(resolve({ id: 'a', c: ['x'] }, 'completion=c[]')).toEqual([['id→input_id', 'c'], 1]);
+    expect(resolve({ status: 'a', input_status: 'b' })).toEqual([
+      ['status→input_input_status', 'input_status'],
+      1,
+    ]);
+  });
+
+  it('leave out a reward that Arrow holds as float32, as we do, and keep one whose digits may be more', () => {
+    const reward = (type: DataType, kind: 'double' | 'bool') => {
+      const column = { name: 'reward', as: 'reward', type: { kind }, arrow: new Field('reward', type, true) };
+      return (rewardAsIs: boolean) =>
+        resolveColumnNames([column], OUR_COLUMNS, parseFieldMap(undefined), rewardAsIs).columns.length;
+    };
+    for (const type of [new Float32(), new Float16()])
+      expect([true, false].map(reward(type, 'double')), `${type}`).toEqual([0, 1]);
+    expect(reward(new Float64(), 'double')(true)).toBe(1);
+    expect(reward(new Bool(), 'bool')(true)).toBe(1);
+  });
+
+  it('that are left double are a bug, told at once', async () => {
+    const target = {
+      path: '/nowhere/x.parquet',
+      format: 'parquet',
+      ourColumns: OUR_COLUMNS,
+      metadata: {},
+    } as const;
+    await expect(openOutput({ ...target, passThrough: infer({ id: 1 }) })).rejects.toThrow(
+      /two output columns/,
+    );
+  });
+
+  it('tell the format', () => {
+    expect(['a.parquet', 'a.b.ARROW', 'a.arrows', 'a.jsonl', 'a.ndjson.gz'].map(formatOf)).toEqual([
+      'parquet',
+      'arrow',
+      'arrow',
+      'jsonl',
+      'jsonl',
+    ]);
+    expect(() => formatOf('out.csv')).toThrowError(
+      expect.objectContaining({ exitCode: 2, hint: expect.stringContaining('--format') }),
+    );
+  });
+});
+
+describe('files', () => {
+  it.each(['parquet', 'arrow', 'jsonl'])(
+    'of format %s appear at close and leave nothing at abort',
+    async (extension) => {
+      const folder = await temporaryFolder();
+      const path = join(folder, `out.${extension}`);
+      await writeFile(path, 'an older file');
+      const target = {
+        path,
+        format: formatOf(path),
+        ourColumns: OUR_COLUMNS,
+        passThrough: QUESTION,
+        metadata: METADATA,
+      };
+
+      const aborted = await openOutput(target);
+      await aborted.write([FULL]);
+      expect(await readdir(folder)).toHaveLength(2);
+      await aborted.abort();
+      await aborted.abort();
+      await expect(aborted.write([FULL])).rejects.toThrow(/closed/);
+      expect(await readdir(folder)).toEqual([`out.${extension}`]);
+      expect(await readFile(path, 'utf8')).toBe('an older file');
+
+      const closed = await openOutput(target);
+      await closed.write([FULL]);
+      await closed.close();
+      await closed.abort();
+      expect(await readdir(folder)).toEqual([`out.${extension}`]);
+      expect(await readFile(path, 'utf8')).not.toBe('an older file');
+    },
+  );
+
+  it('are refused where they cannot be made', async () => {
+    const folder = await temporaryFolder();
+    const open = (path: string, format: OutputFormat) =>
+      openOutput({ path, format, ourColumns: OUR_COLUMNS, passThrough: [], metadata: {} });
+    await expect(open(join(folder, 'none', 'a.jsonl'), 'jsonl')).rejects.toMatchObject({ exitCode: 2 });
+    await expect(open(folder, 'jsonl')).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('a folder'),
+    });
+    await expect(open('/dev/null', 'parquet')).rejects.toMatchObject({ exitCode: 2 });
+    await expect(open('-', 'parquet')).rejects.toMatchObject({ exitCode: 2 });
+  });
+
+  it('leave nothing behind after an error', async () => {
+    const folder = await temporaryFolder();
+    const path = join(folder, 'out.parquet');
+    const output = await openOutput({
+      path,
+      format: 'parquet',
+      ourColumns: ['id'],
+      passThrough: QUESTION,
+      metadata: {},
+    });
+    await output.write([FULL]);
+    await expect(output.write([bareRow({ question: 1 }, 9)])).rejects.toThrow('must be a string');
+    await expect(output.close()).rejects.toThrow('the output is closed');
+    expect(await readdir(folder)).toEqual([]);
+    expect(describeType({ kind: 'string' })).toBe('string');
+  });
+});
+
+const CHILD = `
+  import { openOutput } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/io/write/output.js'))};
+  import { ReaderClosedError } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/io/files/stdout.js'))};
+  const [format, batches] = process.argv.slice(1);
+  const output = await openOutput({ path: '-', format, ourColumns: ['id', 'sigma', 'segments', 'status'], passThrough: [], metadata: {} });
+  const row = { trace: { id: 'a', source: { columns: {}, raw: '' } }, sigma: new Float32Array(10000).fill(0.1), segments: [], status: [] };
+  try {
+    for (let n = 0; n < Number(batches); n++) await output.write(Array(8).fill(row));
+    await output.close();
+  } catch (error) {
+    console.error(error instanceof ReaderClosedError ? 'reader closed' : error);
+    process.exitCode = 9;
+  }
+`;
+
+describe('stdout', () => {
+  it('takes an Arrow stream and JSONL', async () => {
+    const run = (format: string) =>
+      promisify(execFile)(process.execPath, ['--input-type=module', '-e', CHILD, format, '5'], {
+        encoding: 'buffer',
+        maxBuffer: 1e8,
+      });
+    const table = tableFromIPC((await run('arrow')).stdout);
+    // the reader starts with the first row, and gets more at a time as it goes
+    expect(table.batches.map(({ numRows }) => numRows)).toEqual([1, 2, 4, 8, 16, 9]);
+    const lines = (await run('jsonl')).stdout.toString().trimEnd().split('\n');
+    expect(lines).toHaveLength(40);
+    expect(JSON.parse(lines[39] as string).sigma).toHaveLength(10000);
+  });
+
+  it.each(['arrow', 'jsonl'])('ends quietly when the reader of %s goes away', async (format) => {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', CHILD, format, '1000000']);
+    let errors = '';
+    child.stderr.on('data', (text) => (errors += text));
+    child.stdout.once('data', () => child.stdout.destroy());
+    const code = await new Promise((resolve) => child.on('close', resolve));
+    expect([code, errors.trim()]).toEqual([9, 'reader closed']);
+  });
+
+  it('waits for a slow reader', async () => {
+    let done: (() => void) | undefined;
+    const sink = openStreamSink({
+      write(_, callback) {
+        done = callback;
+        return false;
+      },
+      on: () => {},
+      off: () => {},
+    });
+    let isWritten = false;
+    const write = sink.write(Buffer.from('x')).then(() => (isWritten = true));
+    // all that can happen without the reader has happened
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isWritten).toBe(false);
+    done?.();
+    await write;
+    expect(isWritten).toBe(true);
+  });
+
+  it('remembers that the reader is gone', async () => {
+    let onError: ((error: Error) => void) | undefined;
+    const sink = openStreamSink({
+      write: () => true,
+      on: (_, listener) => (onError = listener),
+      off: () => {},
+    });
+    onError?.(Object.assign(new Error('broken pipe'), { code: 'EPIPE' }));
+    await expect(sink.write(Buffer.from('x'))).rejects.toBeInstanceOf(ReaderClosedError);
+  });
+});
+
+describe('rejects', () => {
+  const bad = (row: number, code: string, id?: string) => ({
+    kind: 'bad' as const,
+    file: 'a.jsonl',
+    row,
+    ordinal: row,
+    byteOffset: 10 * row,
+    raw: '{"a": "é\u2028',
+    rejection: { code, reason: 'because' },
+    ...(id === undefined ? {} : { id }),
+  });
+
+  it('are written with place, code, reason and raw line', async () => {
+    const folder = await temporaryFolder();
+    const path = join(folder, 'out.rejects.jsonl');
+    const rejects = await openRejects(path);
+    for (const item of [bad(1, 'json'), bad(2, 'map', 'a:2'), bad(3, 'json')]) await rejects.add(item);
+    await rejects.close();
+    expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
+    const lines = (await readFile(path, 'utf8'))
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const common = { file: 'a.jsonl', reason: 'because', raw: '{"a": "é\u2028' };
+    expect(lines).toEqual([
+      { ...common, row: 1, byte_offset: 10, code: 'json' },
+      { ...common, row: 2, byte_offset: 20, code: 'map', id: 'a:2' },
+      { ...common, row: 3, byte_offset: 30, code: 'json' },
+    ]);
+  });
+
+  it('make no file without a reject, and remove a stale one', async () => {
+    const folder = await temporaryFolder();
+    const path = join(folder, 'out.rejects.jsonl');
+    await writeFile(path, 'stale');
+    const rejects = await openRejects(path);
+    // it may be the input of this very run: nothing is touched before the end
+    expect(await readdir(folder)).toEqual(['out.rejects.jsonl']);
+    await rejects.close();
+    expect(await readdir(folder)).toEqual([]);
+
+    const aborted = await openRejects(path);
+    await aborted.add(bad(1, 'json'));
+    await aborted.abort();
+    expect(await readdir(folder)).toEqual([]);
+  });
+});

@@ -1,0 +1,196 @@
+// Output as it flows: compressed lines that are the same bytes every time, and pipes at the reader's pace.
+
+import { spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { RecordBatchReader } from 'apache-arrow';
+import { describe, expect, it } from 'vitest';
+import { openGzipSink } from '../../../dist/io/files/gzip.js';
+import type { ByteSink } from '../../../dist/io/files/stdout.js';
+import { openOutput } from '../../../dist/io/write/output.js';
+import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
+
+/** A sink in memory; `pace` is awaited before a write is done. */
+function memory(pace: () => Promise<void> = async () => {}) {
+  const writes: Buffer[] = [];
+  const ends: string[] = [];
+  const sink: ByteSink = {
+    async write(bytes) {
+      await pace();
+      writes.push(Buffer.from(bytes));
+    },
+    commit: async () => {
+      ends.push('commit');
+      return null;
+    },
+    abort: async () => void ends.push('abort'),
+  };
+  return { sink, writes, ends };
+}
+
+/** Text that does not shrink much. */
+function noise(bytes: number, seed: number): Buffer {
+  const buffer = Buffer.alloc(bytes);
+  for (let i = 0, x = seed; i < bytes; i++) {
+    x = (Math.imul(x, 1664525) + 1013904223) >>> 0;
+    buffer[i] = x >>> 24;
+  }
+  return buffer;
+}
+
+describe('gzip', () => {
+  it('has no time and no system in its header', async () => {
+    const { sink, writes, ends } = memory();
+    const gzip = openGzipSink(sink);
+    await gzip.write(Buffer.from('{"a":1}\n'));
+    await gzip.write(Buffer.from('{"a":2}\n'));
+    await gzip.commit();
+    const bytes = Buffer.concat(writes);
+    expect([...bytes.subarray(0, 10)]).toEqual([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255]);
+    expect(gunzipSync(bytes).toString()).toBe('{"a":1}\n{"a":2}\n');
+    expect(ends).toEqual(['commit']);
+  });
+
+  it('passes bytes on as it goes, and waits for the sink behind', async () => {
+    let open = (): void => {};
+    let isAsked = (): void => {};
+    let gate = Promise.resolve();
+    const { sink, writes } = memory(() => {
+      isAsked();
+      return gate;
+    });
+    const gzip = openGzipSink(sink);
+    await gzip.write(noise(2 ** 20, 1));
+    expect(writes.length).toBeGreaterThan(0);
+
+    gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const asked = new Promise<void>((resolve) => {
+      isAsked = resolve;
+    });
+    let isWritten = false;
+    const write = gzip.write(noise(2 ** 20, 2)).then(() => {
+      isWritten = true;
+    });
+    await asked;
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isWritten).toBe(false);
+    open();
+    await write;
+    await gzip.commit();
+    expect(
+      gunzipSync(Buffer.concat(writes)).equals(Buffer.concat([noise(2 ** 20, 1), noise(2 ** 20, 2)])),
+    ).toBe(true);
+  });
+
+  it('ends with the error of the sink behind, and aborts it', async () => {
+    const { sink, ends } = memory(() => Promise.reject(new Error('full')));
+    const gzip = openGzipSink(sink);
+    await expect(gzip.write(noise(2 ** 20, 3))).rejects.toThrow('full');
+    await gzip.abort();
+    expect(ends).toEqual(['abort']);
+  });
+
+  it('is what a name in .jsonl.gz asks for: the lines of .jsonl, the same bytes however rows come in', async () => {
+    const folder = await temporaryFolder();
+    const rows = Array.from({ length: 50 }, (_, n) =>
+      bareRow({ n, text: noise(3000, n).toString('latin1') }, n),
+    );
+    const write = async (name: string, size: number) => {
+      const path = join(folder, name);
+      const target = { path, format: 'jsonl', ourColumns: ['id'], passThrough: [], metadata: {} } as const;
+      const output = await openOutput(target);
+      for (let at = 0; at < rows.length; at += size) await output.write(rows.slice(at, at + size));
+      await output.close();
+      return readFile(path);
+    };
+    const [plain, once, singly] = [
+      await write('a.jsonl', 50),
+      await write('b.jsonl.gz', 50),
+      await write('c.NDJSON.GZ', 1),
+    ];
+    expect(gunzipSync(once).equals(plain)).toBe(true);
+    expect(singly.equals(once)).toBe(true);
+  });
+});
+
+const ROW_BYTES = 40_000;
+/** Writes rows of ROW_BYTES one by one and tells on stderr, after each, how many are done and how much Node holds back. */
+const PRODUCER = `
+  import { openOutput } from ${JSON.stringify(join(import.meta.dirname, '../../../dist/io/write/output.js'))};
+  const [format, rows, hold] = process.argv.slice(1);
+  const output = await openOutput({ path: '-', format, ourColumns: ['id', 'sigma', 'segments', 'status'], passThrough: [], metadata: {} });
+  const row = { trace: { id: 'a', source: { columns: {}, raw: '' } }, completionIds: { length: 2500 }, sigma: new Float32Array(10000).fill(0.1), segments: [], status: [] };
+  let held = 0;
+  for (let n = 0; n < Number(rows); n++) {
+    await output.write([row]);
+    held = Math.max(held, process.stdout.writableLength);
+    process.stderr.write((n + 1) + ' ' + held + '\\n');
+    // as the program does: other work between rows
+    await new Promise((resolve) => setImmediate(resolve));
+    if (hold === 'hold' && n === 0) await new Promise((resolve) => process.stdin.once('data', resolve));
+  }
+  await output.close();
+  process.stdin.destroy();
+`;
+
+function produce(format: string, rows: number, hold = '') {
+  const args = ['--input-type=module', '-e', PRODUCER, format, String(rows), hold];
+  const child = spawn(process.execPath, args);
+  let told = '';
+  child.stderr.on('data', (text) => (told += text));
+  const last = () => (told.trimEnd().split('\n').at(-1) ?? '').split(' ').map(Number);
+  const closed = new Promise<number | null>((resolve) => child.on('close', resolve));
+  return { child, closed, done: () => last()[0] ?? 0, held: () => last()[1] ?? 0, told: () => told };
+}
+
+describe('a pipe', () => {
+  it.each(['arrow', 'jsonl'])('of %s holds the producer back while nobody reads', async (format) => {
+    const rows = 400;
+    const { child, closed, done, held, told } = produce(format, rows);
+    // nobody reads: what is done settles, long before the end
+    for (let same = 0, before = -1; same < 10; ) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      same = done() > 0 && done() === before ? same + 1 : 0;
+      before = done();
+    }
+    const stuck = done();
+    expect(stuck).toBeLessThan(rows / 2);
+
+    const chunks: Buffer[] = [];
+    child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
+    expect(await closed, told()).toBe(0);
+    // never more than one batch is held in memory
+    expect(held()).toBeLessThan(4 * 2 ** 20);
+    const bytes = Buffer.concat(chunks);
+    if (format === 'jsonl') {
+      expect(bytes.toString().trimEnd().split('\n')).toHaveLength(rows);
+      return;
+    }
+    const sizes = [...RecordBatchReader.from(bytes)].map(({ numRows }) => numRows);
+    // one row at once, then more, up to about a megabyte
+    expect(sizes.slice(0, 5)).toEqual([1, 2, 4, 8, 16]);
+    expect(new Set(sizes.slice(5, -1))).toEqual(new Set([Math.ceil(2 ** 20 / ROW_BYTES)]));
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(rows);
+  });
+
+  it.each(['arrow', 'jsonl'])('of %s has its first row before the second is made', async (format) => {
+    const { child, closed, done, told } = produce(format, 2, 'hold');
+    let bytes = Buffer.alloc(0);
+    const isThere = () =>
+      format === 'jsonl' ? bytes.at(-1) === 10 : bytes.length > ROW_BYTES && done() === 1;
+    await new Promise<void>((resolve) => {
+      child.stdout.on('data', (chunk: Buffer) => {
+        bytes = Buffer.concat([bytes, chunk]);
+        if (isThere()) resolve();
+      });
+      child.stderr.on('data', () => isThere() && resolve());
+    });
+    expect(done()).toBeLessThanOrEqual(1);
+    child.stdin.write('go on');
+    expect(await closed, told()).toBe(0);
+    expect(done()).toBe(2);
+  });
+});

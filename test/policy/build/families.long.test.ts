@@ -1,0 +1,4 @@
+/** As families.test.ts: the combinations of family, weight type and rope type whose pairs that file has met. */
+import { describeFamilies } from '../../support/family-checks.js';
+
+describeFamilies('the others');

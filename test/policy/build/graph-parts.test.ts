@@ -1,0 +1,704 @@
+/** The policy's small parts: wire format, headers, sizes, alignment, tokenizer and tables, each on its own. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { fromBinary } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import {
+  type AttributeProto,
+  AttributeProtoSchema,
+  AttributeProto_AttributeType as AttributeType,
+  type GraphProto,
+  type ModelProto,
+  ModelProtoSchema,
+  TensorProto_DataLocation,
+  TensorProto_DataType,
+  TensorProtoSchema,
+} from 'onnx-buf';
+import { describe, expect, test } from 'vitest';
+import { RredcotError } from '../../../dist/errors.js';
+import { type Architecture, parseArchitecture } from '../../../dist/policy/build/architecture.js';
+import { buildScoringGraph, expectedWeights, type Weight } from '../../../dist/policy/build/graphs.js';
+import { headRows } from '../../../dist/policy/build/head.js';
+import { DTYPE, Graph, serialiseModel } from '../../../dist/policy/build/onnx.js';
+import { ProtoWriter } from '../../../dist/policy/build/protobuf.js';
+import { ropeTables } from '../../../dist/policy/build/rope.js';
+import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
+import { blockRows } from '../../../dist/policy/run/pack.js';
+import { alignTokens } from '../../../dist/policy/text/align.js';
+import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+const scratch = await temporaryFolder();
+const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
+
+const ARCH: Architecture = {
+  family: 'LlamaForCausalLM',
+  layers: 2,
+  hidden: 32,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 16,
+  intermediate: 48,
+  vocab: 100,
+  maxTokens: 256,
+  rmsNormEps: 1e-5,
+  ropeTheta: 10_000,
+  tiedHead: true,
+};
+
+async function failureOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+}
+
+// ------ protobuf and ONNX
+
+describe('protobuf writer, decoded by onnx-buf', () => {
+  const attribute = (writer: ProtoWriter): AttributeProto =>
+    fromBinary(AttributeProtoSchema, writer.finish());
+
+  test('integers of 64 bits, negative ones too', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (value) => {
+        expect(attribute(new ProtoWriter().varint(3, value)).i).toBe(value);
+        expect(attribute(new ProtoWriter().packed(8, [value, 0n, value])).ints).toEqual([value, 0n, value]);
+      }),
+    );
+    for (const value of [0, -1, 127, 128, 2 ** 31, -(2 ** 31), 2 ** 53 - 1])
+      expect(attribute(new ProtoWriter().varint(3, value)).i).toBe(BigInt(value));
+    expect(new ProtoWriter().varint(3, -1).finish()).toHaveLength(11); // tag and ten bytes
+  });
+
+  test('floats as float32, −0 and infinities included', () => {
+    fc.assert(
+      fc.property(fc.float({ noNaN: true }), (value) => {
+        expect(attribute(new ProtoWriter().float(2, value)).f).toBe(value);
+      }),
+    );
+    expect(attribute(new ProtoWriter().float(2, 1e-5)).f).toBe(Math.fround(1e-5));
+  });
+
+  test('strings as UTF-8, long ones with a long length, bytes as they are', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'grapheme', maxLength: 400 }),
+        fc.uint8Array({ maxLength: 300 }),
+        (name, raw) => {
+          const tensor = fromBinary(
+            TensorProtoSchema,
+            new ProtoWriter().bytes(8, name).bytes(9, raw).finish(),
+          );
+          expect(tensor.name).toBe(name);
+          expect(Buffer.from(tensor.rawData)).toEqual(Buffer.from(raw));
+        },
+      ),
+    );
+  });
+
+  test('high field numbers, empty lists and empty messages', () => {
+    expect(attribute(new ProtoWriter().varint(20, 7)).type).toBe(AttributeType.INTS);
+    expect(new ProtoWriter().packed(8, []).finish()).toHaveLength(0);
+    expect(attribute(new ProtoWriter().bytes(6, new ProtoWriter())).g?.node).toEqual([]);
+  });
+});
+
+describe('ONNX writer, decoded by onnx-buf', () => {
+  const decode = (graph: Graph): ModelProto => fromBinary(ModelProtoSchema, serialiseModel(graph));
+  const graphOf = (graph: Graph): GraphProto => decode(graph).graph as GraphProto;
+
+  test('model: IR version, producer and both opsets', () => {
+    const model = decode(new Graph('g'));
+    expect(model.irVersion).toBe(9n);
+    expect(model.producerName).toBe('rredcot');
+    expect(model.opsetImport.map(({ domain, version }) => [domain, version])).toEqual([
+      ['', 18n],
+      ['com.microsoft', 1n],
+    ]);
+  });
+
+  test('inputs and outputs with fixed and named dimensions and their dtypes', () => {
+    const g = new Graph('g');
+    g.output('y', g.input('x', 'i64', ['B', 3]), 'f32', []);
+    g.input('z', 'bf16', [0, 2 ** 40]);
+    const { input, output, name, node } = graphOf(g);
+    expect(name).toBe('g');
+    const shapes = [...input, ...output].map((info) => {
+      const type = info.type?.value;
+      if (type?.case !== 'tensorType') throw new Error(`${info.name} is no tensor`);
+      return [info.name, type.value.elemType, type.value.shape?.dim.map((dim) => dim.value.value)];
+    });
+    expect(shapes).toEqual([
+      ['x', TensorProto_DataType.INT64, ['B', 3n]],
+      ['z', TensorProto_DataType.BFLOAT16, [0n, 2n ** 40n]],
+      ['y', TensorProto_DataType.FLOAT, []],
+    ]);
+    expect(node.map(({ opType, input: from, output: to }) => [opType, from, to])).toEqual([
+      ['Identity', ['x'], ['y']],
+    ]);
+  });
+
+  test('the dtype numbers are those of TensorProto', () => {
+    const { FLOAT, INT32, INT64, BOOL, FLOAT16, BFLOAT16 } = TensorProto_DataType;
+    expect(DTYPE).toEqual({ f32: FLOAT, i32: INT32, i64: INT64, bool: BOOL, f16: FLOAT16, bf16: BFLOAT16 });
+  });
+
+  test('nodes: inputs left out stay as empty names, outputs and domain as given, every name once', () => {
+    const g = new Graph('g');
+    const first = g.node('Add', ['a', 'b']);
+    expect(g.node('Attention', [first, '', 'c'], {}, { outputs: ['p', 'q'], domain: 'com.microsoft' })).toBe(
+      'p',
+    );
+    g.node('Add', ['a', 'b']);
+    const { node } = graphOf(g);
+    expect(node[1]).toMatchObject({ opType: 'Attention', input: [first, '', 'c'], output: ['p', 'q'] });
+    expect(node[1]?.domain).toBe('com.microsoft');
+    expect(node[0]?.domain).toBe('');
+    expect(new Set(node.map(({ name }) => name)).size).toBe(3);
+    expect(new Set(node.flatMap(({ output }) => output)).size).toBe(4);
+  });
+
+  test('attributes carry their type: int, negative int, float, string, ints', () => {
+    const g = new Graph('g');
+    g.node('Op', [], { i: 3, n: -1, f: { float: 1 }, s: 'text', l: [0, -2, 2 ** 40], e: [] });
+    const found = Object.fromEntries((graphOf(g).node[0]?.attribute ?? []).map((a) => [a.name, a]));
+    expect(found.i).toMatchObject({ type: AttributeType.INT, i: 3n });
+    expect(found.n).toMatchObject({ type: AttributeType.INT, i: -1n });
+    expect(found.f).toMatchObject({ type: AttributeType.FLOAT, f: 1 });
+    expect(Buffer.from(found.s?.s ?? []).toString()).toBe('text');
+    expect(found.s?.type).toBe(AttributeType.STRING);
+    expect(found.l).toMatchObject({ type: AttributeType.INTS, ints: [0n, -2n, 2n ** 40n] });
+    expect(found.e).toMatchObject({ type: AttributeType.INTS, ints: [] });
+  });
+
+  test('sub-graphs are whole graphs inside an attribute', () => {
+    const body = new Graph('body');
+    body.output('body.y', body.node('Neg', [body.input('body.x', 'f32', ['C'])]), 'f32', ['C']);
+    const g = new Graph('g');
+    g.node('Scan', ['x'], { body: { graph: body }, num_scan_inputs: 1 });
+    const [attribute] = graphOf(g).node[0]?.attribute ?? [];
+    expect(attribute).toMatchObject({ name: 'body', type: AttributeType.GRAPH });
+    expect(attribute?.g?.name).toBe('body');
+    expect(attribute?.g?.node.map(({ opType }) => opType)).toEqual(['Neg', 'Identity']);
+    expect(attribute?.g?.input[0]?.name).toBe('body.x');
+  });
+
+  test('weights are external: file, offset beyond 4 GiB, length; nothing inside', () => {
+    const g = new Graph('g');
+    g.weight('w', 'f16', [3, 5], { location: 'model.safetensors', offset: 5_368_709_121, length: 30 });
+    const [tensor] = graphOf(g).initializer;
+    expect(tensor).toMatchObject({ name: 'w', dims: [3n, 5n], dataType: TensorProto_DataType.FLOAT16 });
+    expect(tensor?.dataLocation).toBe(TensorProto_DataLocation.EXTERNAL);
+    expect(Object.fromEntries((tensor?.externalData ?? []).map(({ key, value }) => [key, value]))).toEqual({
+      location: 'model.safetensors',
+      offset: '5368709121',
+      length: '30',
+    });
+    expect(tensor?.rawData).toHaveLength(0);
+  });
+
+  test('constants: equal ones once, other shapes or values apart', () => {
+    const g = new Graph('g');
+    const names = [
+      g.ints([1, -2]),
+      g.ints([1, -2]),
+      g.ints([12]),
+      g.ints([12], []),
+      g.float(0.5),
+      g.float(0.5),
+    ];
+    expect(new Set(names).size).toBe(4);
+    const { initializer } = graphOf(g);
+    expect(initializer).toHaveLength(4);
+    const pair = initializer.find(({ name }) => name === names[0]);
+    expect(pair?.dims).toEqual([2n]);
+    const raw = Buffer.from(pair?.rawData ?? []);
+    expect([raw.readBigInt64LE(0), raw.readBigInt64LE(8)]).toEqual([1n, -2n]);
+    expect(initializer.find(({ name }) => name === names[3])?.dims).toEqual([]);
+    const half = initializer.find(({ name }) => name === names[4]);
+    expect(Buffer.from(half?.rawData ?? []).readFloatLE()).toBe(0.5);
+  });
+
+  /** every name that a graph reads is an input, a weight or an earlier output, its own or its outer scope's */
+  function checkScopes(graph: GraphProto, outer: ReadonlySet<string>): void {
+    const known = new Set(outer);
+    const define = (name: string) => {
+      if (name === '') return;
+      expect(known.has(name), `${graph.name}: ${name} is defined twice`).toBe(false);
+      known.add(name);
+    };
+    for (const { name } of graph.initializer) define(name);
+    for (const { name } of graph.input) define(name);
+    for (const node of graph.node) {
+      for (const name of node.input)
+        expect(name === '' || known.has(name), `${graph.name}: ${name}`).toBe(true);
+      for (const { g } of node.attribute) if (g) checkScopes(g, known);
+      node.output.forEach(define);
+    }
+    for (const { name } of graph.output) expect(known.has(name)).toBe(true);
+  }
+
+  test.each([true, false])(
+    'the scoring graph reads only what is defined, once; tied head: %s',
+    (tiedHead) => {
+      const arch = { ...ARCH, tiedHead };
+      const weights = new Map<string, Weight>();
+      for (const [name, shape] of expectedWeights(arch))
+        weights.set(name, { name, shape, dtype: 'f32', location: 'm', offset: 8, length: 4 });
+      expect(weights.has('lm_head.weight')).toBe(!tiedHead);
+      const graph = graphOf(buildScoringGraph(arch, weights));
+      checkScopes(graph, new Set());
+      const external = graph.initializer.filter(
+        ({ dataLocation }) => dataLocation === TensorProto_DataLocation.EXTERNAL,
+      );
+      expect(external.map(({ name }) => name).sort()).toEqual([...weights.keys()].sort());
+      expect(serialiseModel(buildScoringGraph(arch, weights))).toEqual(
+        serialiseModel(buildScoringGraph(arch, weights)),
+      );
+    },
+  );
+});
+
+// ------ safetensors
+
+describe('safetensors header', () => {
+  const path = join(scratch, 'x.safetensors');
+  /** A file of a header (a value, or text as it stands) and so many data bytes. */
+  function write(header: unknown, dataBytes: number, claim?: bigint): string {
+    const body = Buffer.from(typeof header === 'string' ? header : JSON.stringify(header));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(claim ?? BigInt(body.length));
+    writeFileSync(path, Buffer.concat([length, body, Buffer.alloc(dataBytes)]));
+    return path;
+  }
+  const F32 = (shape: unknown, begin: unknown, end: unknown) => ({
+    dtype: 'F32',
+    shape,
+    data_offsets: [begin, end],
+  });
+
+  test('a sound file: dtypes, shapes, offsets from the start of the file', async () => {
+    const header = {
+      __metadata__: { format: 'pt' },
+      b: { dtype: 'BF16', shape: [2], data_offsets: [24, 28] },
+      a: F32([2, 3], 0, 24),
+      scalar: { dtype: 'F16', shape: [], data_offsets: [28, 30] },
+      empty: F32([0, 4], 30, 30),
+    };
+    const found = await readSafetensorsHeader(write(header, 30));
+    const base = 8 + JSON.stringify(header).length;
+    expect([...found.keys()].sort()).toEqual(['a', 'b', 'empty', 'scalar']);
+    expect(found.get('a')).toEqual({ name: 'a', dtype: 'f32', shape: [2, 3], offset: base, length: 24 });
+    expect(found.get('b')).toEqual({ name: 'b', dtype: 'bf16', shape: [2], offset: base + 24, length: 4 });
+    expect(found.get('scalar')).toMatchObject({ dtype: 'f16', shape: [], length: 2 });
+    expect(found.get('empty')).toMatchObject({ length: 0 });
+    expect((await readSafetensorsHeader(write({}, 0))).size).toBe(0);
+  });
+
+  test.each<[string, unknown, number, bigint | undefined, string]>([
+    ['a header longer than the file', {}, 0, 3n, 'claims 3 bytes'],
+    ['a huge length', {}, 0, 2n ** 63n, 'claims'],
+    ['the largest length', {}, 0, 2n ** 64n - 1n, 'claims'],
+    ['no JSON', '{"a":', 0, undefined, 'not JSON'],
+    ['an empty header', '', 0, undefined, 'not JSON'],
+    ['an array', [], 0, undefined, 'not a JSON object'],
+    ['null', 'null', 0, undefined, 'not a JSON object'],
+    ['a number', '7', 0, undefined, 'not a JSON object'],
+    ['a tensor that is null', { a: null }, 0, undefined, 'tensor a'],
+    ['a tensor that is text', { a: 'F32' }, 0, undefined, 'tensor a'],
+    ['overlapping tensors', { a: F32([2], 0, 8), b: F32([2], 4, 12) }, 12, undefined, 'overlap'],
+    ['the same range twice', { a: F32([2], 0, 8), b: F32([2], 0, 8) }, 8, undefined, 'overlap'],
+    ['an end beyond the data', { a: F32([2], 0, 8) }, 7, undefined, 'the data has 7 bytes'],
+    ['an end before the begin', { a: F32([0], 8, 4) }, 8, undefined, '8..4'],
+    ['a negative offset', { a: F32([2], -8, 0) }, 8, undefined, 'no valid shape and data_offsets'],
+    ['a fractional offset', { a: F32([2], 0.5, 8.5) }, 16, undefined, 'no valid shape and data_offsets'],
+    [
+      'offsets beyond 2^53',
+      { a: F32([2], 2 ** 60, 2 ** 60 + 8) },
+      16,
+      undefined,
+      'no valid shape and data_offsets',
+    ],
+    ['three offsets', { a: { ...F32([2], 0, 8), data_offsets: [0, 4, 8] } }, 8, undefined, 'no valid shape'],
+    ['no offsets', { a: { dtype: 'F32', shape: [2] } }, 8, undefined, 'no valid shape'],
+    ['a negative size', { a: F32([-1, -2], 0, 8) }, 8, undefined, 'no valid shape'],
+    ['a fractional size', { a: F32([0.5, 4], 0, 8) }, 8, undefined, 'no valid shape'],
+    ['a size given as text', { a: F32(['2'], 0, 8) }, 8, undefined, 'no valid shape'],
+    ['no shape', { a: { dtype: 'F32', data_offsets: [0, 4] } }, 4, undefined, 'no valid shape'],
+    ['fewer bytes than the shape needs', { a: F32([3], 0, 8) }, 8, undefined, 'needs 12'],
+    ['more bytes than the shape needs', { a: F32([1], 0, 8) }, 8, undefined, 'needs 4'],
+    ['a shape whose product overflows', { a: F32([2 ** 31, 2 ** 31, 4], 0, 8) }, 8, undefined, 'needs'],
+    ['an unknown dtype', { a: { ...F32([2], 0, 8), dtype: 'F64' } }, 8, undefined, 'dtype "F64"'],
+    [
+      'a dtype named like a method',
+      { a: { ...F32([2], 0, 8), dtype: 'toString' } },
+      8,
+      undefined,
+      'tensor a',
+    ],
+    [
+      'a dtype that is an object',
+      { a: { ...F32([2], 0, 8), dtype: { toString: 1 } } },
+      8,
+      undefined,
+      'tensor a',
+    ],
+    ['no dtype', { a: { shape: [2], data_offsets: [0, 8] } }, 8, undefined, 'tensor a'],
+  ])('refused: %s', async (_, header, dataBytes, claim, message) => {
+    const error = await failureOf(readSafetensorsHeader(write(header, dataBytes, claim)));
+    expect(error).toBeInstanceOf(RredcotError);
+    expect(error).toMatchObject({ exitCode: 2, message: expect.stringContaining(message) });
+    expect((error as Error).message).toContain(path);
+  });
+
+  test('refused: a file too short for the length, a missing one, a folder', async () => {
+    for (const bytes of [0, 1, 7]) {
+      writeFileSync(path, Buffer.alloc(bytes));
+      expect(await failureOf(readSafetensorsHeader(path))).toMatchObject({
+        name: 'RredcotError',
+        exitCode: 2,
+      });
+    }
+    for (const bad of [join(scratch, 'nothing.safetensors'), scratch])
+      expect(await failureOf(readSafetensorsHeader(bad))).toMatchObject({
+        name: 'RredcotError',
+        exitCode: 2,
+      });
+  });
+
+  test('random bytes, and sound files with a byte changed, never fail but by a RredcotError', async () => {
+    const sound = readFileSync(write({ a: F32([2, 3], 0, 24), b: F32([1], 24, 28) }, 28));
+    const anyFile = fc.oneof(
+      fc.uint8Array({ maxLength: 64 }),
+      fc.json().map((text) => {
+        const body = Buffer.from(text);
+        const length = Buffer.alloc(8);
+        length.writeBigUInt64LE(BigInt(body.length));
+        return Buffer.concat([length, body]);
+      }),
+      fc.tuple(fc.nat(sound.length - 1), fc.nat(255)).map(([at, byte]) => {
+        const changed = Buffer.from(sound);
+        changed[at] = byte;
+        return changed;
+      }),
+    );
+    await fc.assert(
+      fc.asyncProperty(anyFile, async (bytes) => {
+        writeFileSync(path, bytes);
+        const found = await readSafetensorsHeader(path).catch((error: unknown) => error);
+        if (!(found instanceof Map)) expect(found).toBeInstanceOf(RredcotError);
+        else
+          for (const { offset, length } of found.values())
+            expect(offset + length).toBeLessThanOrEqual(bytes.length);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+// ------ config.json
+
+describe('config.json', () => {
+  const config = JSON.parse(readFileSync(join(embedded, 'config.json'), 'utf8')) as Record<string, unknown>;
+  const without = (key: string) =>
+    Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
+
+  test('the embedded policy', () => {
+    expect(parseArchitecture(config, 'c')).toEqual({
+      family: 'LlamaForCausalLM',
+      layers: config.num_hidden_layers,
+      hidden: config.hidden_size,
+      heads: config.num_attention_heads,
+      kvHeads: config.num_key_value_heads,
+      headDim: config.head_dim,
+      intermediate: config.intermediate_size,
+      vocab: config.vocab_size,
+      maxTokens: config.max_position_embeddings,
+      rmsNormEps: config.rms_norm_eps,
+      ropeTheta: config.rope_theta,
+      tiedHead: config.tie_word_embeddings,
+    });
+  });
+
+  test('what a config leaves out: key/value heads, head size, theta, tied head', () => {
+    expect(parseArchitecture(without('num_key_value_heads'), 'c').kvHeads).toBe(config.num_attention_heads);
+    const headDim = (config.hidden_size as number) / (config.num_attention_heads as number);
+    expect(parseArchitecture(without('head_dim'), 'c').headDim).toBe(headDim);
+    expect(parseArchitecture({ ...config, head_dim: null }, 'c').headDim).toBe(headDim);
+    expect(parseArchitecture(without('rope_theta'), 'c').ropeTheta).toBe(10_000);
+    expect(parseArchitecture(without('tie_word_embeddings'), 'c').tiedHead).toBe(false);
+  });
+
+  test.each<[string, unknown]>([
+    ['architectures', ['MixtralForCausalLM']],
+    ['architectures', ['LlamaForCausalLM', 'Other']],
+    ['architectures', []],
+    ['num_hidden_layers', 0],
+    ['hidden_size', -128],
+    ['num_attention_heads', 1.5],
+    ['num_key_value_heads', '2'],
+    ['intermediate_size', null],
+    ['vocab_size', undefined],
+    ['max_position_embeddings', Number.NaN],
+    ['rms_norm_eps', 0],
+    ['rope_theta', -1],
+    ['rope_scaling', { rope_type: 'llama3', factor: 8 }],
+    ['hidden_act', 'gelu'],
+    ['attention_bias', true],
+    ['mlp_bias', true],
+    ['tie_word_embeddings', 'yes'],
+    ['quantization_config', { bits: 4 }],
+    // where transformers 5 keeps the rotary base and its scaling
+    ['rope_parameters', { rope_type: 'llama3', rope_theta: 500_000, factor: 8 }],
+  ])('refused by name: %s = %j', (key, value) => {
+    const error = (() => {
+      try {
+        return parseArchitecture({ ...config, [key]: value }, 'some/config.json');
+      } catch (cause) {
+        return cause;
+      }
+    })();
+    expect(error).toBeInstanceOf(RredcotError);
+    expect(error).toMatchObject({ exitCode: 2, message: expect.stringContaining(key) });
+    expect((error as Error).message).toContain('some/config.json');
+    expect((error as Error).message).not.toContain('\n');
+  });
+
+  test('rope_parameters of the default kind give theta', () => {
+    const modern = {
+      ...without('rope_theta'),
+      rope_parameters: { rope_type: 'default', rope_theta: 500_000 },
+    };
+    expect(parseArchitecture(modern, 'c').ropeTheta).toBe(500_000);
+  });
+
+  test.each([
+    ['heads no multiple of key/value heads', { num_attention_heads: 4, num_key_value_heads: 3 }],
+    ['a head of no whole size', { hidden_size: 130, head_dim: null }],
+    ['a head of odd size', { head_dim: 33 }],
+  ])('refused: %s', (_, change) => {
+    expect(() => parseArchitecture({ ...config, ...change }, 'c')).toThrow(/do not fit together/);
+  });
+
+  test.each([null, 7, 'text', []])('refused: %j is no config', (value) => {
+    expect(() => parseArchitecture(value, 'c')).toThrow(RredcotError);
+  });
+});
+
+// ------ tokens and text
+
+describe('alignTokens', () => {
+  const bytesOf = (text: string) => Buffer.from(text, 'utf8');
+  /** A text's bytes cut anywhere, inside characters too. */
+  const tokensOf = (text: string, cuts: readonly number[]): Uint8Array[] => {
+    const bytes = bytesOf(text);
+    const ends = [...new Set([...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].sort(
+      (a, b) => a - b,
+    );
+    return ends.map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end)).filter((token) => token.length > 0);
+  };
+  const anyText = fc.string({
+    unit: fc.constantFrom('a', ' ', '\n', 'é', '€', '😀', '👩‍🚀', '\u0301', '字'),
+  });
+  const cuts = fc.array(fc.nat(200), { maxLength: 30 });
+
+  test('😀 split over four tokens belongs to the first of them', () => {
+    const found = alignTokens(
+      [bytesOf('a'), ...Array.from(bytesOf('😀'), (b) => Uint8Array.of(b)), bytesOf('b')],
+      'a😀b',
+    );
+    expect(found).toEqual({
+      chars: Int32Array.of(0, 1, 2, 2, 2, 2, 3),
+      units: Int32Array.of(0, 1, 3, 3, 3, 3, 4),
+      textEnd: 6,
+    });
+  });
+
+  test('boundaries count the characters whose first byte lies before them', () => {
+    fc.assert(
+      fc.property(anyText, cuts, (text, at) => {
+        const tokens = tokensOf(text, at);
+        const found = alignTokens(tokens, text);
+        expect(found?.textEnd).toBe(tokens.length);
+        let bytes = 0;
+        for (let t = 0; t <= tokens.length; t++) {
+          const begun = [...text].filter((_, i) => bytesOf([...text].slice(0, i).join('')).length < bytes);
+          expect(found?.chars[t]).toBe(begun.length);
+          expect(found?.units[t]).toBe(begun.join('').length);
+          bytes += tokens[t]?.length ?? 0;
+        }
+      }),
+    );
+  });
+
+  test('tokens behind the text have empty spans, and textEnd stands before them', () => {
+    fc.assert(
+      fc.property(anyText, cuts, fc.integer({ min: 1, max: 3 }), (text, at, extra) => {
+        const tokens = tokensOf(text, at);
+        const found = alignTokens([...tokens, ...Array<Buffer>(extra).fill(bytesOf('<|end|>'))], text);
+        expect(found?.textEnd).toBe(tokens.length);
+        expect([...(found?.units ?? [])].slice(tokens.length)).toEqual(Array(extra + 1).fill(text.length));
+      }),
+    );
+  });
+
+  test('tokens that spell something else, or too little, are refused', () => {
+    fc.assert(
+      fc.property(anyText, cuts, fc.nat(), (text, at, which) => {
+        const tokens = tokensOf(text, at);
+        expect(alignTokens(tokens, `${text}!`)).toBeUndefined();
+        if (tokens.length === 0) return;
+        expect(alignTokens(tokens.slice(1), text)).toBeUndefined();
+        const i = which % tokens.length;
+        const changed = tokens.map((token, t) =>
+          t === i ? token.map((b, j) => (j === 0 ? b ^ 1 : b)) : token,
+        );
+        expect(alignTokens(changed, text)).toBeUndefined();
+      }),
+    );
+    // a token that begins in the text and ends beyond it
+    expect(alignTokens([bytesOf('ab')], 'a')).toBeUndefined();
+  });
+
+  test('tokens without bytes inside the text are allowed', () => {
+    expect(alignTokens([bytesOf('a'), new Uint8Array(0), bytesOf('b')], 'ab')?.units).toEqual(
+      Int32Array.of(0, 1, 1, 2),
+    );
+  });
+});
+
+describe('tokenizer', () => {
+  const anyText = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.string({ unit: 'grapheme' }),
+    fc
+      .array(fc.constantFrom('<think>', '</think>', '<|end|>', '\n', ' ', '12', '\u0000', '\ufeff'))
+      .map((a) => a.join('')),
+  );
+
+  test('embedded: ids spell the text they came from, byte by byte', async () => {
+    const tokenizer = await loadTokenizer(embedded);
+    expect(tokenizer.kind).toBe('byte-level');
+    fc.assert(
+      fc.property(anyText, (text) => {
+        const ids = tokenizer.encode(text);
+        expect(tokenizer.decode(ids)).toEqual(Buffer.from(text, 'utf8'));
+        expect(alignTokens(Array.from(ids, tokenizer.bytes), text)?.textEnd).toBe(ids.length);
+        expect(tokenizer.encodePrompt(text)).toEqual(ids); // no start token of its own
+      }),
+      { numRuns: 400 },
+    );
+  });
+
+  test('embedded: one id a byte, tags are one token each, only the end token is special', async () => {
+    const tokenizer = await loadTokenizer(embedded);
+    for (let byte = 0; byte < 256; byte++) expect([...tokenizer.bytes(byte)]).toHaveLength(1);
+    expect(new Set(Array.from({ length: 256 }, (_, id) => tokenizer.bytes(id)[0])).size).toBe(256);
+    expect([...tokenizer.encode('<think>é</think>')]).toHaveLength(4);
+    expect([256, 257, 258].map((id) => Buffer.from(tokenizer.bytes(id)).toString())).toEqual([
+      '<think>',
+      '</think>',
+      '<|end|>',
+    ]);
+    expect([0, 256, 257, 258].map((id) => tokenizer.isSpecial(id))).toEqual([false, false, false, true]);
+    expect(tokenizer.encode('')).toHaveLength(0);
+    expect(tokenizer.bytes(99_999)).toHaveLength(0);
+  });
+
+  const copyWith = (name: string, change: (spec: Record<string, unknown>) => void): string => {
+    const folder = join(scratch, name);
+    mkdirSync(folder, { recursive: true });
+    const spec = JSON.parse(readFileSync(join(embedded, 'tokenizer.json'), 'utf8')) as Record<
+      string,
+      unknown
+    >;
+    change(spec);
+    writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(spec));
+    writeFileSync(
+      join(folder, 'tokenizer_config.json'),
+      readFileSync(join(embedded, 'tokenizer_config.json')),
+    );
+    return folder;
+  };
+
+  test('a SentencePiece decoder on a byte-level tokenizer is refused by name', async () => {
+    const replace = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
+    const folder = copyWith('sentencepiece', (spec) => {
+      spec.decoder = { type: 'Sequence', decoders: [replace, { type: 'ByteFallback' }, { type: 'Fuse' }] };
+    });
+    const error = await failureOf(loadTokenizer(folder));
+    expect(error).toBeInstanceOf(RredcotError);
+    expect(error).toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining('Replace, ByteFallback, Fuse'),
+    });
+  });
+
+  test('a ByteLevel step inside a sequence is byte-level', async () => {
+    const folder = copyWith('sequence', (spec) => {
+      spec.decoder = { type: 'Sequence', decoders: [spec.decoder] };
+    });
+    expect((await loadTokenizer(folder)).kind).toBe('byte-level');
+  });
+
+  test('missing and broken files are refused', async () => {
+    const broken = copyWith('broken', () => {});
+    writeFileSync(join(broken, 'tokenizer.json'), '{');
+    for (const folder of [broken, join(scratch, 'nowhere')]) {
+      const error = await failureOf(loadTokenizer(folder));
+      expect(error).toMatchObject({
+        name: 'RredcotError',
+        exitCode: 2,
+        message: expect.stringContaining(folder),
+      });
+    }
+  });
+});
+
+// ------ the head's blocks and tables
+
+describe('the head in blocks', () => {
+  test('all rows where they fit, else blocks of like size: 4 MB of a vocabulary block on the CPU, 256 MB on a GPU', () => {
+    expect(headRows(10, 259, 'f32')).toBe(10);
+    expect(headRows(0, 259, 'f32')).toBe(1);
+    expect(headRows(5000, 259, 'f32')).toBe(1000); // 5 blocks, 1,024 at most
+    expect(headRows(513, 151_936, 'f32')).toBe(257); // of 2,048 entries of the vocabulary, so 512 at most
+    expect(headRows(5000, 4095, 'f32')).toBe(250); // 4,095 entries are one block, 256 at most
+    expect(headRows(4410, 151_936, 'bf16')).toBe(441);
+    expect(headRows(5000, 2 ** 25, 'f16')).toBe(32);
+  });
+
+  test('rows keep their order and are padded by row 0 to whole blocks, one at least', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat(1e6), { maxLength: 70 }),
+        fc.integer({ min: 1, max: 32 }),
+        (values, block) => {
+          const found = blockRows(Int32Array.from(values), block);
+          // one block at least: the graph has rows to read even where nothing is scored
+          expect(found.length).toBe(Math.max(1, Math.ceil(values.length / block)) * block);
+          expect([...found].map(Number)).toEqual([...values, ...Array(found.length - values.length).fill(0)]);
+        },
+      ),
+    );
+  });
+});
+
+test('rope tables are cos and sin of p·θ^(−2i/d) in float64, rounded once', () => {
+  for (const [headDim, ropeTheta] of [
+    [16, 10_000],
+    [128, 500_000],
+  ] as const) {
+    const { positions, cos, sin } = ropeTables({ ...ARCH, headDim, ropeTheta }, 3000);
+    expect(positions).toBe(3000);
+    expect(cos).toHaveLength((3000 * headDim) / 2);
+    for (const p of [0, 1, 2, 77, 1023, 1024, 2999])
+      for (let i = 0; i < headDim / 2; i++) {
+        const angle = p / ropeTheta ** ((2 * i) / headDim);
+        expect(Math.abs((cos[(p * headDim) / 2 + i] as number) - Math.cos(angle))).toBeLessThan(1e-7);
+        expect(Math.abs((sin[(p * headDim) / 2 + i] as number) - Math.sin(angle))).toBeLessThan(1e-7);
+      }
+  }
+});

@@ -1,0 +1,172 @@
+/** How traces' branches become groups of rows: index arithmetic only, every property over several traces at once. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { type Branch, packBranches } from '../../../dist/policy/run/pack.js';
+
+const anyBranch = fc
+  .record({
+    exit: fc.integer({ min: 0, max: 50 }),
+    ids: fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 2, maxLength: 90 }),
+    from: fc.nat(),
+  })
+  .map(({ exit, ids, from }): Branch => {
+    return { exit, ids: Int32Array.from(ids), scoredFrom: 1 + (from % (ids.length - 1)) };
+  });
+/** (B) branches of each trace, of which some have none; at least one in all */
+const anyTraces = fc
+  .array(fc.array(anyBranch, { maxLength: 12 }), { minLength: 1, maxLength: 6 })
+  .filter((traces) => traces.some((branches) => branches.length > 0));
+
+/** The trace that each branch belongs to, branches numbered through all traces. */
+const owners = (traces: readonly (readonly Branch[])[]) =>
+  traces.flatMap((branches, b) => branches.map(() => b));
+
+describe('packBranches', () => {
+  test('every branch lies whole in one group, in consecutive rows, its positions from its exit on', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, rowsPerGroup: R, ids, pos, exit, number } = packBranches(traces);
+        for (const array of [ids, pos, exit, number]) expect(array).toHaveLength(groups * R);
+        for (const [i, { exit: e, ids: suffix }] of traces.flat().entries()) {
+          const first = number.indexOf(BigInt(i));
+          const last = first + suffix.length - 1;
+          expect(first).toBeGreaterThanOrEqual(0);
+          expect(number.lastIndexOf(BigInt(i))).toBe(last);
+          expect(Math.floor(first / R)).toBe(Math.floor(last / R));
+          for (const [j, id] of suffix.entries()) {
+            expect(ids[first + j]).toBe(BigInt(id));
+            expect(pos[first + j]).toBe(BigInt(e + j));
+            expect(exit[first + j]).toBe(BigInt(e));
+            expect(number[first + j]).toBe(BigInt(i));
+          }
+        }
+      }),
+    );
+  });
+
+  test('a group belongs to one trace, which it names, and holds a branch of it; traces follow one another', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
+        const owner = owners(traces);
+        expect(from).toHaveLength(2 * groups);
+        for (let g = 0; g < groups; g++) {
+          const inside = [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n);
+          expect(inside.length).toBeGreaterThan(0);
+          expect(new Set(inside.map((i) => owner[Number(i)]))).toEqual(new Set([Number(from[2 * g])]));
+          if (g > 0) expect(from[2 * g] as bigint).toBeGreaterThanOrEqual(from[2 * g - 2] as bigint);
+        }
+      }),
+    );
+  });
+
+  test('every scored token is read out once, in the order given, from the row of the token before it', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { ids, number, pos, rows, targets } = packBranches(traces);
+        const expected = traces
+          .flat()
+          .flatMap(({ exit, ids: suffix, scoredFrom }, i) =>
+            Array.from(suffix.subarray(scoredFrom), (target, j) => [i, exit + scoredFrom + j - 1, target]),
+          );
+        const found = Array.from(rows, (row, n) => [
+          Number(number[row]),
+          Number(pos[row]),
+          targets[n] as number,
+        ]);
+        expect(found).toEqual(expected);
+        expect(new Set(rows).size).toBe(rows.length);
+        // inside a branch the target of a row is the token in the next row
+        for (const [n, row] of rows.entries()) expect(ids[row + 1]).toBe(BigInt(targets[n] as number));
+      }),
+    );
+  });
+
+  test("a group has as many keys as its farthest exit sees, and exits rise along a trace's groups", () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
+        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
+        let least = 0;
+        for (let g = 0; g < groups; g++) {
+          // one trace, from its first key on
+          expect([Number(to[2 * g]), from[2 * g + 1]]).toEqual([Number(from[2 * g]) + 1, 0n]);
+          if (from[2 * g] !== from[2 * g - 2]) least = 0;
+          const exits = Array.from({ length: R }, (_, r) => g * R + r)
+            .filter((row) => number[row] !== -1n)
+            .map((row) => Number(exit[row]));
+          expect(Number(to[2 * g + 1])).toBe(Math.max(...exits));
+          expect(Math.min(...exits)).toBeGreaterThanOrEqual(least);
+          least = Math.max(...exits);
+        }
+      }),
+    );
+  });
+
+  test('padding rows are of branch −1 at exit 0, and no row is read out of them', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { ids, pos, exit, number, rows } = packBranches(traces);
+        const used = traces.flat().reduce((sum, { ids: suffix }) => sum + suffix.length, 0);
+        const padding = [...number.keys()].filter((row) => number[row] === -1n);
+        expect(padding).toHaveLength(number.length - used);
+        for (const row of padding) expect([ids[row], pos[row], exit[row]]).toEqual([0n, 0n, 0n]);
+        for (const row of rows) expect(number[row]).not.toBe(-1n);
+      }),
+    );
+  });
+
+  test('a group is opened only where the next branch of the trace has no room in the last one', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
+        const rowsOf = (g: number) =>
+          [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n) as bigint[];
+        for (let g = 1; g < groups; g++) {
+          if (from[2 * g] !== from[2 * g - 2]) continue;
+          const next = traces.flat()[Number(rowsOf(g)[0])] as Branch;
+          expect(rowsOf(g - 1).length + next.ids.length).toBeGreaterThan(R);
+        }
+      }),
+    );
+  });
+
+  test('groups hold 64 rows, fewer where the busiest trace has fewer, more where one branch needs more', () => {
+    const of = (...traces: number[][]) =>
+      packBranches(
+        traces.map((lengths) =>
+          lengths.map((length) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 })),
+        ),
+      );
+    expect(of([2, 3])).toMatchObject({ groups: 1, rowsPerGroup: 5 });
+    expect(of([40, 24, 2])).toMatchObject({ groups: 2, rowsPerGroup: 64 });
+    expect(of([32, 32])).toMatchObject({ groups: 1, rowsPerGroup: 64 });
+    expect(of([100, 2])).toMatchObject({ groups: 2, rowsPerGroup: 100 });
+    expect(of([2, 3], [], [2, 2, 2])).toMatchObject({ groups: 2, rowsPerGroup: 6 });
+    expect(of([2, 3], [70])).toMatchObject({ groups: 2, rowsPerGroup: 70 });
+  });
+
+  test.each([1, 3])(
+    'without any branch there is one idle group of one row, of the first of %i traces',
+    (B) => {
+      const packed = packBranches(Array.from({ length: B }, () => []));
+      expect(packed).toEqual({
+        groups: 1,
+        rowsPerGroup: 1,
+        ids: BigInt64Array.of(0n),
+        pos: BigInt64Array.of(0n),
+        exit: BigInt64Array.of(0n),
+        number: BigInt64Array.of(-1n),
+        from: BigInt64Array.of(0n, 0n),
+        to: BigInt64Array.of(1n, 0n),
+        rows: new Int32Array(0),
+        targets: new Int32Array(0),
+      });
+    },
+  );
+
+  test('a branch that scores nothing, or its first token, is refused', () => {
+    for (const scoredFrom of [0, 3, 4, -1])
+      expect(() => packBranches([[], [{ exit: 1, ids: new Int32Array(3), scoredFrom }]])).toThrow(RangeError);
+  });
+});

@@ -1,0 +1,188 @@
+// What a row's ids and texts become: ids win, disagreement is said, nothing beyond the vocabulary is scored.
+import { beforeAll, describe, expect, it } from 'vitest';
+import { alignNormalized } from '../../../dist/policy/text/align.js';
+import { encodeTrace } from '../../../dist/policy/text/encode.js';
+import { loadTokenizer, type PolicyTokenizer } from '../../../dist/policy/text/tokenizer.js';
+import type { Trace } from '../../../dist/trace.js';
+import { traceOf } from '../../support/io-helpers.js';
+import { EMBEDDED } from '../../support/program.js';
+
+const VOCAB = 259;
+const END = 258;
+let tokenizer: PolicyTokenizer;
+beforeAll(async () => {
+  tokenizer = await loadTokenizer(EMBEDDED);
+});
+
+const ids = (text: string, ...more: number[]) => Int32Array.of(...Buffer.from(text), ...more);
+const encode = (fields: Partial<Trace>, vocab = VOCAB) =>
+  encodeTrace({ ...traceOf({}), prompt: 'p', completion: '', ...fields }, tokenizer, vocab, 100);
+
+describe('token ids of a row', () => {
+  it('are used as they are, whatever the text would be cut into', () => {
+    // the embedded tokenizer has one token for <think>; the row spelled it by bytes
+    const completionIds = ids('<think>ab');
+    const found = encode({
+      completion: '<think>ab',
+      completionIds,
+      prompt: '<think>',
+      promptIds: ids('<think>'),
+    });
+    expect(found.completionIds).toBe(completionIds);
+    expect([...found.promptIds]).toEqual([...ids('<think>')]);
+    expect(found.status).toEqual([]);
+    expect(found.chars).toEqual(Int32Array.from({ length: 10 }, (_, i) => i));
+  });
+
+  it.each([
+    ['the same text', 'ab', ids('ab'), []],
+    ['an end token that the text does not show', 'ab', ids('ab', END), []],
+    ['special tokens that a decoder left out of its midst', 'ab', ids('a', END, 98, END), []],
+    ['special tokens that the text shows', 'a<|end|>b', ids('a', END, 98), []],
+    ['another text', 'ab', ids('ac'), ['ids:text-mismatch']],
+    ['less', 'ab', ids('a'), ['ids:text-mismatch']],
+    ['more', 'ab', ids('abc'), ['ids:text-mismatch']],
+    ['half a character', 'é', ids('é').subarray(0, 1), ['ids:text-mismatch']],
+    ['the text in another form', 'e\u0301', ids('é'), ['text:normalized']],
+    ['text alone', '', ids('ab'), []],
+  ])('that spell %s', (_, completion, completionIds, status) => {
+    const found = encode({ completion, completionIds });
+    expect(found.status).toEqual(status);
+    expect(found.completionIds).toBe(completionIds);
+    expect(found.chars === null).toBe(status.includes('ids:text-mismatch'));
+    expect(found.tokens.units.length).toBe(completionIds.length + 1);
+  });
+
+  it('leave no characters to what the text does not show', () => {
+    expect([...(encode({ completion: 'ab', completionIds: ids('a', END, 98, END) }).chars ?? [])]).toEqual([
+      0, 1, 1, 2, 2,
+    ]);
+  });
+
+  it.each([
+    ['the same text', 'p', ids('p'), []],
+    ['the text without special tokens', 'p', ids('p', END), []],
+    ['the text with them', 'p<|end|>', ids('p', END), []],
+    ['another text', 'p', ids('q'), ['prompt:text-mismatch']],
+    ['text alone', '', ids('q'), []],
+  ])('of a prompt that spell %s', (_, prompt, promptIds, status) => {
+    const found = encode({ prompt, promptIds, completion: 'a' });
+    expect(found.status).toEqual(status);
+    expect(found.promptIds).toBe(promptIds);
+  });
+
+  it.each([
+    ['completion_ids[1] is 259, the policy', { completionIds: ids('a', 259) }],
+    ['prompt_ids[0] is 4096, the policy', { promptIds: Int32Array.of(4096), completion: 'a' }],
+    ['completion_ids[0] is -1, the policy', { completionIds: Int32Array.of(-1) }],
+  ])('beyond the vocabulary are rejected: %s', (reason, fields) => {
+    expect(() => encode(fields)).toThrow(reason);
+    expect(() => encode(fields)).toThrow(expect.objectContaining({ code: 'ids' }));
+  });
+
+  it('that the policy has and the tokenizer does not know spell nothing', () => {
+    const found = encode({ completion: 'ab', completionIds: Int32Array.of(97, 300, 98) }, 512);
+    expect([...(found.chars ?? [])]).toEqual([0, 1, 1, 2]);
+  });
+
+  it('are wanted where a prompt is messages and the policy has no template', () => {
+    const prompt = [{ role: 'user', content: 'x' }];
+    expect(() => encode({ prompt, completion: 'a' })).toThrow(
+      expect.objectContaining({ code: 'chat_template' }),
+    );
+    expect(encode({ prompt, promptIds: ids('x'), completion: 'a' }).status).toEqual([]);
+  });
+
+  it('carry the status that earlier stages gave the trace', () => {
+    expect(
+      encode({ completion: 'b', completionIds: ids('a'), status: ['prompt:retemplated'] }).status,
+    ).toEqual(['prompt:retemplated', 'ids:text-mismatch']);
+  });
+});
+
+describe('alignNormalized', () => {
+  const aligned = (text: string, form: 'NFC' | 'NFD' | 'NFKC', ...tokens: string[]) => {
+    const found = alignNormalized(
+      tokens.map((token) => Buffer.from(token)),
+      text,
+      form,
+    );
+    return found && [[...found.chars], [...found.units]];
+  };
+  it.each<[string, 'NFC' | 'NFD' | 'NFKC', string[], number[][] | undefined]>([
+    [
+      'e\u0301x',
+      'NFC',
+      ['é', 'x'],
+      [
+        [0, 2, 3],
+        [0, 2, 3],
+      ],
+    ],
+    [
+      'ae\u0301x',
+      'NFC',
+      ['aé', 'x'],
+      [
+        [0, 3, 4],
+        [0, 3, 4],
+      ],
+    ],
+    [
+      '😀e\u0301',
+      'NFC',
+      ['😀', 'é'],
+      [
+        [0, 1, 3],
+        [0, 2, 4],
+      ],
+    ],
+    [
+      '\u1112\u1161\u11ab글',
+      'NFC',
+      ['한', '글'],
+      [
+        [0, 3, 4],
+        [0, 3, 4],
+      ],
+    ],
+    // marks in another order: the base stays by itself, the marks go together
+    [
+      'q\u0307\u0323x',
+      'NFC',
+      ['q', '\u0323', '\u0307', 'x'],
+      [
+        [0, 1, 3, 3, 4],
+        [0, 1, 3, 3, 4],
+      ],
+    ],
+    [
+      'éx',
+      'NFD',
+      ['e', '\u0301', 'x'],
+      [
+        [0, 1, 1, 2],
+        [0, 1, 1, 2],
+      ],
+    ],
+    [
+      'ﬁx',
+      'NFKC',
+      ['f', 'ix'],
+      [
+        [0, 1, 2],
+        [0, 1, 2],
+      ],
+    ],
+    [
+      '\u0958',
+      'NFC',
+      ['\u0915\u093c'],
+      [
+        [0, 1],
+        [0, 1],
+      ],
+    ],
+    ['e\u0301', 'NFC', ['e'], undefined],
+  ])('%j by %s as %j', (text, form, tokens, found) => expect(aligned(text, form, ...tokens)).toEqual(found));
+});

@@ -1,0 +1,179 @@
+// Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { buildPolicyFolder } from '../../dist/policy/folder.js';
+import type { Branch } from '../../dist/policy/run/pack.js';
+import { PolicySession, type TraceScores } from '../../dist/policy/run/session.js';
+import { familyScores, loadFamily } from '../oracle/families.js';
+import { seeded } from '../oracle/toy.js';
+import { type Json, LLAMA, type TensorType, writeCheckpoint } from './checkpoints.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+const NATS = 1e-4;
+const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
+const scratch = await temporaryFolder();
+
+/** Each family with sizes of its own: shared and single key heads, heads of 10, 16 and 32, tied and untied. */
+export const FAMILIES: Record<string, Json> = {
+  Llama: LLAMA,
+  Mistral: {
+    ...LLAMA,
+    architectures: ['MistralForCausalLM'],
+    num_attention_heads: 5,
+    num_key_value_heads: 1,
+    hidden_size: 40,
+    head_dim: null,
+    sliding_window: null,
+  },
+  Qwen2: {
+    ...LLAMA,
+    architectures: ['Qwen2ForCausalLM'],
+    hidden_size: 84,
+    num_attention_heads: 7,
+    num_key_value_heads: 7,
+    head_dim: undefined,
+    tie_word_embeddings: true,
+    sliding_window: 8,
+    use_sliding_window: false,
+  },
+  Qwen3: {
+    ...LLAMA,
+    architectures: ['Qwen3ForCausalLM'],
+    num_attention_heads: 3,
+    num_key_value_heads: 1,
+    head_dim: 16,
+    attention_bias: false,
+  },
+};
+
+/** Contexts short enough that 50 tokens lie in every part of a scaling's ramp. */
+export const ROPES: Record<string, Json> = {
+  default: {},
+  linear: { rope_scaling: { type: 'linear', factor: 2.5 } },
+  llama3: {
+    rope_scaling: {
+      rope_type: 'llama3',
+      factor: 4,
+      low_freq_factor: 1,
+      high_freq_factor: 4,
+      original_max_position_embeddings: 64,
+    },
+  },
+  yarn: {
+    rope_scaling: {
+      rope_type: 'yarn',
+      factor: 4,
+      original_max_position_embeddings: 64,
+      beta_fast: 4,
+      beta_slow: 1,
+    },
+  },
+};
+
+const TYPES: TensorType[] = ['F32', 'F16', 'BF16'];
+const random = seeded(7);
+const randomIds = (length: number) => Int32Array.from({ length }, () => Math.floor(random() * 131));
+
+function worst(found: ArrayLike<number>, expected: ArrayLike<number>): number {
+  expect(found.length).toBe(expected.length);
+  let most = 0;
+  for (let i = 0; i < found.length; i++)
+    most = Math.max(most, Math.abs((found[i] as number) - (expected[i] as number)));
+  expect(most).not.toBeNaN();
+  return most;
+}
+
+interface Differences {
+  trunk: number;
+  branchesNaive: number;
+  branchesOracle: number;
+  /** of the trunk's log-probabilities from an oracle whose config is changed: a part left out must show */
+  changed?: number;
+}
+
+let built = 0;
+/** Builds and runs a checkpoint: 50 tokens, 7 branches. */
+export async function differences(config: Json, opts: Parameters<typeof writeCheckpoint>[2], change?: Json) {
+  const at = join(scratch, String(built++));
+  writeCheckpoint(`${at}/checkpoint`, config, opts);
+  const session = await PolicySession.open(
+    await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),
+  );
+  try {
+    const model = loadFamily(`${at}/checkpoint`);
+    const ids = randomIds(50);
+    const [{ logprobs, entropies }] = (await session.run([{ ids, promptLength: 1, branches: [] }], 0)) as [
+      TraceScores,
+    ];
+    const expected = familyScores(model, [...ids]);
+    const trunk = Math.max(
+      worst(logprobs, expected.logprobs.slice(1)),
+      worst(entropies, expected.entropies.slice(1)),
+    );
+    const branches = [1, 1, 7, 23, 24, 49, 50].map(
+      (exit, i): Branch => ({ exit, ids: randomIds(2 + ((i * 5) % 13)), scoredFrom: 1 + (i % 2) }),
+    );
+    const [{ branches: scores }] = (await session.branches(0, [branches])) as [TraceScores];
+    const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
+    for (const [i, score] of scores.entries())
+      expect(worst(together.branches[i] as Float32Array, score)).toBeLessThan(NATS);
+    let [branchesNaive, branchesOracle] = [0, 0];
+    for (const [i, branch] of branches.entries()) {
+      const whole = Int32Array.of(...ids.subarray(0, branch.exit), ...branch.ids);
+      const from = branch.exit + branch.scoredFrom;
+      const [naive] = (await session.run([{ ids: whole, promptLength: from, branches: [] }])) as [
+        TraceScores,
+      ];
+      branchesNaive = Math.max(branchesNaive, worst(scores[i] as Float32Array, naive.logprobs));
+      const oracle = familyScores(model, [...whole]).logprobs.slice(from);
+      branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));
+    }
+    const result: Differences = { trunk, branchesNaive, branchesOracle };
+    if (change === undefined) return result;
+    const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
+    return { ...result, changed: worst(logprobs, other.logprobs.slice(1)) };
+  } finally {
+    await session.close();
+    rmSync(at, { recursive: true });
+  }
+}
+
+export function expectSame(found: Differences): void {
+  expect(found.trunk).toBeLessThan(NATS);
+  expect(found.branchesNaive).toBeLessThan(NATS);
+  expect(found.branchesOracle).toBeLessThan(NATS);
+  if (found.changed !== undefined) expect(found.changed).toBeGreaterThan(0.01);
+  if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(expect.getState().currentTestName, found);
+}
+
+const CASES = Object.keys(FAMILIES).flatMap((family, f) =>
+  TYPES.flatMap((dtype, t) =>
+    Object.keys(ROPES).map((rope, r) => [family, dtype, rope, (f + r) % TYPES.length === t] as const),
+  ),
+);
+
+/** @param part the cases in which every two of the three meet once, or the others */
+export function describeFamilies(part: 'every pair' | 'the others'): void {
+  const cases = CASES.filter(([, , , isFirst]) => isFirst === (part === 'every pair'));
+  describe(`family × weights × rope type, ${part}: the numbers of the float64 pass, in trunk and branches`, () => {
+    test.each(cases)('%s, %s, %s', async (family, dtype, rope) => {
+      // odd combinations in three shards; scaling in the spelling of transformers 5 every other time
+      const turn = TYPES.indexOf(dtype) + Object.keys(ROPES).indexOf(rope);
+      const { rope_theta, ...rest } = FAMILIES[family] as Json;
+      const scaling = (ROPES[rope] as Json).rope_scaling as Json | undefined;
+      const modern = turn % 2 === 1;
+      const spelled = modern
+        ? { rope_parameters: { rope_type: rope, rope_theta, ...scaling, type: undefined } }
+        : { rope_theta, rope_scaling: scaling ?? null };
+      const unscaled = modern ? { rope_parameters: { rope_theta } } : { rope_scaling: null };
+      expectSame(
+        await differences(
+          { ...rest, ...spelled },
+          { dtype, shards: turn % 2 === 0 ? 1 : 3, seed: turn + 1 },
+          scaling && unscaled,
+        ),
+      );
+    });
+  });
+}

@@ -1,0 +1,123 @@
+// What the tests of the whole program share: running the command line, the fixtures, reading what it wrote.
+import { spawn } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { queryDuckdb } from './io-helpers.js';
+
+export { temporaryFolder } from './temporary-folder.js';
+
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+export const FIXTURES = join(ROOT, 'fixtures/chains.jsonl');
+export const EMBEDDED = join(ROOT, 'models/embedded');
+/** real traces beside the checkout; not part of the project */
+export const SHARED_DATA = join(ROOT, '../shared/data');
+
+export interface Run {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs `rredcot` as a user would. */
+export function rredcot(
+  args: readonly string[],
+  opts: { cwd?: string; stdin?: string | Buffer } = {},
+): Promise<Run> {
+  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...args], { cwd: opts.cwd ?? ROOT });
+  const out: Buffer[] = [];
+  const err: Buffer[] = [];
+  child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
+  child.stderr.on('data', (chunk: Buffer) => err.push(chunk));
+  child.stdin.on('error', () => {}); // a command that ends without reading its input
+  child.stdin.end(opts.stdin ?? '');
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', (code) => {
+      resolve({ code, stdout: Buffer.concat(out).toString(), stderr: Buffer.concat(err).toString() });
+    });
+  });
+}
+
+export interface FixtureRow {
+  readonly id: string;
+  readonly group: string;
+  readonly prompt: string;
+  readonly prompt_ids: number[];
+  readonly completion: string;
+  readonly completion_ids: number[];
+  readonly answer: string;
+  readonly solution: string;
+  readonly reward: number;
+}
+
+export async function readJsonl<T>(path: string): Promise<T[]> {
+  const text = await readFile(path, 'utf8');
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as T);
+}
+
+export interface ScoredSegment {
+  readonly start: number | null;
+  readonly end: number | null;
+  readonly char_start: number | null;
+  readonly char_end: number | null;
+  readonly kind: 'thought' | 'answer';
+  readonly entropy: number;
+  readonly value: number | null;
+  readonly delta: number;
+  readonly sigma: number;
+}
+
+/** A row of `rredcot score`'s output. */
+export interface ScoredRow {
+  readonly id: string;
+  readonly group: string | null;
+  readonly completion: string;
+  readonly prompt_ids: number[];
+  readonly completion_ids: number[];
+  readonly logprobs: number[];
+  readonly entropies: number[];
+  readonly sigma: number[];
+  readonly segments: ScoredSegment[];
+  readonly value_start: number;
+  readonly reference_logprobs: number[][];
+  readonly reward: number | null;
+  readonly baseline: number | null;
+  readonly reference_utilities: number[];
+  readonly source_row: bigint;
+  readonly sigma_ess: number;
+  readonly sigma_max_weight: number;
+  readonly status: string;
+}
+
+/** The rows of a Parquet file, read by DuckDB. */
+export async function readScored(path: string): Promise<ScoredRow[]> {
+  return (await queryDuckdb(`select * from '${path}'`)) as unknown as ScoredRow[];
+}
+
+/** v̂(s_0..K) as stored. */
+export function storedValues(row: ScoredRow): number[] {
+  return [row.value_start, ...row.segments.filter((s) => s.kind === 'thought').map((s) => s.value as number)];
+}
+
+/** A prompt of the embedded policy and a right completion of it. */
+export const PROMPT = 'start 3: a+4 b*2 top?\n';
+export const CHAIN = '<think>\na: 3+4=7 top 7\nb: 7*2=4 top 7\n</think>\nanswer: 7\n';
+
+/** The line of a trace that can be scored, with other fields where `more` has them. */
+export const goodLine = (more: Record<string, unknown> = {}) =>
+  `${JSON.stringify({ prompt: PROMPT, completion: CHAIN, answer: '7', reward: 1, ...more })}\n`;
+
+/** The two kinds of bad line: no JSON, and a row without a field. */
+export const BROKEN = '{"prompt": broken';
+export const INCOMPLETE = '{"prompt": "no completion"}';
+
+/** Writes the first `count` fixture traces, and bad lines at the given places of the result. */
+export async function writeFixtures(path: string, count: number, bad: Record<number, string> = {}) {
+  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, count);
+  for (const [at, line] of Object.entries(bad)) lines.splice(Number(at), 0, line);
+  await writeFile(path, `${lines.join('\n')}\n`);
+}

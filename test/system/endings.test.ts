@@ -1,0 +1,360 @@
+// How a run may end: signals, the time limit, each exit code; a reader that leaves, a disk that is full, an input that
+// changes, an output that cannot be; two runs at one output.
+import { spawn, spawnSync } from 'node:child_process';
+import {
+  appendFile,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { parseTimeLimit } from '../../dist/commands/job/interrupt.js';
+import { resolveInputs } from '../../dist/io/read/inputs.js';
+import { watchInputs } from '../../dist/io/read/unchanged.js';
+import { are, plural } from '../../dist/plural.js';
+import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+
+const BIN = join(ROOT, 'bin/rredcot.js');
+const SEGMENT = ['segment', '--no-policy', '--quiet'];
+let cwd: string;
+let input: string;
+
+beforeAll(async () => {
+  cwd = await temporaryFolder();
+  input = join(cwd, 'in.jsonl');
+  await writeFixtures(input, 64);
+});
+
+interface End {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly stderr: string;
+}
+
+/** A process, and what is told when it has ended. */
+function start(args: readonly string[]) {
+  const child = spawn(process.execPath, [BIN, ...args], { cwd, stdio: ['pipe', 'ignore', 'pipe'] });
+  let stderr = '';
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk;
+  });
+  child.stdin.on('error', () => {});
+  const end = new Promise<End>((resolve) => {
+    child.on('close', (code, signal) => resolve({ code, signal, stderr }));
+  });
+  return { child, end };
+}
+
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+const filesOf = (folder: string) => readdir(folder, { recursive: true }).catch(() => [] as string[]);
+const halfWritten = async (folder: string) => (await filesOf(folder)).filter((name) => name.endsWith('.tmp'));
+
+describe('a signal', () => {
+  const args = ['score', 'in.jsonl', '--rows-per-chunk', '2', '--quiet'];
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGUSR1', 'SIGHUP'] as const)(
+    '%s: exit 75, says what is kept, leaves nothing half written, and the same command goes on',
+    async (name) => {
+      const folder = join(cwd, name);
+      const { child, end } = start([...args, '--format', 'jsonl', '-o', `${name}/`]);
+      await until(async () => (await filesOf(folder)).some((file) => /^done\/[^/]+\/000001/.test(file)));
+      child.kill(name);
+      // a terminal and its shell both send theirs
+      if (name === 'SIGHUP') setTimeout(() => child.kill(name), 20);
+      const { code, stderr } = await end;
+      expect(code, stderr).toBe(75);
+      const records = (await filesOf(folder)).filter((file) => /^done\/[^/]+\/\d+\.json$/.test(file)).length;
+      expect(stderr).toBe(
+        `rredcot: interrupted: ${plural(records, 'chunk')} of 2 rows ${are(records)} kept in ${name}\n  try: the same command again, which goes on from there\n`,
+      );
+      expect(await halfWritten(folder)).toEqual([]);
+      expect(await filesOf(folder)).not.toContain('_SUCCESS');
+      if (name !== 'SIGUSR1') return;
+      const again = await rredcot([...args.slice(0, -1), '--format', 'jsonl', '-o', `${name}/`], { cwd });
+      expect(again.code, again.stderr).toBe(0);
+      expect(again.stderr).toContain(
+        `resuming: ${plural(records, 'chunk')} ${are(records)} done, in ${name}`,
+      );
+      expect(again.stderr).toMatch(new RegExp(`^${64 - 2 * records} traces`, 'm'));
+      expect(await filesOf(folder)).toContain('_SUCCESS');
+    },
+  );
+
+  it.each([
+    ['the first row', ''],
+    ['a later row', '{"completion":"a\\nb"}\n'],
+  ])('ends a run that waits for %s on stdin, and keeps nothing of it', async (_, rows) => {
+    const { child, end } = start([...SEGMENT, '-o', 'idle.parquet']);
+    child.stdin.write(rows);
+    // the folder is begun once the first row has said which preset fits; before it blank lines, more than a pipe holds
+    // unread, say that the run listens
+    if (rows === '') await new Promise((resolve) => child.stdin.write('\n'.repeat(2 ** 22), resolve));
+    else await until(async () => (await readdir(cwd)).includes('.idle.parquet.rredcot-run'));
+    child.kill('SIGTERM');
+    const { code, stderr } = await end;
+    expect([code, stderr]).toEqual([75, expect.stringMatching(/^rredcot: interrupted/)]);
+    expect((await readdir(cwd)).filter((name) => name.includes('idle'))).toEqual([]);
+  });
+
+  it('twice: the end at once, without a file half written', async () => {
+    const { child, end } = start([...args, '-o', 'twice/']);
+    const folder = join(cwd, 'twice');
+    await until(async () => (await halfWritten(folder)).some((name) => name.startsWith('chunks/')));
+    // the second one comes before the run's own end, which waits for the policy's batch
+    child.kill('SIGTERM');
+    child.kill('SIGINT');
+    const { code, signal } = await end;
+    expect(signal ?? code).toSatisfy((how) => how === 'SIGKILL' || how === 75);
+    expect(await halfWritten(folder)).toEqual([]);
+  });
+});
+
+describe('--time-limit', () => {
+  it('ends a run as a signal does', async () => {
+    // an input without an end: nothing but the limit ends this run, on however fast a machine
+    const { child, end } = start(['score', '-o', 'limited/', '--time-limit', '1.5', '--quiet']);
+    child.stdin.write(await readFile(FIXTURES));
+    const { code, stderr } = await end;
+    expect(code, stderr).toBe(75);
+    expect(stderr).toMatch(/^rredcot: interrupted/);
+    expect(await halfWritten(join(cwd, 'limited'))).toEqual([]);
+  });
+
+  it.each([
+    ['90', 90_000],
+    ['90s', 90_000],
+    ['55m', 3_300_000],
+    ['11.5h', 41_400_000],
+  ])('%s is %i ms', (text, ms) => expect(parseTimeLimit(text)).toBe(ms));
+  it.each(['', '0', '-1', '5d', '1e3', '10 m', '600h', 'soon'])('%j is refused', (text) => {
+    expect(() => parseTimeLimit(text)).toThrow(/expected a time/);
+  });
+});
+
+describe('exit codes', () => {
+  it('0 done', async () => {
+    expect((await rredcot([...SEGMENT, 'in.jsonl', '-o', 'done.jsonl'], { cwd })).code).toBe(0);
+  });
+
+  it('1 a bug: with its trace, and a word that it is one', async () => {
+    const broken = 'data:text/javascript,Intl.Segmenter;JSON.stringify=()=>{throw new TypeError("injected")}';
+    const run = spawnSync(
+      process.execPath,
+      ['--import', broken, BIN, ...SEGMENT, 'in.jsonl', '-o', 'bug.jsonl'],
+      {
+        cwd,
+        encoding: 'utf8',
+      },
+    );
+    expect([run.status, run.stderr]).toEqual([
+      1,
+      expect.stringMatching(/^rredcot: this is a bug.*\n.*injected\n +at /),
+    ]);
+    expect(await readdir(cwd)).not.toContain('bug.jsonl');
+  });
+
+  it.each([
+    ['2 no such flag', ['segment', '--none'], 2],
+    ['2 no such input', [...SEGMENT, 'none.jsonl'], 2],
+    ['2 a policy that is none', ['score', 'in.jsonl', '--policy', '.'], 2],
+    ['65 nothing but rejects', ['score', 'in.jsonl', '--map', 'completion=none', '-o', 'data.parquet'], 65],
+    ['69 no such device', ['score', 'in.jsonl', '--device', 'cuda:9', '-o', 'device.parquet'], 69],
+  ])('%s', async (_, args, code) => {
+    const run = await rredcot(args, { cwd });
+    expect(run.code, run.stderr).toBe(code);
+    expect(run.stderr).toMatch(/rredcot: /);
+  });
+});
+
+describe('an output that cannot be', () => {
+  it.each([
+    [
+      'in a folder that is not there',
+      ['-o', 'nowhere/x.parquet'],
+      /nowhere is no such folder\n {2}try: mkdir -p nowhere/,
+    ],
+    ['in a file', ['-o', 'in.jsonl/x.parquet'], /in\.jsonl is no folder/],
+    ['a device', ['-o', '/dev/null', '--format', 'jsonl'], /\/dev\/null: is no regular file/],
+    ['where nothing can be made', ['-o', '/proc/x.parquet'], /\/proc\/\S*: cannot be written/],
+    ['a folder where nothing can be made', ['-o', '/proc/x/'], /\/proc\/x\S*: cannot be written/],
+    [
+      'a folder under a file',
+      ['-o', 'in.jsonl/out/'],
+      /in\.jsonl\/out\S*: cannot be written: a part of the path/,
+    ],
+  ])('is refused: %s', async (_, args, message) => {
+    const before = await readdir(cwd);
+    const run = await rredcot([...SEGMENT, 'in.jsonl', ...args], { cwd });
+    expect(run.code, run.stderr).toBe(2);
+    expect(run.stderr).toMatch(message);
+    expect(await readdir(cwd)).toEqual(before);
+  });
+
+  it('is refused: its rejects have the name of a folder, which stays empty', async () => {
+    await mkdir(join(cwd, 'q.jsonl.rejects.jsonl'));
+    const run = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'q.jsonl'], { cwd });
+    expect([run.code, run.stderr]).toEqual([
+      2,
+      expect.stringMatching(/q\.jsonl\.rejects\.jsonl: is a folder/),
+    ]);
+    expect(await readdir(cwd)).not.toContain('q.jsonl');
+  });
+});
+
+describe('a reader or a disk that takes no more', () => {
+  const shell = (command: string) =>
+    spawnSync('bash', ['-c', `node ${BIN} ${command}; echo "\${PIPESTATUS[0]}"`], { cwd, encoding: 'utf8' });
+
+  it.each([
+    ['stdout closed', `segment --no-policy --quiet ${FIXTURES} | head -1 > line`, ''],
+    [
+      'binary stdout closed',
+      `segment --no-policy --quiet --format arrow -o - ${FIXTURES} | head -c 9 > line`,
+      '',
+    ],
+    ['stdout and stderr closed', `segment --no-policy ${FIXTURES} 2>&1 | true`, ''],
+    ['stderr closed', 'segment --no-policy in.jsonl -o quiet.jsonl 2>&1 | true', ''],
+    ['stderr closed, JSON logs', 'segment --no-policy --log-json in.jsonl -o quiet.jsonl 2>&1 | true', ''],
+  ])('%s: a quiet end', (_, command, stderr) => {
+    const run = shell(command);
+    expect([run.stdout, run.stderr]).toEqual(['0\n', stderr]);
+  });
+
+  it('a full disk behind stdout: exit 75', () => {
+    const run = shell('segment --no-policy --quiet in.jsonl > /dev/full');
+    expect(run.stdout).toBe('75\n');
+    expect(run.stderr).toMatch(/^rredcot: stdout: cannot be written: no space left/);
+  });
+
+  it('a full disk: exit 75, and the same command goes on when there is room', async (test) => {
+    const disk = join(cwd, 'disk');
+    await mkdir(disk);
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=96k', 'none', disk], { timeout: 5000 });
+    if (mounted.status !== 0) return test.skip('needs root and mount, to make a small disk');
+    try {
+      const args = [...SEGMENT, 'in.jsonl', '-o', 'disk/x.jsonl', '--rows-per-chunk', '8'];
+      const full = await rredcot(args, { cwd });
+      expect(full.code, full.stderr).toBe(75);
+      expect(full.stderr).toMatch(/^rredcot: disk\/.*no space left on the device\n {2}try: free some space/);
+      expect(await readdir(disk)).toEqual(['.x.jsonl.rredcot-run']);
+      expect(await halfWritten(disk)).toEqual([]);
+      const kept = (await filesOf(disk)).filter((name) => /chunks\/.*\.jsonl$/.test(name)).length;
+      expect(kept).toBeGreaterThan(0);
+      spawnSync('mount', ['-o', 'remount,size=9m', disk]);
+      const again = await rredcot(
+        args.filter((arg) => arg !== '--quiet'),
+        { cwd },
+      );
+      expect(again.code, again.stderr).toBe(0);
+      expect(again.stderr).toContain('resuming: ');
+      expect((await readJsonl(join(disk, 'x.jsonl'))).length).toBe(64);
+      expect(await readdir(disk)).toEqual(['x.jsonl']);
+      // and a read-only one is an error of the call
+      spawnSync('mount', ['-o', 'remount,ro', disk]);
+      const locked = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'disk/y.jsonl'], { cwd });
+      expect([locked.code, locked.stderr]).toEqual([2, expect.stringContaining('read-only file system')]);
+    } finally {
+      spawnSync('umount', [disk]);
+    }
+  });
+});
+
+describe('an input', () => {
+  it('that grows while it is scored ends the run, and nothing is published', async () => {
+    const path = join(cwd, 'grown.jsonl');
+    // 12 chunks, and the change comes with the first
+    await writeFile(path, (await readFile(input, 'utf8')).split('\n').slice(0, 24).join('\n'));
+    const { end } = start(['score', path, '-o', 'grown.parquet', '--rows-per-chunk', '2', '--quiet']);
+    await until(async () => (await filesOf(join(cwd, '.grown.parquet.rredcot-run'))).includes('chunks'));
+    await appendFile(path, '\n{}\n');
+    const { code, stderr } = await end;
+    expect(code, stderr).toBe(65);
+    expect(stderr).toMatch(/grown\.jsonl: changed while it was read: \d+ bytes.*\n {2}try: .*--restart/);
+    expect(await readdir(cwd)).not.toContain('grown.parquet');
+    const again = await rredcot([...SEGMENT, path, '-o', 'grown.parquet', '--restart'], { cwd });
+    expect(again.code, again.stderr).toBe(0);
+  });
+
+  it.each([
+    ['grown', (path: string) => appendFile(path, 'x'), /changed while it was read/, 65],
+    ['cut off', (path: string) => truncate(path, 2), /1234 bytes.*now 2 bytes/, 65],
+    ['written over', (path: string) => utimes(path, 1, 1), /now 1234 bytes of 1970-01-01/, 65],
+    ['removed', (path: string) => rm(path), /cannot be read: no such file/, 2],
+  ] as const)('that is %s is noticed', async (_, change, message, exitCode) => {
+    const path = join(cwd, 'watched.jsonl');
+    await writeFile(path, Buffer.alloc(1234));
+    const assertUnchanged = await watchInputs(await resolveInputs([path]));
+    await assertUnchanged();
+    await change(path);
+    await expect(assertUnchanged()).rejects.toMatchObject({
+      exitCode,
+      message: expect.stringMatching(message),
+    });
+  });
+
+  it.each([
+    ['mid-line', '{"prompt": "p", "completion": "a\\nb"}\n{"prompt": "p", "compl', 1, 'json'],
+    ['without its last newline', '{"prompt": "p", "completion": "a\\nb"}', 1, null],
+    [
+      'inside a character',
+      Buffer.from('{"completion": "a"}\n{"completion": "é"}').subarray(0, -3),
+      1,
+      'utf8',
+    ],
+  ])('that ends %s: the other rows are taken', async (_, content, rows, code) => {
+    await writeFile(join(cwd, 'cut.jsonl'), content);
+    const run = await rredcot([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl'], { cwd });
+    expect(run.code, run.stderr).toBe(0);
+    expect((await readJsonl(join(cwd, 'cut-out.jsonl'))).length).toBe(rows);
+    const rejects = await readJsonl<{ code: string }>(join(cwd, 'cut-out.jsonl.rejects.jsonl')).catch(
+      () => [],
+    );
+    expect(rejects.map((reject) => reject.code)).toEqual(code === null ? [] : [code]);
+  });
+});
+
+describe('two runs at once at one file', () => {
+  const title =
+    'of %s, with the same command: one makes it, the other one makes it too or says that it is made';
+  // a chunk of Parquet is more work than one of JSONL
+  it.each([
+    ['jsonl', 2],
+    ['parquet', 16],
+  ])(
+    title,
+    async (format, rowsPerChunk) => {
+      const output = `both.${format}`;
+      const args = [...SEGMENT, 'in.jsonl', '-o', output, '--rows-per-chunk', `${rowsPerChunk}`];
+      expect((await rredcot(args, { cwd })).code).toBe(0);
+      const whole = await readFile(join(cwd, output));
+      for (let n = 0; n < 3; n++) {
+        await rm(join(cwd, output));
+        const ends = await Promise.all([start(args).end, start(args).end]);
+        const codes = ends.map(({ code }) => code).sort();
+        expect(codes[0], JSON.stringify(ends)).toBe(0);
+        expect([0, 75], JSON.stringify(ends)).toContain(codes[1]);
+        for (const { code, stderr } of ends)
+          if (code === 75) expect(stderr).toMatch(/was removed while this process was at work/);
+        expect(await readFile(join(cwd, output))).toEqual(whole);
+        expect((await readdir(cwd)).filter((name) => name.startsWith('.both'))).toEqual([]);
+      }
+    },
+    120_000,
+  );
+});
+
+it('an output folder that is a link to nowhere is a wrong path, not a run that another process has dropped', async () => {
+  await symlink(join(cwd, 'nowhere'), join(cwd, 'link'));
+  const run = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'link/'], { cwd });
+  expect(run.code, run.stderr).toBe(2);
+  expect(run.stderr).toContain('link: is a link to a folder that is not there');
+});

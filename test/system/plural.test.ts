@@ -1,0 +1,36 @@
+// Counts in messages: the noun and the verb fit the number.
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { are, plural } from '../../dist/plural.js';
+import { rredcot, temporaryFolder } from '../support/program.js';
+
+it.each([
+  [0, '0 traces', 'are'],
+  [1, '1 trace', 'is'],
+  [2, '2 traces', 'are'],
+  [1234567, '1,234,567 traces', 'are'],
+])('%i', (n, text, verb) => {
+  expect([plural(n, 'trace'), are(n)]).toEqual([text, verb]);
+});
+
+it('a noun of its own form', () => {
+  expect([plural(1, 'entry', 'entries'), plural(3, 'entry', 'entries')]).toEqual(['1 entry', '3 entries']);
+});
+
+it('a run of one trace and one reject, and what is told of it later', async () => {
+  const cwd = await temporaryFolder();
+  await writeFile(join(cwd, 'in.jsonl'), '{"completion": "a b"}\n{\n');
+  const segment = ['segment', 'in.jsonl', '--no-policy', '-o', 'out/'];
+  const first = await rredcot(segment, { cwd });
+  const again = await rredcot(segment, { cwd });
+  const verified = await rredcot(['verify', 'out/'], { cwd });
+  const merged = await rredcot(['merge', 'out/', '-o', 'all.parquet'], { cwd });
+  const texts = [first, again, verified, merged].map(({ stderr }) => stderr);
+  expect(texts).toEqual([
+    expect.stringMatching(/^1 trace in /m),
+    expect.stringContaining('already done: 1 trace, 1 reject\n'),
+    expect.stringContaining('1 chunk, 1 trace, 1 reject; nothing found\n'),
+    expect.stringMatching(/1 trace written to .*\n.*1 reject written to /),
+  ]);
+});

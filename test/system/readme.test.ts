@@ -1,0 +1,51 @@
+// The front page's promises: its commands run, its picture is real output, it stays a front page.
+
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { blocksOf, commandsOf, readersFolder, readPage, runIn } from '../support/documentation.js';
+import { readScored } from '../support/program.js';
+
+let readme: string;
+let blocks: string[];
+let folder: string;
+
+beforeAll(async () => {
+  readme = await readPage('README.md');
+  blocks = blocksOf(readme, 'sh');
+  folder = await readersFolder();
+});
+
+describe('README', () => {
+  it('has two commands that install and do everything', () => {
+    expect(blocks[0]).toBe('npm ci && node bin/rredcot.js score fixtures/chains.jsonl -o scored.parquet');
+    // the second one is what .ci/run runs, in a fresh clone
+    expect(blocks[1]).toBe('npm ci && npm test');
+  });
+
+  it('the first one scores the fixtures, shows progress or nothing, and closes with a summary and a trace', async () => {
+    const { status, stdout, stderr } = runIn(folder, (blocks[0] as string).replace('npm ci && ', ''));
+    expect(status, stderr).toBe(0);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/512 traces, [\d,]+ tokens in .* tokens\/s\)/);
+    expect(stderr).toMatch(/σ uniform by fallback: [\d.]+ %/);
+    expect(stderr).toContain('written to scored.parquet');
+    expect((await readScored(join(folder, 'scored.parquet'))).length).toBe(512);
+    // the picture is that run's
+    const picture = /<!-- picture -->\n```\n(.*?)```/s.exec(readme)?.[1] as string;
+    expect(stderr).toContain(picture.trimEnd());
+  });
+
+  it('its other commands run', () => {
+    const others = commandsOf(readme).slice(2);
+    expect(others.length).toBe(3);
+    for (const { line } of others) {
+      const { status, stderr } = runIn(folder, line);
+      expect(status, `${line}: ${stderr}`).toBe(0);
+    }
+  });
+
+  it('is read in a few minutes', () => {
+    const prose = readme.replaceAll(/^```.*?^```$/gms, '');
+    expect(prose.split(/\s+/).length).toBeLessThan(900);
+  });
+});

@@ -1,0 +1,127 @@
+// Every write, fsync, rename and read of a run made to fail, one at a time: what the user is told, what is left, and that
+// the same command then ends with the same bytes. faults.long.test.ts does more calls, `npm run torture` all calls and codes.
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { main } from '../../dist/cli/program.js';
+import { FIXTURES, temporaryFolder } from '../support/program.js';
+import { fsReport, installFsHook, planFs } from './fs-hook.mjs';
+import { snapshot } from './snapshot.js';
+
+const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 0);
+const IS_FULL = ROUNDS > 25;
+const FORMATS = ['jsonl', 'arrow', 'parquet'] as const;
+const CODES: Readonly<Record<string, readonly string[]>> = {
+  write: ['ENOSPC', 'EIO', 'EPIPE'],
+  sync: ['EIO', 'ENOSPC'],
+  rename: ['EIO', 'ENOSPC'],
+  read: ['EIO'],
+  open: ['EIO', 'EMFILE', 'ENOSPC'],
+  link: ['EIO', 'ENOSPC'],
+  mkdir: ['ENOSPC'],
+  readdir: ['EIO'],
+  stat: ['EIO'],
+  rm: ['EIO'],
+};
+/** Of the calls every first, third … is made to fail: [few, more]. Worker threads make Parquet slow. */
+const STRIDES = {
+  jsonl: { file: [1, 1], folder: [2, 1] },
+  arrow: { file: [5, 1], folder: [10, 1] },
+  parquet: { file: [15, 3], folder: [30, 6] },
+} as const;
+/** what the issue asks for, and where bytes get a name; the others only in `npm run torture` */
+const OPS = IS_FULL ? Object.keys(CODES) : ['write', 'sync', 'rename', 'read', 'link'];
+
+let work: string;
+let input: string;
+
+beforeAll(async () => {
+  process.setMaxListeners(0);
+  work = await temporaryFolder();
+  input = join(work, 'in.jsonl');
+  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 5);
+  lines.splice(1, 0, '{"prompt": broken');
+  await writeFile(input, `${lines.join('\n')}\n`);
+  await installFsHook();
+});
+
+interface Outcome {
+  readonly code: number;
+  readonly stderr: string;
+}
+
+/** The program in this process, so that thousands of runs are cheap; it has no other state than its files. */
+async function run(args: readonly string[]): Promise<Outcome> {
+  const written: string[] = [];
+  const spy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    written.push(String(text));
+    return true;
+  });
+  try {
+    const code = await main(['node', 'rredcot', ...args]);
+    return { code, stderr: written.join('') };
+  } finally {
+    spy.mockRestore();
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGUSR1']) process.removeAllListeners(name);
+    process.stdout.removeAllListeners('error');
+  }
+}
+
+describe.each(FORMATS)('%s', (format) => {
+  it.each(['file', 'folder'] as const)(
+    '%s: every failing call is told, nothing half made is published, the same command then ends the same',
+    async (kind) => {
+      const place = join(work, `${format}-${kind}`);
+      await mkdir(place, { recursive: true });
+      const output = kind === 'file' ? join(place, `out.${format}`) : `${join(place, 'out')}/`;
+      const args = ['segment', '--no-policy', input, '-o', output, '--format', format, '--quiet'];
+      args.push('--rows-per-chunk', '3', '--max-segments', '4');
+      expect(await run(args)).toEqual({ code: 0, stderr: '' });
+      const whole = await snapshot(place);
+      // a folder keeps what the survey has found
+      expect(Object.keys(whole).length).toBe(kind === 'file' ? 2 : 10);
+
+      const stride = IS_FULL ? 1 : STRIDES[format][kind][ROUNDS === 0 ? 0 : 1];
+      const outcomes = new Map<string, number>();
+      for (const op of OPS) {
+        let isCalled = true;
+        for (let nth = 0; isCalled; nth += stride) {
+          const codes = CODES[op] as readonly string[];
+          for (const code of IS_FULL ? codes : [codes[nth % codes.length] as string]) {
+            await rm(place, { recursive: true });
+            await mkdir(place);
+            planFs({ under: work, op, nth, code });
+            const failed = await run(args);
+            const { fired } = fsReport();
+            planFs(null);
+            const what = `${op} ${nth} ${code}: exit ${failed.code}, ${failed.stderr}`;
+            if (!fired) {
+              expect(failed.code, what).toBe(0);
+              isCalled = false;
+              break;
+            }
+            outcomes.set(`${op} ${failed.code}`, (outcomes.get(`${op} ${failed.code}`) ?? 0) + 1);
+            if (failed.code === 0) {
+              expect(await snapshot(place), what).toEqual(whole);
+              continue;
+            }
+            // a path that is wrong is exit 2; no failing device is the call's fault, and never a bug
+            expect(failed.code, what).toBe(75);
+            expect(failed.stderr.match(/^rredcot: /gm), what).toHaveLength(1);
+            expect(failed.stderr, what).toContain(work);
+            expect(failed.stderr, what).toContain('\n  try: ');
+            const left = await snapshot(place);
+            for (const name of Object.keys(left).filter((name) => !/(^|\/)\./.test(name)))
+              expect(left[name], `${what}: ${name}`).toBe(whole[name]);
+
+            const again = await run(args);
+            expect(again.code, `${what}; then ${again.stderr}`).toBe(0);
+            expect(await snapshot(place), what).toEqual(whole);
+          }
+        }
+      }
+      console.log(`${format} ${kind}: ${[...outcomes].map(([name, n]) => `${name}: ${n}`).join(', ')}`);
+    },
+    ROUNDS > 0 ? 3_600_000 : 300_000,
+  );
+});
