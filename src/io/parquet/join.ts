@@ -15,7 +15,7 @@ const COPIED_BYTES = 4 * 2 ** 20;
 export interface JoinedParquet {
   /** @returns its rows */
   add(path: string): Promise<number>;
-  /** writes the footer */
+  /** writes the footer and makes the file visible */
   close(): Promise<void>;
 }
 
@@ -65,6 +65,7 @@ export async function joinParquet(file: AtomicFile, onProgress: () => void): Pro
       const { rows: found } = await readParquetFooter(file.temporaryPath);
       if (found !== rows)
         throw new Error(`${file.path}: ${rows} rows were copied, its footer counts ${found}`);
+      await file.commit();
     },
   };
 }

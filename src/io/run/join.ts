@@ -45,35 +45,30 @@ export async function openJoined(
   const copies = from === 'parquet' && to === 'parquet';
   const joined = await (copies ? joinRowGroups(path, opts) : joinBatches(path, opts, from, parquet));
   return {
-    ...joined,
-    add: (chunk) =>
-      joined.add(chunk).catch((error: unknown) => {
-        throw readError(error, chunk);
-      }),
+    abort: joined.abort,
+    add: (chunk) => told(joined.add(chunk), chunk, 'read'),
+    // its footer is read back
+    close: () => told(joined.close(), path, 'written'),
   };
 }
 
-/** A failure of the machine that a reader has wrapped in words of its own. */
-function readError(error: unknown, chunk: string): unknown {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const known = fileError(cause, chunk, 'read');
-    if (known instanceof RredcotError) return known;
+/** Tells a failure of the machine, one that a reader has wrapped in words of its own too. */
+async function told<T>(step: Promise<T>, path: string, action: 'read' | 'written'): Promise<T> {
+  try {
+    return await step;
+  } catch (error) {
+    for (let cause = error; cause instanceof Error; cause = cause.cause) {
+      const known = fileError(cause, path, action);
+      if (known instanceof RredcotError) throw known;
+    }
+    throw error;
   }
-  return error;
 }
 
 /** Row groups after row groups, as they are. */
 async function joinRowGroups(path: string, { folder, onProgress }: JoinedFileOptions): Promise<JoinedFile> {
   const file = await AtomicFile.open(path, folder);
-  const joined = await joinParquet(file, onProgress);
-  return {
-    add: joined.add,
-    async close() {
-      await joined.close();
-      await file.commit();
-    },
-    abort: () => file.abort(),
-  };
+  return { ...(await joinParquet(file, onProgress)), abort: () => file.abort() };
 }
 
 /** Lines after lines, packed where the file's name says so. */
