@@ -2,6 +2,7 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { tableFromIPC } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../dist/errors.js';
 import { mapRow, parseFieldMap } from '../../dist/io/map/map.js';
@@ -47,6 +48,14 @@ function mutatedLines(count: number, seed: number): Buffer[] {
   });
 }
 
+async function rowsOfJsonl(path: string): Promise<number[]> {
+  return (await readJsonl<{ source_row: number }>(path)).map((row) => row.source_row);
+}
+
+async function rowsOfArrow(path: string): Promise<number[]> {
+  return Array.from(tableFromIPC(await readFile(path)).getChild('source_row') ?? [], Number);
+}
+
 export interface Damage {
   /** of each kind */
   readonly rows: number;
@@ -85,8 +94,7 @@ function describeRows(count: number): void {
         ...flags,
       ]);
       expect([code, stderr]).toEqual([0, '']);
-      if (format !== 'jsonl') return;
-      const outRows = (await readJsonl<{ source_row: number }>(output)).map((row) => row.source_row);
+      const outRows = await (format === 'jsonl' ? rowsOfJsonl(output) : rowsOfArrow(output));
       const rejects = await readJsonl<{ row: number; code: string }>(`${output}.rejects.jsonl`);
       const isBlank = (line: Buffer) => line.every((byte) => byte === 32 || byte === 9 || byte === 13);
       const filled = bytes.filter((line) => !isBlank(line)).length;

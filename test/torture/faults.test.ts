@@ -120,6 +120,10 @@ describe.each(FORMATS)('%s', (format) => {
           }
         }
       }
+      // a hook that no longer stands in the way makes no fault, and would pass everything above
+      const fired = (op: string) =>
+        [...outcomes].reduce((n, [name, count]) => n + (name.startsWith(`${op} `) ? count : 0), 0);
+      for (const op of OPS) expect(fired(op), `faults of ${op}`).toBeGreaterThan(0);
       console.log(`${format} ${kind}: ${[...outcomes].map(([name, n]) => `${name}: ${n}`).join(', ')}`);
     },
     ROUNDS > 0 ? 3_600_000 : 300_000,

@@ -10,3 +10,4 @@ export interface FsPlan {
 export function planFs(plan: FsPlan | null): void;
 export function fsReport(): { calls: number; fired: boolean };
 export function installFsHook(): Promise<void>;
+export function recordFs(): [op: string, path: string][];

@@ -34,8 +34,18 @@ export function fsReport() {
   return { calls: Atomics.load(shared, 0), fired: Atomics.load(shared, 1) === 1 };
 }
 
+/** The calls of this thread since {@link recordFs}, in order. */
+let recorded;
+
+/** Writes down every call from now on, of this thread. @returns {[op: string, path: string][]} it grows */
+export function recordFs() {
+  recorded = [];
+  return recorded;
+}
+
 /** What is to happen at this call: nothing, an error, or a death. */
 function due(op, path) {
+  recorded?.push([op, path]);
   const { plan, shared } = state() ?? {};
   if (!plan || typeof path !== 'string' || !path.includes(plan.under)) return null;
   if (plan.op !== 'any' && plan.op !== op) return null;

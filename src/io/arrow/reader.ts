@@ -125,21 +125,28 @@ async function* fileBatches(reader: AsyncRecordBatchFileReader): AsyncGenerator<
   }
 }
 
-async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
+/** Schema and record batches of one of arrow-js's readers. @throws Error where it finds none, now or at a batch */
+export async function readBatches(
+  reader: unknown,
+): Promise<{ readonly schema: Schema; readonly found: AsyncIterable<RecordBatch> }> {
   const opened = await (reader as AsyncRecordBatchStreamReader).open();
   // without a schema arrow-js takes a stream for an empty one
   if (!opened.schema) throw new Error('no schema');
-  // a name that is null in the schema is "null" in its batches
+  // an empty name is null in the schema, and "null" in its batches
   for (const field of opened.schema.fields) Object.assign(field, { name: nameOf(field) });
-  refuseSameNames(opened.schema, path);
+  return { schema: opened.schema, found: opened.isFile() ? fileBatches(opened) : opened };
+}
+
+async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
+  const { schema, found } = await readBatches(reader);
+  refuseSameNames(schema, path);
   return {
-    schema: opened.schema,
+    schema,
     losses: new Map(),
     async *batches() {
       let batches = 0;
       let rows = 0;
       try {
-        const found = opened.isFile() ? fileBatches(opened) : (opened as AsyncIterable<RecordBatch>);
         for await (const batch of found) {
           checkBatch(batch);
           if (batch.numRows > 0) yield { batch, row: rows };

@@ -1,6 +1,6 @@
 // Output rows in, Arrow IPC bytes out: the stream format for pipes, the file format for files.
 
-import { RecordBatchFileWriter, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
+import { RecordBatchFileWriter, RecordBatchStreamWriter, type Schema, util } from 'apache-arrow';
 import type { ByteSink } from '../files/stdout.js';
 import type { OutputColumn } from '../table/output-columns.js';
 import type { BatchWriter, RowWriter } from '../table/row-writer.js';
@@ -56,6 +56,9 @@ export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream
   }
   return {
     async write(batch) {
+      // arrow would begin another file behind this one
+      if (!util.compareSchemas(schema, batch.schema))
+        throw new Error('a batch has other columns than its file');
       writer.write(batch);
       await flush();
     },

@@ -1,6 +1,7 @@
 // A Parquet or Arrow file that this program wrote in, its columns, metadata and record batches out.
 import { type FileHandle, open } from 'node:fs/promises';
 import { type RecordBatch, RecordBatchReader, Schema } from 'apache-arrow';
+import { readBatches } from '../arrow/reader.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 
 /** A file's columns, and its rows batch by batch. */
@@ -35,9 +36,8 @@ async function readArrowBatches(path: string): Promise<ChunkBatches> {
   try {
     // arrow takes an empty file for one without rows, and a truncated one for a huge one
     await checkArrow(file);
-    const reader = await (await RecordBatchReader.from(file)).open();
-    const { fields, metadata } = reader.schema;
-    return { schema: new Schema(fields), metadata, batches: closing(reader) };
+    const { schema, found } = await readBatches(await RecordBatchReader.from(file));
+    return { schema: new Schema(schema.fields), metadata: schema.metadata, batches: closing(found) };
   } catch (error) {
     await file.close();
     throw error;

@@ -679,6 +679,44 @@ describe('lz4', () => {
     );
   });
 
+  const frameOf = (block: readonly number[], { flags = 0x60, size = [] as readonly number[] } = {}) => {
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(block.length);
+    const header = [0x04, 0x22, 0x4d, 0x18, flags, 0x70, ...size, 0x73];
+    return Buffer.concat([Buffer.from(header), length, Buffer.from(block), Buffer.alloc(4)]);
+  };
+  const letters = [0x61, 0x62, 0x63, 0x64, 0x65];
+
+  it.each([
+    ['a match of distance 0', frameOf([0x40, ...letters.slice(0, 4), 0, 0, 0x10, 0x61]), /points outside/],
+    ['a match before its frame', frameOf([0x40, ...letters.slice(0, 4), 5, 0, 0x10, 0x61]), /points outside/],
+    ['more literals than bytes', frameOf([0x60, ...letters]), /cut off/],
+    ['a distance of one byte', frameOf([0x40, ...letters.slice(0, 4), 1]), /cut off/],
+    ['a length that does not end', frameOf([0xf0, 255, 255]), /cut off/],
+    ['a dictionary', frameOf([0x10, 0x61], { flags: 0x61 }), /without a dictionary/],
+    ['another version', frameOf([0x10, 0x61], { flags: 0xa0 }), /expected version 1/],
+    [
+      'another length than it says',
+      frameOf([0x10, 0x61], { flags: 0x68, size: [2, 0, 0, 0, 0, 0, 0, 0] }),
+      /holds 1 bytes, its header says 2/,
+    ],
+    ['no magic', Buffer.alloc(16), /no lz4 frame/],
+  ])('damaged, with %s, is an error', (_, frame, message) => {
+    expect(() => decompressLz4(frame)).toThrow(message);
+  });
+
+  it('that is whole is not: the nearest neighbours of the damaged ones', () => {
+    const text = (frame: Buffer) => Buffer.from(decompressLz4(frame)).toString();
+    expect(text(frameOf([0x40, ...letters.slice(0, 4), 4, 0, 0x10, 0x61]))).toBe('abcdabcda');
+    expect(text(frameOf([0x40, ...letters.slice(0, 4), 1, 0, 0x10, 0x61]))).toBe('abcddddda');
+    expect(text(frameOf([0x50, ...letters]))).toBe('abcde');
+    expect(text(frameOf([0x10, 0x61], { flags: 0x68, size: [1, 0, 0, 0, 0, 0, 0, 0] }))).toBe('a');
+    // a match reaches back into the block before, and no further than its own frame
+    const frame = frameOf([0x40, ...letters.slice(0, 4)]);
+    const outside = frameOf([0x10, 0x61, 2, 0, 0x10, 0x62]);
+    expect(() => decompressLz4(Buffer.concat([frame, outside]))).toThrow(/points outside/);
+  });
+
   /** Greedy: repeats of the last two bytes become matches of distance 2. */
   function lz4Frame(content: Buffer): Buffer {
     const block: number[] = [];

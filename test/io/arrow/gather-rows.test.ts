@@ -17,11 +17,15 @@ import {
   Struct,
   Table,
   TimestampMicrosecond,
+  tableFromIPC,
+  tableToIPC,
   Utf8,
+  Utf8View,
   vectorFromArray,
 } from 'apache-arrow';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { checkBatch } from '../../../dist/io/arrow/check.js';
 import { gatherRows } from '../../../dist/io/arrow/gather.js';
 
 describe('gatherRows', () => {
@@ -31,6 +35,8 @@ describe('gatherRows', () => {
     [new Float32(), fc.float({ noNaN: true })],
     [new Bool(), fc.boolean()],
     [new Utf8(), fc.string({ unit: 'grapheme', maxLength: 5 })],
+    // up to 12 bytes stand in the view itself, more in a buffer
+    [new Utf8View(), fc.nat(15).map((length) => 'abcdefghijklmnop'.slice(0, length))],
     [new TimestampMicrosecond('UTC'), fc.integer({ min: 0, max: 2 ** 40 })],
     [new FixedSizeBinary(3), fc.uint8Array({ minLength: 3, maxLength: 3 })],
     [
@@ -85,6 +91,26 @@ describe('gatherRows', () => {
         expect(rows(gatherRows(schema, pieces))).toEqual(expected);
       }),
     );
+  });
+
+  it.each([11, 12, 13, 14])('copies texts of %i bytes', (bytes) => {
+    const texts = ['a', 'b', 'c'].map((letter) => letter.repeat(bytes));
+    const schema = new Schema([new Field('x', new Utf8View(), true)]);
+    const child = vectorFromArray(texts, new Utf8View()).data[0] as Data;
+    const rows = makeData({ type: new Struct(schema.fields), length: 3, nullCount: 0, children: [child] });
+    const unit = new RecordBatch(schema, rows);
+    checkBatch(unit);
+    const found = gatherRows(schema, [
+      { unit, from: 2, to: 3 },
+      { unit, from: 0, to: 2 },
+    ]);
+    checkBatch(found);
+    expect(found.getChild('x')?.toArray()).toEqual([texts[2], texts[0], texts[1]]);
+    const inline = bytes <= 12 ? 0 : 3 * bytes;
+    const buffers = found.getChild('x')?.data[0]?.variadicBuffers ?? [];
+    expect(buffers.reduce((sum, buffer) => sum + buffer.length, 0)).toBe(inline);
+    const read = tableFromIPC(tableToIPC(new Table([found]), 'file'));
+    expect(read.getChild('x')?.toArray()).toEqual([texts[2], texts[0], texts[1]]);
   });
 
   it('refuses a type whose layout it does not know', () => {

@@ -83,6 +83,11 @@ describe('an export', () => {
     expect(prmRow(wrongTrace({ reward: 1 })).labels).toEqual([true, false, true]);
   });
 
+  it.each([0, 1])('prm calls a segment that earned nothing no good one, for the reward %i', (reward) => {
+    const segments = [step(0, 2, 1), step(2, 4, 0), step(4, 5, -0)];
+    expect(prmRow(wrongTrace({ segments, reward })).labels).toEqual([reward === 1, false, false]);
+  });
+
   it('prm passes over a segment of end tokens alone', () => {
     const segments = [step(0, 5, 0.75), step(5, 5, 0.25)];
     expect(prmRow(wrongTrace({ segments })).completions).toEqual(['a😀b\nc']);

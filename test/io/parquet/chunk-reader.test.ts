@@ -3,6 +3,16 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ChunkReader, openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
+import { FILE, GROUP } from '../../../dist/io/parquet/fields.js';
+import { openParquet } from '../../../dist/io/parquet/reader.js';
+import {
+  i64,
+  integer,
+  readThrift,
+  structs,
+  type ThriftStruct,
+  writeThrift,
+} from '../../../dist/io/parquet/thrift.js';
 import { queryDuckdb, temporaryFolder } from '../../support/io-helpers.js';
 
 /** rows of a group of the file, the last one's fewer */
@@ -66,5 +76,46 @@ describe('the next chunk is read', () => {
     expect(error.name).toBe('Error');
     expect(error.message.split(bad)).toEqual(['', expect.stringMatching(message)]);
     expect((await read(path)).values).toHaveLength(ROWS);
+  });
+});
+
+/** The footer says other counts of rows than the pages hold. */
+async function withCounts(change: (footer: ThriftStruct) => void): Promise<string> {
+  const bytes = await readFile(path);
+  const length = bytes.readUInt32LE(bytes.length - 8);
+  const footer = readThrift(bytes.subarray(-8 - length, -8));
+  change(footer);
+  const changed = writeThrift(footer);
+  const tail = Buffer.alloc(4);
+  tail.writeUInt32LE(changed.length);
+  const lying = `${path}.lying.parquet`;
+  await writeFile(lying, Buffer.concat([bytes.subarray(0, -8 - length), changed, tail, Buffer.from('PAR1')]));
+  return lying;
+}
+const addRows = (struct: ThriftStruct, field: number, rows: bigint) =>
+  struct.set(field, i64(integer(struct, field) + rows));
+
+describe('rows are counted', () => {
+  it.each([1n, 100n])('%d more in the footer than in the pages', async (more) => {
+    const lying = await withCounts((footer) => {
+      addRows(footer, FILE.rows, more);
+      addRows(structs(footer, FILE.groups)[1] as ThriftStruct, GROUP.rows, more);
+    });
+    await expect(read(lying)).rejects.toThrow(
+      `${lying}: 6000 rows can be read, its footer counts ${6000n + more}`,
+    );
+    const input = await openParquet(lying);
+    const readAll = async () => {
+      for await (const _ of input.batches());
+    };
+    await expect(readAll()).rejects.toThrow(/row group 1, from row \d+ on,/);
+    await input.close();
+  });
+
+  it.each([1n, -1n])('%d more in the footer than in its row groups', async (more) => {
+    const lying = await withCounts((footer) => addRows(footer, FILE.rows, more));
+    const message = `it counts ${6000n + more} rows, its row groups 6000`;
+    await expect(read(lying)).rejects.toThrow(message);
+    await expect(openParquet(lying)).rejects.toThrow(message);
   });
 });

@@ -63,10 +63,10 @@ let folder: string;
 let file: AtomicFile;
 let encoder: ParquetEncoder;
 
-const encoderOf = (descriptor: number) =>
+const encoderOf = (descriptor: number, temporaryPath = file.temporaryPath) =>
   startEncoder(file, {
     descriptor,
-    temporaryPath: file.temporaryPath,
+    temporaryPath,
     metadata: {},
     dictionaryColumns: [],
     rowsPerGroup: 1000,
@@ -137,6 +137,14 @@ describe('the encoder', () => {
   it('counts the rows of each batch', async () => {
     const end = encoder.send(ipc(ints(1, 2)), 3).then(() => encoder.close());
     await expect(end).rejects.toThrow('a batch of 3 rows was decoded as 2 rows');
+  });
+
+  it("counts the rows of the file's footer, as it lies on the disk", async () => {
+    const other = join(folder, 'other.parquet');
+    await queryDuckdb(`copy (select 1::int as a) to '${other}' (format parquet)`);
+    const found = encoderOf(file.descriptor, other);
+    await found.send(ipc(ints(1, 2, 3)), 3);
+    await expect(found.close()).rejects.toThrow("3 rows went in, the file's footer counts 1");
   });
 
   it('rejects what is under way and all that follows when its thread dies', async () => {

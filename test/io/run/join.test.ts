@@ -2,10 +2,14 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { tableFromIPC } from 'apache-arrow';
+import { Int32, type RecordBatch, Table, tableFromIPC, tableToIPC, vectorFromArray } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { openArrowFile } from '../../../dist/io/arrow/reader.js';
+import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
+import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { type ChunkReader, openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
+import { joinParquet } from '../../../dist/io/parquet/join.js';
 import { openJoined } from '../../../dist/io/run/join.js';
 import type { OutputFormat } from '../../../dist/io/write/output.js';
 import { queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
@@ -47,6 +51,22 @@ async function joined(
 const BOTH = { from: 'parquet', to: 'parquet' } as const;
 
 describe('Parquet', () => {
+  it("counts the rows of the joined file's footer, as it lies on the disk", async () => {
+    const file = await AtomicFile.open(path('all.parquet'));
+    const other = await chunk('other', 0, 7);
+    const read = new Proxy(file, {
+      get(_, key) {
+        const value = key === 'temporaryPath' ? other : Reflect.get(file, key);
+        return typeof value === 'function' ? value.bind(file) : value;
+      },
+    });
+    const all = await joinParquet(read, () => {});
+    await all.add(await chunk('a', 0, 5000));
+    await expect(all.close()).rejects.toThrow('5000 rows were copied, its footer counts 7');
+    await file.abort();
+    expect((await readdir(folder)).sort()).toEqual(['a', 'other']);
+  });
+
   it('has the row groups of all chunks, their pages as they are', async () => {
     const chunks = [await chunk('a', 0, 5000), await chunk('none', 0, 0), await chunk('b', 5000, 5003)];
     expect(await joined('all.parquet', chunks, BOTH)).toEqual([5000, 0, 3]);
@@ -110,4 +130,31 @@ it.each(['parquet', 'jsonl'] as const)('%s that is interrupted leaves nothing', 
   const run = joined(`all.${format}`, [source], { from: format, to: format }, stop);
   await expect(run).rejects.toThrow('interrupted');
   expect(await readdir(folder)).toEqual(['a']);
+});
+
+describe('Arrow, of columns that are called "" and "null"', () => {
+  const table = (...rows: number[]) =>
+    new Table({ '': vectorFromArray(rows, new Int32()), null: vectorFromArray(rows, new Int32()) });
+
+  it('is one file of all rows', async () => {
+    await writeFile(path('a'), tableToIPC(table(1, 2), 'file'));
+    await writeFile(path('b'), tableToIPC(table(3), 'file'));
+    await joined('all.arrow', [path('a'), path('b')], { from: 'arrow', to: 'arrow' });
+    const { schema, close } = await openArrowFile(path('all.arrow'));
+    await close();
+    expect(schema.names).toEqual(['', 'null']);
+    const all = tableFromIPC(await readFile(path('all.arrow')));
+    for (const n of [0, 1]) expect([...(all.getChildAt(n) ?? [])]).toEqual([1, 2, 3]);
+  });
+
+  it('takes no batch of other columns, which arrow would write as a second file behind the first', async () => {
+    const file = await AtomicFile.open(path('x.arrow'));
+    const writer = openArrowBatches(file, table(1).schema, 'file');
+    const other = new Table({ x: vectorFromArray([1], new Int32()) });
+    await writer.write(table(1).batches[0] as RecordBatch);
+    await expect(writer.write(other.batches[0] as RecordBatch)).rejects.toThrow(
+      'other columns than its file',
+    );
+    await writer.abort();
+  });
 });

@@ -71,6 +71,14 @@ describe('token ids of a row', () => {
     expect(found.promptIds).toBe(promptIds);
   });
 
+  it('that are more than the policy takes are rejected, one fewer is scored', () => {
+    const promptIds = ids('p'.repeat(60));
+    expect(encode({ promptIds, completionIds: ids('a'.repeat(40)) }).completionIds).toHaveLength(40);
+    const tooLong = () => encode({ promptIds, completionIds: ids('a'.repeat(41)) });
+    expect(tooLong).toThrow('prompt and completion have 101 tokens, the policy takes 100');
+    expect(tooLong).toThrow(expect.objectContaining({ code: 'too_long' }));
+  });
+
   it.each([
     ['completion_ids[1] is 259, the policy', { completionIds: ids('a', 259) }],
     ['prompt_ids[0] is 4096, the policy', { promptIds: Int32Array.of(4096), completion: 'a' }],

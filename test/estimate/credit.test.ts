@@ -1,0 +1,73 @@
+// Which baseline a trace gets, and the status of a trace that gets none.
+import { describe, expect, it } from 'vitest';
+import { type CreditOptions, creditTrace, type ReadyTrace } from '../../dist/estimate/credit.js';
+import type { Segmentation } from '../../dist/segment/segment.js';
+import { traceOf } from '../support/io-helpers.js';
+
+const VALUES = Float32Array.of(0.25, 0.5, 0.75);
+
+/** A trace of two segments of two tokens whose value rises twice by .25. */
+function credit(reward: number | null, groupMean: number | undefined, opts: Partial<CreditOptions> = {}) {
+  const segmentation: Segmentation = {
+    exits: Int32Array.of(0, 2, 4),
+    thoughtEnds: Int32Array.of(2, 4),
+    tokens: 4,
+    answered: false,
+  };
+  const item = {
+    trace: traceOf({}),
+    promptIds: Int32Array.of(1),
+    completionIds: Int32Array.of(1, 2, 3, 4),
+    chars: null,
+    status: [],
+    reward: { reward, status: [] },
+    groupMean,
+    bank: [{ answer: '7', utility: 1 }],
+    continuations: [],
+  } as unknown as ReadyTrace;
+  const result = {
+    entropies: Float32Array.of(1, 1, 1, 1),
+    logprobs: Float32Array.of(-1, -1, -1, -1),
+    segmentation,
+    branches: [],
+  };
+  const row = creditTrace(
+    item,
+    result,
+    { values: VALUES, referenceLogprobs: [] },
+    {
+      ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
+      ...({ estimator: 'pr', baseline: 'auto' } as const),
+      rewardRange: [0, 1],
+      ...opts,
+    },
+  );
+  return { status: row.status, baseline: row.baseline, sigma: [...(row.sigma ?? [])] };
+}
+
+describe('the baseline', () => {
+  it.each([
+    ['the mean of a group', 1, 0.625, 'auto', 0.625],
+    ['v̂(s_0) without a group', 1, undefined, 'auto', 0.25],
+    ['v̂(s_0) where it is asked for', 1, 0.625, 'value', 0.25],
+    ['a number', 1, 0.625, 0.125, 0.125],
+  ] as const)('is %s', (_, reward, groupMean, baseline, expected) => {
+    expect(credit(reward, groupMean, { baseline })).toMatchObject({ baseline: expected, status: [] });
+  });
+
+  it.each([0.5, 0.999, 0.001])('v̂(s_0) is none for a reward of %f between right and wrong', (reward) => {
+    const uniform = { status: ['uniform:graded-reward'], baseline: null, sigma: [0.25, 0.25, 0.25, 0.25] };
+    expect(credit(reward, undefined)).toEqual(uniform);
+    expect(credit(reward, 0.625, { baseline: 'value' })).toEqual(uniform);
+    // a mean of rewards and a number are on the reward's scale
+    expect(credit(reward, 0.875).status).toEqual([]);
+    expect(credit(reward, undefined, { baseline: 0.875 }).status).toEqual([]);
+  });
+
+  it('is missing for a group of one where the group is asked for', () => {
+    expect(credit(1, undefined, { baseline: 'group' })).toMatchObject({
+      status: ['uniform:no-baseline'],
+      baseline: null,
+    });
+  });
+});

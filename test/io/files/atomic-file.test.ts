@@ -1,0 +1,34 @@
+// A file appears whole or not at all, also after the power has failed: its bytes are durable before it has its name.
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { installFsHook, recordFs } from '../../torture/fs-hook.mjs';
+
+// the hook has to be there before anything takes `open` and `rename` from node:fs
+let AtomicFile: typeof import('../../../dist/io/files/atomic-file.js').AtomicFile;
+let path: string;
+beforeAll(async () => {
+  await installFsHook();
+  ({ AtomicFile } = await import('../../../dist/io/files/atomic-file.js'));
+  path = join(await temporaryFolder(), 'out.bin');
+});
+
+describe('a file', () => {
+  it('is written, made durable, named, and its name made durable, in this order', async () => {
+    const calls = recordFs();
+    const file = await AtomicFile.open(path);
+    await file.write(Buffer.from('ab'));
+    await file.write(Buffer.from('cd'));
+    await file.commit();
+    const seen = calls.filter(([op]) => ['write', 'sync', 'rename'].includes(op));
+    expect(seen).toEqual([
+      ['write', file.temporaryPath],
+      ['write', file.temporaryPath],
+      ['sync', file.temporaryPath],
+      ['rename', path],
+      ['sync', dirname(path)],
+    ]);
+    expect(await readFile(path, 'utf8')).toBe('abcd');
+  });
+});
