@@ -131,6 +131,13 @@ export async function installFsHook() {
       return around(op, handlePaths.get(this), () => real.apply(this, args), { half, withPath: false });
     };
   }
+  const realReadFile = fs.readFile;
+  fs.readFile = (path, ...rest) => {
+    const plan = typeof path === 'string' ? due('read', path) : null;
+    if (plan === null) return realReadFile(path, ...rest);
+    if (plan.code === undefined) die();
+    rest.at(-1)(failure(plan, 'read', path, true));
+  };
   // createReadStream goes through the callback functions of `fs`
   const realRead = fs.read;
   fs.read = (fd, ...rest) => {

@@ -1,5 +1,5 @@
 // Small JSON files that are there whole or not at all.
-import { readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs';
 import { AtomicFile } from './atomic-file.js';
 import { fileError } from './file-error.js';
 import { isAbsent } from './stat-if-there.js';
@@ -47,9 +47,16 @@ async function writeOnce(path: string, text: string): Promise<void> {
  */
 export async function readJson<T>(path: string): Promise<T | undefined> {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as T;
+    return JSON.parse(await readText(path)) as T;
   } catch (error) {
     if (error instanceof SyntaxError || isAbsent(error)) return undefined;
     throw fileError(error, path, 'read');
   }
+}
+
+// node:fs/promises takes twice the processor time, which counts for the records of 200,000 chunks
+function readText(path: string): Promise<string> {
+  return new Promise((done, failed) => {
+    readFile(path, 'utf8', (error, text) => (error === null ? done(text) : failed(error)));
+  });
 }
