@@ -1,5 +1,4 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
-import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { oneOf } from '../commands/job/flag-values.js';
 import { interruptible, parseTimeLimit } from '../commands/job/interrupt.js';
@@ -9,6 +8,7 @@ import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { coloursOf } from '../report/log.js';
 import { escapeControls, escapeLines } from '../report/trace-view.js';
 import { VERSION } from '../version.js';
@@ -24,9 +24,6 @@ import {
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
-
-/** The policy that ships with the program. */
-const EMBEDDED_POLICY = fileURLToPath(new URL('../../models/embedded', import.meta.url));
 
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
