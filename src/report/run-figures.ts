@@ -27,7 +27,7 @@ export interface Warning {
 const WORTH_A_WARNING = 0.1;
 
 /** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
-export function figureLines(figures: Figures, policy: PolicyFacts | undefined, valueName = 'v̂'): string[] {
+export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
   const { credited, fallbacks, uniform, status } = figures;
   const lines: string[] = [];
   const mean = meanLogprob(figures);
@@ -49,13 +49,12 @@ export function figureLines(figures: Figures, policy: PolicyFacts | undefined, v
 }
 
 /** The same for programs. */
-export function figureRecord(figures: Figures, policy: PolicyFacts | undefined): Record<string, unknown> {
+export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<string, unknown> {
   const { credited, fallbacks, uniform } = figures;
   const share = (part: number) => (credited === 0 ? null : part / credited);
   return {
-    policy: policy?.path ?? null,
+    ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
     mean_logprob: meanLogprob(figures) ?? null,
-    guessing_logprob: policy === undefined ? null : -Math.log(policy.vocab),
     median_value_range: median(figures.value_ranges) ?? null,
     uniform_share: share(fallbacks),
     uniform_in_effect_share: share(uniform),
@@ -116,7 +115,7 @@ function total(histogram: Histogram, isMeant: (bin: number) => boolean = () => t
 
 /** Two digits behind the point, or two digits of what is smaller. */
 function shortNumber(x: number): string {
-  const text = Math.abs(x) >= 0.1 || x === 0 ? x.toFixed(2) : String(Number(x.toPrecision(2)));
+  const text = Math.abs(x) >= 0.1 ? x.toFixed(2) : String(Number(x.toPrecision(2)));
   return text.replace('-', '−');
 }
 

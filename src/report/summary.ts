@@ -21,6 +21,8 @@ export class Summary {
 
   add(row: OutputRow): void {
     this.tally.add(row);
+    // a picture of σ that means nothing would mislead
+    if (row.status.some(isFallback)) return;
     const span = showsMuch(row);
     if (this.best === undefined || span > this.best.span) this.best = { row, span };
   }
@@ -37,7 +39,7 @@ export class Summary {
     return this.tally.figures;
   }
 
-  /** the trace worth drawing; undefined where none was scored */
+  /** the trace worth drawing; undefined where none has credit */
   get example(): OutputRow | undefined {
     return this.best?.row;
   }
@@ -76,9 +78,9 @@ function onOneLine(text: string): string {
   return line.length <= SHOWN_CHARACTERS ? line : `${line.slice(0, SHOWN_CHARACTERS)} …`;
 }
 
-/** How far the values travel beyond their largest step; long traces and fallbacks make poor pictures. */
+/** How far the values travel beyond their largest step; long traces make poor pictures. */
 function showsMuch(row: OutputRow): number {
-  if (row.status.some(isFallback) || row.segments.length > 14) return -1;
+  if (row.segments.length > 14) return -1;
   const steps = row.segments.map((segment) => Math.abs(segment.delta ?? 0));
   return steps.reduce((sum, step) => sum + step, 0) - Math.max(...steps);
 }
