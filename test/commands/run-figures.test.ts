@@ -1,5 +1,6 @@
 // What a run says of itself at its end is of the whole of it: resumed, by workers; and a policy that did not write the traces is told.
-import { cp, rm, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { FIXTURES, readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
@@ -79,5 +80,28 @@ describe('the numbers at the end', () => {
     expect(done).toMatchObject({ msg: 'done', policy: path, traces: 8 });
     expect(done.mean_logprob).toBeLessThan(done.guessing_logprob / 2);
     expect(done.median_value_range).toBeGreaterThanOrEqual(0);
+  });
+});
+
+describe('a policy whose weights are broken', () => {
+  it('ends the run with 65, and is neither ok nor a bug', async () => {
+    const { path } = await randomPolicy(join(folder, 'broken'), 4);
+    const weights = join(path, 'model.safetensors');
+    const bytes = await readFile(weights);
+    bytes.writeFloatLE(Number.NaN, bytes.length - 4);
+    await rm(weights); // it may be a link to the checkpoint's
+    await writeFile(weights, bytes);
+    const manifest = join(path, 'policy.json');
+    const { files, ...rest } = JSON.parse(await readFile(manifest, 'utf8'));
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    await writeFile(manifest, JSON.stringify({ ...rest, files: { ...files, 'model.safetensors': sha256 } }));
+    const out = join(folder, 'broken.jsonl');
+    const args = ['score', FIXTURES, '--limit', '8', '-o', out, '--policy', path];
+    const { code, stderr } = await rredcot(args);
+    expect(stderr).toMatch(
+      /rredcot: \S*fixtures\/chains\.jsonl:\d \(id "top-0000\/\d"\): the policy on cpu gave entropy NaN .*\n {2}try: rredcot policy check/,
+    );
+    expect(code).toBe(65);
+    expect(await readdir(folder)).not.toContain('broken.jsonl');
   });
 });

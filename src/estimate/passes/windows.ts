@@ -88,7 +88,9 @@ function impossible(
 ): RredcotError {
   return dataError(
     `${source.file}:${source.row} (id ${JSON.stringify(id)}): the policy on ${deviceName(device)} gave ${message}`,
-    'rredcot policy check <folder> compares it with itself and with the CPU; --device cpu scores without the device',
+    device.name === 'cpu'
+      ? 'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says'
+      : 'rredcot policy check <folder> compares the device with the CPU; --device cpu does without it',
   );
 }
 
