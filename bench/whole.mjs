@@ -19,7 +19,7 @@ const fixtures = fileURLToPath(new URL('../fixtures/chains.jsonl', import.meta.u
 const segments = { segmenter: 'hybrid', fixedLength: 64, maxSegments: 40 };
 const credit = {
   estimator: 'pr',
-  rule: 'rudder',
+  rule: 'share',
   baseline: 'auto',
   residual: 'uniform',
   within: 'uniform',

@@ -38,8 +38,15 @@ export interface OutputRow {
   readonly sigmaMaxWeight: number | null;
   /** codes, written sorted; none means `ok` */
   readonly status: readonly string[];
+  /** whether the completion has `</think>` in it; absent where nobody has looked */
+  readonly closesThought?: boolean;
   /** what an export's columns hold, by name; absent where ours are written */
   readonly exported?: Readonly<Record<string, unknown>>;
+}
+
+/** Whether a status code says that σ is uniform although its rule is not. */
+export function isFallback(code: string): boolean {
+  return code.startsWith('uniform:') || code === 'reward:unknown';
 }
 
 /** A row with nothing in it but its trace. */

@@ -1,14 +1,14 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
-import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, Option } from 'commander';
 import { oneOf } from '../commands/job/flag-values.js';
 import { interruptible, parseTimeLimit } from '../commands/job/interrupt.js';
-import { resolveCreditOptions } from '../commands/job/options.js';
+import { checkExportRule, resolveCreditOptions } from '../commands/job/options.js';
 import { parseExport } from '../commands/job/written-columns.js';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { coloursOf } from '../report/log.js';
 import { escapeControls, escapeLines } from '../report/trace-view.js';
 import { VERSION } from '../version.js';
@@ -24,9 +24,6 @@ import {
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
-
-/** The policy that ships with the program. */
-const EMBEDDED_POLICY = fileURLToPath(new URL('../../models/embedded', import.meta.url));
 
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
@@ -64,8 +61,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       ).default('pr'),
     )
     .addOption(
-      new Option('--sigma <rule>', 'from values to σ: rudder|share|uniform (docs/method.md)').default(
-        'rudder',
+      new Option('--sigma <rule>', 'from values to σ: share|rudder|uniform (docs/method.md)').default(
+        'share',
       ),
     )
     .option(
@@ -78,7 +75,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       "references: row, or group: the answers of the group's other correct completions",
       'row',
     )
-    .option('--residual <where>', 'where the reward that no segment explains goes: uniform|answer', 'uniform')
+    .option(
+      '--residual <where>',
+      'of --sigma rudder, where the reward that no segment explains goes: uniform|answer',
+      'uniform',
+    )
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
@@ -100,6 +101,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const exportName = parseExport(flags.export);
+        checkExportRule(exportName, credit.rule);
         const bank = oneOf('--bank', flags.bank, BANKS);
         const method = { credit, strategy, bank, exportName };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };

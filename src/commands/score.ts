@@ -78,7 +78,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
       const trace = await prompts.prepare(item.trace);
       const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
-      const status = [...tokens.status, ...bankStatus];
+      const status = [...tokens.status, ...bankStatus, ...scoredBank.status];
       return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, segments) };
     });
 

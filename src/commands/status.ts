@@ -1,10 +1,12 @@
 // `rredcot status`: what of a run is done and what is missing, while it is under way or after it has died.
 import { EXIT, type ExitCode } from '../errors.js';
+import { sumFigures } from '../figures.js';
 import { shardName } from '../io/layout/chunks.js';
 import { sumCounts } from '../io/run/folder.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { are, count, plural } from '../plural.js';
 import { duration } from '../report/progress.js';
+import { figureLines, figureRecord } from '../report/run-figures.js';
 
 export interface StatusOptions {
   readonly json: boolean;
@@ -44,6 +46,7 @@ function statusRecord(out: string, state: RunState): Record<string, unknown> {
     success: state.hasSuccess,
     input_rows: state.rows,
     ...sumCounts(shards.map(({ counts }) => counts)),
+    ...figureRecord(sumFigures(shards.map(({ figures }) => figures))),
     chunks: shards.reduce((sum, { chunks }) => sum + chunks, 0),
     chunks_expected: total(shards),
     shards: shards.map(({ shard, isDone, chunks, counts, expected, missing, updatedMs }) => ({
@@ -87,6 +90,7 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
   );
   for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
     lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
+  lines.push(...figureLines(sumFigures(shards.map(({ figures }) => figures))));
   lines.push(closingLine(state, unfinished.length));
   return lines;
 }

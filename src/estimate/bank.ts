@@ -129,14 +129,11 @@ function keyOf({ answer, solution }: BankEntry): string {
   return JSON.stringify(solution === undefined ? [answer] : [answer, solution]);
 }
 
-/** The text of a completion's thought: u of METHOD eq. (3). */
+/** The text of a completion's thought, its last line break included: u of METHOD eq. (3), as it was sampled. */
 function thoughtOf(text: string): string {
   const close = text.indexOf(THINK_CLOSE);
   const last = close < 0 ? [...text.matchAll(ANSWER_PATTERN)].at(-1)?.index : undefined;
   // the whole line that an answer stands in is the answer
   const end = close >= 0 ? close : last === undefined ? text.length : text.lastIndexOf('\n', last) + 1;
-  return text
-    .slice(0, end)
-    .replace(/^\s*<think>[\r\n]*/, '')
-    .trimEnd();
+  return text.slice(0, end).replace(/^\s*<think>[\r\n]*/, '');
 }

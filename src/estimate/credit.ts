@@ -3,6 +3,7 @@ import type { EncodedTrace } from '../policy/text/encode.js';
 import type { OutputRow } from '../scored.js';
 import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
 import { segmentRows } from '../segment/segment-rows.js';
+import { THINK_CLOSE } from '../segment/span.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import type { Estimator, ScoredBank } from './references.js';
 import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
@@ -73,6 +74,7 @@ export function creditTrace(
     referenceUtilities: Float32Array.from(item.bank, (reference) => reference.utility),
     sigmaEss: sigmaEss(sigma),
     sigmaMaxWeight: sigmaMaxWeight(sigma),
+    closesThought: item.tokens.text.includes(THINK_CLOSE),
     status: [...new Set([...item.status, ...item.reward.status, ...(fallback ? [status ?? fallback] : [])])],
   };
 }

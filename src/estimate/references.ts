@@ -71,6 +71,8 @@ export interface ScoredBank {
   readonly bank: readonly Reference[];
   /** (N) */
   readonly continuations: readonly Suffix[];
+  /** what the user should know of the bank: status codes */
+  readonly status: readonly string[];
 }
 
 /**
@@ -88,19 +90,24 @@ export function bankMaker(
     closer: encode(template.closer),
   };
   return (references) => {
-    if (
-      estimator === 'joint' &&
-      !references.some(({ utility, solution }) => utility > 0 && solution !== undefined)
-    )
+    // u = "" is no solution: it would be far likelier than any, and outweigh them
+    const usable = estimator === 'joint' ? references.filter(hasSolution) : references;
+    if (estimator === 'joint' && !usable.some(({ utility }) => utility > 0))
       throw new TraceRejected(
         'no_reference',
         'no reference has a solution and a utility above 0, expected one for --estimator joint: --map solution=<path>',
       );
-    const bank = bankOf(references, estimator);
+    const status = usable.length < references.length ? ['bank:no-solution'] : [];
+    const bank = bankOf(usable, estimator);
     try {
-      return { bank, continuations: bank.map((reference) => suffixOf(reference, estimator, tokens, encode)) };
+      const continuations = bank.map((reference) => suffixOf(reference, estimator, tokens, encode));
+      return { bank, continuations, status };
     } catch (error) {
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
     }
   };
+}
+
+function hasSolution({ solution = '' }: Reference): boolean {
+  return solution.trim() !== '';
 }

@@ -1,7 +1,8 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
 import type { Estimator } from './references.js';
 
-export const SIGMA_RULES = ['rudder', 'share', 'uniform'] as const;
+/** The default first: METHOD §4 measures the rules against each other. */
+export const SIGMA_RULES = ['share', 'rudder', 'uniform'] as const;
 export type SigmaRule = (typeof SIGMA_RULES)[number];
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
@@ -9,7 +10,7 @@ export const WITHINS = ['uniform', 'entropy'] as const;
 
 export interface SigmaOptions {
   readonly rule: SigmaRule;
-  /** where ρ, what the differences leave unexplained, goes: over all tokens, or to the answer step (the literal MDP) */
+  /** of `rudder`: where ρ, what the differences leave unexplained, goes: over all tokens, or to the answer (the literal MDP) */
   readonly residual: (typeof RESIDUALS)[number];
   /** weights of a segment's tokens: equal, or by H_t with mean 1 in the segment */
   readonly within: (typeof WITHINS)[number];
@@ -40,6 +41,10 @@ export interface Redistribution {
   readonly fallback?: string;
 }
 
+/** Values whose largest |Δ| is below this do not move: what they do is no credit. */
+const FLAT = 1e-3;
+/** The same of log v̂ (`joint`): so far apart, relative to their size, are neighbours in float32. */
+const FLOAT32_STEP = 2 ** -23;
 /** Below this |R*| the `rudder` rule's division blows up. */
 const SMALL_RETURN = 0.05;
 /** Below this Σg no segment helped: `share` has nothing to share out. */
@@ -58,6 +63,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   if (opts.rule === 'uniform') return { sigma: uniform, deltas: unscaled };
   if (reward === null) return { sigma: uniform, deltas: unscaled, fallback: 'reward:unknown' };
   if (baseline === undefined) return { sigma: uniform, deltas: unscaled, fallback: 'uniform:no-baseline' };
+  if (areFlat(input, raw)) return { sigma: uniform, deltas: unscaled, fallback: 'uniform:flat-values' };
   const ret = reward - baseline; // R* = ζ − b
   const deltas = input.estimator === 'joint' ? scaleTo(raw, Math.abs(ret)) : raw;
   const perSegment =
@@ -83,6 +89,15 @@ function valueDifferences({ ends, values, estimator }: SigmaInput): Float64Array
     estimator === 'joint' ? Math.exp((values[k] as number) - largest) : (values[k] as number);
   for (let k = 1; k < values.length; k++) deltas[k - 1] = value(k) - value(k - 1);
   return deltas;
+}
+
+/** Whether the values do not move: `joint` alone has a scale of its own, which noise would fill. */
+function areFlat({ values, estimator }: SigmaInput, deltas: Float64Array): boolean {
+  if (estimator !== 'joint') return deltas.every((delta) => Math.abs(delta) < FLAT);
+  const low = values.reduce((a, b) => Math.min(a, b));
+  const high = values.reduce((a, b) => Math.max(a, b));
+  if (low === Number.NEGATIVE_INFINITY) return high === low;
+  return high - low <= FLOAT32_STEP * Math.abs(low);
 }
 
 /** c·Δ with c = |R*| / Σ|Δ|; zeros stay zeros. */

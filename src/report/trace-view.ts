@@ -14,16 +14,18 @@ const BAR_WIDTH = 10;
 /** more segments than this are cut out of the middle */
 const MAX_LINES = 18;
 
-/** The drawing, lines joined by newlines. Values draw as bars from 0 to 1; σ draws leftwards where negative. */
+/**
+ * The drawing, lines joined by newlines. Values draw as bars from 0 to 1. So does a segment's σ, leftwards where negative:
+ * a full bar is the whole credit of the trace, or more, so that what is nearly nothing looks like it.
+ */
 export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOptions): string {
   const characters = [...row.trace.completion];
-  const total = Math.max(1e-9, ...row.segments.map((s) => Math.abs(s.sigma ?? 0)));
   const paint = (text: string, sigma: number) =>
     colours && sigma !== 0 ? `\u001b[${sigma > 0 ? 32 : 31}m${text}\u001b[0m` : text;
   const line = (value: number | null, segment: SegmentRow | null) => {
     const bar = value === null ? '' : valueBar(value);
     const sigma = segment?.sigma ?? 0;
-    const [minus, plus] = sigmaBars(sigma / total);
+    const [minus, plus] = sigmaBars(sigma);
     const delta = segment === null || segment.kind === 'answer' ? '' : signed(segment.delta ?? 0);
     const share = segment === null ? '' : signed(sigma);
     const text = segment === null ? '(start)' : segmentText(characters, segment);
@@ -73,9 +75,9 @@ function valueBar(value: number): string {
   return '█'.repeat(Math.floor(eighths / 8)) + partial;
 }
 
-/** Bars left and right of zero for a share in -1..1, both BAR_WIDTH wide. */
+/** Bars left and right of zero, both BAR_WIDTH wide; a share beyond -1..1 fills its side. */
 function sigmaBars(share: number): [minus: string, plus: string] {
-  const length = Math.round(Math.abs(share) * BAR_WIDTH);
+  const length = Math.round(Math.min(1, Math.abs(share)) * BAR_WIDTH);
   const bar = '■'.repeat(length);
   return share < 0
     ? [bar.padStart(BAR_WIDTH), ' '.repeat(BAR_WIDTH)]

@@ -33,13 +33,14 @@ const TRANSITION = new RegExp(`(?:${TRANSITIONS.join('|')})(?![\\p{L}\\p{N}_])`,
 
 /**
  * The pieces of the hybrid segmenter before merging: a boundary after every token with a newline and before every
- * token that opens a sentence with a transition word; pieces of over `longPiece` tokens are split at sentence ends.
+ * token that opens a sentence with a transition word; pieces of over `longPiece` tokens are split at sentence ends. Blank
+ * lines belong to the piece on their left, those before the first to it.
  * @returns piece ends: token boundaries, rising, the last one the thought's end; none for an empty thought
  */
 export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece = LONG_PIECE): Int32Array {
   const cuts = newlineCuts(tokens);
   addTransitionCuts(tokens, cuts);
-  const pieces = pieceEnds(cuts, thought);
+  const pieces = withoutBlanks(pieceEnds(cuts, thought), tokens, thought);
   const { units } = tokens;
   const ends: number[] = [];
   let from = thought.start;
@@ -54,9 +55,9 @@ export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece =
   return ends.length === pieces.length ? pieces : pieceEnds(ends, thought);
 }
 
-/** One piece a line. @returns piece ends as {@link splitHybrid} */
+/** One piece a line; blank lines belong to the line before. @returns piece ends as {@link splitHybrid} */
 export function splitNewline(tokens: TokenText, thought: ThoughtSpan): Int32Array {
-  return pieceEnds(newlineCuts(tokens), thought);
+  return withoutBlanks(pieceEnds(newlineCuts(tokens), thought), tokens, thought);
 }
 
 /** Pieces of `length` tokens, the last one shorter. @returns piece ends as {@link splitHybrid} */
@@ -111,6 +112,24 @@ function pieceEnds(cuts: readonly number[], { start, end }: ThoughtSpan): Int32A
   }
   ends[count++] = end;
   return ends.subarray(0, count);
+}
+
+/** ASCII alone: where the text is not known, each byte of it stands for a character. */
+const BLANK = /^[ \t\r\n\v\f]*$/;
+
+/** Joins pieces of nothing but white space to the piece on their left; what leads the thought has none, and joins the first. */
+function withoutBlanks(ends: Int32Array, { text, units }: TokenText, { start }: ThoughtSpan): Int32Array {
+  const isBlank = (from: number, to: number) => BLANK.test(text.slice(units[from], units[to]));
+  const kept: number[] = [];
+  let from = start;
+  for (const end of ends) {
+    // the piece before ends here instead
+    if (isBlank(from, end) && kept.length > 0) kept.pop();
+    kept.push(end);
+    from = end;
+  }
+  if (kept.length > 1 && isBlank(start, kept[0] as number)) kept.shift();
+  return kept.length === ends.length ? ends : Int32Array.from(kept);
 }
 
 function isRising(values: Int32Array): boolean {

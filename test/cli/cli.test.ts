@@ -78,6 +78,16 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     ['unknown estimator', ['score', FIXTURES, '--estimator', 'mc'], /--estimator mc/],
     ['unknown rule', ['score', FIXTURES, '--sigma', 'grpo'], /--sigma grpo/],
     [
+      'a residual of a rule that leaves none',
+      ['score', FIXTURES, '--residual', 'answer'],
+      /--residual answer: --sigma share leaves no residual\n {2}try: add --sigma rudder/,
+    ],
+    [
+      'labels of a rule without signs',
+      ['score', FIXTURES, '--export', 'prm'],
+      /--export prm labels steps by the sign of σ.*--sigma share.*\n {2}try: add --sigma rudder/,
+    ],
+    [
       'baseline',
       ['score', FIXTURES, '--baseline', 'mean'],
       /--baseline mean: expected auto, group, value or a number\n {2}try: --baseline auto/,

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { GroupBanks } from '../../dist/estimate/bank.js';
-import type { Trace } from '../../dist/trace.js';
+import { bankMaker } from '../../dist/estimate/references.js';
+import type { Reference, Trace } from '../../dist/trace.js';
 import { queryDuckdb, traceOf } from '../support/io-helpers.js';
 import { FIXTURES, type FixtureRow, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
 
@@ -69,9 +70,17 @@ describe('GroupBanks', () => {
     add(banks, 'g', text('7', 'another'), 1);
     add(banks, 'g', () => 'Then 3+4.\nA: 7', 1);
     expect(mates(banks, 'g', text('7', 'one way'), 1)).toEqual([
-      { answer: '7', solution: 'another', utility: 1 },
-      { answer: '7', solution: 'Then 3+4.', utility: 1 },
+      { answer: '7', solution: 'another\n', utility: 1 },
+      { answer: '7', solution: 'Then 3+4.\n', utility: 1 },
     ]);
+  });
+
+  it('keeps a thought as it was sampled, line breaks at its end included', () => {
+    for (const thought of ['a: 1\nb: 2\n', 'a: 1\nb: 2', 'a: 1 \n\n']) {
+      const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
+      add(banks, 'g', () => `<think>\n${thought}</think>\nanswer: 7\n`, 1);
+      expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
+    }
   });
 
   it('has nothing of a correct completion whose answer it cannot find', () => {
@@ -114,6 +123,28 @@ describe('GroupBanks', () => {
     banks.reach('g');
     banks.reach('h');
     expect(() => add(banks, 'h', text('1'.repeat(2000)), 1)).toThrow(/over 1000 characters/);
+  });
+});
+
+describe('the bank of joint', () => {
+  const encode = (written: string) => Int32Array.from(Buffer.from(written));
+  const ours = (estimator: 'joint' | 'pr', ...references: Reference[]) =>
+    bankMaker(TEMPLATE, estimator, encode)(references);
+  const whole: Reference = { answer: '7', solution: 'a: 3+4=7\n', utility: 1 };
+
+  it('leaves out, with a status, who has no solution: u = "" would outweigh the others', () => {
+    for (const bare of [
+      { answer: '7', utility: 1 },
+      { answer: '7', solution: ' \n', utility: 1 },
+    ]) {
+      expect(ours('joint', bare, whole)).toMatchObject({ bank: [whole], status: ['bank:no-solution'] });
+      expect(ours('joint', bare, whole).continuations).toHaveLength(1);
+      expect(() => ours('joint', bare)).toThrow(/no reference has a solution/);
+      // what does not read u takes them as they are
+      expect(ours('pr', bare)).toMatchObject({ bank: [bare], status: [] });
+    }
+    expect(ours('joint', whole).status).toEqual([]);
+    expect(() => ours('joint', { ...whole, utility: 0 })).toThrow(/utility above 0/);
   });
 });
 

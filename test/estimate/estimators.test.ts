@@ -398,7 +398,8 @@ describe('invariants of METHOD 4', () => {
         const baseline = values[0] as number;
         const literal: SigmaInput = { ...input, estimator: 'pr', values, reward, baseline };
         if (!input.answered || Math.abs(reward - baseline) < 0.05) return;
-        const { sigma } = redistribute(literal, { ...RUDDER, residual: 'answer' });
+        const { sigma, fallback } = redistribute(literal, { ...RUDDER, residual: 'answer' });
+        if (fallback !== undefined) return; // values that do not move
         const steps = segmentShares(sigma, input.ends).map((share) => share * (reward - baseline));
         for (const [k, step] of steps.entries()) {
           const next = k + 1 < values.length ? (values[k + 1] as number) : reward;
@@ -491,8 +492,10 @@ describe('invariants of METHOD 4', () => {
     fc.assert(
       fc.property(anyTrace, (input) => {
         const { reward, baseline } = input;
-        const { deltas } = redistribute({ ...input, estimator: 'joint' }, RUDDER);
+        const { deltas, fallback } = redistribute({ ...input, estimator: 'joint' }, RUDDER);
         if (reward === null || baseline === undefined) return;
+        // what is no more than noise keeps the size of noise
+        if (fallback === 'uniform:flat-values' && total(deltas.map(Math.abs)) < 1e-3) return;
         const mass = total(deltas.map(Math.abs));
         const shares = Array.from(input.values, (v) => Math.exp(v - Math.max(...input.values)));
         if (mass > 0) expect(mass).toBeCloseTo(Math.abs(reward - baseline), 5);
@@ -559,12 +562,63 @@ describe('fallbacks', () => {
     const rising = Float32Array.of(0.1, 0.2, 0.2, 0.3);
     expect(of({ values: rising }, { rule: 'share' }).fallback).toBe('uniform:no-gain'); // ζ = 0: a fall would help
     expect(of({ values: rising, reward: 1 }, { rule: 'share' }).fallback).toBeUndefined();
-    const tiny = of({ values: Float32Array.of(0, 0, 5e-7, 5e-7), reward: 1 }, { rule: 'share' });
+    const tiny = of({ values: Float32Array.of(0.01, 0, 5e-7, 5e-7), reward: 1 }, { rule: 'share' });
     expect(tiny.fallback).toBe('uniform:no-gain');
     expect(isUniform(tiny)).toBe(true);
     expect(
-      of({ values: Float32Array.of(0, 0, 2e-6, 2e-6), reward: 1 }, { rule: 'share' }).fallback,
+      of({ values: Float32Array.of(0.01, 0, 2e-6, 2e-6), reward: 1 }, { rule: 'share' }).fallback,
     ).toBeUndefined();
+  });
+
+  test('values that do not move: uniform:flat-values, whatever the rule, before the return is looked at', () => {
+    for (const rule of ['rudder', 'share'] as const) {
+      for (const reward of [0, 0.5, 1]) {
+        // values of 1e-23, as a policy gives them that never saw such a text; and steps just below .001
+        for (const values of [
+          [1e-23, 3e-23, 2e-23, 4e-23],
+          [0.5, 0.5009, 0.5, 0.4991],
+        ]) {
+          const flat = of({ values: Float32Array.from(values), reward }, { rule });
+          expect(flat.fallback).toBe('uniform:flat-values');
+          expect(isUniform(flat)).toBe(true);
+        }
+        // one step above it is credit
+        const moved = of(
+          { values: Float32Array.of(0.5, 0.5011, 0.5, 0.4989), reward, baseline: 0.3 },
+          { rule },
+        );
+        expect(moved.fallback).toBeUndefined();
+      }
+      expect(of({ reward: null, values: new Float32Array(4) }, { rule }).fallback).toBe('reward:unknown');
+      expect(of({ baseline: undefined, values: new Float32Array(4) }, { rule }).fallback).toBe(
+        'uniform:no-baseline',
+      );
+    }
+    // without any thought there is one value
+    const bare = of({ ends: Int32Array.of(40), values: Float32Array.of(0.3) });
+    expect(bare.fallback).toBe('uniform:flat-values');
+  });
+
+  test('joint: flat where all log v̂ are neighbours in float32, whose noise is not blown up to |R*|', () => {
+    const joint = (...values: number[]) =>
+      of({ estimator: 'joint', values: Float32Array.from(values) }, { rule: 'share' });
+    // at 100 float32 numbers are 7.6e-6 apart
+    for (const values of [
+      [-100, -100, -100, -100],
+      [-100, -100 + 7.6e-6, -100, -100],
+      [-3000, -3000.0002, -3000, -3000],
+      Array(4).fill(Number.NEGATIVE_INFINITY),
+    ]) {
+      const flat = joint(...values);
+      expect(flat.fallback).toBe('uniform:flat-values');
+      expect(total(flat.deltas.map(Math.abs))).toBeLessThan(1e-3);
+    }
+    for (const values of [
+      [-100, -100.001, -100.002, -100],
+      [-100, -100, -100.00003, -100],
+      [Number.NEGATIVE_INFINITY, -3, Number.NEGATIVE_INFINITY, -3],
+    ])
+      expect(joint(...values).fallback).toBeUndefined();
   });
 
   test('uniform is no fallback of itself', () => {
@@ -579,6 +633,7 @@ describe('fallbacks', () => {
 test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () => {
   const codes: Record<string, string | undefined> = {
     'reward:unknown': 'reward:unknown',
+    flat: 'uniform:flat-values',
     'small-advantage': 'uniform:small-return',
     'no-difference': 'uniform:no-gain',
   };
@@ -591,7 +646,15 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
       const deltas = differences([...input.values], estimator, advantage);
       const expected: SigmaResult = computeSigma(
         options.rule,
-        { segmentEnds: [...input.ends], deltas, entropies: input.entropies, reward, baseline },
+        {
+          segmentEnds: [...input.ends],
+          deltas,
+          values: [...input.values],
+          logarithmic: estimator === 'joint',
+          entropies: input.entropies,
+          reward,
+          baseline,
+        },
         options,
       );
       const found = redistribute(input, options);
@@ -600,7 +663,8 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
         expect(Math.abs((found.sigma[t] as number) - s)).toBeLessThanOrEqual(
           1e-7 * Math.max(1e-4, Math.abs(s)),
         );
-      if (!(estimator === 'joint' && (reward === null || options.rule === 'uniform')))
+      const isUnscaled = reward === null || options.rule === 'uniform' || expected.uniformBecause === 'flat';
+      if (!(estimator === 'joint' && isUnscaled))
         for (const [k, delta] of deltas.entries()) expect(found.deltas[k]).toBeCloseTo(delta, 6);
       if (!isUniform(found)) uneven++;
     }),

@@ -123,7 +123,7 @@ export interface TraceInput extends SigmaOptions {
   baseline: number | 'value'; // `value`: v̂(s_0)
   maxSegments?: number; // 40
   estimator?: Estimator; // pr
-  rule?: SigmaRule; // rudder
+  rule?: SigmaRule; // share
   /** thought segments' ends in place of the segmentation, to compare values alone */
   thoughtEnds?: readonly number[];
 }
@@ -145,7 +145,7 @@ export interface TraceScore extends SigmaResult {
 
 export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
   const { promptIds, completionIds, text, spans, references, template, reward } = input;
-  const { estimator = 'pr', rule = 'rudder', maxSegments = 40 } = input;
+  const { estimator = 'pr', rule = 'share', maxSegments = 40 } = input;
   const total = completionIds.length;
   if (promptIds.length === 0) throw new Error('the first completion token needs a prompt before it');
   if (spans.length !== total) throw new Error(`${spans.length} spans for ${total} completion tokens`);
@@ -154,13 +154,13 @@ export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
   const logprobs = stats.logprobs.slice(promptIds.length);
   const entropies = stats.entropies.slice(promptIds.length);
 
-  const found = hybridSegments(text, spans, entropies, maxSegments);
-  const thoughtEnds = [...(input.thoughtEnds ?? found.segmentEnds)];
-  const thoughtEnd = input.thoughtEnds ? (thoughtEnds.at(-1) ?? 0) : found.thoughtEnd;
+  const cut = hybridSegments(text, spans, entropies, maxSegments);
+  const thoughtEnds = [...(input.thoughtEnds ?? cut.segmentEnds)];
+  const thoughtEnd = input.thoughtEnds ? (thoughtEnds.at(-1) ?? 0) : cut.thoughtEnd;
   const hasAnswer = thoughtEnd < total;
   const segmentEnds = hasAnswer ? [...thoughtEnds, total] : thoughtEnds;
 
-  const exits = [found.exit0, ...thoughtEnds];
+  const exits = [cut.exit0, ...thoughtEnds];
   if (exits.some((exit, k) => exit > total || exit < (exits[k - 1] ?? 0))) {
     throw new Error(`exits ${exits} do not ascend within ${total} tokens`);
   }
@@ -173,13 +173,15 @@ export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
   }
   const baseline = input.baseline === 'value' ? (values[0] as number) : input.baseline;
   const deltas = differences(values, estimator, reward === null ? 0 : reward - baseline);
-  const sigma = computeSigma(rule, { segmentEnds, deltas, values, entropies, reward, baseline }, input);
+  const logarithmic = estimator === 'joint';
+  const found = { segmentEnds, deltas, values, logarithmic, entropies, reward, baseline };
+  const sigma = computeSigma(rule, found, input);
   return {
     logprobs,
     entropies,
-    exit0: found.exit0,
+    exit0: cut.exit0,
     thoughtEnd,
-    pieceEnds: found.pieceEnds,
+    pieceEnds: cut.pieceEnds,
     segmentEnds,
     segmentEntropies: pieceEntropies(segmentEnds, entropies),
     hasAnswer,

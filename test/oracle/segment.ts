@@ -54,20 +54,36 @@ export function splitPieces(text: string, spans: readonly Span[], from: number, 
     if (text.slice(...(spans[t] as Span)).includes('\n')) cuts.add(t + 1);
   }
   for (const word of text.matchAll(RE_TRANSITION)) cuts.add(tokenHolding(spans, word.index));
-  const ends = inside(cuts, from, to);
+  const ends = withoutBlankPieces(inside(cuts, from, to), text, spans, from);
 
   // a piece still over 256 tokens holds neither a newline nor a word: cut it where white space after [.!?] is over
   let begin = from;
+  const finer = new Set(ends);
   for (const end of ends) {
     if (end - begin > LONG_PIECE) {
       for (const stop of text.matchAll(RE_SENTENCE_END)) {
         const cut = tokenHolding(spans, stop.index + stop[0].length);
-        if (cut > begin && cut < end) cuts.add(cut);
+        if (cut > begin && cut < end) finer.add(cut);
       }
     }
     begin = end;
   }
-  return inside(cuts, from, to);
+  return inside(finer, from, to);
+}
+
+/** Drops every cut that has nothing but ASCII white space up to the next one, and a first piece that is all white space. */
+function withoutBlankPieces(
+  ends: readonly number[],
+  text: string,
+  spans: readonly Span[],
+  from: number,
+): number[] {
+  const blank = (a: number, b: number) =>
+    spans.slice(a, b).every((span) => !/[^ \t\r\n\v\f]/.test(text.slice(...span)));
+  return ends.filter((end, j) => {
+    const next = ends[j + 1];
+    return next === undefined || !(blank(end, next) || blank(from, end));
+  });
 }
 
 function inside(cuts: Set<number>, from: number, to: number): number[] {

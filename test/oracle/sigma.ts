@@ -5,7 +5,8 @@ export type SigmaRule = 'rudder' | 'share' | 'uniform' | 'signed' | 'abs' | 'sof
 export interface SigmaInput {
   segmentEnds: readonly number[]; // (K or K+1) token index, exclusive; the last is |o|
   deltas: readonly number[]; // (K) Δ_k of the thought segments; one segment more is the answer's
-  values?: readonly number[]; // (K+1) v̂(s_0..K), for `signed` alone
+  values: readonly number[]; // (K+1) v̂(s_0..K), as stored; log v̂ where `logarithmic`
+  logarithmic?: boolean; // `joint`
   entropies: ArrayLike<number>; // (|o|)
   reward: number | null; // ζ
   baseline: number; // b
@@ -21,11 +22,22 @@ export interface SigmaOptions {
 export interface SigmaResult {
   sigma: Float64Array; // (|o|)
   segmentShares: number[]; // (K or K+1) Σσ of each segment
-  uniformBecause?: 'reward:unknown' | 'small-advantage' | 'no-difference';
+  uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference';
 }
 
 const SMALL_ADVANTAGE = 0.05;
 const NO_DIFFERENCE = 1e-6;
+const FLAT = 0.001;
+
+/** Values that do not move: steps below .001; of logarithms, all within one part in 2^23 (float32's digits). */
+function isFlat({ values, logarithmic = false }: SigmaInput): boolean {
+  const largest = Math.max(...values);
+  if (logarithmic && largest === Number.NEGATIVE_INFINITY) return true;
+  if (!logarithmic)
+    return values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < FLAT);
+  const smallest = Math.min(...values);
+  return Number.isFinite(smallest) && (largest - smallest) * 2 ** 23 <= Math.abs(smallest);
+}
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
@@ -63,6 +75,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
 
   if (rule === 'uniform') return uniform();
   if (reward === null) return uniform('reward:unknown');
+  if (isFlat(input)) return uniform('flat');
   const advantage = reward - baseline; // R*
   const sign = Math.sign(advantage);
   switch (rule) {
@@ -72,7 +85,6 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
     }
     case 'signed': {
       // (2) in full: the answer's step ζ − v(s_K); the normaliser telescopes to ζ − v(s_0)
-      if (!input.values) throw new Error('signed needs the values');
       const first = input.values[0] as number;
       const last = input.values[thoughts] as number;
       return byStep(reward - last, reward - first, hasAnswer);

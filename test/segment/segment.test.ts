@@ -130,8 +130,23 @@ describe('hybrid split', () => {
     expect(pieces(['a', '\n', 'b', '.\n\n', 'c', '\n d', 'e'])).toEqual(['a\n', 'b.\n\n', 'c\n d', 'e']);
   });
 
-  test('newlines in a row, one token each, each close a piece', () => {
-    expect(pieces(['a', '\n', '\n', 'b'])).toEqual(['a\n', '\n', 'b']);
+  test('blank lines belong to the piece on their left, those before the first to it, and take no segment', () => {
+    expect(pieces(['a', '\n', '\n', 'b'])).toEqual(['a\n\n', 'b']);
+    expect(pieces(['a', '\n', ' ', '\t\n', '\r\n', '  b', '\n', 'c'])).toEqual([
+      'a\n \t\n\r\n',
+      '  b\n',
+      'c',
+    ]);
+    expect(pieces(['<think>', '\n', '\n', ' \n', 'a', '\n', 'b'])).toEqual(['<think>\n\n \na\n', 'b']);
+    expect(pieces(['a', '\n', 'b', '\n', '\n', '</think>', '4'])).toEqual(['a\n', 'b\n\n']);
+    expect(pieces(['a', '\n', '\n', 'b'], { segmenter: 'newline' })).toEqual(['a\n\n', 'b']);
+    // nothing else is there: one segment without a step
+    expect(pieces(['<think>', '\n', '\n', '\n', '</think>', '4'])).toEqual(['<think>\n\n\n']);
+    // what the user names is taken as it stands
+    expect(pieces(['a', '\n', '\n', 'b'], { segmenter: 'fixed', fixedLength: 1 })).toHaveLength(4);
+    expect(pieces(['a', '\n', '\n', 'b'], { segmenter: 'given', given: [2, 3] })).toEqual(['a\n', '\n', 'b']);
+    // bytes of another text, of which one stands for a blank in Latin-1
+    expect(pieces(['a', '\n', '\u00a0', '\n', 'b'])).toEqual(['a\n', '\u00a0\n', 'b']);
   });
 
   test.each(TRANSITIONS)('%s opens a piece inside a line after [.!?] and a space', (word) => {
@@ -150,7 +165,7 @@ describe('hybrid split', () => {
 
   test('a transition word at the start of a line or of an indented sentence opens a piece of its own', () => {
     expect(pieces(['x', '\n', 'So', ' y'])).toEqual(['x\n', 'So y']);
-    expect(pieces(['x', '.\n', '  ', 'So', ' y'])).toEqual(['x.\n', '  ', 'So y']);
+    expect(pieces(['x', '.\n', '  ', 'So', ' y'])).toEqual(['x.\n  ', 'So y']);
     expect(pieces(['x', ' ', '\nSo', ' y'])).toEqual(['x ', '\nSo', ' y']);
   });
 

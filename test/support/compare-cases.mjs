@@ -32,9 +32,10 @@ function fixtureCases(quick) {
   const score = ['score', 'inputs/chains.jsonl'];
   const forms = [
     ['--estimator', 'joint', '--baseline', 'group'],
-    ['--sigma', 'share'],
+    ['--sigma', 'rudder'],
     ['--bank', 'group'],
-    ...['prm', 'tinker', 'vineppo'].map((form) => ['--export', form]),
+    ['--export', 'prm', '--sigma', 'rudder'],
+    ...['tinker', 'vineppo'].map((form) => ['--export', form]),
   ];
   const segmenters = ['newline', 'fixed'];
   return [

@@ -190,13 +190,13 @@ export function describeAgainstOracle({ everyGroup, traces, others }: Comparison
     });
 
     it.each([
-      ['pr-mean', ['--estimator', 'pr-mean', '--sigma', 'share'], { estimator: 'pr-mean', rule: 'share' }],
+      ['pr-mean', ['--estimator', 'pr-mean', '--sigma', 'rudder'], { estimator: 'pr-mean', rule: 'rudder' }],
       [
         'joint',
-        ['--estimator', 'joint', '--residual', 'answer', '--max-segments', '4'],
-        { estimator: 'joint', solution: true, residual: 'answer', maxSegments: 4 },
+        [...['--estimator', 'joint', '--sigma', 'rudder', '--residual', 'answer'], '--max-segments', '4'],
+        { estimator: 'joint', solution: true, rule: 'rudder', residual: 'answer', maxSegments: 4 },
       ],
-      ['within', ['--within', 'entropy', '--sigma', 'rudder'], { within: 'entropy' }],
+      ['within', ['--within', 'entropy', '--sigma', 'rudder'], { rule: 'rudder', within: 'entropy' }],
     ] as const)(`%s with its flags, ${others} traces`, async (name, flags, opts) => {
       const rows = await fixtures.scored(name, flags);
       for (const [i, fixture] of spread(fixtures.rows, others).entries())

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { SigmaInput } from '../../dist/estimate/sigma.js';
 import { queryDuckdb } from './io-helpers.js';
 
 export { temporaryFolder } from './temporary-folder.js';
@@ -75,6 +76,7 @@ export interface ScoredSegment {
 export interface ScoredRow {
   readonly id: string;
   readonly group: string | null;
+  readonly prompt: string;
   readonly completion: string;
   readonly prompt_ids: number[];
   readonly completion_ids: number[];
@@ -101,6 +103,19 @@ export async function readScored(path: string): Promise<ScoredRow[]> {
 /** v̂(s_0..K) as stored. */
 export function storedValues(row: ScoredRow): number[] {
   return [row.value_start, ...row.segments.filter((s) => s.kind === 'thought').map((s) => s.value as number)];
+}
+
+/** What σ was made of, as a reader of the file finds it; for `pr`. */
+export function storedSigmaInput(row: ScoredRow): SigmaInput {
+  return {
+    ends: Int32Array.from(row.segments, ({ end }) => end as number),
+    answered: row.segments.at(-1)?.kind === 'answer',
+    values: Float32Array.from(storedValues(row)),
+    estimator: 'pr',
+    entropies: Float32Array.from(row.entropies),
+    reward: row.reward,
+    baseline: row.baseline ?? undefined,
+  };
 }
 
 /** A prompt of the embedded policy and a right completion of it. */

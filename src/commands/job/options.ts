@@ -2,7 +2,8 @@
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
 import { ESTIMATORS } from '../../estimate/references.js';
-import { RESIDUALS, SIGMA_RULES, WITHINS } from '../../estimate/sigma.js';
+import { RESIDUALS, SIGMA_RULES, type SigmaRule, WITHINS } from '../../estimate/sigma.js';
+import type { ExportName } from '../../io/export/exports.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
@@ -82,14 +83,32 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
       '--estimator joint scores whole continuations, so v̂(s_0) is no baseline for a reward',
       'use --baseline group or a number',
     );
+  const residual = oneOf('--residual', flags.residual, RESIDUALS);
+  if (residual !== 'uniform' && rule !== 'rudder')
+    throw usageError(
+      `--residual ${residual}: --sigma ${rule} leaves no residual`,
+      'add --sigma rudder, or leave out --residual',
+    );
   return {
     estimator,
     rule,
     baseline,
-    residual: oneOf('--residual', flags.residual, RESIDUALS),
+    residual,
     within: oneOf('--within', flags.within, WITHINS),
     rewardRange: resolveRange(flags.rewardRange),
   };
+}
+
+/**
+ * Steps are labelled by the sign of their σ, which one rule alone gives them.
+ * @throws RredcotError (exit 2) for an export that the rule cannot make
+ */
+export function checkExportRule(exportName: ExportName | undefined, rule: SigmaRule): void {
+  if (exportName === 'prm' && rule !== 'rudder')
+    throw usageError(
+      `--export prm labels steps by the sign of σ, and with --sigma ${rule} all have the same`,
+      'add --sigma rudder',
+    );
 }
 
 function resolveBaseline(text: string): Baseline {

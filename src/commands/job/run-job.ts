@@ -12,6 +12,7 @@ import type { WrittenColumn } from '../../io/table/output-columns.js';
 import { resolveColumnNames } from '../../io/write/column-names.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { plural } from '../../plural.js';
+import { policyFacts } from '../../policy/embedded.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
@@ -99,7 +100,8 @@ export async function runJob(
     const metadata = fileMetadata(config, policy);
     const { expected } = source;
     const written = { ourColumns: job.columns, passThrough: columns, metadata };
-    const sink = await openSink({ target, run, ...written, maxRejects, expected, log, signal });
+    const made = policy === undefined ? undefined : policyFacts(policy);
+    const sink = await openSink({ target, run, ...written, maxRejects, expected, policy: made, log, signal });
     await sink.drain(job.stages(source, run));
     sink.report(job.valueName);
     return EXIT.done;

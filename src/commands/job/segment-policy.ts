@@ -14,6 +14,7 @@ import { blankRow, type OutputRow } from '../../scored.js';
 import { cutTrace } from '../../segment/given.js';
 import { allEnds, segmentSums } from '../../segment/segment.js';
 import { segmentRows } from '../../segment/segment-rows.js';
+import { THINK_CLOSE } from '../../segment/span.js';
 import type { Run } from './open-run.js';
 import type { JobOptions } from './options.js';
 import type { Source } from './source.js';
@@ -43,10 +44,12 @@ export async function preparePolicy(
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;
         const { entropies, logprobs, segmentation } = result;
-        const { trace, promptIds, completionIds, chars, status } = job;
+        const { trace, promptIds, completionIds, tokens, chars, status } = job;
+        const closesThought = tokens.text.includes(THINK_CLOSE);
         const sums = segmentSums(entropies, allEnds(segmentation));
         const rows = segmentRows({ segmentation, chars, entropies: sums });
-        return { ...blankRow(trace), promptIds, completionIds, entropies, logprobs, segments: rows, status };
+        const ids = { promptIds, completionIds };
+        return { ...blankRow(trace), ...ids, entropies, logprobs, segments: rows, closesThought, status };
       });
     } finally {
       await prompts.close();

@@ -9,6 +9,7 @@ import type { PassThroughColumn } from '../../io/table/schema.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { colours, type Log } from '../../report/log.js';
 import { type Expected, Progress } from '../../report/progress.js';
+import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
 import { Summary } from '../../report/summary.js';
 import { drawTrace, escapeControls } from '../../report/trace-view.js';
 import { isWorker } from '../../report/worker-log.js';
@@ -26,6 +27,8 @@ export interface SinkOptions {
   readonly metadata: Readonly<Record<string, string>>;
   readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;
+  /** what made the rows, where a policy did */
+  readonly policy: PolicyFacts | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -40,10 +43,14 @@ export interface Sink {
   report(valueName?: string): void;
 }
 
+/** Traces after which the figures say something. */
+const ENOUGH_TO_WARN = 64;
+
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.expected);
-  const summary = new Summary();
+  const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
+  const warned = new Set<string>();
   const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
   if (target.format === 'parquet' && copied.length > 0) {
     const { refuseUnwritable } = await import('../../io/parquet/types.js');
@@ -57,6 +64,14 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     return { traces: traces + run.before.traces, rejects: rejects + run.before.rejects };
   };
 
+  /** a worker's figures are a part of what its parent looks at */
+  function warn(): void {
+    if (isWorker()) return;
+    for (const { code, message } of figureWarnings(summary.figures, opts.policy)) {
+      if (!warned.has(code)) log.warn(code, message);
+      warned.add(code);
+    }
+  }
   function countReject(reject: BadRow): void {
     firstReject ??= reject.rejection.reason;
     progress.reject();
@@ -68,6 +83,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (isBad(item)) return countReject(item);
     progress.trace(item.completionIds?.length ?? 0);
     summary.add(item);
+    // hours may pass until the end
+    if (progress.totals().traces === ENOUGH_TO_WARN) warn();
   }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts
@@ -111,12 +128,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
       }
-      const lines = summary.describe(progress.totals(), valueName !== undefined);
-      log.text(lines.join('\n'));
-      if (rejects > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+      const { figures } = summary;
+      log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
+      warn();
+      if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      const figures = { traces, tokens, rejects, seconds };
-      log.record('done', { ...figures, uniform_share: summary.uniform, output: target.path });
+      const done = { traces, tokens, rejects, seconds };
+      log.record('done', { ...done, ...figureRecord(figures, opts.policy), output: target.path });
     },
   };
 }

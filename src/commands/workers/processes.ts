@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
+import { sumFigures } from '../../figures.js';
 import { readJson } from '../../io/files/json-file.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Shard } from '../../io/layout/chunks.js';
@@ -17,8 +18,11 @@ import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { are, count, plural } from '../../plural.js';
 import { parseDevice } from '../../policy/device/device.js';
+import { policyFacts } from '../../policy/embedded.js';
+import { openPolicyFolder } from '../../policy/folder.js';
 import type { Log } from '../../report/log.js';
 import { duration } from '../../report/progress.js';
+import { figureLines, figureRecord, figureWarnings, listCodes } from '../../report/run-figures.js';
 import { SharedProgress } from '../../report/shared-progress.js';
 import { escapeControls } from '../../report/trace-view.js';
 import type { RunOptions } from '../job/open-run.js';
@@ -33,11 +37,16 @@ export interface WorkersOptions extends RunOptions {
   readonly flags: readonly string[];
   /** one entry a worker; undefined: as the command's own default */
   readonly devices: readonly (string | undefined)[];
+  /** folder of the policy; null without one */
+  readonly policy: string | null;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   readonly maxRejects: MaxRejects | undefined;
   readonly signal: AbortSignal;
 }
+
+/** The workers have compared them. */
+const NO_HASHES = { verify: false };
 
 /** So many workers may be asked for on any machine, however few its cores. */
 const LEAST_MOST_WORKERS = 16;
@@ -112,6 +121,9 @@ export async function runWorkers(
   });
 
   const total = await ownCounts(folder, shard, opts.devices.length);
+  const figures = sumFigures(total.figures);
+  const facts =
+    opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
   const seconds = (performance.now() - started) / 1000;
   await checkAll(total, folder, target, shard, opts);
   if (target.kind === 'file') {
@@ -128,14 +140,20 @@ export async function runWorkers(
   log.text(
     [
       `${plural(total.traces, 'trace')}${tokensText} in ${duration(seconds)} (${plural(workers.length, 'worker')}${rateText})`,
+      ...figureLines(figures, facts, total.valueName),
       ...(total.rejects > 0
-        ? [`rejected: ${count(total.rejects)}`, `rejects in ${escapeControls(target.rejects)}`]
+        ? [
+            `rejected: ${count(total.rejects)}${listCodes(Object.entries(figures.rejects))}`,
+            `rejects in ${escapeControls(target.rejects)}`,
+          ]
         : []),
       `written to ${escapeControls(target.path)}`,
     ].join('\n'),
   );
+  for (const { code, message } of figureWarnings(figures, facts)) log.warn(code, message);
   const { traces, tokens, rejects } = total;
-  log.record('done', { traces, tokens, rejects, seconds, workers: workers.length, output: target.path });
+  const done = { traces, tokens, rejects, seconds, workers: workers.length };
+  log.record('done', { ...done, ...figureRecord(figures, facts), output: target.path });
   return EXIT.done;
 }
 
@@ -191,7 +209,12 @@ async function ownCounts(folder: string, { index, count: n }: Shard, workers: nu
   const isOwn = state?.description.shards === n * workers;
   const own = (state?.shards ?? []).filter(({ shard }) => isOwn && shard.index % n === index);
   const chunks = own.reduce((sum, shard) => sum + shard.chunks, 0);
-  return { ...sumCounts(own.map(({ counts }) => counts)), chunks };
+  return {
+    ...sumCounts(own.map(({ counts }) => counts)),
+    chunks,
+    figures: own.map(({ figures }) => figures),
+    valueName: state?.description.config.estimator === 'joint' ? 'log v̂' : 'v̂',
+  };
 }
 
 /** The limits on rejects hold for all workers together. */

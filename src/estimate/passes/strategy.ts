@@ -7,6 +7,7 @@ import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '.
 import { joinIds, type Suffix } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
 import { type Load, planBatches } from './batch.js';
+import { assertPossible } from './possible.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -84,6 +85,7 @@ const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 /**
  * Scores the traces of a batch. Where memory runs out, the two halves are tried by themselves.
  * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
+ * @throws ImpossibleNumberError
  */
 export async function runBatch(
   session: PolicyRuns,
@@ -110,6 +112,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
   const scored = await session.run(
     jobs.map((job, b) => ({ ...job, branches: branchesAt(job, candidates[b] as number[]) })),
   );
+  assertPossible(scored, jobs, session);
   return scored.map(({ entropies, logprobs, branches }, b) => {
     const { pieces, continuations } = jobs[b] as TraceJob;
     const segmentation = mergeSegments(pieces, entropies);
@@ -138,6 +141,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       jobs.map((job) => ({ ...job, branches: [] })),
       kept,
     );
+    assertPossible(trunks, jobs, session);
     const segmentations = jobs.map(({ pieces }, b) =>
       mergeSegments(pieces, (trunks[b] as TraceScores).entropies),
     );
@@ -145,6 +149,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       kept,
       jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),
     );
+    assertPossible(scored, jobs, session);
     return jobs.map(({ continuations }, b) => {
       const { entropies, logprobs } = trunks[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;

@@ -1,11 +1,13 @@
 // Puts a stream of traces to the policy: windows of neighbours, batches inside them, results in input order.
-import type { TraceRejected } from '../../errors.js';
+import { dataError, type RredcotError, type TraceRejected } from '../../errors.js';
+import { deviceName } from '../../policy/device/device.js';
 import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { joinIds } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
 import { inOrder } from './in-order.js';
+import { ImpossibleNumberError } from './possible.js';
 import { planWindow, runBatch, type Strategy, type TraceJob } from './strategy.js';
 
 /** A trace on its way through the policy. */
@@ -28,6 +30,7 @@ const BATCHES_AT_WORK = 3;
 
 /**
  * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
+ * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  * @param windowOf the window of an input row, by its number over all inputs: traces of other windows never share a run
  */
 export async function* scoreWindows<T extends PassJob>(
@@ -54,10 +57,16 @@ export async function* scoreWindows<T extends PassJob>(
         };
     }
   }
-  const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => ({
-    ...batch,
-    scored: batch.inBatch.length === 0 ? [] : await runBatch(session, batch.inBatch, batch.strategy),
-  }));
+  const done = inOrder(batches(), BATCHES_AT_WORK, async (batch) => {
+    const { inBatch, strategy, members, jobs } = batch;
+    if (inBatch.length === 0) return { ...batch, scored: [] };
+    const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
+      if (!(error instanceof ImpossibleNumberError)) throw error;
+      const { trace } = jobs[members[inBatch.indexOf(error.job)] as number] as T;
+      throw impossible(trace, error, session);
+    });
+    return { ...batch, scored };
+  });
   const results = new Map<T | BadRow, TraceResult | TraceRejected>(); // of one window
   for await (const { window, jobs, members, scored, isLast } of done) {
     for (const [n, i] of members.entries())
@@ -69,6 +78,20 @@ export async function* scoreWindows<T extends PassJob>(
     }
     results.clear();
   }
+}
+
+/** A broken policy or device: nothing that it says can be trusted, so the run ends. */
+function impossible(
+  { id, source }: Trace,
+  { message }: Error,
+  { device = { name: 'cpu' } }: PolicyRuns,
+): RredcotError {
+  return dataError(
+    `${source.file}:${source.row} (id ${JSON.stringify(id)}): the policy on ${deviceName(device)} gave ${message}`,
+    device.name === 'cpu'
+      ? 'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says'
+      : 'rredcot policy check <folder> compares the device with the CPU; --device cpu does without it',
+  );
 }
 
 function toTraceJob({ promptIds, completionIds, ...job }: PassJob): TraceJob {

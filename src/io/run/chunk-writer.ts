@@ -1,6 +1,7 @@
 // A shard's rows and rejects in input order in, its chunks out: each is written whole, then recorded as done.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Tally } from '../../figures.js';
 import { isBad } from '../../rows.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { writeJson } from '../files/json-file.js';
@@ -31,6 +32,7 @@ interface OpenChunk {
   readonly rejects: Rejects;
   /** traces written of each of its input rows */
   readonly counts: number[];
+  readonly tally: Tally;
   tokens: number;
   rejected: number;
 }
@@ -53,7 +55,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     const path = paths.chunk(shard, chunk, format);
     const rejects = await openRejects(paths.reject(shard, chunk));
     const output = await openOutput({ ...opts, path });
-    return { chunk, output, rejects, counts: [], tokens: 0, rejected: 0 };
+    return { chunk, output, rejects, counts: [], tally: new Tally(), tokens: 0, rejected: 0 };
   }
 
   // first the rejects, then the chunk, then the record that says both are there
@@ -62,7 +64,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     await rejects.close();
     const sha256 = await output.close();
     open = null;
-    const { counts, tokens, rejected } = written;
+    const { counts, tally, tokens, rejected } = written;
     const record: ChunkRecord = {
       chunk,
       rows: counts.length,
@@ -70,6 +72,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       rejects: rejected,
       tokens,
       traces_per_row: counts.every((count) => count === 1) ? null : counts,
+      figures: tally.figures,
       sha256: sha256 ?? (await sha256OfFile(paths.chunk(shard, chunk, format))) ?? '',
       rejects_sha256: await sha256OfFile(paths.reject(shard, chunk)),
     };
@@ -92,10 +95,12 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       open.counts[row] ??= 0;
       if (isBad(item)) {
         open.rejected++;
+        open.tally.reject(item);
         await open.rejects.add(item);
         return;
       }
       open.counts[row] = (open.counts[row] as number) + 1;
+      open.tally.add(item);
       open.tokens += item.completionIds?.length ?? 0;
       await open.output.write([item]);
     },

@@ -4,6 +4,7 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import type { Figures } from '../../figures.js';
 import { fileBytes } from '../files/file-bytes.js';
 import { readJson, writeJson, writeText } from '../files/json-file.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
@@ -16,6 +17,8 @@ export interface ChunkRecord extends Counts {
   readonly chunk: number;
   /** traces written of each input row; null: one of each */
   readonly traces_per_row: readonly number[] | null;
+  /** what its traces came to: for the words at a run's end, over all attempts, workers and shards */
+  readonly figures: Figures;
   readonly sha256: string;
   /** null where no trace was rejected */
   readonly rejects_sha256: string | null;

@@ -1,6 +1,7 @@
 // A run folder in, what of it is done and what is missing out: counted from records, no chunk is opened.
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
+import { type Figures, sumFigures } from '../../figures.js';
 import { readJson } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { chunkCount, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
@@ -16,6 +17,7 @@ export interface ShardState {
   /** chunks that are done, and what they hold together */
   readonly chunks: number;
   readonly counts: Counts;
+  readonly figures: Figures;
   /** chunks it will have; null where nobody has counted the input rows */
   readonly expected: number | null;
   /** numbers of chunks that are not done, or whose files are gone; without `expected` only those before the last one */
@@ -109,6 +111,7 @@ async function shardState(
     isDone: done !== undefined,
     chunks: chunks.size,
     counts: sumCounts(chunks.values()),
+    figures: sumFigures(Array.from(chunks.values(), ({ figures }) => figures)),
     expected,
     missing: numbers.filter((chunk) => !recorded.has(chunk) || !present.has(chunk)),
     updatedMs: written?.mtimeMs ?? null,

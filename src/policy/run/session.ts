@@ -16,15 +16,17 @@ export interface TraceScores {
   readonly branches: readonly Float32Array[];
 }
 
-/** What scoring asks of a policy; without a device it is taken to run on the CPU. */
+/** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
 export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
-  Partial<Pick<PolicySession, 'device'>>;
+  Partial<Pick<PolicySession, 'device' | 'vocab'>>;
 
 /** A running policy. */
 export class PolicySession {
   private constructor(
     private readonly thread: Thread<SessionThread>,
     readonly device: Device,
+    /** tokens of the vocabulary */
+    readonly vocab: number,
   ) {}
 
   /**
@@ -39,7 +41,7 @@ export class PolicySession {
     });
     try {
       await thread.call('open', []);
-      return new PolicySession(thread, device);
+      return new PolicySession(thread, device, architecture.vocab);
     } catch (cause) {
       await thread.finish();
       throw new RredcotError(

@@ -20,7 +20,7 @@ export interface EncodedTrace {
 
 /**
  * Encodes a trace. Ids in the row are used as they are; text is tokenised once. Where both are there and disagree, the
- * ids win and the status says `ids:text-mismatch`.
+ * ids win and the status says `ids:text-mismatch`; ids alone that are no UTF-8 are `ids:not-utf8`.
  * @param vocab size of the policy's vocabulary
  * @param maxTokens what prompt and completion may have together
  * @throws TraceRejected where nothing can be scored
@@ -106,8 +106,14 @@ function align(
   if (normalized !== undefined && onlySpecialFrom(ids, normalized.textEnd, tokenizer))
     return { tokens: { text, ...normalized }, chars: normalized.chars, status: ['text:normalized'] };
   // what was scored is what the ids spell: that is segmented, byte by byte, since it need not be sound UTF-8
-  const code = trace.completionIds === undefined ? 'text:normalized' : 'ids:text-mismatch';
-  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [code] };
+  return { tokens: spelledBytes(ids, tokenizer), chars: null, status: [unspelledCode(trace)] };
+}
+
+/** Why a completion's tokens cannot be laid over its text. */
+function unspelledCode({ completion, completionIds }: Trace): string {
+  if (completionIds === undefined) return 'text:normalized';
+  // without a text beside them nothing is mismatched
+  return completion === '' ? 'ids:not-utf8' : 'ids:text-mismatch';
 }
 
 const NONE = new Uint8Array(0);

@@ -1,7 +1,7 @@
 /** Batches, windows, strategies and scarce memory over a fake policy: nothing lost, nothing mixed, order kept. */
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { TraceRejected } from '../../../dist/errors.js';
+import { RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { BATCH_ROWS, type Load, planBatches } from '../../../dist/estimate/passes/batch.js';
 import { inOrder } from '../../../dist/estimate/passes/in-order.js';
 import {
@@ -13,7 +13,8 @@ import {
 } from '../../../dist/estimate/passes/strategy.js';
 import { type PassJob, scoreWindows } from '../../../dist/estimate/passes/windows.js';
 import { windowOf } from '../../../dist/io/layout/chunks.js';
-import type { PolicyRuns } from '../../../dist/policy/run/session.js';
+import type { Branch, PackedTrace } from '../../../dist/policy/run/pack.js';
+import type { PolicyRuns, TraceScores } from '../../../dist/policy/run/session.js';
 import { type BadRow, isBad } from '../../../dist/rows.js';
 import { seeded } from '../../oracle/toy.js';
 import { expectedResult, FakePolicy, type JobShape, jobOf } from '../../support/fake-policy.js';
@@ -383,6 +384,38 @@ describe('runBatch', () => {
 
 // ------ windows
 
+/** Puts a number into what is said of one trace, which its first token names. */
+class LyingPolicy extends FakePolicy {
+  readonly device = { name: 'cuda', deviceId: 1 } as const;
+  readonly vocab = 259;
+
+  constructor(
+    readonly name: number,
+    readonly where: 'entropies' | 'logprobs' | 'branches',
+    readonly number: number,
+  ) {
+    super();
+  }
+
+  override async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    return this.lie(await super.run(traces, keep), traces);
+  }
+
+  override async branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
+    return this.lie(await super.branches(kept, branches), this.kept.get(kept) ?? []);
+  }
+
+  private lie(scores: TraceScores[], traces: readonly PackedTrace[]): TraceScores[] {
+    for (const [b, { ids }] of traces.entries()) {
+      if (ids[0] !== this.name) continue;
+      const { branches, ...own } = scores[b] as TraceScores;
+      if (this.where !== 'branches' && own[this.where].length > 3) own[this.where][3] = this.number;
+      if (this.where === 'branches' && branches.length > 1) (branches[1] as Float32Array)[0] = this.number;
+    }
+    return scores;
+  }
+}
+
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 
 /** A stream of jobs as scoreWindows takes them, each from an input row. */
@@ -542,6 +575,61 @@ describe('scoreWindows', () => {
     expect(names).toEqual([...Array(64).keys()]);
     expect(closed).toBe(true);
     expect(await scored.next()).toEqual({ done: true, value: undefined });
+  });
+
+  test.each([
+    ['an entropy that is no number', 'entropies', Number.NaN, /entropy NaN at completion token 3/],
+    ['an entropy below 0', 'entropies', -0.01, /entropy -0\.0\d+ at completion token 3/],
+    ['an entropy above ln V', 'entropies', 5.5607, /entropy 5\.5\d+ .*expected 0 to 5\.56 \(ln V\)/],
+    ['log p that is no number', 'logprobs', Number.NaN, /log p NaN of completion token 3/],
+    ['log p above 0', 'logprobs', 0.01, /log p 0\.0\d+ of completion token 3/],
+    ['log p of −∞', 'logprobs', Number.NEGATIVE_INFINITY, /log p -Infinity of completion token 3/],
+    ['log p of a reference above 0', 'branches', 1, /log p 1 in a reference/],
+  ] as const)('%s ends the run with 65, and names trace and device', async (_, where, number, text) => {
+    for (const strategy of ['one-run', 'two-run'] as const) {
+      const policy = new LyingPolicy(5, where, number);
+      const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
+      const all = drain(
+        scoreWindows(
+          stream(shapes, (i) => 10 + i),
+          policy,
+          strategy,
+          everyRow,
+        ),
+      );
+      const error = await all.then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(error).toBeInstanceOf(RredcotError);
+      const { message, exitCode, hint } = error as RredcotError;
+      expect(exitCode).toBe(65);
+      expect(message).toMatch(/^in:15 \(id "5"\): the policy on cuda:1 gave /);
+      expect(message).toMatch(text);
+      expect(hint).toContain('policy check');
+    }
+  });
+
+  test('numbers at the edge of what can be are taken', async () => {
+    for (const [where, number] of [
+      ['entropies', Math.log(259)],
+      ['entropies', 0],
+      ['logprobs', 0],
+      ['branches', 0],
+    ] as const) {
+      const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
+      const policy = new LyingPolicy(5, where, number);
+      expect(
+        await drain(
+          scoreWindows(
+            stream(shapes, (i) => i),
+            policy,
+            'auto',
+            everyRow,
+          ),
+        ),
+      ).toHaveLength(9);
+    }
   });
 
   test('nothing in, nothing out', async () => {

@@ -6,13 +6,21 @@ import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parseColumns, parseExport, writtenColumns } from '../../../dist/commands/job/written-columns.js';
 import { TraceRejected } from '../../../dist/errors.js';
+import { redistribute } from '../../../dist/estimate/sigma.js';
 import { prmRow } from '../../../dist/io/export/prm.js';
 import { tinkerRow } from '../../../dist/io/export/tinker.js';
 import { vineppoRow } from '../../../dist/io/export/vineppo.js';
 import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
 import type { OutputRow, SegmentRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb } from '../../support/io-helpers.js';
-import { FIXTURES, readJsonl, rredcot, type ScoredRow, temporaryFolder } from '../../support/program.js';
+import {
+  FIXTURES,
+  readJsonl,
+  rredcot,
+  type ScoredRow,
+  storedSigmaInput,
+  temporaryFolder,
+} from '../../support/program.js';
 
 const f32 = (...values: number[]) => Float32Array.from(values);
 
@@ -213,22 +221,25 @@ describe('rredcot', () => {
       expect(episode.scores).toBe(scored[n]?.reward);
     }
 
-    await run('steps.jsonl', '--export', 'prm');
+    await run('steps.jsonl', '--export', 'prm', '--sigma', 'rudder');
     type Step = { prompt: string; completion: string; completions: string[]; labels: boolean[] };
     const steps = await readJsonl<Step>(join(folder, 'steps.jsonl'));
     expect(steps).toHaveLength(32);
     for (const [n, { prompt, completion, completions, labels }] of steps.entries()) {
-      const { segments, reward, baseline } = scored[n] as ScoredRow;
+      const { reward, baseline, segments } = scored[n] as ScoredRow;
+      // the rule whose signs are its labels
+      const rule = { rule: 'rudder', residual: 'uniform', within: 'uniform' } as const;
+      const { sigma } = redistribute(storedSigmaInput(scored[n] as ScoredRow), rule);
       expect(prompt).toMatch(/^start \d/);
       expect(completions.join('')).toBe(completion);
       const sign = Math.sign((reward as number) - (baseline as number));
-      expect(labels).toEqual(segments.map(({ sigma }) => sign * sigma > 0));
+      expect(labels).toEqual(segments.map(({ start }) => sign * (sigma[start as number] as number) > 0));
     }
   });
 
   it('score --export prm sets aside, with a reason, what has no labels', async () => {
     // a right trace's R* is 0 here, so its σ is uniform
-    await run('wrong.jsonl', '--export', 'prm', '--baseline', '1');
+    await run('wrong.jsonl', '--export', 'prm', '--sigma', 'rudder', '--baseline', '1');
     const wrong = scored.filter(({ reward }) => reward === 0);
     const steps = await readJsonl<{ id: string }>(join(folder, 'wrong.jsonl'));
     expect(steps.map(({ id }) => id)).toEqual(wrong.map(({ id }) => id));

@@ -48,6 +48,7 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { sumFigures } from '../../../dist/figures.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { runPaths } from '../../../dist/io/layout/run-paths.js';
 import { blobOfFile } from '../../../dist/io/parquet/blob.js';
@@ -356,6 +357,7 @@ describe('the writer', () => {
       tokens: 0,
       raw_bytes: 0,
       traces_per_row: null,
+      figures: sumFigures([]),
     };
     const damage = () => chunkDamage(folder, shard, { ...record, sha256, rejects_sha256: null }, 'parquet');
     expect(await damage()).toBeUndefined();

@@ -1,0 +1,122 @@
+// What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
+import type { BadRow } from './rows.js';
+import { isFallback, type OutputRow } from './scored.js';
+
+/** Traces by a name: a status code, or a number of two significant digits. */
+export type Histogram = Readonly<Record<string, number>>;
+
+/** The figures of some traces; nothing in them grows with their number beyond a few thousand bins. */
+export interface Figures {
+  /** completion tokens that have a log-probability, and these summed, nats */
+  readonly scored_tokens: number;
+  readonly logprob_sum: number;
+  /** traces by mean log p of their tokens */
+  readonly mean_logprobs: Histogram;
+  /** traces by range of their values: the largest less the smallest */
+  readonly value_ranges: Histogram;
+  /** traces that have σ; of these, by fallback uniform, and uniform in effect */
+  readonly credited: number;
+  readonly fallbacks: number;
+  readonly uniform: number;
+  /** traces whose text has `</think>` */
+  readonly closed_thoughts: number;
+  /** traces by status code; `ok` is not counted */
+  readonly status: Histogram;
+  /** rejects by code */
+  readonly rejects: Histogram;
+}
+
+/** σ is uniform in effect where no token's weight |σ·T − 1| reaches this. */
+const UNEVEN = 0.01;
+/** Numbers below this are 0 in a histogram: it has a smallest bin. */
+const SMALLEST = 1e-6;
+
+const SUMS = ['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const;
+const HISTOGRAMS = ['mean_logprobs', 'value_ranges', 'status', 'rejects'] as const;
+
+/** Gathers figures. */
+export class Tally {
+  private readonly sums = new Map<(typeof SUMS)[number], number>();
+  private readonly bins = new Map(HISTOGRAMS.map((name) => [name, new Map<string, number>()]));
+
+  add(row: OutputRow): void {
+    const { logprobs, sigma, status } = row;
+    if (logprobs !== null && logprobs.length > 0) {
+      const sum = logprobs.reduce((total, lp) => total + lp, 0);
+      this.count('scored_tokens', logprobs.length);
+      this.count('logprob_sum', sum);
+      this.bin('mean_logprobs', rounded(sum / logprobs.length));
+    }
+    if (row.valueStart !== null) this.bin('value_ranges', rounded(valueRange(row)));
+    if (sigma !== null) {
+      this.count('credited');
+      if (status.some(isFallback)) this.count('fallbacks');
+      if (sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN)) this.count('uniform');
+    }
+    if (row.closesThought) this.count('closed_thoughts');
+    for (const code of status) this.bin('status', code);
+  }
+
+  reject({ rejection }: BadRow): void {
+    this.bin('rejects', rejection.code);
+  }
+
+  /** Adds what other traces came to; a record without figures has none. */
+  include(other: Partial<Figures> | undefined): void {
+    for (const name of SUMS) this.count(name, other?.[name] ?? 0);
+    for (const name of HISTOGRAMS)
+      for (const [key, n] of Object.entries(other?.[name] ?? {})) this.bin(name, key, n);
+  }
+
+  /** As JSON holds them. */
+  get figures(): Figures {
+    const sums = SUMS.map((name) => [name, this.sums.get(name) ?? 0]);
+    const bins = HISTOGRAMS.map((name) => [name, Object.fromEntries(this.bins.get(name) ?? [])]);
+    return Object.fromEntries([...sums, ...bins]);
+  }
+
+  private count(name: (typeof SUMS)[number], n = 1): void {
+    this.sums.set(name, (this.sums.get(name) ?? 0) + n);
+  }
+
+  private bin(name: (typeof HISTOGRAMS)[number], key: string, n = 1): void {
+    const bins = this.bins.get(name);
+    bins?.set(key, (bins.get(key) ?? 0) + n);
+  }
+}
+
+/** The figures of all. */
+export function sumFigures(all: Iterable<Partial<Figures> | undefined>): Figures {
+  const tally = new Tally();
+  for (const figures of all) tally.include(figures);
+  return tally.figures;
+}
+
+/** Two digits, so that there are 90 bins a power of ten. */
+function rounded(x: number): string {
+  return Math.abs(x) < SMALLEST ? '0' : String(Number(x.toPrecision(2)));
+}
+
+/** 0 where all values are −∞ (`joint`). */
+function valueRange({ valueStart, segments }: OutputRow): number {
+  let [low, high] = [valueStart as number, valueStart as number];
+  for (const { value } of segments) {
+    if (value === null) continue;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  return high > low ? high - low : 0;
+}
+
+/** The median of a histogram's numbers; undefined where it holds none. */
+export function median(histogram: Histogram): number | undefined {
+  const bins = Object.entries(histogram).map(([key, n]) => [Number(key), n] as const);
+  bins.sort(([a], [b]) => a - b);
+  const half = bins.reduce((sum, [, n]) => sum + n, 0) / 2;
+  let below = 0;
+  for (const [bin, n] of bins) {
+    below += n;
+    if (below >= half) return bin;
+  }
+  return undefined;
+}

@@ -1,0 +1,124 @@
+// A run's figures in, the lines that a person reads at its end out, and the warnings where they cannot be trusted.
+import { type Figures, type Histogram, median } from '../figures.js';
+import { count, plural } from '../plural.js';
+import { isFallback } from '../scored.js';
+import { THINK_CLOSE } from '../segment/span.js';
+import { escapeControls } from './trace-view.js';
+
+/** What is to be known of the policy that made the figures. */
+export interface PolicyFacts {
+  /** its folder, as the user named it */
+  readonly path: string;
+  /** whether it is the one that ships with the program */
+  readonly isEmbedded: boolean;
+  /** tokens of its vocabulary */
+  readonly vocab: number;
+  /** exit template: close and open */
+  readonly exit: string;
+}
+
+/** Something that a user should know of; the code is for programs. */
+export interface Warning {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Of the traces, this share has to be affected before a warning is worth it: a few odd ones are in every data set. */
+const WORTH_A_WARNING = 0.1;
+
+/** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
+export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
+  const { credited, fallbacks, uniform, status } = figures;
+  const lines: string[] = [];
+  const mean = meanLogprob(figures);
+  const range = median(figures.value_ranges);
+  if (mean !== undefined) {
+    const name = policy === undefined ? '' : `policy ${policyName(policy)}: `;
+    const guessing = policy === undefined ? '' : ` (guessing: ${shortNumber(-Math.log(policy.vocab))})`;
+    const values = range === undefined ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
+    lines.push(`${name}mean log p ${shortNumber(mean)} a token${guessing}${values}`);
+  }
+  if (credited > 0) {
+    const codes = Object.entries(status).filter(([code]) => isFallback(code));
+    const byFallback = `σ uniform by fallback: ${percent(fallbacks / credited)}${listCodes(codes)}`;
+    lines.push(`${byFallback}; in effect: ${percent(uniform / credited)}`);
+  }
+  const others = Object.entries(status).filter(([code]) => !isFallback(code));
+  if (others.length > 0) lines.push(`also in status:${listCodes(others)}`);
+  return lines;
+}
+
+/** The same for programs. */
+export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<string, unknown> {
+  const { credited, fallbacks, uniform } = figures;
+  const share = (part: number) => (credited === 0 ? null : part / credited);
+  return {
+    ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
+    mean_logprob: meanLogprob(figures) ?? null,
+    median_value_range: median(figures.value_ranges) ?? null,
+    uniform_share: share(fallbacks),
+    uniform_in_effect_share: share(uniform),
+  };
+}
+
+/** Where the figures say that the run means nothing. */
+export function figureWarnings(figures: Figures, policy: PolicyFacts | undefined): Warning[] {
+  if (policy === undefined) return [];
+  const { mean_logprobs: means, closed_thoughts: closed } = figures;
+  const traces = total(means);
+  const isMany = (n: number) => n > 0 && n >= WORTH_A_WARNING * traces;
+  const warnings: Warning[] = [];
+  const guessing = -Math.log(policy.vocab);
+  // nearer to guessing than to certainty: what a policy has sampled itself is far above that
+  const guessed = total(means, (mean) => mean <= guessing / 2);
+  if (isMany(guessed)) {
+    const what = `${count(guessed)} of ${plural(traces, 'trace')}`;
+    const logprobs = `mean log p ${shortNumber(meanLogprob(figures) ?? 0)} a token, guessing gives ${shortNumber(guessing)}`;
+    warnings.push(
+      policy.isEmbedded
+        ? {
+            code: 'foreign_traces',
+            message: `${what} are none of the two toy tasks that the bundled policy knows (${logprobs}), so their numbers mean nothing: rredcot policy build <checkpoint> -o <folder>, then --policy <folder>, with the model that wrote them`,
+          }
+        : {
+            code: 'unlikely_traces',
+            message: `${what} are little better than guessed by ${escapeControls(policy.path)} (${logprobs}): did this policy write these traces? --policy <folder> names another`,
+          },
+    );
+  }
+  if (isMany(closed) && !policy.exit.includes(THINK_CLOSE))
+    warnings.push({
+      code: 'exit_template',
+      message: `${count(closed)} of ${plural(traces, 'trace')} close their thought with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside of the thought; rredcot policy build --exit-close gives another`,
+    });
+  return warnings;
+}
+
+/** Codes and how often they occur, in alphabetical order, in brackets. */
+export function listCodes(counts: Iterable<readonly [code: string, n: number]>): string {
+  const entries = [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([code, n]) => `${code} ${count(n)}`);
+  return entries.length === 0 ? '' : ` (${entries.join(', ')})`;
+}
+
+function policyName({ path, isEmbedded }: PolicyFacts): string {
+  return isEmbedded ? 'bundled' : escapeControls(path);
+}
+
+function meanLogprob({ logprob_sum: sum, scored_tokens: tokens }: Figures): number | undefined {
+  return tokens === 0 ? undefined : sum / tokens;
+}
+
+/** Traces of a histogram, or those of some of its bins. */
+function total(histogram: Histogram, isMeant: (bin: number) => boolean = () => true): number {
+  return Object.entries(histogram).reduce((sum, [bin, n]) => sum + (isMeant(Number(bin)) ? n : 0), 0);
+}
+
+/** Two digits behind the point, or two digits of what is smaller. */
+function shortNumber(x: number): string {
+  const text = Math.abs(x) >= 0.1 ? x.toFixed(2) : String(Number(x.toPrecision(2)));
+  return text.replace('-', '−');
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}

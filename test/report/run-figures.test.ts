@@ -1,0 +1,193 @@
+// What a run says of itself: sums that do not depend on how it was cut, medians, and warnings where it means nothing.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Figures, median, sumFigures, Tally } from '../../dist/figures.js';
+import {
+  figureLines,
+  figureRecord,
+  figureWarnings,
+  type PolicyFacts,
+} from '../../dist/report/run-figures.js';
+import { Summary } from '../../dist/report/summary.js';
+import type { OutputRow, SegmentRow } from '../../dist/scored.js';
+import { bareRow } from '../support/io-helpers.js';
+
+const f32 = (...values: number[]) => Float32Array.from(values);
+const segment = (value: number | null): SegmentRow => ({
+  start: 0,
+  end: 1,
+  charStart: 0,
+  charEnd: 1,
+  kind: value === null ? 'answer' : 'thought',
+  entropy: 0,
+  value,
+  delta: 0,
+  sigma: 0,
+});
+/** A scored trace of four tokens. */
+const scored = (more: Partial<OutputRow> = {}): OutputRow => ({
+  ...bareRow({}),
+  logprobs: f32(-0.25, -0.5, -0.25, 0),
+  sigma: f32(0.1, 0.1, 0.7, 0.1),
+  valueStart: 0.25,
+  segments: [segment(0.5), segment(0.125), segment(null)],
+  ...more,
+});
+const tallied = (...rows: OutputRow[]): Figures => {
+  const tally = new Tally();
+  for (const row of rows) tally.add(row);
+  return tally.figures;
+};
+const times = (n: number, row: OutputRow) => Array.from({ length: n }, () => row);
+
+const TOY: PolicyFacts = { path: './policy', isEmbedded: false, vocab: 259, exit: '</think>\nanswer: ' };
+
+describe('figures', () => {
+  it('are sums and bins of what the rows hold', () => {
+    const even = f32(0.25, 0.25, 0.25, 0.25);
+    const found = tallied(
+      scored(),
+      scored({ sigma: f32(0.2502, 0.2498, 0.25, 0.25), closesThought: true }),
+      scored({ sigma: even, status: ['uniform:small-return', 'reward:compared'] }),
+      scored({ sigma: even, status: ['reward:unknown'], logprobs: f32(-2, -2, -2, -2) }),
+    );
+    expect(found).toEqual({
+      scored_tokens: 16,
+      logprob_sum: -11,
+      mean_logprobs: { '-0.25': 3, '-2': 1 },
+      value_ranges: { '0.38': 4 },
+      credited: 4,
+      fallbacks: 2,
+      uniform: 3,
+      closed_thoughts: 1,
+      status: { 'uniform:small-return': 1, 'reward:compared': 1, 'reward:unknown': 1 },
+      rejects: {},
+    });
+  });
+
+  it('are the same however the traces are cut into chunks, and as JSON holds them', () => {
+    const row = fc.record({
+      // eighths: sums of them are exact in any order
+      logprob: fc.integer({ min: -80, max: 0 }).map((n) => n / 8),
+      value: fc.double({ min: 0, max: 1, noNaN: true }),
+      code: fc.constantFrom('uniform:no-gain', 'truncated'),
+    });
+    fc.assert(
+      fc.property(fc.array(row, { maxLength: 40 }), fc.integer({ min: 1, max: 9 }), (all, size) => {
+        const rows = all.map(({ logprob, value, code }) =>
+          scored({ logprobs: f32(logprob), valueStart: value, status: [code] }),
+        );
+        const chunks: Figures[] = [];
+        for (let at = 0; at < rows.length; at += size) chunks.push(tallied(...rows.slice(at, at + size)));
+        const read = chunks.map((figures) => JSON.parse(JSON.stringify(figures)) as Figures);
+        expect(sumFigures(read)).toEqual(tallied(...rows));
+      }),
+    );
+  });
+
+  it('hold no more bins than two digits make, whatever the numbers', () => {
+    const tally = new Tally();
+    for (let n = 1; n <= 50_000; n++)
+      tally.add(scored({ valueStart: n ** 3 * 1e-14, segments: [segment(0)] }));
+    // 90 a power of ten, from 1e-6 to 1.25
+    expect(Object.keys(tally.figures.value_ranges).length).toBeLessThan(90 * 7);
+  });
+
+  it('take values that are all impossible for values that do not move', () => {
+    const none = Number.NEGATIVE_INFINITY;
+    const found = tallied(scored({ valueStart: none, segments: [segment(none)] }));
+    expect(found.value_ranges).toEqual({ '0': 1 });
+  });
+
+  it('give a median to two digits, of negative numbers too', () => {
+    expect(median({})).toBeUndefined();
+    expect(median({ '0.5': 1, '0.1': 1, '0.9': 1 })).toBe(0.5);
+    expect(median({ '-0.05': 3, '-10': 4 })).toBe(-10);
+    expect(median({ '1e-5': 2, '0.3': 1 })).toBe(1e-5);
+  });
+});
+
+describe('the end of a run', () => {
+  it('names the policy, mean log p, range of values, and how much of σ is uniform', () => {
+    const even = f32(0.25, 0.25, 0.25, 0.25);
+    const figures = tallied(scored(), scored({ sigma: even, status: ['uniform:no-gain', 'truncated'] }));
+    expect(figureLines(figures, TOY)).toEqual([
+      'policy ./policy: mean log p −0.25 a token (guessing: −5.56), median range of v̂ 0.38',
+      'σ uniform by fallback: 50.0 % (uniform:no-gain 1); in effect: 50.0 %',
+      'also in status: (truncated 1)',
+    ]);
+    expect(figureLines(figures, { ...TOY, isEmbedded: true }, 'log v̂')[0]).toMatch(
+      /^policy bundled: .*median range of log v̂/,
+    );
+    expect(figureRecord(figures, TOY)).toMatchObject({
+      policy: './policy',
+      mean_logprob: -0.25,
+      median_value_range: 0.38,
+      uniform_share: 0.5,
+      uniform_in_effect_share: 0.5,
+    });
+    // segment has no values, and without a policy no log p
+    expect(figureLines(tallied(bareRow({})), undefined)).toEqual([]);
+  });
+
+  it('counts what earlier attempts have done', () => {
+    const summary = new Summary([tallied(...times(3, scored({ status: ['uniform:no-gain'] })))]);
+    summary.add(scored());
+    const totals = { traces: 1, tokens: 4, rejects: 0, seconds: 1 };
+    const lines = summary.describe(totals, TOY, 'v̂');
+    expect(lines[0]).toMatch(/^1 trace, 4 tokens/);
+    expect(lines[2]).toMatch(/^σ uniform by fallback: 75\.0 % \(uniform:no-gain 3\)/);
+  });
+
+  it('draws no trace whose σ is uniform by fallback', () => {
+    const summary = new Summary();
+    summary.add(scored({ status: ['uniform:flat-values'] }));
+    expect(summary.example).toBeUndefined();
+    summary.add(scored());
+    expect(summary.example).toBeDefined();
+  });
+});
+
+describe('warnings', () => {
+  const guessed = scored({ logprobs: f32(-5, -6, -7) });
+  const codes = (rows: readonly OutputRow[], policy: PolicyFacts = TOY) =>
+    figureWarnings(tallied(...rows), policy).map(({ code }) => code);
+
+  it('none for traces that the policy may have sampled', () => {
+    expect(codes([...times(20, scored({ closesThought: true })), scored()])).toEqual([]);
+    expect(codes([])).toEqual([]);
+    expect(figureWarnings(tallied(guessed), undefined)).toEqual([]);
+  });
+
+  it('another policy wrote them: mean log p nearer to guessing than to 0, from a tenth of the traces on', () => {
+    const [warning] = figureWarnings(tallied(...times(8, guessed), ...times(2, scored())), TOY);
+    expect(warning?.code).toBe('unlikely_traces');
+    expect(warning?.message).toMatch(
+      /^8 of 10 traces are little better than guessed by \.\/policy \(mean log p −4\.56 a token, guessing gives −5\.56\): did this policy write these traces\?/,
+    );
+    expect(codes([...times(9, scored()), guessed])).toEqual(['unlikely_traces']);
+    expect(codes([...times(10, scored()), guessed])).toEqual([]);
+    // half of −ln V
+    expect(codes([scored({ logprobs: f32(-2.8) })])).toEqual(['unlikely_traces']);
+    expect(codes([scored({ logprobs: f32(-2.7) })])).toEqual([]);
+    expect(codes([scored({ logprobs: f32(-2.8) })], { ...TOY, vocab: 32_000 })).toEqual([]);
+  });
+
+  it('the bundled policy meets foreign traces', () => {
+    const [warning, ...others] = figureWarnings(tallied(guessed), { ...TOY, isEmbedded: true });
+    expect(others).toEqual([]);
+    expect(warning?.code).toBe('foreign_traces');
+    expect(warning?.message).toMatch(/^1 of 1 trace .*bundled.*policy build/);
+  });
+
+  it('thoughts are closed by a tag that the exit template lacks', () => {
+    const closed = times(4, scored({ closesThought: true }));
+    expect(codes(closed, { ...TOY, exit: '\n\nThe answer is ' })).toEqual(['exit_template']);
+    expect(codes(times(4, scored()), { ...TOY, exit: '\n\nThe answer is ' })).toEqual([]);
+  });
+
+  it('a folder whose name drives terminals is shown', () => {
+    const [warning] = figureWarnings(tallied(guessed), { ...TOY, path: 'a\u001b[31m' });
+    expect(warning?.message).toContain('a\\u{1b}[31m');
+  });
+});

@@ -1,0 +1,37 @@
+// The drawing of a trace: bars on a scale that is the same for all traces.
+import { describe, expect, it } from 'vitest';
+import { drawTrace } from '../../dist/report/trace-view.js';
+import type { OutputRow } from '../../dist/scored.js';
+import { bareRow } from '../support/io-helpers.js';
+
+const row = (...shares: number[]): OutputRow => ({
+  ...bareRow({}),
+  segments: shares.map((sigma) => ({
+    start: 0,
+    end: 1,
+    charStart: null,
+    charEnd: null,
+    kind: 'thought' as const,
+    entropy: 0,
+    value: 0.5,
+    delta: 0,
+    sigma,
+  })),
+});
+const bars = (...shares: number[]): string[] =>
+  drawTrace(row(...shares), { colours: false, width: 100, valueName: 'v̂' })
+    .split('\n')
+    .slice(3)
+    .map((line) => /(■*)│(■*)/.exec(line) as RegExpExecArray)
+    .map(([, minus, plus]) => `${minus}│${plus}`);
+
+describe('the bars of σ', () => {
+  it('are tenths of the credit, so that σ which is uniform looks like it', () => {
+    expect(bars(...Array(10).fill(0.1))).toEqual(Array(10).fill('│■'));
+    expect(bars(0.025, 0.925, 0.05)).toEqual(['│', '│■■■■■■■■■', '│■']);
+  });
+
+  it('go leftwards where negative, and end at the whole credit', () => {
+    expect(bars(-0.55, 1.45, 0.1)).toEqual([`${'■'.repeat(6)}│`, `│${'■'.repeat(10)}`, '│■']);
+  });
+});
