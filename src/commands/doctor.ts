@@ -17,6 +17,7 @@ import {
 } from '../policy/device/cuda.js';
 import { autoDevice, deviceName } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
+import '../policy/run/no-telemetry.js';
 import { PolicySession, type TraceScores } from '../policy/run/session.js';
 import { escapeControls } from '../report/trace-view.js';
 
@@ -91,6 +92,8 @@ export function nodeCheck(version: string): Check {
 }
 
 function platform(): string {
+  // without it the report asks the kernel for the machine's addresses (Node's types do not know it yet)
+  Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   const glibc = header?.glibcVersionRuntime;
   return `${process.platform}/${process.arch}${glibc === undefined ? '' : `, glibc ${glibc}`}`;
