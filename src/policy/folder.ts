@@ -18,7 +18,7 @@ import {
   ExitTemplateSchema,
   readChatTemplate,
 } from './text/exit-template.js';
-import { loadTokenizer } from './text/tokenizer.js';
+import { openTokenizer } from './text/open-tokenizer.js';
 
 export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 
@@ -109,10 +109,15 @@ export async function buildPolicyFolder(
   opts: { readonly cudaPrecision?: CudaPrecision; readonly log?: (message: string) => void } = {},
 ): Promise<PolicyFolder> {
   const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
-  const tokenizer = await loadTokenizer(checkpoint); // refuses now what would fail at the first trace
-  const derived = deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
-  const exitTemplate = { ...derived, ...given };
-  checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+  const tokenizer = await openTokenizer(checkpoint); // refuses now what would fail at the first trace
+  let exitTemplate: ExitTemplate;
+  try {
+    const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+    exitTemplate = { ...derived, ...given };
+    await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+  } finally {
+    await tokenizer.close();
+  }
 
   try {
     await mkdir(out, { recursive: true });

@@ -6,17 +6,12 @@ import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
-export interface PolicyTokenizer {
+/** Token ids; a tokenizer in a thread hands them over later. */
+type Ids = Int32Array | Promise<Int32Array>;
+
+/** What its tokens spell. */
+export interface Spelling {
   readonly kind: TokenizerKind;
-  /**
-   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
-   * brings its start token gets no second one.
-   */
-  encodePrompt(text: string): Int32Array;
-  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
-  encodeTemplated(text: string): Int32Array;
-  /** Ids of a text that continues a sequence: nothing is added. */
-  encode(text: string): Int32Array;
   /** UTF-8 bytes of one token; empty for an id that has no text. */
   bytes(id: number): Uint8Array;
   /** UTF-8 bytes of a token sequence, special tokens included. */
@@ -24,11 +19,35 @@ export interface PolicyTokenizer {
   isSpecial(id: number): boolean;
 }
 
+export interface PolicyTokenizer extends Spelling {
+  /**
+   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
+   * brings its start token gets no second one.
+   */
+  encodePrompt(text: string): Ids;
+  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
+  encodeTemplated(text: string): Ids;
+  /** Ids of a text that continues a sequence: nothing is added. */
+  encode(text: string): Ids;
+}
+
+/** A tokenizer of this thread: it encodes at once, however long that takes. */
+export interface LoadedTokenizer extends PolicyTokenizer {
+  encodePrompt(text: string): Int32Array;
+  encodeTemplated(text: string): Int32Array;
+  encode(text: string): Int32Array;
+  /** one more than its largest id */
+  readonly size: number;
+}
+
+/** Far beyond all vocabularies (Gemma's, among the largest, has 262,144): a larger id is an error or an attack. */
+const MOST_IDS = 2 ** 24;
+
 /**
  * @param folder a policy folder or checkpoint with tokenizer.json and, if there is one, tokenizer_config.json
  * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
  */
-export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
+export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const spec = await readTokenizerFile(`${folder}/tokenizer.json`);
   const config = await readTokenizerFile(`${folder}/tokenizer_config.json`);
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
@@ -40,6 +59,13 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   /** what the tokenizer puts before every prompt */
   const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
   const cache = new Map<number, Uint8Array>();
+  let size = 0;
+  for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
+  if (!(size <= MOST_IDS))
+    throw usageError(
+      `${folder}/tokenizer.json: has an id of ${size - 1}, expected ids below ${MOST_IDS}`,
+      'copy or download the checkpoint again',
+    );
 
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
@@ -54,6 +80,7 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   };
   return {
     kind,
+    size,
     encodePrompt(text) {
       const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
