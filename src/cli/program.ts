@@ -28,6 +28,9 @@ import { jobLog, shareAmongWorkers } from './worker-flags.js';
 /** The policy that ships with the program. */
 const EMBEDDED_POLICY = fileURLToPath(new URL('../../models/embedded', import.meta.url));
 
+/** The commands that end an interruption themselves, since they have work to keep or to tell of. */
+const KEEPS_WORK: ReadonlySet<string> = new Set(['score', 'segment', 'verify', 'merge']);
+
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
@@ -41,6 +44,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
   const program = new Command('rredcot')
+    .hook('preAction', (_, command) => {
+      if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
+    })
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
     )

@@ -1,8 +1,8 @@
 // The exit template of a policy: what is put between a state and a reference answer (METHOD §3), given or derived.
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
@@ -56,9 +56,9 @@ export async function deriveExitTemplate(
 
 /** Chat templates of a checkpoint, all of them in one text; empty where it has none. */
 export async function readChatTemplate(folder: string): Promise<string> {
-  const config = await readFile(join(folder, 'tokenizer_config.json'), 'utf8').catch(() => '{}');
+  const config = (await foreignText(folder, 'tokenizer_config.json')) ?? '{}';
   const named = (JSON.parse(config) as { chat_template?: unknown } | null)?.chat_template;
-  const file = await readFile(join(folder, 'chat_template.jinja'), 'utf8').catch(() => '');
+  const file = (await foreignText(folder, 'chat_template.jinja')) ?? '';
   // one template, or a list of {name, template}; JSON escapes nothing that a tag is made of
   return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
 }

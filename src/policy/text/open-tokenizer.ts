@@ -1,5 +1,5 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
-import { TraceRejected } from '../../errors.js';
+import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 import type { EncodeReply, Encoding, TokenizerThread } from './tokenizer-thread.js';
@@ -34,7 +34,19 @@ export async function openTokenizer(
     workerData: folder,
   };
   const thread = new BoundedThread<TokenizerThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
-  const { kind, bytes: all, ends, special } = await thread.call('spelling', []);
+  const {
+    kind,
+    bytes: all,
+    ends,
+    special,
+  } = await thread.call('spelling', []).catch((error: Error) => {
+    if (!(error instanceof StoppedError)) throw error;
+    throw new RredcotError(`${source.title} cannot be loaded (${error.message})`, {
+      exitCode: EXIT.usage,
+      hint: 'use a policy whose tokenizer.json is sound',
+      cause: error,
+    });
+  });
 
   const encoded = async (how: Encoding, text: string): Promise<Int32Array> => {
     const reply = await thread.call('encode', [how, text]).catch((error: unknown): EncodeReply => {

@@ -1,6 +1,6 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
-import { readFile } from 'node:fs/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
@@ -48,9 +48,10 @@ const MOST_IDS = 2 ** 24;
  * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
  */
 export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
-  const spec = await readTokenizerFile(`${folder}/tokenizer.json`);
-  const config = await readTokenizerFile(`${folder}/tokenizer_config.json`);
+  const spec = await readTokenizerFile(folder, 'tokenizer.json');
+  const config = await readTokenizerFile(folder, 'tokenizer_config.json');
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  checkIds(spec, `${folder}/tokenizer.json`);
   // only where a policy runs: the commands' module graphs meet this file
   const { Tokenizer } = await import('@huggingface/tokenizers');
   const tokenizer = new Tokenizer(spec, config);
@@ -61,11 +62,6 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const cache = new Map<number, Uint8Array>();
   let size = 0;
   for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
-  if (!(size <= MOST_IDS))
-    throw usageError(
-      `${folder}/tokenizer.json: has an id of ${size - 1}, expected ids below ${MOST_IDS}`,
-      'copy or download the checkpoint again',
-    );
 
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
@@ -95,16 +91,31 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   };
 }
 
-async function readTokenizerFile(path: string): Promise<Record<string, unknown>> {
+async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
+  const text = await foreignText(folder, name);
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+    if (text === undefined) throw new Error('no such file');
+    return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw new RredcotError(`${path}: tokenizer file cannot be read (${(cause as Error).message})`, {
+    throw new RredcotError(`${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`, {
       exitCode: EXIT.usage,
       hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
       cause,
     });
   }
+}
+
+/** The library fills a table up to the largest id. */
+function checkIds(spec: Record<string, unknown>, path: string): void {
+  const { vocab } = (spec.model ?? {}) as { vocab?: object };
+  const added = (spec.added_tokens ?? []) as readonly { id?: unknown }[];
+  const ids: unknown[] = Array.isArray(vocab) ? [] : Object.values(vocab ?? {});
+  for (const id of [...ids, ...added.map((token) => token.id)])
+    if (!(Number.isInteger(id) && (id as number) >= 0 && (id as number) < MOST_IDS))
+      throw usageError(
+        `${path}: has the id ${JSON.stringify(id)}, expected whole numbers below ${MOST_IDS}`,
+        'copy or download the checkpoint again',
+      );
 }
 
 interface DecoderPart {
