@@ -9,8 +9,8 @@ import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
+import { escapeControls, escapeLines } from '../printable.js';
 import { coloursOf } from '../report/log.js';
-import { escapeControls, escapeLines } from '../report/trace-view.js';
 import { VERSION } from '../version.js';
 import {
   type JobFlags,

@@ -19,7 +19,7 @@ import { autoDevice, deviceName } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import '../policy/run/no-telemetry.js';
 import { PolicySession, type TraceScores } from '../policy/run/session.js';
-import { escapeControls } from '../report/trace-view.js';
+import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */
 export interface Check {
@@ -52,7 +52,9 @@ const TOLERANCE = 1e-2;
  */
 export async function doctor(embedded: string, opts: { readonly json: boolean }): Promise<ExitCode> {
   const diagnosis = await diagnose(embedded);
-  process.stdout.write(opts.json ? `${JSON.stringify(diagnosis, null, 2)}\n` : formatDiagnosis(diagnosis));
+  process.stdout.write(
+    opts.json ? printableJson(`${JSON.stringify(diagnosis, null, 2)}\n`) : formatDiagnosis(diagnosis),
+  );
   return diagnosis.cpuWorks ? EXIT.done : EXIT.device;
 }
 

@@ -1,10 +1,10 @@
 // What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
 
 import { count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
-import { escapeControls } from './trace-view.js';
 
 /** Gathers a run's closing words; holds one trace, never more. */
 export class Summary {
