@@ -30,25 +30,32 @@ const silent = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
 
 const policy = await openPolicyFolder(policyPath);
 const tokenizer = await loadTokenizer(policyPath);
-const bank = bankMaker(policy.exitTemplate, 'pr', tokenizer.encode);
-const jobs = (await readFile(fixtures, 'utf8'))
-  .trim()
-  .split('\n')
-  .map((line, row) => {
-    const fixture = JSON.parse(line);
-    const trace = {
-      id: fixture.id,
-      prompt: fixture.prompt,
-      completion: fixture.completion,
-      promptIds: Int32Array.from(fixture.prompt_ids),
-      completionIds: Int32Array.from(fixture.completion_ids),
-      references: [{ answer: fixture.answer, utility: 1 }],
-      reward: fixture.reward,
-      source: { file: 'chains.jsonl', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' },
-    };
-    const encoded = encodeTrace(trace, tokenizer, policy.architecture.vocab, policy.architecture.maxTokens);
-    return { ...encoded, ...bank(trace.references), pieces: cutTrace(encoded, segments) };
-  });
+const bank = await bankMaker(policy.exitTemplate, 'pr', tokenizer.encode);
+const jobs = await Promise.all(
+  (await readFile(fixtures, 'utf8'))
+    .trim()
+    .split('\n')
+    .map(async (line, row) => {
+      const fixture = JSON.parse(line);
+      const trace = {
+        id: fixture.id,
+        prompt: fixture.prompt,
+        completion: fixture.completion,
+        promptIds: Int32Array.from(fixture.prompt_ids),
+        completionIds: Int32Array.from(fixture.completion_ids),
+        references: [{ answer: fixture.answer, utility: 1 }],
+        reward: fixture.reward,
+        source: { file: 'chains.jsonl', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' },
+      };
+      const encoded = await encodeTrace(
+        trace,
+        tokenizer,
+        policy.architecture.vocab,
+        policy.architecture.maxTokens,
+      );
+      return { ...encoded, ...(await bank(trace.references)), pieces: cutTrace(encoded, segments) };
+    }),
+);
 async function* all() {
   yield* jobs;
 }

@@ -1,17 +1,22 @@
 // Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error.
 import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
+import { type ExitCode, RredcotError } from './errors.js';
 
 /** The functions that a thread serves, by name; their arguments and results are copied, or moved. */
-type Functions<F> = { readonly [Name in keyof F]: (...args: never[]) => unknown };
+export type Functions<F> = { readonly [Name in keyof F]: (...args: never[]) => unknown };
 type Call = { readonly id: number; readonly name: string; readonly args: readonly never[] };
-type SentError = Pick<NodeJS.ErrnoException, 'name' | 'message' | 'stack' | 'code' | 'path'>;
+type SentError = Pick<NodeJS.ErrnoException, 'name' | 'message' | 'stack' | 'code' | 'path'> & {
+  exitCode?: ExitCode;
+  hint?: string | undefined;
+};
 type Reply = { id: number; result: unknown } | { id?: number; error: SentError };
 
 /** A thread as the main thread sees it. It takes one call after the other, in their order. */
 export interface Thread<F extends Functions<F>> {
   /**
    * @param moved buffers of the arguments that are handed over instead of copied
-   * @throws Error that the function has thrown, with its name, code and path, or that says how the thread ended
+   * @throws Error that the function has thrown, with its name, code and path, a RredcotError as such, or one that says how
+   * the thread ended
    */
   call<Name extends keyof F>(
     name: Name,
@@ -128,10 +133,14 @@ export function failThread(error: unknown): void {
 // an Error that is copied loses its code and path, and its cause may be what cannot be copied
 function sent(thrown: unknown): SentError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown) };
-  const { name, message, stack = '', code, path }: SentError = thrown;
+  const { name, message, stack = '', code, path, exitCode, hint }: SentError = thrown;
+  if (exitCode !== undefined) return { name, message, stack, exitCode, hint };
   return { name, message, stack, ...(code && { code }), ...(path && { path }) };
 }
 
 function received(error: SentError): Error {
+  const { message, exitCode, hint } = error;
+  if (exitCode !== undefined)
+    return new RredcotError(message, { exitCode, ...(hint === undefined ? {} : { hint }) });
   return Object.assign(new Error(error.message), error);
 }

@@ -4,7 +4,7 @@ import { finite } from '../commands/job/flag-values.js';
 import type { BuildFlags } from '../commands/policy-build.js';
 import { usageError } from '../errors.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
-import { escapeControls } from '../report/trace-view.js';
+import { escapeControls } from '../printable.js';
 
 /** Flags of `policy check` as commander gives them. */
 interface CheckFlags {

@@ -9,8 +9,8 @@ import { BANKS } from '../estimate/bank.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { escapeControls, escapeLines } from '../printable.js';
 import { coloursOf } from '../report/log.js';
-import { escapeControls, escapeLines } from '../report/trace-view.js';
 import { VERSION } from '../version.js';
 import {
   type JobFlags,
@@ -25,6 +25,9 @@ import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
+/** The commands that end an interruption themselves, since they have work to keep or to tell of. */
+const KEEPS_WORK: ReadonlySet<string> = new Set(['score', 'segment', 'verify', 'merge']);
+
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
@@ -38,6 +41,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
   const program = new Command('rredcot')
+    .hook('preAction', (_, command) => {
+      if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
+    })
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
     )

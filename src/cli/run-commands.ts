@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { oneOf } from '../commands/job/flag-values.js';
 import type { ExitCode } from '../errors.js';
 import { FORMATS } from '../io/write/output.js';
+import { escapeControls } from '../printable.js';
 import { openLog } from '../report/log.js';
-import { escapeControls } from '../report/trace-view.js';
 
 /** Flags of every command that reports on stderr. */
 interface LogFlags {

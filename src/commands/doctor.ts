@@ -17,8 +17,9 @@ import {
 } from '../policy/device/cuda.js';
 import { autoDevice, deviceName } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
+import '../policy/run/no-telemetry.js';
 import { PolicySession, type TraceScores } from '../policy/run/session.js';
-import { escapeControls } from '../report/trace-view.js';
+import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */
 export interface Check {
@@ -51,7 +52,9 @@ const TOLERANCE = 1e-2;
  */
 export async function doctor(embedded: string, opts: { readonly json: boolean }): Promise<ExitCode> {
   const diagnosis = await diagnose(embedded);
-  process.stdout.write(opts.json ? `${JSON.stringify(diagnosis, null, 2)}\n` : formatDiagnosis(diagnosis));
+  process.stdout.write(
+    opts.json ? printableJson(`${JSON.stringify(diagnosis, null, 2)}\n`) : formatDiagnosis(diagnosis),
+  );
   return diagnosis.cpuWorks ? EXIT.done : EXIT.device;
 }
 
@@ -91,6 +94,8 @@ export function nodeCheck(version: string): Check {
 }
 
 function platform(): string {
+  // without it the report asks the kernel for the machine's addresses (Node's types do not know it yet)
+  Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   const glibc = header?.glibcVersionRuntime;
   return `${process.platform}/${process.arch}${glibc === undefined ? '' : `, glibc ${glibc}`}`;

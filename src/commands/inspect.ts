@@ -6,6 +6,7 @@ import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
+import { printableJson } from '../printable.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
 import { scoredRow } from '../report/scored-row.js';
 import { drawTrace } from '../report/trace-view.js';
@@ -32,7 +33,7 @@ export async function inspect(
   const { row, id } = await findRow(mapping, opts);
   const found = inspectRow(row, id, mapping);
   const scored = row.kind === 'row' ? scoredRow(row, found.trace) : undefined;
-  if (opts.json) write(`${JSON.stringify(forPrograms(found))}\n`);
+  if (opts.json) write(`${printableJson(JSON.stringify(forPrograms(found)))}\n`);
   else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName: 'v̂' })}\n`);
   else write(`${drawInspection(found).join('\n')}\n`);
   return found.rejected === null || scored !== undefined ? EXIT.done : EXIT.data;

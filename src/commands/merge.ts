@@ -7,6 +7,7 @@ import { type MergeTarget, mergeRun } from '../io/run/merge.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
+import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { formatOfFile, refuseInputs } from './job/target.js';
 import { ranges } from './status.js';
@@ -57,7 +58,7 @@ function checkFinished(out: string, { isFinished, shards }: RunState, partial: b
     `${out}: the run is not finished: chunks are missing in ${open.length} of ${plural(shards.length, 'shard')}${what}`,
     {
       exitCode: EXIT.interrupted,
-      hint: `rredcot status ${out}; ${partial ? 'no chunk is done yet' : '--partial takes what is done'}`,
+      hint: `rredcot status ${shellWord(out)}; ${partial ? 'no chunk is done yet' : '--partial takes what is done'}`,
     },
   );
 }
@@ -85,7 +86,7 @@ async function resolveMergeTarget(
   await refuseInputs([path, rejects], description.inputs);
   if (!isFolder) {
     if (fileSize !== undefined)
-      throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${path}/`);
+      throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${shellWord(`${path}/`)}`);
     return { path, fileBytes: undefined, format: kind, rejects };
   }
   const others = present === null ? [] : await readdir(path);

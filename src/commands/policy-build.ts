@@ -4,7 +4,7 @@ import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder } from '../policy/folder.js';
 import { type ExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
-import { loadTokenizer } from '../policy/text/tokenizer.js';
+import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { templateLines } from './policy-info.js';
 
 export interface BuildFlags {
@@ -31,7 +31,9 @@ export async function policyBuild(
   const given = Object.keys(template).length;
   const origin = given === 3 ? 'given' : given === 0 ? 'from the checkpoint' : 'given in part';
   print(`exit template, ${origin}:`);
-  for (const line of templateLines(policy.exitTemplate, await loadTokenizer(policy.path))) print(`  ${line}`);
+  const tokenizer = await openTokenizer(policy.path);
+  for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
+  await tokenizer.close();
   print(`graphs: float32 for the CPU, ${policy.cuda?.precision} for CUDA`);
   print(`policy folder written to ${flags.output}`);
 }

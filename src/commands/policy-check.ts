@@ -14,7 +14,7 @@ import {
   readReference,
 } from '../policy/run/check.js';
 import { PolicySession } from '../policy/run/session.js';
-import { loadTokenizer } from '../policy/text/tokenizer.js';
+import { openTokenizer } from '../policy/text/open-tokenizer.js';
 
 export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
@@ -108,20 +108,21 @@ async function checkedIds(
   { path, architecture, exitTemplate }: PolicyFolder,
   textFile: string | undefined,
 ): Promise<{ ids: Int32Array; other: Int32Array }> {
-  const tokenizer = await loadTokenizer(path);
+  const tokenizer = await openTokenizer(path);
   const text =
     textFile === undefined
       ? CHECKED_TEXT
       : await readFile(textFile, 'utf8').catch((cause: Error) => {
           throw usageError(`${textFile}: cannot be read (${cause.message})`, '--text <a text file>');
         });
-  const whole = tokenizer.encodePrompt(text);
+  const whole = await tokenizer.encodePrompt(text);
   const other = Int32Array.of(
-    ...tokenizer.encode(exitTemplate.close),
-    ...tokenizer.encode(exitTemplate.open),
-    ...tokenizer.encode(exitTemplate.closer),
+    ...(await tokenizer.encode(exitTemplate.close)),
+    ...(await tokenizer.encode(exitTemplate.open)),
+    ...(await tokenizer.encode(exitTemplate.closer)),
     ...whole.subarray(0, 2), // two tokens at least, whatever the template
   );
+  await tokenizer.close();
   const ids = whole.slice(0, architecture.maxTokens - other.length);
   if (ids.length < LEAST_TOKENS)
     throw usageError(

@@ -9,7 +9,8 @@ import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { ChatRenderer } from '../policy/text/chat-renderer.js';
 import { loadChatTemplate } from '../policy/text/chat-template.js';
 import { type ExitTemplate, templateTokens } from '../policy/text/exit-template.js';
-import { loadTokenizer, type PolicyTokenizer } from '../policy/text/tokenizer.js';
+import { openTokenizer } from '../policy/text/open-tokenizer.js';
+import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
 
 /** @returns lines for people */
 export async function policyInfo(
@@ -18,7 +19,7 @@ export async function policyInfo(
 ): Promise<string[]> {
   const policy = await openPolicyFolder(path, { verify: false });
   const { architecture: arch, exitTemplate, files } = policy;
-  const tokenizer = await loadTokenizer(path);
+  const tokenizer = await openTokenizer(path);
   const lines = [
     `policy        ${path}`,
     `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${arch.tiedHead ? 'tied' : 'own'} head`,
@@ -27,9 +28,10 @@ export async function policyInfo(
     `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
-    ...under('exit template', templateLines(exitTemplate, tokenizer)),
+    ...under('exit template', await templateLines(exitTemplate, tokenizer)),
     ...under('chat template', await chatLines(policy, tokenizer, chatTemplateArgs)),
   ];
+  await tokenizer.close();
   const listed: string[] = [];
   for (const [name, sha256] of Object.entries(files)) {
     const { size } = await stat(join(path, name));
@@ -49,7 +51,8 @@ async function chatLines(
   const chat = new ChatRenderer(template);
   const messages = [{ role: 'user', content: 'What is 2+2?' }];
   const shown = await chat.render(messages).then(
-    (text) => `${JSON.stringify(text)} (${plural(tokenizer.encodeTemplated(text).length, 'token')})`,
+    async (text) =>
+      `${JSON.stringify(text)} (${plural((await tokenizer.encodeTemplated(text)).length, 'token')})`,
     (error: Error) => error.message,
   );
   await chat.close();
@@ -57,8 +60,8 @@ async function chatLines(
 }
 
 /** Each part of a template as JSON text, with its number of tokens. */
-export function templateLines(template: ExitTemplate, tokenizer: PolicyTokenizer): string[] {
-  const tokens = templateTokens(template, tokenizer);
+export async function templateLines(template: ExitTemplate, tokenizer: PolicyTokenizer): Promise<string[]> {
+  const tokens = await templateTokens(template, tokenizer);
   return (['close', 'open', 'closer'] as const).map(
     (part) =>
       `${part.padEnd(6)} ${JSON.stringify(template[part])} (${tokens[part]} token${tokens[part] === 1 ? '' : 's'})`,

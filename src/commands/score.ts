@@ -15,8 +15,8 @@ import { resolveDevice } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
 import { encodeTrace, spelledText } from '../policy/text/encode.js';
+import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { Prompts } from '../policy/text/prompts.js';
-import { loadTokenizer } from '../policy/text/tokenizer.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { OutputRow } from '../scored.js';
@@ -39,15 +39,17 @@ export interface ScoreOptions extends JobOptions, RunOptions {
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { credit, strategy, segments, chatTemplateArgs } = opts;
+  const { credit, strategy, segments, chatTemplateArgs, signal } = opts;
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
   const { architecture, exitTemplate } = policy;
-  const { device } = await resolveDevice(opts.device, policy);
-  const tokenizer = await loadTokenizer(policy.path);
-  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log);
-  const makeBank = bankMaker(exitTemplate, estimator, tokenizer.encode);
+  const [{ device }, tokenizer] = await Promise.all([
+    resolveDevice(opts.device, policy),
+    openTokenizer(policy.path, { signal }),
+  ]);
+  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
+  const makeBank = await bankMaker(exitTemplate, estimator, tokenizer.encode);
   const textOf = (trace: Trace) => () =>
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
@@ -74,10 +76,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const ready = eachTrace(withMeans, async (item) => {
       const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
       if (run.survey === undefined) banks?.reach(item.trace.group);
-      const scoredBank = makeBank(references);
+      const scoredBank = await makeBank(references);
       const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
       const trace = await prompts.prepare(item.trace);
-      const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
+      const most = architecture.maxTokens - longest;
+      const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status];
       return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, segments) };
     });
@@ -117,6 +120,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     return await runJob(paths, opts, job, log);
   } finally {
     await prompts.close();
+    await tokenizer.close();
   }
 }
 

@@ -5,6 +5,7 @@ import { shardName } from '../io/layout/chunks.js';
 import { sumCounts } from '../io/run/folder.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { are, count, plural } from '../plural.js';
+import { printableJson } from '../printable.js';
 import { duration } from '../report/progress.js';
 import { figureLines, figureRecord } from '../report/run-figures.js';
 
@@ -24,11 +25,15 @@ export async function status(
   const folder = await locateRun(out);
   if (folder === undefined) {
     // a single file appears when it is whole, and its run folder goes away with that
-    print(json ? JSON.stringify({ output: out, finished: true }) : `${out}: a file, and no run is under way`);
+    print(
+      json
+        ? printableJson(JSON.stringify({ output: out, finished: true }))
+        : `${out}: a file, and no run is under way`,
+    );
     return EXIT.done;
   }
   const state = await readRunState(folder);
-  if (json) print(JSON.stringify(statusRecord(out, state)));
+  if (json) print(printableJson(JSON.stringify(statusRecord(out, state))));
   else for (const line of statusLines(out, state, Date.now())) print(line);
   return EXIT.done;
 }

@@ -6,6 +6,9 @@ import type { Reference } from '../trace.js';
 export const ESTIMATORS = ['pr', 'pr-mean', 'joint'] as const;
 export type Estimator = (typeof ESTIMATORS)[number];
 
+/** Token ids of a text that continues a sequence. */
+type Encode = (text: string) => Int32Array | Promise<Int32Array>;
+
 /** One scored continuation of the bank: its tokens after a state, of which `scoredFrom`.. are scored. */
 export interface Suffix {
   readonly ids: Int32Array;
@@ -39,15 +42,15 @@ export function bankOf(references: readonly Reference[], estimator: Estimator): 
  * `joint` scores everything. The parts are tokenised apart, so the scored span is the same at every exit point.
  * @throws RangeError where nothing would be scored: an empty answer before an empty closer
  */
-export function suffixOf(
+export async function suffixOf(
   reference: Reference,
   estimator: Estimator,
   template: ExitTokens,
-  encode: (text: string) => Int32Array,
-): Suffix {
+  encode: Encode,
+): Promise<Suffix> {
   const { close, open, closer } = template;
-  const answer = encode(reference.answer);
-  const u = estimator === 'joint' ? encode(reference.solution ?? '') : new Int32Array(0);
+  const answer = await encode(reference.answer);
+  const u = estimator === 'joint' ? await encode(reference.solution ?? '') : new Int32Array(0);
   const ids = joinIds(close, u, open, answer, closer);
   const scoredFrom = estimator === 'joint' ? 0 : close.length + open.length;
   if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
@@ -79,17 +82,17 @@ export interface ScoredBank {
  * Makes the continuations of traces under one policy; the exit template is tokenised once.
  * @throws TraceRejected (`no_reference`) from the returned function, where a trace has nothing to score
  */
-export function bankMaker(
+export async function bankMaker(
   template: ExitTemplate,
   estimator: Estimator,
-  encode: (text: string) => Int32Array,
-): (references: readonly Reference[]) => ScoredBank {
+  encode: Encode,
+): Promise<(references: readonly Reference[]) => Promise<ScoredBank>> {
   const tokens = {
-    close: encode(template.close),
-    open: encode(template.open),
-    closer: encode(template.closer),
+    close: await encode(template.close),
+    open: await encode(template.open),
+    closer: await encode(template.closer),
   };
-  return (references) => {
+  return async (references) => {
     // u = "" is no solution: it would be far likelier than any, and outweigh them
     const usable = estimator === 'joint' ? references.filter(hasSolution) : references;
     if (estimator === 'joint' && !usable.some(({ utility }) => utility > 0))
@@ -100,7 +103,8 @@ export function bankMaker(
     const status = usable.length < references.length ? ['bank:no-solution'] : [];
     const bank = bankOf(usable, estimator);
     try {
-      const continuations = bank.map((reference) => suffixOf(reference, estimator, tokens, encode));
+      const continuations: Suffix[] = [];
+      for (const reference of bank) continuations.push(await suffixOf(reference, estimator, tokens, encode));
       return { bank, continuations, status };
     } catch (error) {
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;

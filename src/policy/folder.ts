@@ -1,16 +1,18 @@
 // A policy folder on disk: policy.json, the graphs, the weights and the tokenizer that belong together.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { access, constants, lstat, mkdir, readFile, realpath, rm, stat } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { access, constants, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../errors.js';
+import { foreignFile, foreignText } from '../io/files/foreign-files.js';
 import { type Architecture, ArchitectureSchema } from './build/architecture.js';
-import { parseConfig, readCheckpoint, type WeightFile } from './build/checkpoint.js';
+import { chooseWeights, parseConfig, readCheckpoint, type WeightFile } from './build/checkpoint.js';
 import { buildScoringGraph } from './build/graphs.js';
 import { linkOrCopy, replaceFile } from './build/link-files.js';
 import { serialiseModel } from './build/onnx.js';
 import { CUDA_PRECISIONS, type CudaPrecision, cudaPrecisionOf } from './build/precision.js';
+import { readSafetensorsHeader, type StoredTensor } from './build/safetensors.js';
 import {
   checkExitTemplate,
   deriveExitTemplate,
@@ -18,7 +20,7 @@ import {
   ExitTemplateSchema,
   readChatTemplate,
 } from './text/exit-template.js';
-import { loadTokenizer } from './text/tokenizer.js';
+import { openTokenizer } from './text/open-tokenizer.js';
 
 export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 
@@ -67,19 +69,8 @@ export async function openPolicyFolder(
 ): Promise<PolicyFolder> {
   const manifestPath = join(path, MANIFEST);
   const hint = 'build one with: rredcot policy build <checkpoint> -o <folder>';
-  let text: string;
-  try {
-    text = await readFile(manifestPath, 'utf8');
-  } catch (cause) {
-    throw new RredcotError(
-      `${path}: not a policy folder (policy.json: ${(cause as NodeJS.ErrnoException).code})`,
-      {
-        exitCode: EXIT.usage,
-        hint,
-        cause,
-      },
-    );
-  }
+  const text = await foreignText(path, MANIFEST);
+  if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, hint);
   const parsed = Manifest.safeParse(parseConfig(text, manifestPath));
   if (!parsed.success)
     throw new RredcotError(`${manifestPath}: ${oneLine(z.prettifyError(parsed.error))}`, {
@@ -88,9 +79,10 @@ export async function openPolicyFolder(
     });
   const { cuda, files } = parsed.data;
   const needed = [GRAPH, ...TOKENIZER_FILES, ...(cuda ? [cuda.graph] : [])];
-  for (const file of new Set([...needed, ...Object.keys(files)])) await readable(join(path, file), hint);
+  for (const file of new Set([...needed, ...Object.keys(files)])) await checkFile(path, file, hint);
   if (opts.verify ?? true) await verifySmallFiles(path, files);
   const { architecture, exitTemplate } = parsed.data;
+  await checkWeights(path, architecture, Object.keys(files));
   return { path, architecture, exitTemplate, ...(cuda ? { cuda } : {}), files };
 }
 
@@ -109,10 +101,15 @@ export async function buildPolicyFolder(
   opts: { readonly cudaPrecision?: CudaPrecision; readonly log?: (message: string) => void } = {},
 ): Promise<PolicyFolder> {
   const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
-  const tokenizer = await loadTokenizer(checkpoint); // refuses now what would fail at the first trace
-  const derived = deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
-  const exitTemplate = { ...derived, ...given };
-  checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+  const tokenizer = await openTokenizer(checkpoint); // refuses now what would fail at the first trace
+  let exitTemplate: ExitTemplate;
+  try {
+    const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
+    exitTemplate = { ...derived, ...given };
+    await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+  } finally {
+    await tokenizer.close();
+  }
 
   try {
     await mkdir(out, { recursive: true });
@@ -165,11 +162,12 @@ async function linkedFiles(
   log: ((message: string) => void) | undefined,
 ): Promise<string[]> {
   const sources = [...weightFiles];
-  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE])
-    if (name !== CHAT_TEMPLATE || (await isThere(join(checkpoint, name))))
-      sources.push({ name, path: join(checkpoint, name) });
+  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE]) {
+    const path = await foreignFile(checkpoint, name);
+    if (path !== undefined) sources.push({ name, path });
+  }
   if ((await realpath(out)) !== (await realpath(checkpoint)))
-    for (const { name, path } of sources) await linkOrCopy(path, join(out, basename(name)), log);
+    for (const { name, path } of sources) await linkOrCopy(path, join(out, name), log);
   return sources.map(({ name }) => name);
 }
 
@@ -201,14 +199,29 @@ async function verifySmallFiles(path: string, files: Readonly<Record<string, str
   }
 }
 
-async function readable(path: string, hint: string): Promise<void> {
-  await access(path, constants.R_OK).catch((cause: unknown) => {
-    throw new RredcotError(`${path}: file of the policy is missing or unreadable`, {
-      exitCode: EXIT.usage,
-      hint,
-      cause,
-    });
-  });
+async function checkFile(path: string, name: string, hint: string): Promise<void> {
+  const file = await foreignFile(path, name);
+  const isReadable = file !== undefined && (await canRead(file));
+  if (!isReadable) throw usageError(`${join(path, name)}: file of the policy is missing or unreadable`, hint);
+}
+
+function canRead(path: string): Promise<boolean> {
+  return access(path, constants.R_OK).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The manifest's numbers steer loops and memory: they have to be those of the weights. */
+async function checkWeights(
+  path: string,
+  architecture: Architecture,
+  files: readonly string[],
+): Promise<void> {
+  const tensors = new Map<string, StoredTensor>();
+  for (const name of files.filter((file) => file.endsWith('.safetensors')))
+    for (const [tensor, stored] of await readSafetensorsHeader(join(path, name))) tensors.set(tensor, stored);
+  chooseWeights(path, MANIFEST, architecture, tensors);
 }
 
 function oneLine(text: string): string {

@@ -2,8 +2,8 @@
 import type { Rejection } from '../errors.js';
 import type { Field } from '../io/map/sources.js';
 import { count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
 import type { Trace } from '../trace.js';
-import { escapeControls } from './trace-view.js';
 
 /** What is to be said of a row. */
 export interface Inspection {

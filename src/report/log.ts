@@ -1,7 +1,7 @@
 // Everything the program says to people and log collectors: on stderr, since stdout is for data.
 import pino from 'pino';
 import pretty from 'pino-pretty';
-import { escapeControls } from './trace-view.js';
+import { escapeControls, printableJson } from '../printable.js';
 
 export interface LogOptions {
   /** errors only */
@@ -33,7 +33,7 @@ export function openLog({ quiet, json }: LogOptions): Log {
   // with nobody to tell, the work goes on
   stderr.on('error', () => {});
   const stream = json
-    ? stderr
+    ? { write: (line: string) => stderr.write(printableJson(line)) }
     : pretty({
         destination: stderr,
         colorize: onTerminal && colours(),

@@ -1,9 +1,9 @@
 // A run's figures in, the lines that a person reads at its end out, and the warnings where they cannot be trusted.
 import { type Figures, type Histogram, median } from '../figures.js';
 import { count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE } from '../segment/span.js';
-import { escapeControls } from './trace-view.js';
 
 /** What is to be known of the policy that made the figures. */
 export interface PolicyFacts {

@@ -2,11 +2,11 @@
 
 import { type Figures, Tally } from '../figures.js';
 import { count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
 import { figureLines, listCodes, type PolicyFacts } from './run-figures.js';
-import { escapeControls } from './trace-view.js';
 
 /** Gathers a run's closing words; holds one trace, never more. */
 export class Summary {

@@ -1,5 +1,6 @@
 // Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
 import { plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
 
 export interface ViewOptions {
@@ -55,18 +56,6 @@ function segmentText(characters: readonly string[], { charStart, charEnd, kind }
   const text = characters.slice(charStart, charEnd).join('');
   // a segment of nothing but line breaks is shown as these
   return escapeControls(text.replace(/(?<=[^\n])\n+$/, ''));
-}
-
-/** Newlines as ⏎, other control and format characters as \u{…}. */
-export function escapeControls(text: string): string {
-  return text
-    .replaceAll('\n', '⏎')
-    .replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (c) => `\\u{${(c.codePointAt(0) as number).toString(16)}}`);
-}
-
-/** The same for a text of several lines, which stay. */
-export function escapeLines(text: string): string {
-  return text.split('\n').map(escapeControls).join('\n');
 }
 
 function valueBar(value: number): string {

@@ -128,23 +128,23 @@ describe('GroupBanks', () => {
 
 describe('the bank of joint', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
-  const ours = (estimator: 'joint' | 'pr', ...references: Reference[]) =>
-    bankMaker(TEMPLATE, estimator, encode)(references);
+  const ours = async (estimator: 'joint' | 'pr', ...references: Reference[]) =>
+    (await bankMaker(TEMPLATE, estimator, encode))(references);
   const whole: Reference = { answer: '7', solution: 'a: 3+4=7\n', utility: 1 };
 
-  it('leaves out, with a status, who has no solution: u = "" would outweigh the others', () => {
+  it('leaves out, with a status, who has no solution: u = "" would outweigh the others', async () => {
     for (const bare of [
       { answer: '7', utility: 1 },
       { answer: '7', solution: ' \n', utility: 1 },
     ]) {
-      expect(ours('joint', bare, whole)).toMatchObject({ bank: [whole], status: ['bank:no-solution'] });
-      expect(ours('joint', bare, whole).continuations).toHaveLength(1);
-      expect(() => ours('joint', bare)).toThrow(/no reference has a solution/);
+      expect(await ours('joint', bare, whole)).toMatchObject({ bank: [whole], status: ['bank:no-solution'] });
+      expect((await ours('joint', bare, whole)).continuations).toHaveLength(1);
+      await expect(ours('joint', bare)).rejects.toThrow(/no reference has a solution/);
       // what does not read u takes them as they are
-      expect(ours('pr', bare)).toMatchObject({ bank: [bare], status: [] });
+      expect(await ours('pr', bare)).toMatchObject({ bank: [bare], status: [] });
     }
-    expect(ours('joint', whole).status).toEqual([]);
-    expect(() => ours('joint', { ...whole, utility: 0 })).toThrow(/utility above 0/);
+    expect((await ours('joint', whole)).status).toEqual([]);
+    await expect(ours('joint', { ...whole, utility: 0 })).rejects.toThrow(/utility above 0/);
   });
 });
 

@@ -187,26 +187,26 @@ describe('what is scored at an exit', () => {
   const encode = (text: string) => Int32Array.from([...text], (c) => 100 + Number(c));
   const reference = { answer: '12', solution: '345', utility: 0.5 };
 
-  test('pr and pr-mean: close and open are conditioned on, answer and closer are scored, u is left out', () => {
+  test('pr and pr-mean: close and open are conditioned on, answer and closer are scored, u is left out', async () => {
     for (const estimator of ['pr', 'pr-mean'] as const) {
-      const { ids, scoredFrom, utility } = suffixOf(reference, estimator, template, encode);
+      const { ids, scoredFrom, utility } = await suffixOf(reference, estimator, template, encode);
       expect([...ids]).toEqual([1, 2, 3, 101, 102, 9]);
       expect(scoredFrom).toBe(3);
       expect(utility).toBe(0.5);
     }
   });
 
-  test('joint: close {u} open {y} closer, all of it scored', () => {
-    const { ids, scoredFrom } = suffixOf(reference, 'joint', template, encode);
+  test('joint: close {u} open {y} closer, all of it scored', async () => {
+    const { ids, scoredFrom } = await suffixOf(reference, 'joint', template, encode);
     expect([...ids]).toEqual([1, 2, 103, 104, 105, 3, 101, 102, 9]);
     expect(scoredFrom).toBe(0);
-    expect(suffixOf({ answer: '1', utility: 1 }, 'joint', template, encode).ids).toHaveLength(5);
+    expect((await suffixOf({ answer: '1', utility: 1 }, 'joint', template, encode)).ids).toHaveLength(5);
   });
 
-  test('nothing to score is an error, not a probability of one', () => {
+  test('nothing to score is an error, not a probability of one', async () => {
     const bare = { ...template, closer: new Int32Array(0) };
-    expect(() => suffixOf({ answer: '', utility: 1 }, 'pr', bare, encode)).toThrow(RangeError);
-    expect(suffixOf({ answer: '', utility: 1 }, 'pr', template, encode).scoredFrom).toBe(3);
+    await expect(suffixOf({ answer: '', utility: 1 }, 'pr', bare, encode)).rejects.toThrow(RangeError);
+    expect((await suffixOf({ answer: '', utility: 1 }, 'pr', template, encode)).scoredFrom).toBe(3);
   });
 });
 

@@ -130,7 +130,7 @@ function describeRows(count: number): void {
             Math.floor(random() * SEGMENTERS.length)
           ] as (typeof SEGMENTERS)[number];
           try {
-            const encoded = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens);
+            const encoded = await encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens);
             const pieces = cutTrace(encoded, { segmenter, fixedLength: 7, maxSegments: 5 });
             const T = encoded.completionIds.length;
             const ends = allEnds(mergeSegments(pieces, Float32Array.from({ length: T }, random)));

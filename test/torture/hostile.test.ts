@@ -2,7 +2,7 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { escapeControls } from '../../dist/report/trace-view.js';
+import { escapeControls } from '../../dist/printable.js';
 import { rredcotHere } from '../support/in-process.js';
 import { readJsonl, rredcot, type ScoredRow, temporaryFolder } from '../support/program.js';
 
@@ -60,6 +60,28 @@ describe('the terminal', () => {
     expect(run.code).toBe(2);
     expect(run.stderr).not.toMatch(CONTROLS);
     expect(run.stderr).toContain('\\u{1b}');
+  });
+
+  it('nor from JSON: of inspect, of segment on stdout, of the log', async () => {
+    const evil = row({ id: EVIL, completion: CHAIN.replace('a: 3', `${EVIL}a: 3`), [EVIL]: EVIL });
+    const name = `json${EVIL.slice(1, 30).replace('\u0000', '')}.jsonl`;
+    await writeFile(join(cwd, name), `${evil}\n${row({ id: 'x', reward: EVIL })}\n`);
+    const inspected = await rredcotHere(['inspect', name, '--json'], { cwd });
+    expect(inspected.code, inspected.stderr).toBe(0);
+    expect(inspected.stdout).not.toMatch(CONTROLS);
+    expect(JSON.parse(inspected.stdout)).toMatchObject({ file: name, trace: { id: EVIL } });
+    const cut = await rredcot(['segment', name, '--no-policy', '--quiet'], { cwd });
+    expect(cut.code, cut.stderr).toBe(0);
+    expect(cut.stdout).not.toMatch(CONTROLS);
+    expect(JSON.parse(cut.stdout)).toMatchObject({ id: EVIL, [EVIL]: EVIL });
+    const output = name.replace('json', 'out');
+    const logged = await rredcot(['segment', name, '--no-policy', '--log-json', '-o', output], { cwd });
+    expect(logged.code, logged.stderr).toBe(0);
+    expect(logged.stderr).not.toMatch(CONTROLS);
+    const records = logged.stderr.trim().split('\n');
+    expect(records.map((line) => JSON.parse(line) as object)).toContainEqual(
+      expect.objectContaining({ msg: 'done', output }),
+    );
   });
 
   it('escapes all that moves, colours or turns', () => {

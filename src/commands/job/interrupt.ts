@@ -7,14 +7,29 @@ import { isWorker, STOP } from '../../report/worker-log.js';
 /** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
 
+/** What ends a run from outside. */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  limitTime(ms: number | undefined): void;
+  /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
+  keepNothing(): void;
+}
+
 /**
  * Aborted by the first signal or when the time is over, so that the run under way can end; a second signal ends the
  * process as it stands, without its temporary files.
  */
-export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: number | undefined): void } {
+export function interruptible(): Interruption {
   const controller = new AbortController();
+  let keepsWork = true;
   for (const name of SIGNALS)
     process.on(name, () => {
+      if (!keepsWork) {
+        removeTemporaryFiles();
+        process.removeAllListeners(name);
+        process.kill(process.pid, name);
+        return;
+      }
       // a terminal that goes sends SIGHUP, and its shell may send another
       if (controller.signal.aborted && name !== 'SIGHUP') {
         removeTemporaryFiles();
@@ -27,6 +42,9 @@ export function interruptible(): { readonly signal: AbortSignal; limitTime(ms: n
   if (isWorker()) listenToParent(controller);
   return {
     signal: controller.signal,
+    keepNothing() {
+      keepsWork = false;
+    },
     limitTime(ms) {
       if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
     },

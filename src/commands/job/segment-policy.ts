@@ -6,8 +6,8 @@ import { resolveDevice } from '../../policy/device/device.js';
 import { openPolicyFolder } from '../../policy/folder.js';
 import { graphFor, PolicySession } from '../../policy/run/session.js';
 import { encodeTrace } from '../../policy/text/encode.js';
+import { openTokenizer } from '../../policy/text/open-tokenizer.js';
 import { Prompts } from '../../policy/text/prompts.js';
-import { loadTokenizer } from '../../policy/text/tokenizer.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { blankRow, type OutputRow } from '../../scored.js';
@@ -22,7 +22,7 @@ import type { Source } from './source.js';
 /** Opens the policy, and hands back what cuts traces by its entropies. */
 export async function preparePolicy(
   folder: string,
-  opts: Pick<JobOptions, 'device' | 'segments' | 'chatTemplateArgs'>,
+  opts: Pick<JobOptions, 'device' | 'segments' | 'chatTemplateArgs' | 'signal'>,
   log: Log,
 ) {
   const policy = await openPolicyFolder(folder);
@@ -30,12 +30,12 @@ export async function preparePolicy(
 
   /** One run of the policy a trace; its entropies decide the merge. */
   async function* byEntropy(source: Source, { rowsPerChunk }: Run): AsyncGenerator<OutputRow | BadRow> {
-    const { segments, chatTemplateArgs } = opts;
-    const tokenizer = await loadTokenizer(policy.path);
-    const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log);
+    const { segments, chatTemplateArgs, signal } = opts;
+    const tokenizer = await openTokenizer(policy.path, { signal });
+    const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
     const { vocab, maxTokens } = policy.architecture;
     const ready = eachTrace(source.traces(), async ({ trace }) => {
-      const encoded = encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
+      const encoded = await encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
       return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
     });
     const session = await PolicySession.open(policy, device);
@@ -53,6 +53,7 @@ export async function preparePolicy(
       });
     } finally {
       await prompts.close();
+      await tokenizer.close();
       await session.close();
     }
   }

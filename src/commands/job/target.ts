@@ -7,6 +7,7 @@ import { hiddenFolder } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import { CONFIG_KEY, formatOf, namedFormat, type OutputFormat } from '../../io/write/output.js';
 import type { PolicyFolder } from '../../policy/folder.js';
+import { shellWord } from '../../printable.js';
 import { VERSION } from '../../version.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
@@ -95,7 +96,7 @@ async function refuseMissingFolder(path: string): Promise<void> {
   if (present?.isDirectory()) return;
   throw usageError(
     `${path}: cannot be written: ${folder} is ${present === null ? 'no such folder' : 'no folder'}`,
-    `mkdir -p ${/^[\w./-]+$/.test(folder) ? folder : JSON.stringify(folder)}, or name another output with -o`,
+    `mkdir -p ${shellWord(folder)}, or name another output with -o`,
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { createGunzip } from 'node:zlib';
 import { EXIT, RredcotError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
 
 /** How the bytes of an input are packed. */
 export type Compression = 'gzip' | 'zstd';
@@ -35,7 +36,7 @@ export async function* decompress(
       `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
       {
         exitCode: EXIT.data,
-        hint: `fetch the file again; ${compression === 'gzip' ? 'gzip' : 'zstd'} -t ${file} shows the damage`,
+        hint: `fetch the file again; ${compression === 'gzip' ? 'gzip' : 'zstd'} -t ${shellWord(file)} shows the damage`,
         cause: error,
       },
     );

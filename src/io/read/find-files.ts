@@ -3,6 +3,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
 import { readJson } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../layout/run-paths.js';
 
@@ -102,7 +103,7 @@ async function isRun(folder: string): Promise<boolean> {
   if (typeof description?.rredcot !== 'string') return false;
   if ((await stat(success).catch(() => null)) === null)
     throw usageError(
-      `${folder}: is a run that is not finished (rredcot status ${folder})`,
+      `${folder}: is a run that is not finished (rredcot status ${shellWord(folder)})`,
       `finish it with the command that began it; ${join(folder, 'chunks')} has what is done`,
     );
   return true;

@@ -1,6 +1,7 @@
 // A finished folder's columns, metadata and counts in, its README.md out: a dataset card, so that a hub can take it as it is.
 
 import { count } from '../../plural.js';
+import { markdownCode, printableJson } from '../../printable.js';
 import { EXPORT_FORMS, type ExportName } from '../export/exports.js';
 import { OUR_COLUMNS, type OurColumn } from '../table/output-columns.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
@@ -114,7 +115,7 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
     ...(format === 'jsonl' ? ['Besides, each row has the keys of its input row.'] : []),
     '## How it was made',
-    `\`\`\`json\n${JSON.stringify(config, null, 2)}\n\`\`\``,
+    `\`\`\`json\n${printableJson(JSON.stringify(config, null, 2))}\n\`\`\``,
   ];
   return `${parts.join('\n\n')}\n`;
 }
@@ -142,18 +143,19 @@ function policySection(metadata: Readonly<Record<string, string>>): string[] {
   const files = metadata['rredcot.policy.sha256'];
   if (files === undefined) return [];
   const rows = Object.entries(JSON.parse(files) as Record<string, string>).map(([name, sha256]) => [
-    `\`${name}\``,
-    `\`${sha256}\``,
+    markdownCode(name),
+    markdownCode(sha256),
   ]);
   return ['## The policy that scored it', table(['file', 'sha256'], rows)];
 }
 
 function listed(names: readonly string[]): string {
-  return names.map((name) => `\`${name}\``).join(', ');
+  return names.map(markdownCode).join(', ');
 }
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
   return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
 }
 

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { link, mkdir, open, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
 import { againWhereTaken, readJson } from '../files/json-file.js';
@@ -106,7 +107,7 @@ export async function findRun(
   if (touched !== undefined && difference?.startsWith('inputs.'))
     throw usageError(
       `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
-      `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${touched.path}`,
+      `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
     );
   if (difference !== undefined)
     throw usageError(

@@ -1,5 +1,6 @@
 // Output rows in, JSONL bytes out: floats in the fewest digits that keep the float32.
 
+import { printableJson } from '../../printable.js';
 import type { OutputRow } from '../../scored.js';
 import type { ByteSink } from '../files/stdout.js';
 import { float32Text, stringifyJson } from '../table/json.js';
@@ -9,7 +10,8 @@ import type { ColumnType } from '../table/schema.js';
 
 /**
  * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
- * our names is left out where it says the same, and becomes `input_<name>` where it does not.
+ * our names is left out where it says the same, and becomes `input_<name>` where it does not. The lines may be shown on a
+ * terminal: control characters in strings are escaped, all of them.
  * @param columns ours
  */
 export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
@@ -37,7 +39,7 @@ export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]
       lines.push(line(row));
     },
     async flush() {
-      if (lines.length > 0) await sink.write(Buffer.from(lines.join('')));
+      if (lines.length > 0) await sink.write(Buffer.from(printableJson(lines.join(''))));
       lines = [];
     },
     close: () => sink.commit(),

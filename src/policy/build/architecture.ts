@@ -6,11 +6,13 @@ import { RopeScalingSchema } from './rope.js';
 import { parseRope } from './rope-config.js';
 
 const size = z.number().int().positive();
+/** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
+const layerCount = size.max(10_000);
 
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
-export const ArchitectureSchema = z.object({
+const Sizes = z.object({
   family: z.enum(FAMILY_NAMES),
-  layers: size,
+  layers: layerCount,
   hidden: size,
   heads: size,
   /** key/value heads; heads / kvHeads queries share one (grouped-query attention) */
@@ -31,12 +33,17 @@ export const ArchitectureSchema = z.object({
     .strictObject({ tokens: size, layers: z.array(z.number().int().nonnegative()) })
     .exactOptional(),
 });
+/** …, and its windows are of layers that there are. */
+export const ArchitectureSchema = Sizes.refine(
+  ({ layers, slidingWindow }) => slidingWindow?.layers.every((layer) => layer < layers) ?? true,
+  { path: ['slidingWindow'], error: 'names layers that the policy does not have' },
+);
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
 const nothing = z.null().optional();
 const Config = z.object({
   architectures: z.tuple([z.enum(FAMILY_NAMES)]),
-  num_hidden_layers: size,
+  num_hidden_layers: layerCount,
   hidden_size: size,
   num_attention_heads: size,
   num_key_value_heads: size.nullish(),

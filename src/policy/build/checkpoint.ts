@@ -1,13 +1,15 @@
 // Reads a Hugging Face checkpoint: which tensors lie where, checked against config.json before anything is loaded.
-import { open, readFile, realpath } from 'node:fs/promises';
-import { basename, dirname, join, relative, resolve, sep } from 'node:path';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { expectedWeights, type Weight } from './graphs.js';
 import { repeatedKey } from './json-keys.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
+const CONFIG = 'config.json';
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -28,10 +30,13 @@ type Located = StoredTensor & { readonly location: string };
 
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
-  const configPath = join(folder, 'config.json');
-  const architecture = parseArchitecture(await readConfig(configPath, notACheckpoint(folder)), configPath);
+  const config = await foreignText(folder, CONFIG);
+  if (config === undefined) throw notACheckpoint(folder);
+  const configPath = join(folder, CONFIG);
+  const architecture = parseArchitecture(parseConfig(config, configPath), configPath);
   const { files, tensors } = await locateTensors(folder);
-  const weights = await chooseWeights(folder, architecture, files, tensors);
+  const weights = chooseWeights(folder, CONFIG, architecture, tensors);
+  await refuseOthers(folder, architecture, files, tensors, weights);
   return { architecture, weights, files };
 }
 
@@ -42,14 +47,14 @@ async function locateTensors(
   folder: string,
 ): Promise<{ files: WeightFile[]; tensors: Map<string, Located> }> {
   const tensors = new Map<string, Located>();
-  if (await exists(join(folder, SINGLE))) {
-    const file = await weightFile(folder, SINGLE);
-    for (const [name, tensor] of await readSafetensorsHeader(file.path))
+  const single = await foreignFile(folder, SINGLE);
+  if (single !== undefined) {
+    for (const [name, tensor] of await readSafetensorsHeader(single))
       tensors.set(name, { ...tensor, location: SINGLE });
-    return { files: [file], tensors };
+    return { files: [{ name: SINGLE, path: single }], tensors };
   }
   const indexPath = join(folder, INDEX);
-  const index = await readIndex(folder, indexPath);
+  const index = await readIndex(folder);
   const files: WeightFile[] = [];
   for (const name of [...new Set(index.values())].sort()) {
     const file = await weightFile(folder, name);
@@ -73,14 +78,17 @@ async function locateTensors(
 const Index = z.object({ weight_map: z.record(z.string(), z.string()) });
 
 /** Tensor name → file name, the latter a plain name beside the index. */
-async function readIndex(folder: string, path: string): Promise<Map<string, string>> {
+async function readIndex(folder: string): Promise<Map<string, string>> {
+  const text = await foreignText(folder, INDEX);
   const missing = usageError(
     `${folder}: no ${SINGLE} and no ${INDEX}`,
     'only safetensors weights can be read; save .bin or .pth ones again as safetensors',
   );
-  const parsed = Index.safeParse(await readConfig(path, missing));
+  if (text === undefined) throw missing;
+  const path = join(folder, INDEX);
+  const parsed = Index.safeParse(parseConfig(text, path));
   if (!parsed.success) throw lie(path, z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
-  const twice = repeatedKey(await readFile(path, 'utf8'));
+  const twice = repeatedKey(text);
   if (twice !== undefined) throw lie(path, `it has ${JSON.stringify(twice)} twice`);
   const map = new Map(Object.entries(parsed.data.weight_map));
   for (const file of map.values())
@@ -90,67 +98,70 @@ async function readIndex(folder: string, path: string): Promise<Map<string, stri
   return map;
 }
 
-/**
- * Follows links, as far as they may lead: inside the checkpoint, or from a snapshot of a Hugging Face cache to the
- * blobs of the same repository. A downloaded folder cannot make us read any other file.
- */
 async function weightFile(folder: string, name: string): Promise<WeightFile> {
-  const root = await realpath(folder);
-  const path = await realpath(join(root, name)).catch((cause: unknown) => {
-    throw new RredcotError(`${join(folder, name)}: weights cannot be read`, {
-      exitCode: EXIT.usage,
-      hint: 'download the checkpoint again: a shard is missing',
-      cause,
-    });
-  });
-  const roots = [root];
-  if (basename(dirname(root)) === 'snapshots') roots.push(resolve(root, '../../blobs'));
-  if (!roots.some((allowed) => isInside(allowed, path)))
-    throw usageError(
-      `${join(folder, name)}: links to ${path}, outside the checkpoint`,
-      'give the folder that the weights lie in, or put a hard link or a copy in place of the link',
-    );
-  return { name, path };
-}
-
-function isInside(folder: string, path: string): boolean {
-  const way = relative(folder, path);
-  return way !== '' && way !== '..' && !way.startsWith(`..${sep}`);
+  const path = await foreignFile(folder, name);
+  if (path !== undefined) return { name, path };
+  throw usageError(
+    `${join(folder, name)}: weights cannot be read`,
+    'download the checkpoint again: a shard is missing',
+  );
 }
 
 // ------ tensors against config.json
 
-async function chooseWeights(
+/**
+ * The tensors that an architecture needs, by name.
+ * @param source file of `folder` that says what the architecture is
+ * @throws RredcotError (exit 2) where one is missing or has another shape
+ */
+export function chooseWeights<T extends StoredTensor>(
   folder: string,
+  source: string,
   arch: Architecture,
-  files: readonly WeightFile[],
-  tensors: ReadonlyMap<string, Located>,
-): Promise<Map<string, Weight>> {
-  const mismatch = (message: string) =>
-    usageError(`${folder}: ${message}`, 'config.json and the weights must be of the same checkpoint');
-  const weights = new Map<string, Weight>();
+  tensors: ReadonlyMap<string, T>,
+): Map<string, T> {
+  const weights = new Map<string, T>();
   for (const [name, shape] of expectedWeights(arch)) {
     const tensor = tensors.get(name);
     if (tensor === undefined || tensor.shape.join() !== shape.join()) {
       const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
-      throw mismatch(`tensor ${name} ${found}, config.json expects [${shape.join(', ')}]`);
+      throw mismatch(folder, source, `tensor ${name} ${found}, ${source} expects [${shape.join(', ')}]`);
     }
     weights.set(name, tensor);
-  }
-  for (const name of tensors.keys()) {
-    // older checkpoints store the rotary frequencies, which follow from config.json
-    if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
-    if (name === 'lm_head.weight') await checkTied(files, tensors, mismatch);
-    else throw mismatch(`tensor ${name} has no place in a ${arch.family} of ${arch.layers} layers`);
   }
   return weights;
 }
 
-/** A head that is stored although config.json says that it is the embedding must be the embedding. */
-async function checkTied(
+/** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
+async function refuseOthers(
+  folder: string,
+  arch: Architecture,
   files: readonly WeightFile[],
   tensors: ReadonlyMap<string, Located>,
-  mismatch: (message: string) => RredcotError,
+  weights: ReadonlyMap<string, Weight>,
+): Promise<void> {
+  for (const name of tensors.keys()) {
+    // older checkpoints store the rotary frequencies, which follow from config.json
+    if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
+    if (name === 'lm_head.weight') await checkTied(folder, files, tensors);
+    else
+      throw mismatch(
+        folder,
+        CONFIG,
+        `tensor ${name} has no place in a ${arch.family} of ${arch.layers} layers`,
+      );
+  }
+}
+
+function mismatch(folder: string, source: string, message: string): RredcotError {
+  return usageError(`${folder}: ${message}`, `${source} and the weights must be of the same checkpoint`);
+}
+
+/** A head that is stored although config.json says that it is the embedding must be the embedding. */
+async function checkTied(
+  folder: string,
+  files: readonly WeightFile[],
+  tensors: ReadonlyMap<string, Located>,
 ): Promise<void> {
   const [head, embedding] = ['lm_head.weight', 'model.embed_tokens.weight'].map((name) => {
     const tensor = tensors.get(name) as Located;
@@ -160,6 +171,8 @@ async function checkTied(
     head.dtype === embedding.dtype && head.length === embedding.length && (await sameBytes(head, embedding));
   if (!equal)
     throw mismatch(
+      folder,
+      CONFIG,
       'config.json has tie_word_embeddings: true, but lm_head.weight is stored and is not model.embed_tokens.weight',
     );
 }
@@ -194,13 +207,6 @@ function lie(path: string, found: string): RredcotError {
   return usageError(`${path}: ${found}`, 'copy or download the checkpoint again');
 }
 
-async function readConfig(path: string, missing: RredcotError): Promise<unknown> {
-  const text = await readFile(path, 'utf8').catch(() => {
-    throw missing;
-  });
-  return parseConfig(text, path);
-}
-
 /** @throws RredcotError (exit 2) naming the file */
 export function parseConfig(text: string, path: string): unknown {
   try {
@@ -211,11 +217,4 @@ export function parseConfig(text: string, path: string): unknown {
       cause,
     });
   }
-}
-
-function exists(path: string): Promise<boolean> {
-  return realpath(path).then(
-    () => true,
-    () => false,
-  );
 }

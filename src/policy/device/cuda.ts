@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { shellWord } from '../../printable.js';
 import { findLibraries, type Library, linkedLibraries, namesIn, output } from './libraries.js';
 
 /** What was found of CUDA, without loading any of it. */
@@ -54,7 +55,7 @@ export function libraryProblem(library: Library, cuda: CudaFindings): Problem | 
   if (path !== undefined)
     return {
       what: `${name} lies in ${dirname(path)}, where the loader does not look`,
-      fix: `export LD_LIBRARY_PATH=${dirname(path)}:$LD_LIBRARY_PATH`,
+      fix: `export LD_LIBRARY_PATH=${shellWord(dirname(path))}:$LD_LIBRARY_PATH`,
     };
   if (PROVIDER_FILES.some((file) => file === name))
     return { what: `${name} is missing (ONNX Runtime's CUDA provider)`, fix: providerFix(cuda) };
@@ -95,7 +96,7 @@ function providerFix({ nativeFolder }: CudaFindings): string {
   if (nativeFolder === undefined) return 'npm ci --onnxruntime-node-install=skip';
   // bin/napi-v6/<platform>/<arch> of the package; "cuda12" is what its script calls them, whatever the CUDA version
   const script = join(nativeFolder, '../../../../script/install.js');
-  return `ONNXRUNTIME_NODE_INSTALL=cuda12 node ${script} (downloads from nuget.org)`;
+  return `ONNXRUNTIME_NODE_INSTALL=cuda12 node ${shellWord(script)} (downloads from nuget.org)`;
 }
 
 function driverFix(cuda: CudaFindings): string {

@@ -5,6 +5,7 @@ import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/dev
 import { GRAPH, type PolicyFolder } from '../folder.js';
 import type { Branch, PackedTrace } from './pack.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
+import './no-telemetry.js';
 
 /** What the policy says of one trace of a run; every token is predicted from everything before it. */
 export interface TraceScores {

@@ -1,7 +1,7 @@
 // Messages in, the prompt's text out, by the policy's chat template and within bounds of time and memory.
-import { EXIT, RredcotError, TraceRejected, usageError } from '../../errors.js';
-import { startThread, type Thread } from '../../thread.js';
+import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
+import { BoundedThread, StoppedError } from './bounded-thread.js';
 import type { ChatTemplate } from './chat-template.js';
 import type { ChatInit, ChatReply, ChatRequest, ChatThread } from './chat-thread.js';
 
@@ -10,18 +10,25 @@ const TIMEOUT_MS = 30_000;
 /** 16 Mi characters: more tokens than any policy's context has room for. */
 const MAX_LENGTH = 2 ** 24;
 const MEMORY_MB = 512;
-/** One trace may be strange; a template that is stopped so often would hold up the whole run. */
-const MAX_STOPPED = 3;
+const MOST_STOPPED = 3;
+const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
 /** Renders messages, one conversation at a time, in a thread that is started when the first one comes. */
 export class ChatRenderer {
-  private thread: Thread<ChatThread> | undefined;
-  private stopped = 0;
+  private readonly thread: BoundedThread<ChatThread>;
 
   constructor(
     readonly template: ChatTemplate,
-    private readonly limits: { readonly timeoutMs: number } = { timeoutMs: TIMEOUT_MS },
-  ) {}
+    { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
+  ) {
+    const { source, variables, file } = template;
+    const workerData: ChatInit = { source, variables, maxLength: MAX_LENGTH };
+    const thread = new URL('./chat-thread.js', import.meta.url);
+    this.thread = new BoundedThread(
+      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
+      { timeoutMs, mostStopped: MOST_STOPPED, signal },
+    );
+  }
 
   /**
    * The prompt's text, with what opens the assistant's turn; where the last message is the assistant's, the text ends
@@ -36,63 +43,22 @@ export class ChatRenderer {
     return continues ? throughContent(text, last.content) : text;
   }
 
-  async close(): Promise<void> {
-    await this.thread?.terminate();
-    this.thread = undefined;
+  close(): Promise<void> {
+    return this.thread.close();
   }
 
   private async ask(request: ChatRequest): Promise<string> {
-    const reply = await this.reply(request);
+    const reply = await this.thread.call('render', [request]).catch((error: unknown): ChatReply => {
+      if (error instanceof StoppedError) return { error: error.message };
+      throw error;
+    });
     if ('text' in reply) return reply.text;
     const { file } = this.template;
-    if (reply.broken)
-      throw usageError(
-        `${file}: the chat template cannot be read (${reply.error})`,
-        'build the policy with another chat_template.jinja, or give prompts as text',
-      );
+    if (reply.broken) throw usageError(`${file}: the chat template cannot be read (${reply.error})`, HINT);
     throw new TraceRejected(
       'chat_template',
       `the policy's chat template does not take the messages: ${reply.error}: give the prompt as text with --map prompt=<path>`,
     );
-  }
-
-  private async reply(request: ChatRequest): Promise<ChatReply> {
-    const { timeoutMs } = this.limits;
-    this.thread ??= this.start();
-    const { thread } = this;
-    thread.ref();
-    const timer = setTimeout(
-      () => void thread.terminate(new Error(`not done after ${timeoutMs / 1000} s`)),
-      timeoutMs,
-    );
-    try {
-      return await thread.call('render', [request]);
-    } catch (error) {
-      await this.close();
-      const why = (error as Error).message;
-      if (++this.stopped < MAX_STOPPED) return { error: why };
-      throw new RredcotError(
-        `${this.template.file}: the chat template was stopped ${MAX_STOPPED} times (${why})`,
-        {
-          exitCode: EXIT.usage,
-          hint: 'build the policy with another chat_template.jinja, or give prompts as text',
-          cause: error,
-        },
-      );
-    } finally {
-      clearTimeout(timer);
-      thread.unref(); // an idle thread keeps no process alive
-    }
-  }
-
-  private start(): Thread<ChatThread> {
-    const { source, variables } = this.template;
-    const workerData: ChatInit = { source, variables, maxLength: MAX_LENGTH };
-    const resourceLimits = { maxOldGenerationSizeMb: MEMORY_MB };
-    return startThread('its thread', new URL('./chat-thread.js', import.meta.url), {
-      workerData,
-      resourceLimits,
-    });
   }
 }
 

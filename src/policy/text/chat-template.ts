@@ -1,7 +1,7 @@
 // The policy's chat template: found in its folder, with the variables it is rendered with.
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 
 /** The files of a policy folder with their hashes: what its manifest does not name does not count. */
 export interface PolicyFiles {
@@ -32,8 +32,8 @@ export async function loadChatTemplate(
   args: Readonly<Record<string, unknown>> = {},
 ): Promise<ChatTemplate | undefined> {
   // only files of the manifest count: their hashes are in the output
-  const own = OWN_FILE in files ? await readFile(join(path, OWN_FILE), 'utf8') : undefined;
-  const config = JSON.parse(await readFile(join(path, CONFIG), 'utf8')) as Record<string, unknown>;
+  const own = OWN_FILE in files ? await foreignText(path, OWN_FILE) : undefined;
+  const config = JSON.parse((await foreignText(path, CONFIG)) ?? '{}') as Record<string, unknown>;
   const file = join(path, own === undefined ? CONFIG : OWN_FILE);
   const source = own ?? defaultTemplate(config.chat_template, file);
   const [first] = Object.keys(args);

@@ -3,7 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import type { TokenText } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import { alignNormalized, alignTokens } from './align.js';
-import type { PolicyTokenizer } from './tokenizer.js';
+import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
 /** A trace as token ids: prompt, then a completion of T tokens. */
 export interface EncodedTrace {
@@ -25,20 +25,20 @@ export interface EncodedTrace {
  * @param maxTokens what prompt and completion may have together
  * @throws TraceRejected where nothing can be scored
  */
-export function encodeTrace(
+export async function encodeTrace(
   trace: Trace,
   tokenizer: PolicyTokenizer,
   vocab: number,
   maxTokens: number,
-): EncodedTrace {
-  const promptIds = promptIdsOf(trace, tokenizer);
+): Promise<EncodedTrace> {
+  const promptIds = await promptIdsOf(trace, tokenizer);
   if (promptIds.length === 0)
     throw new TraceRejected(
       'empty_prompt',
       'the prompt has no token, expected at least one to predict the completion from: --map prompt=<path>',
     );
   checkIds(promptIds, 'prompt_ids', vocab);
-  const completionIds = trace.completionIds ?? tokenizer.encode(trace.completion);
+  const completionIds = trace.completionIds ?? (await tokenizer.encode(trace.completion));
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
   checkIds(completionIds, 'completion_ids', vocab);
@@ -54,7 +54,7 @@ export function encodeTrace(
 }
 
 /** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
-function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): readonly string[] {
+function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling): readonly string[] {
   if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
   const kept = [promptIds, promptIds.filter((id) => !tokenizer.isSpecial(id))];
   const spelled = kept.map((ids) => tokenizer.decode(ids).toString('utf8'));
@@ -63,7 +63,7 @@ function promptStatus({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer):
   return isSame ? [] : ['prompt:text-mismatch'];
 }
 
-function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Int32Array {
+async function promptIdsOf({ prompt, promptIds }: Trace, tokenizer: PolicyTokenizer): Promise<Int32Array> {
   if (promptIds !== undefined) return promptIds;
   if (typeof prompt === 'string') return tokenizer.encodePrompt(prompt);
   throw new TraceRejected(
@@ -84,7 +84,7 @@ function checkIds(ids: Int32Array, field: string, vocab: number): void {
 function align(
   trace: Trace,
   ids: Int32Array,
-  tokenizer: PolicyTokenizer,
+  tokenizer: Spelling,
 ): Pick<EncodedTrace, 'tokens' | 'chars' | 'status'> {
   const text = trace.completion || spelledText(ids, tokenizer);
   const spelled = Array.from(ids, tokenizer.bytes);
@@ -119,7 +119,7 @@ function unspelledCode({ completion, completionIds }: Trace): string {
 const NONE = new Uint8Array(0);
 
 /** A token sequence as Latin-1 text of one character a byte, up to the special tokens at its end. */
-function spelledBytes(ids: Int32Array, tokenizer: PolicyTokenizer): TokenText {
+function spelledBytes(ids: Int32Array, tokenizer: Spelling): TokenText {
   const textEnd = withoutEndTokens(ids, tokenizer).length;
   const units = new Int32Array(ids.length + 1);
   for (let t = 0; t < ids.length; t++)
@@ -128,16 +128,16 @@ function spelledBytes(ids: Int32Array, tokenizer: PolicyTokenizer): TokenText {
 }
 
 /** The text of a token sequence without the special tokens at its end. */
-export function spelledText(ids: Int32Array, tokenizer: PolicyTokenizer): string {
+export function spelledText(ids: Int32Array, tokenizer: Spelling): string {
   return tokenizer.decode(withoutEndTokens(ids, tokenizer)).toString('utf8');
 }
 
-function withoutEndTokens(ids: Int32Array, tokenizer: PolicyTokenizer): Int32Array {
+function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
   let end = ids.length;
   while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;
   return ids.subarray(0, end);
 }
 
-function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: PolicyTokenizer): boolean {
+function onlySpecialFrom(ids: Int32Array, from: number, tokenizer: Spelling): boolean {
   return withoutEndTokens(ids, tokenizer).length <= from;
 }

@@ -1,8 +1,8 @@
 // The exit template of a policy: what is put between a state and a reference answer (METHOD §3), given or derived.
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
@@ -40,8 +40,11 @@ const THINK_END = '</think>';
  * A policy that thinks between tags has </think> as a token or writes it in its chat template, as one token or as
  * several; it leaves its thoughts by the tag, any other by an empty line. Both then give a boxed answer.
  */
-export function deriveExitTemplate(tokenizer: PolicyTokenizer, chatTemplate: string): ExitTemplate {
-  const ids = tokenizer.encode(THINK_END);
+export async function deriveExitTemplate(
+  tokenizer: PolicyTokenizer,
+  chatTemplate: string,
+): Promise<ExitTemplate> {
+  const ids = await tokenizer.encode(THINK_END);
   const isToken = ids.length === 1 && tokenizer.decode(ids).toString('utf8') === THINK_END; // not <unk>
   const thinks = isToken || chatTemplate.includes(THINK_END);
   return {
@@ -53,29 +56,33 @@ export function deriveExitTemplate(tokenizer: PolicyTokenizer, chatTemplate: str
 
 /** Chat templates of a checkpoint, all of them in one text; empty where it has none. */
 export async function readChatTemplate(folder: string): Promise<string> {
-  const config = await readFile(join(folder, 'tokenizer_config.json'), 'utf8').catch(() => '{}');
+  const config = (await foreignText(folder, 'tokenizer_config.json')) ?? '{}';
   const named = (JSON.parse(config) as { chat_template?: unknown } | null)?.chat_template;
-  const file = await readFile(join(folder, 'chat_template.jinja'), 'utf8').catch(() => '');
+  const file = (await foreignText(folder, 'chat_template.jinja')) ?? '';
   // one template, or a list of {name, template}; JSON escapes nothing that a tag is made of
   return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
 }
 
 /** Tokens of each part; every part is tokenised on its own, as it is when references are scored. */
-export function templateTokens(
+export async function templateTokens(
   template: ExitTemplate,
   tokenizer: PolicyTokenizer,
-): Record<keyof ExitTemplate, number> {
+): Promise<Record<keyof ExitTemplate, number>> {
   return {
-    close: tokenizer.encode(template.close).length,
-    open: tokenizer.encode(template.open).length,
-    closer: tokenizer.encode(template.closer).length,
+    close: (await tokenizer.encode(template.close)).length,
+    open: (await tokenizer.encode(template.open)).length,
+    closer: (await tokenizer.encode(template.closer)).length,
   };
 }
 
 /** @throws RredcotError (exit 2) where the policy's tokenizer cannot spell the template */
-export function checkExitTemplate(template: ExitTemplate, tokenizer: PolicyTokenizer, vocab: number): void {
+export async function checkExitTemplate(
+  template: ExitTemplate,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+): Promise<void> {
   for (const [part, text] of Object.entries(template) as [keyof ExitTemplate, string][]) {
-    const ids = tokenizer.encode(text);
+    const ids = await tokenizer.encode(text);
     const spelled = tokenizer.decode(ids).toString('utf8');
     const hint = `--exit-${part} <text>`;
     if (spelled !== text)
@@ -90,7 +97,7 @@ export function checkExitTemplate(template: ExitTemplate, tokenizer: PolicyToken
         'config.json and tokenizer.json must be of the same checkpoint',
       );
   }
-  const { close, open } = templateTokens(template, tokenizer);
+  const { close, open } = await templateTokens(template, tokenizer);
   if (close + open === 0)
     throw usageError(
       'the exit template is empty before the answer',

@@ -35,9 +35,10 @@ export class Prompts {
     tokenizer: PolicyTokenizer,
     args: Readonly<Record<string, unknown>>,
     log: Pick<Log, 'info' | 'warn'>,
+    signal?: AbortSignal,
   ): Promise<Prompts> {
     const template = await loadChatTemplate(policy, args);
-    return new Prompts(template && new ChatRenderer(template), tokenizer, log);
+    return new Prompts(template && new ChatRenderer(template, { signal }), tokenizer, log);
   }
 
   /**
@@ -62,7 +63,7 @@ export class Prompts {
     // what was found is right where rendering and stripping it gives the dump's text, and nothing else would
     if (!hasRoleLines(messages)) {
       const text = await this.chat.render(messages);
-      if (withoutSpecials(text, this.tokenizer) === trace.prompt) {
+      if ((await withoutSpecials(text, this.tokenizer)) === trace.prompt) {
         this.warn(
           'prompt:retemplated',
           'prompts were dumped without their special tokens; they are put back by the chat template',
@@ -97,7 +98,9 @@ export class Prompts {
     }
     const { promptText } = trace;
     const agrees =
-      promptText === undefined || promptText === text || promptText === withoutSpecials(text, this.tokenizer);
+      promptText === undefined ||
+      promptText === text ||
+      promptText === (await withoutSpecials(text, this.tokenizer));
     if (!agrees)
       this.warn(
         'prompt:text-mismatch',
@@ -106,8 +109,8 @@ export class Prompts {
     return this.withText(trace, text, ...(agrees ? [] : ['prompt:text-mismatch']));
   }
 
-  private withText(trace: Trace, text: string, ...status: readonly string[]): Trace {
-    const promptIds = this.tokenizer.encodeTemplated(text);
+  private async withText(trace: Trace, text: string, ...status: readonly string[]): Promise<Trace> {
+    const promptIds = await this.tokenizer.encodeTemplated(text);
     return { ...trace, prompt: text, promptIds, status: [...(trace.status ?? []), ...status] };
   }
 

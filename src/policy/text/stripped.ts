@@ -21,8 +21,8 @@ const PROBES: readonly (readonly Message[])[] = [
 ];
 
 /** A text as decoders write it that leave out special tokens (TRL, verl). */
-export function withoutSpecials(text: string, tokenizer: PolicyTokenizer): string {
-  const ids = tokenizer.encodeTemplated(text).filter((id) => !tokenizer.isSpecial(id));
+export async function withoutSpecials(text: string, tokenizer: PolicyTokenizer): Promise<string> {
+  const ids = (await tokenizer.encodeTemplated(text)).filter((id) => !tokenizer.isSpecial(id));
   const spelled = tokenizer.decode(ids).toString('utf8');
   return tokenizer.kind === 'sentencepiece' ? spelled.replace(/^ /, '') : spelled;
 }
@@ -42,8 +42,12 @@ export async function strippedShapes(
       throw error;
     });
     if (rendered === undefined) continue;
-    const stripped = withoutSpecials(rendered, tokenizer);
-    const isWhole = tokenizer.encodePrompt(stripped).join() === tokenizer.encodeTemplated(rendered).join();
+    const stripped = await withoutSpecials(rendered, tokenizer);
+    const [own, templated] = [
+      await tokenizer.encodePrompt(stripped),
+      await tokenizer.encodeTemplated(rendered),
+    ];
+    const isWhole = own.join() === templated.join();
     const around = stripped.split(/rredcot4(?:user|system)/);
     const tells = /\p{L}/u.test(around[0] as string) && /\p{L}/u.test(around.at(-1) as string);
     if (isWhole || !tells || around.length !== messages.length + 1) continue;

@@ -1,22 +1,17 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
-import { readFile } from 'node:fs/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { foreignText } from '../../io/files/foreign-files.js';
 import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
-export interface PolicyTokenizer {
+/** Token ids; a tokenizer in a thread hands them over later. */
+type Ids = Int32Array | Promise<Int32Array>;
+
+/** What its tokens spell. */
+export interface Spelling {
   readonly kind: TokenizerKind;
-  /**
-   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
-   * brings its start token gets no second one.
-   */
-  encodePrompt(text: string): Int32Array;
-  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
-  encodeTemplated(text: string): Int32Array;
-  /** Ids of a text that continues a sequence: nothing is added. */
-  encode(text: string): Int32Array;
   /** UTF-8 bytes of one token; empty for an id that has no text. */
   bytes(id: number): Uint8Array;
   /** UTF-8 bytes of a token sequence, special tokens included. */
@@ -24,14 +19,39 @@ export interface PolicyTokenizer {
   isSpecial(id: number): boolean;
 }
 
+export interface PolicyTokenizer extends Spelling {
+  /**
+   * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
+   * brings its start token gets no second one.
+   */
+  encodePrompt(text: string): Ids;
+  /** Ids of a text that a chat template made: it begins a sequence, and brings its special tokens itself. */
+  encodeTemplated(text: string): Ids;
+  /** Ids of a text that continues a sequence: nothing is added. */
+  encode(text: string): Ids;
+}
+
+/** A tokenizer of this thread: it encodes at once, however long that takes. */
+export interface LoadedTokenizer extends PolicyTokenizer {
+  encodePrompt(text: string): Int32Array;
+  encodeTemplated(text: string): Int32Array;
+  encode(text: string): Int32Array;
+  /** one more than its largest id */
+  readonly size: number;
+}
+
+/** Far beyond all vocabularies (Gemma's, among the largest, has 262,144): a larger id is an error or an attack. */
+const MOST_IDS = 2 ** 24;
+
 /**
  * @param folder a policy folder or checkpoint with tokenizer.json and, if there is one, tokenizer_config.json
  * @throws RredcotError (exit 2) where the files are missing or the tokenizer is of an unsupported kind
  */
-export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
-  const spec = await readTokenizerFile(`${folder}/tokenizer.json`);
-  const config = await readTokenizerFile(`${folder}/tokenizer_config.json`);
+export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
+  const spec = await readTokenizerFile(folder, 'tokenizer.json');
+  const config = await readTokenizerFile(folder, 'tokenizer_config.json');
   const kind = kindOf(spec, `${folder}/tokenizer.json`);
+  checkIds(spec, `${folder}/tokenizer.json`);
   // only where a policy runs: the commands' module graphs meet this file
   const { Tokenizer } = await import('@huggingface/tokenizers');
   const tokenizer = new Tokenizer(spec, config);
@@ -40,6 +60,8 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   /** what the tokenizer puts before every prompt */
   const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
   const cache = new Map<number, Uint8Array>();
+  let size = 0;
+  for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
 
   const spell = spellings[kind];
   const bytes = (id: number): Uint8Array => {
@@ -54,6 +76,7 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   };
   return {
     kind,
+    size,
     encodePrompt(text) {
       const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
@@ -68,16 +91,31 @@ export async function loadTokenizer(folder: string): Promise<PolicyTokenizer> {
   };
 }
 
-async function readTokenizerFile(path: string): Promise<Record<string, unknown>> {
+async function readTokenizerFile(folder: string, name: string): Promise<Record<string, unknown>> {
+  const text = await foreignText(folder, name);
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+    if (text === undefined) throw new Error('no such file');
+    return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw new RredcotError(`${path}: tokenizer file cannot be read (${(cause as Error).message})`, {
+    throw new RredcotError(`${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`, {
       exitCode: EXIT.usage,
       hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
       cause,
     });
   }
+}
+
+/** The library fills a table up to the largest id. */
+function checkIds(spec: Record<string, unknown>, path: string): void {
+  const { vocab } = (spec.model ?? {}) as { vocab?: object };
+  const added = (spec.added_tokens ?? []) as readonly { id?: unknown }[];
+  const ids: unknown[] = Array.isArray(vocab) ? [] : Object.values(vocab ?? {});
+  for (const id of [...ids, ...added.map((token) => token.id)])
+    if (!(Number.isInteger(id) && (id as number) >= 0 && (id as number) < MOST_IDS))
+      throw usageError(
+        `${path}: has the id ${JSON.stringify(id)}, expected whole numbers below ${MOST_IDS}`,
+        'copy or download the checkpoint again',
+      );
 }
 
 interface DecoderPart {

@@ -205,22 +205,23 @@ test('the random policy reads as the float64 pass does, alone and padded between
 async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Promise<TraceJob[]> {
   const { folder } = policy('embedded');
   const tokenizer = await loadTokenizer(folder.path);
-  const bank = bankMaker(folder.exitTemplate, 'pr', tokenizer.encode);
+  const bank = await bankMaker(folder.exitTemplate, 'pr', tokenizer.encode);
   const { vocab, maxTokens } = folder.architecture;
-  return rows.map((row, i): TraceJob => {
+  const jobs = rows.map(async (row, i): Promise<TraceJob> => {
     const promptIds = Int32Array.from(row.prompt_ids);
     const completionIds = Int32Array.from(row.completion_ids);
     const source = { file: 'chains', row: i, ordinal: i, byteOffset: 0, columns: {}, raw: '' };
     const { id, prompt, completion, reward } = row;
     const trace = { id, prompt, completion, promptIds, completionIds, references: [], reward, source };
-    const { tokens } = encodeTrace(trace, tokenizer, vocab, maxTokens);
+    const { tokens } = await encodeTrace(trace, tokenizer, vocab, maxTokens);
     return {
       ids: Int32Array.of(...promptIds, ...completionIds),
       promptLength: promptIds.length,
       pieces: cutPieces(tokens, { segmenter: 'hybrid', fixedLength: 1, maxSegments }),
-      continuations: bank([{ answer: row.answer, utility: 1 }]).continuations,
+      continuations: (await bank([{ answer: row.answer, utility: 1 }])).continuations,
     };
   });
+  return Promise.all(jobs);
 }
 
 const values = (result: TraceResult) => traceValues(result.branches, Float32Array.of(1), 'pr').values;

@@ -55,6 +55,16 @@ describe('a dataset card', () => {
     expect(Object.keys(others).sort()).toEqual(['pretty_name', 'tags']);
   });
 
+  it('names columns and files as they are, whatever Markdown would make of them', () => {
+    const evil = 'x`</details>\n# Heading\u202e';
+    const policy = JSON.stringify({ 'a|b`.json': '67c1' });
+    const metadata = { 'rredcot.config': JSON.stringify(CONFIG), 'rredcot.policy.sha256': policy };
+    const text = card({ columns: [evil, ...OUR_COLUMNS], metadata });
+    expect(text).toContain('Besides, from the input: ``x`</details>⏎# Heading\\u{202e}``.');
+    expect(text).not.toMatch(/^# Heading|\u202e/m);
+    expect(text).toContain('| ``a\\|b`.json`` | `67c1` |');
+  });
+
   it('tells every column, how σ was made, and with which policy', () => {
     const text = card();
     for (const name of OUR_COLUMNS) expect(text).toMatch(new RegExp(`^\\| \`${name}\` \\| [^|]+ \\|$`, 'm'));

@@ -383,7 +383,7 @@ describe('refused before anything is loaded', () => {
     mkdirSync(elsewhere);
     renameSync(path, join(elsewhere, 'weights'));
     symlinkSync(join(elsewhere, 'weights'), path);
-    await refused(checkpoint, /links to .*weights, outside the checkpoint/);
+    await refused(checkpoint, /links to .*weights, outside its folder/);
     rmSync(path);
     linkSync(join(elsewhere, 'weights'), path);
     expect((await readCheckpoint(checkpoint)).files).toHaveLength(1);
@@ -407,7 +407,7 @@ describe('refused before anything is loaded', () => {
         cpSync(path, join(cache, repository, 'blobs/w'));
       rmSync(path);
       symlinkSync(target, path);
-      await refused(checkpoint, /outside the checkpoint/);
+      await refused(checkpoint, /outside its folder/);
     }
   });
 });

@@ -236,7 +236,7 @@ describe('Qwen3', () => {
   it("a dump's text beside the messages is compared, with special tokens or without", async () => {
     const told = log();
     const prompts = await promptsOf({}, told);
-    for (const promptText of [RENDERED, withoutSpecials(RENDERED, tokenizer)])
+    for (const promptText of [RENDERED, await withoutSpecials(RENDERED, tokenizer)])
       expect((await prompts.prepare(trace({ prompt: CONVERSATION, promptText }))).status).toEqual([]);
     const other = await prompts.prepare(
       trace({ prompt: CONVERSATION, promptText: 'user\nWhat?\nassistant\n' }),

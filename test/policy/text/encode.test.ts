@@ -19,10 +19,10 @@ const encode = (fields: Partial<Trace>, vocab = VOCAB) =>
   encodeTrace({ ...traceOf({}), prompt: 'p', completion: '', ...fields }, tokenizer, vocab, 100);
 
 describe('token ids of a row', () => {
-  it('are used as they are, whatever the text would be cut into', () => {
+  it('are used as they are, whatever the text would be cut into', async () => {
     // the embedded tokenizer has one token for <think>; the row spelled it by bytes
     const completionIds = ids('<think>ab');
-    const found = encode({
+    const found = await encode({
       completion: '<think>ab',
       completionIds,
       prompt: '<think>',
@@ -46,18 +46,17 @@ describe('token ids of a row', () => {
     ['the text in another form', 'e\u0301', ids('é'), ['text:normalized']],
     ['text alone', '', ids('ab'), []],
     ['no UTF-8, alone', '', ids('aé').subarray(0, 2), ['ids:not-utf8']],
-  ])('that spell %s', (_, completion, completionIds, status) => {
-    const found = encode({ completion, completionIds });
+  ])('that spell %s', async (_, completion, completionIds, status) => {
+    const found = await encode({ completion, completionIds });
     expect(found.status).toEqual(status);
     expect(found.completionIds).toBe(completionIds);
     expect(found.chars === null).toBe(status.some((code) => code.startsWith('ids:')));
     expect(found.tokens.units.length).toBe(completionIds.length + 1);
   });
 
-  it('leave no characters to what the text does not show', () => {
-    expect([...(encode({ completion: 'ab', completionIds: ids('a', END, 98, END) }).chars ?? [])]).toEqual([
-      0, 1, 1, 2, 2,
-    ]);
+  it('leave no characters to what the text does not show', async () => {
+    const { chars } = await encode({ completion: 'ab', completionIds: ids('a', END, 98, END) });
+    expect([...(chars ?? [])]).toEqual([0, 1, 1, 2, 2]);
   });
 
   it.each([
@@ -66,46 +65,50 @@ describe('token ids of a row', () => {
     ['the text with them', 'p<|end|>', ids('p', END), []],
     ['another text', 'p', ids('q'), ['prompt:text-mismatch']],
     ['text alone', '', ids('q'), []],
-  ])('of a prompt that spell %s', (_, prompt, promptIds, status) => {
-    const found = encode({ prompt, promptIds, completion: 'a' });
+  ])('of a prompt that spell %s', async (_, prompt, promptIds, status) => {
+    const found = await encode({ prompt, promptIds, completion: 'a' });
     expect(found.status).toEqual(status);
     expect(found.promptIds).toBe(promptIds);
   });
 
-  it('that are more than the policy takes are rejected, one fewer is scored', () => {
+  it('that are more than the policy takes are rejected, one fewer is scored', async () => {
     const promptIds = ids('p'.repeat(60));
-    expect(encode({ promptIds, completionIds: ids('a'.repeat(40)) }).completionIds).toHaveLength(40);
-    const tooLong = () => encode({ promptIds, completionIds: ids('a'.repeat(41)) });
-    expect(tooLong).toThrow('prompt and completion have 101 tokens, the policy takes 100');
-    expect(tooLong).toThrow(expect.objectContaining({ code: 'too_long' }));
+    const { completionIds } = await encode({ promptIds, completionIds: ids('a'.repeat(40)) });
+    expect(completionIds).toHaveLength(40);
+    await expect(encode({ promptIds, completionIds: ids('a'.repeat(41)) })).rejects.toThrow(
+      expect.objectContaining({
+        code: 'too_long',
+        message: expect.stringContaining('prompt and completion have 101 tokens, the policy takes 100'),
+      }),
+    );
   });
 
   it.each([
     ['completion_ids[1] is 259, the policy', { completionIds: ids('a', 259) }],
     ['prompt_ids[0] is 4096, the policy', { promptIds: Int32Array.of(4096), completion: 'a' }],
     ['completion_ids[0] is -1, the policy', { completionIds: Int32Array.of(-1) }],
-  ])('beyond the vocabulary are rejected: %s', (reason, fields) => {
-    expect(() => encode(fields)).toThrow(reason);
-    expect(() => encode(fields)).toThrow(expect.objectContaining({ code: 'ids' }));
+  ])('beyond the vocabulary are rejected: %s', async (reason, fields) => {
+    await expect(encode(fields)).rejects.toThrow(reason);
+    await expect(encode(fields)).rejects.toThrow(expect.objectContaining({ code: 'ids' }));
   });
 
-  it('that the policy has and the tokenizer does not know spell nothing', () => {
-    const found = encode({ completion: 'ab', completionIds: Int32Array.of(97, 300, 98) }, 512);
+  it('that the policy has and the tokenizer does not know spell nothing', async () => {
+    const found = await encode({ completion: 'ab', completionIds: Int32Array.of(97, 300, 98) }, 512);
     expect([...(found.chars ?? [])]).toEqual([0, 1, 1, 2]);
   });
 
-  it('are wanted where a prompt is messages and the policy has no template', () => {
+  it('are wanted where a prompt is messages and the policy has no template', async () => {
     const prompt = [{ role: 'user', content: 'x' }];
-    expect(() => encode({ prompt, completion: 'a' })).toThrow(
+    await expect(encode({ prompt, completion: 'a' })).rejects.toThrow(
       expect.objectContaining({ code: 'chat_template' }),
     );
-    expect(encode({ prompt, promptIds: ids('x'), completion: 'a' }).status).toEqual([]);
+    expect((await encode({ prompt, promptIds: ids('x'), completion: 'a' })).status).toEqual([]);
   });
 
-  it('carry the status that earlier stages gave the trace', () => {
-    expect(
-      encode({ completion: 'b', completionIds: ids('a'), status: ['prompt:retemplated'] }).status,
-    ).toEqual(['prompt:retemplated', 'ids:text-mismatch']);
+  it('carry the status that earlier stages gave the trace', async () => {
+    const status = ['prompt:retemplated'];
+    const found = await encode({ completion: 'b', completionIds: ids('a'), status });
+    expect(found.status).toEqual(['prompt:retemplated', 'ids:text-mismatch']);
   });
 });
 

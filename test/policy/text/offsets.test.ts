@@ -6,7 +6,7 @@ import { Tokenizer as NativeTokenizer } from 'tokenizers';
 import { beforeAll, describe, expect, it, test } from 'vitest';
 import { encodeTrace, spelledText } from '../../../dist/policy/text/encode.js';
 import { withoutPrefixSpace } from '../../../dist/policy/text/sentencepiece.js';
-import { loadTokenizer, type PolicyTokenizer } from '../../../dist/policy/text/tokenizer.js';
+import { type LoadedTokenizer, loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import type { Trace } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { ROOT, SHARED_DATA } from '../../support/program.js';
@@ -74,7 +74,7 @@ const anyText = fc.oneof(
 );
 
 describe.each(FOLDERS)('%s', (folder) => {
-  let tokenizer: PolicyTokenizer;
+  let tokenizer: LoadedTokenizer;
   let native: NativeTokenizer;
   let texts: string[];
   beforeAll(async () => {
@@ -101,7 +101,7 @@ describe.each(FOLDERS)('%s', (folder) => {
   async function check(text: string): Promise<void> {
     const encoding = await native.encode(text, null, { addSpecialTokens: false });
     const ids = encoding.getIds();
-    const found = encoded(text);
+    const found = await encoded(text);
     expect([...found.completionIds]).toEqual(ids);
     const { chars, status } = found;
     const characters = [...text];
@@ -120,7 +120,7 @@ describe.each(FOLDERS)('%s', (folder) => {
         if (end > 0) expect(clusters[(chars?.[t + 1] as number) - 1]).toBe(clusters[end - 1]);
     }
     // the same ids and text as a row that brings both
-    const given = encoded(text, Int32Array.from(ids));
+    const given = await encoded(text, Int32Array.from(ids));
     expect(given.chars).toEqual(chars);
     expect(given.status).toEqual(status);
     // characters that have begun before a code unit
@@ -156,7 +156,7 @@ describe.each(FOLDERS)('%s', (folder) => {
           const ids = Int32Array.from([...text].flatMap((character) => [...tokenizer.encode(character)]));
           const shown = spelledText(ids, tokenizer);
           if (shown !== text) return; // special tokens at the end are not shown
-          const { chars, status, completionIds } = encoded(text, ids);
+          const { chars, status, completionIds } = await encoded(text, ids);
           expect(completionIds).toBe(ids);
           expect(status).toEqual([]);
           expect(chars?.[ids.length]).toBe([...text].length);

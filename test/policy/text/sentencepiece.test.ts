@@ -116,13 +116,13 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
         512,
         512,
       );
-    expect(encode('upon a time', ' upon a time')).toMatchObject({
+    expect(await encode('upon a time', ' upon a time')).toMatchObject({
       status: [],
       tokens: { text: 'upon a time' },
     });
-    expect(encode(' upon a time', ' upon a time').status).toEqual([]);
-    expect(encode('upon', '  upon').status).toEqual(['ids:text-mismatch']);
-    expect([...(encode('upon a time', ' upon a time').chars ?? [])].at(-1)).toBe(11);
+    expect((await encode(' upon a time', ' upon a time')).status).toEqual([]);
+    expect((await encode('upon', '  upon')).status).toEqual(['ids:text-mismatch']);
+    expect([...((await encode('upon a time', ' upon a time')).chars ?? [])].at(-1)).toBe(11);
   });
 
   test('builds, agrees with its published numbers, and scores', async () => {

@@ -1,0 +1,76 @@
+// A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
+import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
+import { BoundedThread, StoppedError } from './bounded-thread.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+import type { EncodeReply, Encoding, TokenizerThread } from './tokenizer-thread.js';
+
+/** Texts take milliseconds, the longest seconds; what takes longer than this does not end. */
+const TIMEOUT_MS = 60_000;
+const MOST_STOPPED = 3;
+const NONE = new Uint8Array(0);
+
+/** A tokenizer that can be stopped. `encode` and its like reject a text with {@link TraceRejected} (`tokenizer`). */
+export interface OpenTokenizer extends PolicyTokenizer {
+  encodePrompt(text: string): Promise<Int32Array>;
+  encodeTemplated(text: string): Promise<Int32Array>;
+  encode(text: string): Promise<Int32Array>;
+  close(): Promise<void>;
+}
+
+/**
+ * Loads a tokenizer in a thread of its own.
+ * @param folder a policy folder or checkpoint
+ * @param signal ends what the thread is at
+ * @throws RredcotError (exit 2) as `loadTokenizer`, and where the tokenizer does not end
+ */
+export async function openTokenizer(
+  folder: string,
+  { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
+): Promise<OpenTokenizer> {
+  const source = {
+    title: `${folder}/tokenizer.json: the tokenizer`,
+    hint: 'use a policy whose tokenizer.json is sound, or give token ids: --map prompt_ids=<path>,completion_ids=<path>',
+    file: new URL('./tokenizer-thread.js', import.meta.url),
+    workerData: folder,
+  };
+  const thread = new BoundedThread<TokenizerThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
+  const {
+    kind,
+    bytes: all,
+    ends,
+    special,
+  } = await thread.call('spelling', []).catch((error: Error) => {
+    if (!(error instanceof StoppedError)) throw error;
+    throw new RredcotError(`${source.title} cannot be loaded (${error.message})`, {
+      exitCode: EXIT.usage,
+      hint: 'use a policy whose tokenizer.json is sound',
+      cause: error,
+    });
+  });
+
+  const encoded = async (how: Encoding, text: string): Promise<Int32Array> => {
+    const reply = await thread.call('encode', [how, text]).catch((error: unknown): EncodeReply => {
+      if (error instanceof StoppedError) return { error: error.message };
+      throw error;
+    });
+    if ('ids' in reply) return reply.ids;
+    throw new TraceRejected(
+      'tokenizer',
+      `the policy's tokenizer does not take a text of ${text.length} characters: ${reply.error}: give token ids with --map prompt_ids=<path>,completion_ids=<path>`,
+    );
+  };
+  const bytes = (id: number): Uint8Array => {
+    const end = ends[id];
+    return end === undefined ? NONE : all.subarray(ends[id - 1] ?? 0, end);
+  };
+  return {
+    kind,
+    encodePrompt: (text) => encoded('encodePrompt', text),
+    encodeTemplated: (text) => encoded('encodeTemplated', text),
+    encode: (text) => encoded('encode', text),
+    bytes,
+    decode: (ids) => Buffer.concat(Array.from(ids, bytes)),
+    isSpecial: (id) => special[id] === 1,
+    close: () => thread.close(),
+  };
+}

@@ -1,0 +1,50 @@
+// Texts as a terminal, a shell and a Markdown page may have them: nothing in them moves the cursor, colours, turns or runs.
+
+/** Control and format characters: C0, DEL and C1, what turns the direction of text, what nobody sees; and line separators. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** Newlines as ⏎, other control and format characters as \u{…}. */
+export function escapeControls(text: string): string {
+  return text.replaceAll('\n', '⏎').replaceAll(UNPRINTABLE, (c) => `\\u{${codeOf(c)}}`);
+}
+
+/** The same for a text of several lines, which stay. */
+export function escapeLines(text: string): string {
+  return text.split('\n').map(escapeControls).join('\n');
+}
+
+/** JSON that says the same without such characters; they stand in its strings alone, and are spelt \u009b there. */
+export function printableJson(json: string): string {
+  return json.replaceAll(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
+    // half by half, where JSON needs two for one
+    Array.from({ length: character.length }, (_, i) => {
+      return `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`;
+    }).join(''),
+  );
+}
+
+/** A name as one word of a command that bash reads, e.g. `'two words.jsonl'`. */
+export function shellWord(name: string): string {
+  const word = name.startsWith('-') ? `./${name}` : name;
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  if (word.search(UNPRINTABLE) < 0) return `'${word.replaceAll("'", "'\\''")}'`;
+  // what cannot be shown is spelt
+  const spelt = word
+    .replaceAll(/[\\']/g, '\\$&')
+    .replaceAll(UNPRINTABLE, (c) => `\\U${codeOf(c).padStart(8, '0')}`);
+  return `$'${spelt}'`;
+}
+
+/** A name as code in a Markdown page. */
+export function markdownCode(name: string): string {
+  const text = escapeControls(name);
+  const longest = Math.max(0, ...Array.from(text.matchAll(/`+/g), ([run]) => run.length));
+  const fence = '`'.repeat(longest + 1);
+  // a backtick or a space at an end belongs to the text
+  const space = /^[` ]|[` ]$/.test(text) || text === '' ? ' ' : '';
+  return `${fence}${space}${text}${space}${fence}`;
+}
+
+function codeOf(character: string): string {
+  return (character.codePointAt(0) as number).toString(16);
+}

@@ -1,0 +1,82 @@
+// A downloaded policy cannot make the program deaf: a signal and the time limit end it whatever its tokenizer and template do.
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { EMBEDDED, goodLine, ROOT, temporaryFolder } from '../support/program.js';
+
+let cwd: string;
+beforeAll(async () => {
+  cwd = await temporaryFolder();
+  writeFileSync(join(cwd, 'text.jsonl'), goodLine({ completion: `${'a'.repeat(60)}b` }));
+  writeFileSync(join(cwd, 'messages.jsonl'), goodLine({ prompt: [{ role: 'user', content: 'x' }] }));
+});
+
+/** The embedded policy with another file, as its author would publish it: with the right hash. */
+function policyWith(name: string, file: string, change: (text: string) => string): void {
+  const folder = join(cwd, name);
+  cpSync(EMBEDDED, folder, { recursive: true });
+  const text = change(readFileSync(join(folder, file), 'utf8'));
+  writeFileSync(join(folder, file), text);
+  const manifest = JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8')) as {
+    files: Record<string, string>;
+  };
+  manifest.files[file] = createHash('sha256').update(text).digest('hex');
+  writeFileSync(join(folder, 'policy.json'), JSON.stringify(manifest));
+}
+
+/** Runs a command and sends it a signal when it says that it has begun its work. */
+function endOf(args: readonly string[], signal?: NodeJS.Signals) {
+  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...args], { cwd });
+  let text = '';
+  const begun = performance.now();
+  child.stderr.on('data', (chunk) => {
+    text += chunk;
+    // the mapping is told of just before the first trace is read
+    if (signal !== undefined && text.includes('INFO: preset')) setTimeout(() => child.kill(signal), 1500);
+  });
+  const deaf = setTimeout(() => child.kill('SIGKILL'), 100_000);
+  return new Promise<{ code: number | null; text: string; seconds: number }>((resolve) => {
+    child.on('close', (code) => {
+      clearTimeout(deaf);
+      resolve({ code, text, seconds: (performance.now() - begun) / 1000 });
+    });
+  });
+}
+
+describe.each([
+  [
+    'a tokenizer',
+    'text.jsonl',
+    () =>
+      policyWith('a tokenizer', 'tokenizer.json', (text) => {
+        const spec = JSON.parse(text) as Record<string, unknown>;
+        const split = { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false };
+        spec.pre_tokenizer = { type: 'Sequence', pretokenizers: [split, spec.pre_tokenizer] };
+        return JSON.stringify(spec);
+      }),
+  ],
+  [
+    'a template',
+    'messages.jsonl',
+    () =>
+      policyWith(
+        'a template',
+        'chat_template.jinja',
+        () => '{% for i in range(10000000) %}{% for j in range(10000000) %}{% endfor %}{% endfor %}',
+      ),
+  ],
+])('%s that does not end', (policy, input, make) => {
+  it.each([
+    ['SIGTERM', [], 'SIGTERM'],
+    ['--time-limit', ['--time-limit', '4s'], undefined],
+  ] as const)('is ended by %s', async (_, flags, signal) => {
+    make();
+    const args = ['score', input, '--policy', policy, '-o', 'out.parquet', '--restart', ...flags];
+    const { code, text, seconds } = await endOf(args, signal);
+    expect(code, text).toBe(75);
+    expect(text).toMatch(/rredcot: interrupted/);
+    expect(seconds).toBeLessThan(30); // before the thread would have been stopped by itself
+  });
+});
