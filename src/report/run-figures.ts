@@ -1,6 +1,6 @@
 // A run's figures in, the lines that a person reads at its end out, and the warnings where they cannot be trusted.
 import { type Figures, type Histogram, median } from '../figures.js';
-import { count, plural } from '../plural.js';
+import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE } from '../segment/span.js';
@@ -72,24 +72,24 @@ export function figureWarnings(figures: Figures, policy: PolicyFacts | undefined
   // nearer to guessing than to certainty: what a policy has sampled itself is far above that
   const guessed = total(means, (mean) => mean <= guessing / 2);
   if (isMany(guessed)) {
-    const what = `${count(guessed)} of ${plural(traces, 'trace')}`;
+    const what = `${count(guessed)} of ${plural(traces, 'trace')} ${are(guessed)}`;
     const logprobs = `mean log p ${shortNumber(meanLogprob(figures) ?? 0)} a token, guessing gives ${shortNumber(guessing)}`;
     warnings.push(
       policy.isEmbedded
         ? {
             code: 'foreign_traces',
-            message: `${what} are none of the two toy tasks that the bundled policy knows (${logprobs}), so their numbers mean nothing: rredcot policy build <checkpoint> -o <folder>, then --policy <folder>, with the model that wrote them`,
+            message: `${what} foreign to the bundled policy, which knows two toy tasks (${logprobs}): its numbers mean nothing there; rredcot policy build <checkpoint> -o <folder> makes a policy of the model that wrote them, --policy <folder> uses it`,
           }
         : {
             code: 'unlikely_traces',
-            message: `${what} are little better than guessed by ${escapeControls(policy.path)} (${logprobs}): did this policy write these traces? --policy <folder> names another`,
+            message: `${what} little better than guessed by ${escapeControls(policy.path)} (${logprobs}): did this policy write these traces? --policy <folder> names another`,
           },
     );
   }
   if (isMany(closed) && !policy.exit.includes(THINK_CLOSE))
     warnings.push({
       code: 'exit_template',
-      message: `${count(closed)} of ${plural(traces, 'trace')} close their thought with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside of the thought; rredcot policy build --exit-close gives another`,
+      message: `in ${count(closed)} of ${plural(traces, 'trace')} the thought ends with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
     });
   return warnings;
 }

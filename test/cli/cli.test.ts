@@ -492,18 +492,6 @@ describe('segment', () => {
     expect(JSON.parse(run.stdout)).toEqual({ text: 'a\nb', g: 'x', id: 'stdin:0', group: 'x' });
   });
 
-  it('a segment of nothing but line breaks is drawn as these', async () => {
-    const row = {
-      ...fixtures[0],
-      completion: '<think>\na\n\nb\n</think>\nanswer: 5\n',
-      completion_ids: null,
-    };
-    const flags = ['--segmenter', 'newline', '-o', 'blank.jsonl'];
-    const run = await rredcot(['score', ...flags], { cwd: folder, stdin: line(row) });
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/⏎a\n.* ⏎\n.* b\n/);
-  });
-
   it('says that an input has no rows', async () => {
     const run = await rredcot(['segment', '--no-policy'], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);

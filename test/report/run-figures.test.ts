@@ -177,7 +177,7 @@ describe('warnings', () => {
     const [warning, ...others] = figureWarnings(tallied(guessed), { ...TOY, isEmbedded: true });
     expect(others).toEqual([]);
     expect(warning?.code).toBe('foreign_traces');
-    expect(warning?.message).toMatch(/^1 of 1 trace .*bundled.*policy build/);
+    expect(warning?.message).toMatch(/^1 of 1 trace is foreign to the bundled policy.*policy build/);
   });
 
   it('thoughts are closed by a tag that the exit template lacks', () => {

@@ -25,6 +25,26 @@ const bars = (...shares: number[]): string[] =>
     .map((line) => /(■*)│(■*)/.exec(line) as RegExpExecArray)
     .map(([, minus, plus]) => `${minus}│${plus}`);
 
+describe('the text of a segment', () => {
+  it('is shown without its line break, and a segment of nothing but line breaks as these', () => {
+    const { trace, segments, ...rest } = row(0.5, 0.25, 0.25);
+    const cut = [0, 2, 4, 5];
+    const drawn = drawTrace(
+      {
+        ...rest,
+        trace: { ...trace, completion: 'a\n\n\nb' },
+        segments: segments.map((segment, k) => ({
+          ...segment,
+          charStart: cut[k] as number,
+          charEnd: cut[k + 1] as number,
+        })),
+      },
+      { colours: false, width: 100, valueName: 'v̂' },
+    );
+    expect(drawn).toMatch(/ a\n.* ⏎⏎\n.* b$/);
+  });
+});
+
 describe('the bars of σ', () => {
   it('are tenths of the credit, so that σ which is uniform looks like it', () => {
     expect(bars(...Array(10).fill(0.1))).toEqual(Array(10).fill('│■'));

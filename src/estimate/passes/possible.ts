@@ -1,6 +1,5 @@
 // What a policy said of traces in, an error out where no policy can say so: a broken graph or device, not a bad trace.
 import type { PolicyRuns, TraceScores } from '../../policy/run/session.js';
-import type { TraceJob } from './strategy.js';
 
 /** How far rounding may take an entropy beyond 0 and ln V, nats. */
 const ENTROPY_ROUNDING = 1e-4;
@@ -12,23 +11,27 @@ export class ImpossibleNumberError extends Error {
   override readonly name = 'ImpossibleNumberError';
 
   constructor(
-    readonly job: TraceJob,
+    /** the trace's own, of those that were given */
+    readonly job: object,
     what: string,
   ) {
     super(what);
   }
 }
 
-/** @throws ImpossibleNumberError for a log p or entropy that is no number, or outside of what there can be */
+/**
+ * @param jobs one a trace, by which an error names it
+ * @throws ImpossibleNumberError for a log p or entropy that is no number, or outside of what there can be
+ */
 export function assertPossible(
   scores: readonly TraceScores[],
-  jobs: readonly TraceJob[],
+  jobs: readonly object[],
   { vocab }: PolicyRuns,
 ): void {
   const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
   for (const [b, { entropies, logprobs, branches }] of scores.entries()) {
     const fail = (what: string): never => {
-      throw new ImpossibleNumberError(jobs[b] as TraceJob, what);
+      throw new ImpossibleNumberError(jobs[b] as object, what);
     };
     for (const [t, entropy] of entropies.entries())
       if (!(entropy >= -ENTROPY_ROUNDING && entropy <= most + ENTROPY_ROUNDING && entropy < Infinity))

@@ -62,7 +62,7 @@ export async function* scoreWindows<T extends PassJob>(
     if (inBatch.length === 0) return { ...batch, scored: [] };
     const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
       if (!(error instanceof ImpossibleNumberError)) throw error;
-      const { trace } = jobs[members[inBatch.indexOf(error.job)] as number] as T;
+      const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as T;
       throw impossible(trace, error, session);
     });
     return { ...batch, scored };

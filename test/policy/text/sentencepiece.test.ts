@@ -152,7 +152,8 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
     ]);
     expect(run.code, run.stderr).toBe(0);
     const [row] = await readScored(scored);
-    expect(row?.status).toBe('ok');
+    // a policy of stories does not answer: its values are next to nothing
+    expect(row?.status).toBe('uniform:flat-values');
     expect(row?.segments.at(-1)?.char_end).toBe([...completion].length);
   });
 });
