@@ -8,7 +8,8 @@ import {
 } from '../commands/job/options.js';
 import { resolveMaxRejects } from '../commands/job/reject-limits.js';
 import { parseShard } from '../commands/job/shard.js';
-import { parseColumns } from '../commands/job/written-columns.js';
+import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
+import { usageError } from '../errors.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device/device.js';
@@ -29,6 +30,10 @@ export interface JobFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
+  readonly keep?: string;
+  readonly drop?: string;
+  readonly text?: boolean;
+  readonly joinColumns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
@@ -62,6 +67,13 @@ export function job(command: Command, defaultOutput: string): Command {
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
+    .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
+    .option('--drop <a,b>', 'columns of the input that are not written', appended)
+    .option(
+      '--text',
+      'write prompt and completion as text (default: where no column of the input holds them)',
+    )
+    .option('--no-text', 'never write them')
     .option(
       '--segmenter <name>',
       'where a thought is cut: hybrid (lines, sentences that open with a transition word), newline, fixed, given (by the row)',
@@ -73,6 +85,11 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
     .option(...CHAT_TEMPLATE_ARG)
+    .option(
+      '--join-columns <a,b>',
+      "columns of the joined file that are written beside the row's own",
+      appended,
+    )
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -146,12 +163,21 @@ export function mappingOptions(flags: MappingFlags) {
 }
 
 export function jobOptions(flags: JobFlags) {
+  if (flags.text === true && flags.columns !== undefined)
+    throw usageError(
+      '--columns says which columns are written',
+      'leave out --text, and name prompt,completion',
+    );
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
+    choice: parseColumnChoice(flags.keep, flags.drop),
+    text: flags.text,
+    joinColumns:
+      flags.joinColumns === undefined ? undefined : parseNames('--join-columns', flags.joinColumns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     segments: resolveSegmentOptions(flags),

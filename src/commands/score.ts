@@ -14,7 +14,7 @@ import { OUR_COLUMNS } from '../io/table/output-columns.js';
 import { resolveDevice } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
-import { encodeTrace, spelledText } from '../policy/text/encode.js';
+import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
 import { Prompts } from '../policy/text/prompts.js';
 import { loadTokenizer } from '../policy/text/tokenizer.js';
 import type { Log } from '../report/log.js';
@@ -79,7 +79,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const trace = await prompts.prepare(item.trace);
       const tokens = encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens - longest);
       const status = [...tokens.status, ...bankStatus];
-      return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, segments) };
+      const pieces = cutTrace(tokens, segments);
+      return { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer), status, pieces };
     });
 
     const session = await PolicySession.open(policy, device);
@@ -103,6 +104,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     command: 'score' as const,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
     columns: written.columns,
+    texts: written.texts,
     config: { export: opts.exportName, bank: opts.bank, chatTemplateArgs, ...credit, ...segments },
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },

@@ -4,11 +4,13 @@ import type { Baseline, CreditOptions } from '../../estimate/credit.js';
 import { ESTIMATORS } from '../../estimate/references.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../../estimate/sigma.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
+import type { ColumnChoice } from '../../io/write/column-choice.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
 import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
+import type { TextChoice } from './text-columns.js';
 
 /** METHOD §2: thought segments a trace is cut into. */
 export const DEFAULT_MAX_SEGMENTS = 40;
@@ -22,10 +24,14 @@ export interface JobOptions {
   readonly preset: string;
   readonly join: string | undefined;
   readonly joinOn: string | undefined;
+  readonly joinColumns?: readonly string[] | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
   readonly columns: readonly OurColumn[] | undefined;
+  /** columns of the input that are written */
+  readonly choice?: ColumnChoice;
+  readonly text?: TextChoice;
   readonly limit: number | undefined;
   readonly maxLineBytes: number;
   readonly signal: AbortSignal;

@@ -8,8 +8,7 @@ import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import type { RunDescription } from '../../io/run/description.js';
 import { isBegun, removeRunFolder } from '../../io/run/folder.js';
-import type { WrittenColumn } from '../../io/table/output-columns.js';
-import { resolveColumnNames } from '../../io/write/column-names.js';
+import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { plural } from '../../plural.js';
 import type { PolicyFolder } from '../../policy/folder.js';
@@ -21,6 +20,7 @@ import type { Trace } from '../../trace.js';
 import { logMapping, resolveMapping } from './mapping.js';
 import { openRun, type Run, type RunOptions } from './open-run.js';
 import type { JobOptions } from './options.js';
+import { outputLayout } from './output-layout.js';
 import { checkRejects } from './reject-limits.js';
 import { openSink } from './sink.js';
 import { openSource, type Source } from './source.js';
@@ -34,6 +34,8 @@ export interface Job {
   output(stem: string): { readonly path: string; readonly format?: OutputFormat };
   /** beside the input's columns */
   readonly columns: readonly WrittenColumn[];
+  /** texts that may be written besides; none where the user or an export says exactly what is written */
+  readonly texts: readonly TextColumn[];
   /** flags that the bytes depend on, beside those that all jobs have */
   readonly config: Readonly<Record<string, unknown>>;
   readonly policy: PolicyFolder | undefined;
@@ -72,7 +74,8 @@ export async function runJob(
   logMapping(mapping, opts, log);
   const { limit, maxLineBytes, maxRejects, signal } = opts;
   const { command, policy, passes, needs, reward, banks } = job;
-  const config = { command, ...mapping.config, limit, columns: opts.columns, ...job.config };
+  const { columns: ourChoice, choice = {}, text } = opts;
+  const config = { command, ...mapping.config, limit, columns: ourChoice, ...choice, text, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -94,11 +97,11 @@ export async function runJob(
     const opened = { run, read, map, needs, limit, maxLineBytes, typed, columnar, assertUnchanged, log };
     const source = await openSource(inputs, opened);
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-    const { columns, warnings } = resolveColumnNames(source.columns, job.columns, map, job.rewardAsIs);
-    for (const warning of warnings) log.warn('column_renamed', warning);
-    const metadata = fileMetadata(config, policy);
+    const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
+    for (const warning of layout.warnings) log.warn('column_renamed', warning);
+    const metadata = { ...fileMetadata(config, policy), ...layout.metadata };
     const { expected } = source;
-    const written = { ourColumns: job.columns, passThrough: columns, metadata };
+    const written = { ...layout, choice, metadata };
     const sink = await openSink({ target, run, ...written, maxRejects, expected, log, signal });
     await sink.drain(job.stages(source, run));
     sink.report(job.valueName);

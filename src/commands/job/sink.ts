@@ -6,6 +6,7 @@ import { type CardSource, finishShard } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
+import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { colours, type Log } from '../../report/log.js';
 import { type Expected, Progress } from '../../report/progress.js';
@@ -23,6 +24,7 @@ export interface SinkOptions {
   readonly run: Run;
   readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
+  readonly choice: ColumnChoice;
   readonly metadata: Readonly<Record<string, string>>;
   readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;

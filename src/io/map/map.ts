@@ -5,9 +5,9 @@ import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { describeKeys, describeValue } from '../table/describe.js';
-import type { Join } from './join.js';
+import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
-import { type FieldPath, parsePath, resolvePath } from './path.js';
+import { type Columns, type FieldPath, parsePath, resolvePath } from './path.js';
 import {
   FIELDS,
   type Field,
@@ -110,7 +110,11 @@ export function rowTraces(
 
 function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${row.stem}:${row.row}`;
-  const found = attempt(() => findCells(map.join ? joined(row, map.join) : row, map));
+  const { join } = map;
+  const found = attempt(() => {
+    const whole = join === undefined ? row : joined(row, join);
+    return { ...findCells(whole, map), partner: whole.columns.join as Columns };
+  });
   if (found instanceof Mismatch) {
     yield rejectRow(row, found, rowId);
     return;
@@ -118,7 +122,16 @@ function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Tr
   for (const [index, cells] of found.traces.entries()) {
     const place = found.explodes ? { id: `${rowId}/${index}`, group: rowId, index } : { id: rowId };
     const trace = attempt(() => buildTrace(row, cells, place, needs));
-    yield trace instanceof Mismatch ? rejectRow(row, trace, trace.id ?? place.id) : trace;
+    if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
+    else if (join === undefined || join.written.length === 0) yield trace;
+    else
+      yield {
+        ...trace,
+        joined: pick(
+          found.partner,
+          join.written.map(({ name }) => name),
+        ),
+      };
   }
 }
 

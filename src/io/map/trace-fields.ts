@@ -69,6 +69,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
       references: references(row, cells, needs.references),
       reward: reward(cells),
+      ...(place.index === undefined ? {} : { item: place.index }),
       // the row itself: a columnar one makes its text only when asked
       source: row,
     };
