@@ -6,11 +6,11 @@ import { RESIDUALS, SIGMA_RULES, WITHINS } from '../../estimate/sigma.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
 import type { OutputFormat } from '../../io/write/output.js';
+import type { TextChoice } from '../../io/write/text-columns.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
 import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
-import type { TextChoice } from './text-columns.js';
 
 /** METHOD §2: thought segments a trace is cut into. */
 export const DEFAULT_MAX_SEGMENTS = 40;

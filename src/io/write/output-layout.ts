@@ -1,13 +1,14 @@
 // What stands in the output: our columns, the input's with `--keep` and `--drop`, the joined file's, and the traces' texts.
 
 import { usageError } from '../../errors.js';
-import { isTextColumn, type TextColumn, type WrittenColumn } from '../../io/table/output-columns.js';
-import type { PassThroughColumn } from '../../io/table/schema.js';
-import { didYouMean } from '../../io/table/similar.js';
-import { type ColumnChoice, isWritten } from '../../io/write/column-choice.js';
-import { resolveColumnNames } from '../../io/write/column-names.js';
-import { TEXT_KEY } from '../../io/write/output.js';
-import type { Mapping } from './mapping.js';
+import type { Columns } from '../map/path.js';
+import type { FieldMap } from '../map/sources.js';
+import { isTextColumn, type TextColumn, type WrittenColumn } from '../table/output-columns.js';
+import type { PassThroughColumn } from '../table/schema.js';
+import { didYouMean } from '../table/similar.js';
+import { type ColumnChoice, isWritten } from './column-choice.js';
+import { resolveColumnNames } from './column-names.js';
+import { TEXT_KEY } from './output.js';
 import { chooseTexts, holdingOfTypes, holdingOfValues, type TextChoice, type Texts } from './text-columns.js';
 
 /** The columns of an output. */
@@ -34,12 +35,12 @@ export interface LayoutOptions {
 
 /**
  * Puts the output's columns together.
- * @param input columns of the input; none where the output has no types
+ * @param input columns of the input; none where the output has no types, and the first row's count
  * @throws RredcotError (exit 2) for a name in `--keep` or `--drop` that no column has
  */
 export function outputLayout(
   input: readonly PassThroughColumn[],
-  { map, first }: Pick<Mapping, 'map' | 'first'>,
+  { map, first }: { readonly map: FieldMap; readonly first: Columns },
   { columns, texts: possible, text, choice, rewardAsIs, typed }: LayoutOptions,
 ): OutputLayout {
   refuseUnknown(choice, typed ? input.map(({ name }) => name) : Object.keys(first));
