@@ -1,7 +1,8 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { explodes, foundPlaces, mapRow } from '../io/map/map.js';
-import type { FieldMap } from '../io/map/sources.js';
+import { mapText, proposePaths } from '../io/map/propose.js';
+import type { Field, FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
 import { type Input, inputMetadata, resolveInputs } from '../io/read/inputs.js';
@@ -135,6 +136,7 @@ function inspectRow(
       trace: null,
       rejected: row.rejection,
       missing: [],
+      proposal: undefined,
     };
   const traces = tracesOf(row, map);
   const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
@@ -150,6 +152,7 @@ function inspectRow(
     trace,
     rejected: 'kind' in scoreable ? scoreable.rejection : null,
     missing: trace === null ? noTrace(row) : missingOf(trace),
+    proposal: proposalOf(row, map, trace),
   };
 }
 
@@ -167,6 +170,16 @@ function noTrace({ columns }: InputRow): Missing[] {
       ];
 }
 
+const PROPOSED = ['prompt', 'completion', 'reference', 'reward', 'group'] as const satisfies readonly Field[];
+
+/** A `--map` for what was not found, where other columns look like it. */
+function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string | undefined {
+  const found = foundPlaces(row, map);
+  const hasGroup = trace?.group !== undefined;
+  const lacking = PROPOSED.filter((field) => !found.has(field) && !(field === 'group' && hasGroup));
+  return mapText(proposePaths(row.columns, lacking, found.get('completion')));
+}
+
 function missingOf(trace: Trace): Missing[] {
   const missing: Missing[] = [];
   const add = (isMissing: boolean, field: string, what: string, flag: string) => {
@@ -182,7 +195,9 @@ function missingOf(trace: Trace): Missing[] {
     trace.references.length === 0,
     'references',
     'score needs the right answer',
-    '--map reference=<path>, or --join <file>',
+    `--map reference=<path>, or --join <file>${
+      trace.group === undefined ? '' : ', or --bank group where rewards are known'
+    }`,
   );
   add(
     trace.reward === null,
