@@ -14,6 +14,7 @@ import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { applyConfigFile } from './config-file.js';
 import { CHAT_TEMPLATE_ARG } from './policy-commands.js';
 
 /** Flags that say how rows become traces. */
@@ -113,8 +114,13 @@ export function job(command: Command, defaultOutput: string): Command {
     .option('--restart', 'drop what an earlier run has left at the output', false)
     .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
     .option(...MAX_LINE_BYTES_FLAG)
+    .option(
+      '--config <file>',
+      'flags from a JSON file, {"policy": "./policy", "max-segments": 20}, or those of a run (run.json, <output>.summary.json); flags given here win',
+    )
     .option('--quiet', 'errors only', false)
-    .option('--log-json', 'log records as JSON lines on stderr', false);
+    .option('--log-json', 'every line on stderr as a JSON record', false)
+    .hook('preAction', (_, action) => applyConfigFile(action));
 }
 
 /** `--max-line-bytes`, for every command that reads rows. */

@@ -10,6 +10,7 @@ import { CONFIG_KEY, TEXT_KEY } from '../io/write/output.js';
 import { plural } from '../plural.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
 import { isScored, scoredRow } from '../report/scored-row.js';
+import { terminalNotice } from '../report/terminal-input.js';
 import { drawTrace } from '../report/trace-view.js';
 import type { BadRow, InputRow } from '../rows.js';
 import type { Trace } from '../trace.js';
@@ -31,6 +32,8 @@ export async function inspect(
   write: (text: string) => void,
 ): Promise<ExitCode> {
   const inputs = await resolveInputs([path]);
+  const notice = terminalNotice([path]);
+  if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);
   const { row, id } = await findRow(mapping, opts);
   const found = inspectRow(row, id, mapping);

@@ -14,6 +14,7 @@ import { outputLayout } from '../../io/write/output-layout.js';
 import { plural } from '../../plural.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import type { Log } from '../../report/log.js';
+import { terminalNotice } from '../../report/terminal-input.js';
 import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
@@ -65,6 +66,8 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const inputs = await resolveInputs(paths);
+  const notice = terminalNotice(inputs.map(({ path }) => path));
+  if (notice !== undefined) log.info(notice);
   const assertUnchanged = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
@@ -84,7 +87,7 @@ export async function runJob(
   const surveyor = {
     isNeeded: surveyed.typed || reward !== undefined,
     async make() {
-      const survey = await surveyInputs(inputs, { ...surveyed, log, signal });
+      const survey = await surveyInputs(inputs, { ...surveyed, maxRejects, log, signal });
       await assertUnchanged();
       return survey;
     },
@@ -102,9 +105,9 @@ export async function runJob(
     const metadata = { ...fileMetadata(config, policy), ...layout.metadata };
     const { expected } = source;
     const written = { ...layout, choice, metadata };
-    const sink = await openSink({ target, run, ...written, maxRejects, expected, log, signal });
+    const sink = await openSink({ target, run, ...written, config, maxRejects, expected, log, signal });
     await sink.drain(job.stages(source, run));
-    sink.report(job.valueName);
+    await sink.report(job.valueName);
     return EXIT.done;
   });
 }

@@ -68,7 +68,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...(completionIds === undefined ? {} : { completionIds }),
       ...(segmentEnds === undefined ? {} : { segmentEnds }),
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
-      references: references(row, cells, needs.references),
+      references: references(row, cells, needs.references, group !== undefined),
       reward: reward(cells),
       ...(place.index === undefined ? {} : { item: place.index }),
       // the row itself: a columnar one makes its text only when asked
@@ -169,7 +169,7 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
   return ids;
 }
 
-function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Reference[] {
+function references(row: InputRow, cells: Cells, isNeeded: boolean, hasGroup: boolean): readonly Reference[] {
   const cell = cells.get('reference');
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
@@ -186,20 +186,20 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Re
   if (parsed.length === 0 && isNeeded) {
     const found =
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
-    throw new Mismatch('no_reference', `reference: ${found}: use ${referenceCure(row, cells)}`);
+    throw new Mismatch('no_reference', `reference: ${found}: use ${referenceCure(row, cells, hasGroup)}`);
   }
   return withSolution(parsed, cells.get('solution'));
 }
 
 /** Without answers, rewards and groups are enough for references. */
-function referenceCure(row: InputRow, cells: Cells): string {
+function referenceCure(row: InputRow, cells: Cells, hasGroup: boolean): string {
   const map = mapFor(row, cells, 'reference');
   if (!map.endsWith('reference=<path>')) return map;
   const hasReward = (cells.get('reward')?.value ?? null) !== null;
   const reward = hasReward
     ? undefined
     : mapText(proposePaths(row.columns, ['reward'], cells.get('completion')?.path));
-  if (!hasReward && reward === undefined) return `${map}, or --join <file>`;
+  if (!hasGroup || (!hasReward && reward === undefined)) return `${map}, or --join <file>`;
   return `--bank group${reward === undefined ? '' : ` ${reward}`} (the group's right completions give the answers), or ${map}`;
 }
 
