@@ -91,6 +91,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .option(
+      '--dry-run',
+      'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
+      false,
+    )
     .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
     .addHelpText(
       'after',
@@ -100,7 +105,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       async (
         inputs: string[],
         flags: JobFlags &
-          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
+          Parameters<typeof resolveCreditOptions>[0] & {
+            strategy: string;
+            bank: string;
+            export?: string;
+            dryRun: boolean;
+          },
         command: Command,
       ) => {
         const log = jobLog(flags);
@@ -110,7 +120,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const exportName = parseExport(flags.export);
         const bank = oneOf('--bank', flags.bank, BANKS);
-        const method = { credit, strategy, bank, exportName };
+        const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
+        const method = { credit, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));

@@ -55,8 +55,12 @@ export async function shareAmongWorkers(
   job: Omit<WorkersOptions, 'command' | 'flags' | 'devices'>,
   log: Log,
 ): Promise<ExitCode | undefined> {
-  const { workers, devices } = command.opts<{ workers?: string; devices?: string }>();
-  if (workers === undefined && devices === undefined) return undefined;
+  const { workers, devices, dryRun } = command.opts<{
+    workers?: string;
+    devices?: string;
+    dryRun?: boolean;
+  }>();
+  if (dryRun || (workers === undefined && devices === undefined)) return undefined;
   // brings the merging of chunks along, which few runs need
   const { runWorkers, workerDevices } = await import('../commands/workers/processes.js');
   const shares = workerDevices(

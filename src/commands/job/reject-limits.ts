@@ -20,7 +20,7 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
 
 type Counted = { readonly traces: number; readonly rejects: number };
 
-/** The code that most rejects have. */
+/** A code that rejects have. */
 export interface CommonReject {
   readonly code: string;
   readonly count: number;
@@ -40,10 +40,15 @@ export class RejectTally {
     else this.codes.set(code, { count: 1, first: `${file}:${row}: ${reason}` });
   }
 
-  /** The code that most rejects have; undefined without a reject. */
+  /** What most rejects have in common; undefined without a reject. */
   get commonest(): CommonReject | undefined {
+    return this.counts[0];
+  }
+
+  /** All codes, the commonest first. */
+  get counts(): readonly CommonReject[] {
     const sorted = [...this.codes].sort(([, a], [, b]) => b.count - a.count);
-    return sorted.map(([code, found]) => ({ code, ...found }))[0];
+    return sorted.map(([code, found]) => ({ code, ...found }));
   }
 }
 

@@ -1,6 +1,6 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { resolve, sep } from 'node:path';
-import { EXIT, type ExitCode, RredcotError } from '../../errors.js';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../../errors.js';
 import type { GroupBanks } from '../../estimate/bank.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Needs } from '../../io/map/sources.js';
@@ -31,6 +31,8 @@ import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
 /** What a command adds to that. */
 export interface Job {
   readonly command: 'score' | 'segment';
+  /** nothing is written: the stages tell what they would do */
+  readonly isDry?: boolean;
   /** where no `-o` is given */
   output(stem: string): { readonly path: string; readonly format?: OutputFormat };
   /** beside the input's columns */
@@ -71,7 +73,9 @@ export async function runJob(
   const assertUnchanged = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
-  const target = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  // a run that is not made touches no folder
+  const target: Target = job.isDry ? { ...asked, kind: 'stdout', folder: undefined } : asked;
   const mapping = await resolveMapping(inputs, opts);
   const { map, read } = mapping;
   logMapping(mapping, opts, log);
@@ -104,6 +108,10 @@ export async function runJob(
     for (const warning of layout.warnings) log.warn('column_renamed', warning);
     const metadata = { ...fileMetadata(config, policy), ...layout.metadata };
     const { expected } = source;
+    if (job.isDry) {
+      for await (const _ of job.stages(source, run)) throwIfInterrupted(signal);
+      return EXIT.done;
+    }
     const written = { ...layout, choice, metadata };
     const sink = await openSink({ target, run, ...written, config, maxRejects, expected, log, signal });
     await sink.drain(job.stages(source, run));
