@@ -32,6 +32,7 @@ const NAMES: Partial<Record<Field, readonly string[]>> = {
       'reference',
       'references',
       'groundtruth',
+      'truth',
       'goldanswer',
       'goldenanswer',
       'referenceanswer',

@@ -41,7 +41,7 @@ describe('proposed paths', () => {
     // lists of other lengths are of other things
     [{ outputs: ['a', 'b'], scores: [1, 0, 1] }, 'completion=outputs[]'],
     // values decide too
-    [{ response: ['a'], score: 'high', ground_truth: null }, undefined],
+    [{ response: 7, score: 'high', ground_truth: null }, undefined],
     [{ 'full=response': 'x', n: 3 }, undefined],
   ])('%j', (columns, expected) => {
     expect(proposed(columns)).toBe(expected === undefined ? undefined : `--map ${expected}`);
