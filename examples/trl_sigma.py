@@ -3,7 +3,7 @@
 Run by hand against TRL 1.13.0 (transformers 5.18.0, torch 2.13.0), on one CPU process, for a few steps: the loss sees
 advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ trains the same weights, bit for bit, as TRL's own
 advantages with the stored log-probabilities as the old ones (TRL alone has none: ratio 1). Not run on a GPU or in several
-processes. What rredcot's tests run is `weight_advantages` and the replay, with a stand-in for TRL.
+processes. What rredcot's tests run is all of this file on scored dumps of TRL and verl, with a stand-in for TRL.
 
     rredcot score traces.jsonl --policy ./policy -o scored.parquet
     PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.parquet
@@ -17,9 +17,10 @@ import sys
 from collections import defaultdict, deque
 
 import torch
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+from scored_rows import scored_rows
 from sigma_weights import sigma_weights
 
 REPLAYED = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
@@ -75,7 +76,7 @@ def stored_reward(completions, reward, **_):
 
 
 def main(checkpoint, scored):
-    rows = [row for row in load_dataset("parquet", data_files=scored, split="train") if row["reward"] is not None]
+    rows = scored_rows(scored)
     replay = Replay(rows)
     group = min(len(traces) for traces in replay.bank.values())
     if group < 2:

@@ -1,19 +1,26 @@
 """verl: GRPO on scored traces, each token's advantage times w = σ·T.
 
 NOT RUN AGAINST THE REAL LIBRARY: written after verl 0.8.0.dev (commit b178a3cd, January 2026). What rredcot's tests run is
-`grpo_sigma` and the replay, with stand-ins for verl's modules; tell us if a version of verl breaks the rest.
+`grpo_sigma`, `--rows` and the replay, with stand-ins for verl's modules; tell us if a version of verl breaks the rest.
 
     rredcot score traces.jsonl --policy ./policy -o scored.parquet
-    PYTHONPATH=examples python examples/verl_sigma.py data.train_files=scored.parquet data.val_files=scored.parquet \\
+    PYTHONPATH=examples python examples/verl_sigma.py --rows scored.parquet replay.parquet
+    PYTHONPATH=examples python examples/verl_sigma.py data.train_files=replay.parquet data.val_files=replay.parquet \\
         algorithm.adv_estimator=grpo_sigma actor_rollout_ref.rollout.n=1 data.shuffle=False \\
         actor_rollout_ref.rollout.agent.agent_loop_config_path=examples/verl_replay.yaml \\
         actor_rollout_ref.rollout.agent.default_agent_loop=rredcot_replay …
 
-No text is generated: the agent loop hands verl the stored completions, one dataset row a trace. The rows need verl's own
-columns too, `prompt` as messages and `data_source`, and data.train_batch_size a multiple of the group, whose rows follow
-each other. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
+No text is generated: the agent loop hands verl the stored completions, one dataset row a trace. `--rows` writes the rows with
+verl's own columns, `prompt` as messages and `data_source`, groups one after the other: let data.train_batch_size be a
+multiple of the group. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
 seq-mean-token-sum would be T times too large. σ in the *rewards* would be lost: verl's GRPO sums them over the tokens.
 """
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scored_rows import scored_rows
 from sigma_weights import sigma_weights
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
@@ -37,6 +44,26 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_
     )
     weights = sigma_weights([list(sigma) for sigma in non_tensor_batch["sigma"]], response_mask)
     return advantages * weights.to(advantages.dtype), returns
+
+
+def write_rows(scored, path):
+    """Writes the dataset that `Replay` is fed from: what it takes of each scored trace, and what verl wants of a row."""
+    rows = scored_rows(scored)
+    taken = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
+    written = [
+        {
+            "data_source": row.get("data_source") or "rredcot",
+            # what the policy reads are the ids; verl asks for messages
+            "prompt": [{"role": "user", "content": row["prompt"]}] if isinstance(row["prompt"], str) else row["prompt"],
+            "group": row["id"] if row["group"] is None else row["group"],
+            **{name: row[name] for name in taken},
+        }
+        for row in rows
+    ]
+    order = {}
+    for row in written:
+        order.setdefault(row["group"], len(order))
+    pq.write_table(pa.Table.from_pylist(sorted(written, key=lambda row: order[row["group"]])), path)
 
 
 def install():
@@ -98,4 +125,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--rows"]:
+        write_rows(*sys.argv[2:])
+    else:
+        main()

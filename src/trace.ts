@@ -40,6 +40,10 @@ export interface Trace {
   readonly reward: number | null;
   /** status codes that earlier stages have for the row */
   readonly status?: readonly string[];
+  /** 0-based place in the list of a row that holds several traces */
+  readonly item?: number;
+  /** columns of the joined file that are written beside the row's own */
+  readonly joined?: Readonly<Record<string, unknown>>;
   readonly source: TraceSource;
 }
 

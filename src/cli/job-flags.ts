@@ -8,11 +8,13 @@ import {
 } from '../commands/job/options.js';
 import { resolveMaxRejects } from '../commands/job/reject-limits.js';
 import { parseShard } from '../commands/job/shard.js';
-import { parseColumns } from '../commands/job/written-columns.js';
+import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
+import { usageError } from '../errors.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { applyConfigFile } from './config-file.js';
 import { CHAT_TEMPLATE_ARG } from './policy-commands.js';
 
 /** Flags that say how rows become traces. */
@@ -29,6 +31,10 @@ export interface JobFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
+  readonly keep?: string;
+  readonly drop?: string;
+  readonly text?: boolean;
+  readonly joinColumns?: string;
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
@@ -62,6 +68,13 @@ export function job(command: Command, defaultOutput: string): Command {
       `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
     )
     .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
+    .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
+    .option('--drop <a,b>', 'columns of the input that are not written', appended)
+    .option(
+      '--text',
+      'write prompt and completion as text (default: where no column of the input holds them)',
+    )
+    .option('--no-text', 'never write them')
     .option(
       '--segmenter <name>',
       'where a thought is cut: hybrid (lines, sentences that open with a transition word), newline, fixed, given (by the row)',
@@ -73,6 +86,11 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
     .option(...CHAT_TEMPLATE_ARG)
+    .option(
+      '--join-columns <a,b>',
+      "columns of the joined file that are written beside the row's own",
+      appended,
+    )
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -96,8 +114,13 @@ export function job(command: Command, defaultOutput: string): Command {
     .option('--restart', 'drop what an earlier run has left at the output', false)
     .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
     .option(...MAX_LINE_BYTES_FLAG)
+    .option(
+      '--config <file>',
+      'flags from a JSON file, {"policy": "./policy", "max-segments": 20}, or those of a run (run.json, <output>.summary.json); flags given here win',
+    )
     .option('--quiet', 'errors only', false)
-    .option('--log-json', 'log records as JSON lines on stderr', false);
+    .option('--log-json', 'every line on stderr as a JSON record', false)
+    .hook('preAction', (_, action) => applyConfigFile(action));
 }
 
 /** `--max-line-bytes`, for every command that reads rows. */
@@ -146,12 +169,21 @@ export function mappingOptions(flags: MappingFlags) {
 }
 
 export function jobOptions(flags: JobFlags) {
+  if (flags.text === true && flags.columns !== undefined)
+    throw usageError(
+      '--columns says which columns are written',
+      'leave out --text, and name prompt,completion',
+    );
   return {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
     format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
     columns: parseColumns(flags.columns),
+    choice: parseColumnChoice(flags.keep, flags.drop),
+    text: flags.text,
+    joinColumns:
+      flags.joinColumns === undefined ? undefined : parseNames('--join-columns', flags.joinColumns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     segments: resolveSegmentOptions(flags),

@@ -9,8 +9,10 @@ import { BANKS } from '../estimate/bank.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { escapeControls, escapeLines } from '../printable.js';
+import { escapeLines } from '../printable.js';
+import { record, tellBug, tellError } from '../report/fatal.js';
 import { coloursOf } from '../report/log.js';
+import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import {
   type JobFlags,
@@ -33,6 +35,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const interruption = interruptible();
   const { signal } = interruption;
+  const json = (): boolean =>
+    !isWorker() && (argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson));
   // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
   let stdoutError: unknown;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -40,7 +44,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   });
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
-  const program = new Command('rredcot')
+  const program: Command = new Command('rredcot')
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
     })
@@ -50,7 +54,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .version(VERSION, '-V, --version')
     .exitOverride()
     .configureOutput({
-      outputError: (text, write) => write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
+      outputError: (text, write) =>
+        json()
+          ? record(EXIT.usage, text.replace(/^error: /, '').trim(), {})
+          : write(escapeLines(text.replace(/^error: /, 'rredcot: '))),
+      // in a log of records the help after an error is none
+      writeErr: (text) => (json() ? true : process.stderr.write(text)),
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
@@ -89,6 +98,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
+    .option(
+      '--dry-run',
+      'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
+      false,
+    )
     .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
     .addHelpText(
       'after',
@@ -98,7 +112,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       async (
         inputs: string[],
         flags: JobFlags &
-          Parameters<typeof resolveCreditOptions>[0] & { strategy: string; bank: string; export?: string },
+          Parameters<typeof resolveCreditOptions>[0] & {
+            strategy: string;
+            bank: string;
+            export?: string;
+            dryRun: boolean;
+          },
         command: Command,
       ) => {
         const log = jobLog(flags);
@@ -109,7 +128,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const exportName = parseExport(flags.export);
         checkExportRule(exportName, credit.rule);
         const bank = oneOf('--bank', flags.bank, BANKS);
-        const method = { credit, strategy, bank, exportName };
+        const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
+        const method = { credit, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
@@ -179,28 +199,20 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
 
   try {
     await program.parseAsync(argv as string[]);
-    return stdoutError === undefined ? result : report(stdoutError);
+    return stdoutError === undefined ? result : report(stdoutError, json());
   } catch (error) {
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;
-    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }));
+    return report(isOurs ? error : new RredcotError('interrupted', { exitCode: EXIT.interrupted }), json());
   }
 }
 
-/** One clear line on stderr, what fixes it on the next, and the exit code. */
-function report(caught: unknown): ExitCode {
+/** Tells of what went wrong. @param json as a record of the log */
+function report(caught: unknown, json: boolean): ExitCode {
   // a failure of the file system that nobody has named yet is the machine's, no bug
   const { path, syscall } = (caught ?? {}) as NodeJS.ErrnoException;
   const error =
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-  if (error instanceof RredcotError) {
-    const hint = error.hint === undefined ? '' : `\n  try: ${escapeControls(error.hint)}`;
-    process.stderr.write(`rredcot: ${escapeControls(error.message)}${hint}\n`);
-    return error.exitCode;
-  }
-  process.stderr.write(
-    `rredcot: this is a bug, please report it\n${escapeLines((error as Error)?.stack ?? String(error))}\n`,
-  );
-  return EXIT.bug;
+  return error instanceof RredcotError ? tellError(error, json) : tellBug(error, json);
 }

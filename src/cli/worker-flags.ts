@@ -1,19 +1,51 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
 import type { Command } from 'commander';
 import { positiveInteger } from '../commands/job/flag-values.js';
+import { shardOfEnvironment } from '../commands/job/shard.js';
 import type { WorkersOptions } from '../commands/workers/processes.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { type Log, openLog } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
+import { FROM_FILE } from './config-file.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
 const OWN_FLAGS: readonly string[] = [
-  ...['output', 'format', 'shard', 'restart', 'timeLimit', 'quiet', 'logJson', 'workers', 'devices'],
+  ...[
+    'output',
+    'format',
+    'shard',
+    'restart',
+    'timeLimit',
+    'quiet',
+    'logJson',
+    'workers',
+    'devices',
+    'config',
+  ],
 ];
 
 /** The log of `score` and `segment`, which may be workers themselves. */
-export function jobLog({ quiet, logJson }: { readonly quiet: boolean; readonly logJson: boolean }): Log {
-  return isWorker() ? openWorkerLog() : openLog({ quiet, json: logJson });
+export function jobLog({
+  quiet,
+  logJson,
+  shard,
+}: {
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+  readonly shard?: string | undefined;
+}): Log {
+  if (isWorker()) return openWorkerLog();
+  return openLog({ quiet, json: logJson, shard: shard ?? scheduledShard() });
+}
+
+/** For the log's records; what is wrong with it is told where the shard is taken. */
+function scheduledShard(): string | undefined {
+  try {
+    const found = shardOfEnvironment(process.env)?.shard;
+    return found && `${found.index}/${found.count}`;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Runs the command in several processes where its flags ask for that; undefined where they do not. */
@@ -23,8 +55,12 @@ export async function shareAmongWorkers(
   job: Omit<WorkersOptions, 'command' | 'flags' | 'devices'>,
   log: Log,
 ): Promise<ExitCode | undefined> {
-  const { workers, devices } = command.opts<{ workers?: string; devices?: string }>();
-  if (workers === undefined && devices === undefined) return undefined;
+  const { workers, devices, dryRun } = command.opts<{
+    workers?: string;
+    devices?: string;
+    dryRun?: boolean;
+  }>();
+  if (dryRun || (workers === undefined && devices === undefined)) return undefined;
   // brings the merging of chunks along, which few runs need
   const { runWorkers, workerDevices } = await import('../commands/workers/processes.js');
   const shares = workerDevices(
@@ -44,7 +80,8 @@ export function workerFlags(command: Command): string[] {
   return command.options.flatMap((option) => {
     const name = option.attributeName();
     const value = values[name];
-    if (OWN_FLAGS.includes(name) || command.getOptionValueSource(name) !== 'cli') return [];
+    const isGiven = ['cli', FROM_FILE].includes(command.getOptionValueSource(name) ?? '');
+    if (OWN_FLAGS.includes(name) || !isGiven) return [];
     // --policy and --no-policy are one value
     if (option.negate || value === false)
       return option.negate && value === false ? [option.long as string] : [];

@@ -1,14 +1,17 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { foundPlaces, mapRow } from '../io/map/map.js';
-import type { FieldMap } from '../io/map/sources.js';
+import { explodes, foundPlaces, mapRow } from '../io/map/map.js';
+import { mapText, proposePaths } from '../io/map/propose.js';
+import type { Field, FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
-import { resolveInputs } from '../io/read/inputs.js';
+import { type Input, inputMetadata, resolveInputs } from '../io/read/inputs.js';
+import { CONFIG_KEY, TEXT_KEY } from '../io/write/output.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
-import { scoredRow } from '../report/scored-row.js';
+import { isScored, scoredRow } from '../report/scored-row.js';
+import { terminalNotice } from '../report/terminal-input.js';
 import { drawTrace } from '../report/trace-view.js';
 import type { BadRow, InputRow } from '../rows.js';
 import type { Trace } from '../trace.js';
@@ -29,14 +32,54 @@ export async function inspect(
   opts: InspectOptions,
   write: (text: string) => void,
 ): Promise<ExitCode> {
-  const mapping = await resolveMapping(await resolveInputs([path]), opts);
+  const inputs = await resolveInputs([path]);
+  const notice = terminalNotice([path]);
+  if (notice !== undefined) process.stderr.write(`${notice}\n`);
+  const mapping = await resolveMapping(inputs, opts);
   const { row, id } = await findRow(mapping, opts);
   const found = inspectRow(row, id, mapping);
-  const scored = row.kind === 'row' ? scoredRow(row, found.trace) : undefined;
+  const metadata = await metadataOf(inputs, row);
+  const scored = row.kind === 'row' ? scoredRow(row, scoredText(row, metadata, mapping, found)) : undefined;
+  const valueName = isJoint(metadata) ? 'log v̂' : 'v̂';
   if (opts.json) write(`${printableJson(JSON.stringify(forPrograms(found)))}\n`);
-  else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName: 'v̂' })}\n`);
+  else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName })}\n`);
   else write(`${drawInspection(found).join('\n')}\n`);
   return found.rejected === null || scored !== undefined ? EXIT.done : EXIT.data;
+}
+
+async function metadataOf(
+  inputs: readonly Input[],
+  { file }: InputRow | BadRow,
+): Promise<ReadonlyMap<string, string>> {
+  const input = inputs.find(({ path }) => path === file);
+  return input === undefined ? new Map() : inputMetadata(input);
+}
+
+/** The completion in a scored row: where the file says, else in the column of that name, else where the preset finds it. */
+function scoredText(
+  { columns }: InputRow,
+  metadata: ReadonlyMap<string, string>,
+  { map }: Mapping,
+  { trace }: Inspection,
+): string {
+  const { completion: name = 'completion' } = metadataObject(metadata, TEXT_KEY);
+  const text = columns[String(name)];
+  if (typeof text === 'string') return text;
+  // a list of the input's has the texts of other traces too
+  return explodes(map) ? '' : (trace?.completion ?? '');
+}
+
+function isJoint(metadata: ReadonlyMap<string, string>): boolean {
+  return metadataObject(metadata, CONFIG_KEY).estimator === 'joint';
+}
+
+function metadataObject(metadata: ReadonlyMap<string, string>, key: string): Record<string, unknown> {
+  try {
+    return JSON.parse(metadata.get(key) ?? '{}') as Record<string, unknown>;
+  } catch {
+    // another program's metadata may be anything
+    return {};
+  }
 }
 
 /** The row that was asked for, and the trace's id where that was asked for. */
@@ -51,11 +94,7 @@ async function findRow(
     if (asked === undefined) continue;
     if (/^\d+$/.test(asked)) {
       if (row.row === Number(asked)) return { row };
-    } else if (
-      row.kind === 'row' &&
-      (row.columns.id === asked || tracesOf(row, map).some(({ id }) => id === asked))
-    )
-      return { row, id: asked };
+    } else if (row.kind === 'row' && hasTrace(row, asked, map)) return { row, id: asked };
   }
   if (asked === undefined && rows === 0)
     throw dataError('there are no rows in the input', 'name a file or folder that has some');
@@ -68,6 +107,12 @@ async function findRow(
 
 const NOTHING_NEEDED = { prompt: false, references: false };
 const ALL_NEEDED = { prompt: true, references: true };
+
+/** Whether a trace of the row, or the scored one, has the id. */
+function hasTrace(row: InputRow, id: string, map: FieldMap): boolean {
+  if (row.columns.id === id) return true;
+  return !isScored(row.columns) && tracesOf(row, map).some((each) => each.id === id);
+}
 
 function tracesOf(row: InputRow, map: FieldMap): (Trace | (BadRow & { id: string }))[] {
   return [...mapRow(row, map, NOTHING_NEEDED)].map((each) =>
@@ -95,6 +140,7 @@ function inspectRow(
       trace: null,
       rejected: row.rejection,
       missing: [],
+      proposal: undefined,
     };
   const traces = tracesOf(row, map);
   const index = Math.max(0, id === undefined ? 0 : traces.findIndex((each) => each.id === id));
@@ -110,6 +156,7 @@ function inspectRow(
     trace,
     rejected: 'kind' in scoreable ? scoreable.rejection : null,
     missing: trace === null ? noTrace(row) : missingOf(trace),
+    proposal: proposalOf(row, map, trace),
   };
 }
 
@@ -127,6 +174,16 @@ function noTrace({ columns }: InputRow): Missing[] {
       ];
 }
 
+const PROPOSED = ['prompt', 'completion', 'reference', 'reward', 'group'] as const satisfies readonly Field[];
+
+/** A `--map` for what was not found, where other columns look like it. */
+function proposalOf(row: InputRow, map: FieldMap, trace: Trace | null): string | undefined {
+  const found = foundPlaces(row, map);
+  const hasGroup = trace?.group !== undefined;
+  const lacking = PROPOSED.filter((field) => !found.has(field) && !(field === 'group' && hasGroup));
+  return mapText(proposePaths(row.columns, lacking, found.get('completion')));
+}
+
 function missingOf(trace: Trace): Missing[] {
   const missing: Missing[] = [];
   const add = (isMissing: boolean, field: string, what: string, flag: string) => {
@@ -142,7 +199,9 @@ function missingOf(trace: Trace): Missing[] {
     trace.references.length === 0,
     'references',
     'score needs the right answer',
-    '--map reference=<path>, or --join <file>',
+    `--map reference=<path>, or --join <file>${
+      trace.group === undefined ? '' : ', or --bank group where rewards are known'
+    }`,
   );
   add(
     trace.reward === null,

@@ -3,6 +3,7 @@ import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace } from '../estimate/credit.js';
+import { forecast } from '../estimate/passes/forecast.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
@@ -14,9 +15,10 @@ import { OUR_COLUMNS } from '../io/table/output-columns.js';
 import { resolveDevice } from '../policy/device/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
-import { encodeTrace, spelledText } from '../policy/text/encode.js';
+import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { Prompts } from '../policy/text/prompts.js';
+import { drawForecast } from '../report/forecast-view.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { OutputRow } from '../scored.js';
@@ -24,6 +26,7 @@ import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { JobOptions } from './job/options.js';
+import { RejectTally } from './job/reject-limits.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { writtenColumns } from './job/written-columns.js';
@@ -35,11 +38,13 @@ export interface ScoreOptions extends JobOptions, RunOptions {
   readonly credit: CreditOptions;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
+  /** takes what is told of a run that is not made; undefined: the run is made */
+  readonly dryRun?: ((line: string) => void) | undefined;
 }
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { credit, strategy, segments, chatTemplateArgs, signal } = opts;
+  const { credit, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
@@ -82,11 +87,25 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const most = architecture.maxTokens - longest;
       const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status];
-      return { ...item, ...scoredBank, ...tokens, status, pieces: cutTrace(tokens, segments) };
+      const pieces = cutTrace(tokens, segments);
+      return { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer), status, pieces };
     });
 
     const session = await PolicySession.open(policy, device);
     try {
+      if (dryRun !== undefined) {
+        const tally = new RejectTally();
+        let answer: string | undefined;
+        const noted = eachTrace(ready, (item) => {
+          answer ??= item.bank[0]?.answer;
+          return item;
+        });
+        const found = await forecast(noted, session, strategy, (bad) => tally.add(bad));
+        const policyText = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
+        const rows = run.survey?.rows;
+        for (const line of drawForecast({ ...found, rows }, tally, policyText, answer)) dryRun(line);
+        return;
+      }
       // score: segments and the references' log-probabilities at exit points
       const scored = scoreWindows(ready, session, strategy, (row) => windowOf(row, run.rowsPerChunk));
 
@@ -104,8 +123,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
   const job = {
     command: 'score' as const,
+    isDry: dryRun !== undefined,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
     columns: written.columns,
+    texts: written.texts,
     config: { export: opts.exportName, bank: opts.bank, chatTemplateArgs, ...credit, ...segments },
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },

@@ -15,7 +15,9 @@ export interface SegmentCommandOptions extends JobOptions, RunOptions {
   readonly policy: string | null;
 }
 
-const COLUMNS: readonly OurColumn[] = ['id', 'group', 'segments', 'source_row', 'status'];
+const COLUMNS: readonly OurColumn[] = [
+  ...(['id', 'group', 'completion', 'segments', 'source_row', 'source_item', 'status'] as const),
+];
 const POLICY_COLUMNS: readonly OurColumn[] = [
   ...COLUMNS,
   'prompt_ids',
@@ -46,7 +48,7 @@ export async function segment(
   const job = {
     command: 'segment' as const,
     output: () => ({ path: '-', format: 'jsonl' as const }),
-    columns: chosenColumns(cutter === undefined ? COLUMNS : POLICY_COLUMNS, opts.columns),
+    ...chosenColumns(cutter === undefined ? COLUMNS : POLICY_COLUMNS, opts.columns),
     config: {
       weights: cutter === undefined ? 'characters' : 'entropy',
       ...(cutter && { chatTemplateArgs }),

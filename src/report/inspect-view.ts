@@ -27,6 +27,8 @@ export interface Inspection {
   /** why `score` would not take it */
   readonly rejected: Rejection | null;
   readonly missing: readonly Missing[];
+  /** a `--map` for it, of columns that look like it */
+  readonly proposal: string | undefined;
 }
 
 /** Something that the trace lacks, and the flag that gives it. */
@@ -57,6 +59,7 @@ export function drawInspection(found: Inspection): string[] {
       'missing',
       found.missing.map(({ field, what, flag }) => `${field}: ${what}: ${flag}`),
     ),
+    ...section('try', found.proposal === undefined ? [] : [found.proposal]),
   ];
   return lines.map(escapeControls);
 }

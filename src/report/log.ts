@@ -8,6 +8,8 @@ export interface LogOptions {
   readonly quiet: boolean;
   /** pino's JSON lines instead of text */
   readonly json: boolean;
+  /** stands in every record: which shard a process does */
+  readonly shard?: string | undefined;
 }
 
 /** What a command reports to. */
@@ -27,7 +29,16 @@ const TERMINAL_INTERVAL_MS = 100;
 const RECORD_INTERVAL_MS = 10_000;
 const CLEAR_LINE = '\r\u001b[K';
 
-export function openLog({ quiet, json }: LogOptions): Log {
+/** Whether the last line of the terminal is one that is drawn over. */
+let drawn = false;
+
+/** Leaves the terminal with an empty line, for what is not part of the progress. */
+export function endProgressLine(): void {
+  if (drawn) process.stderr.write(CLEAR_LINE);
+  drawn = false;
+}
+
+export function openLog({ quiet, json, shard }: LogOptions): Log {
   const onTerminal = process.stderr.isTTY === true && !json;
   const stderr = pino.destination({ fd: 2, sync: true });
   // with nobody to tell, the work goes on
@@ -40,13 +51,11 @@ export function openLog({ quiet, json }: LogOptions): Log {
         ignore: 'pid,hostname,time',
         hideObject: true,
       });
-  const logger = pino({ level: quiet ? 'error' : 'info', base: null }, stream);
-  let drawn = false;
+  const base = json && shard !== undefined ? { shard } : null;
+  const level = (label: string) => ({ level: label });
+  const logger = pino({ level: quiet ? 'error' : 'info', base, formatters: { level } }, stream);
   let last = performance.now() - TERMINAL_INTERVAL_MS;
-  const clear = () => {
-    if (drawn) process.stderr.write(CLEAR_LINE);
-    drawn = false;
-  };
+  const clear = endProgressLine;
   return {
     info(message) {
       clear();

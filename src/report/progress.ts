@@ -66,18 +66,18 @@ export function reportTotals(
   by = '',
 ): void {
   const rate = Math.round(tokens / Math.max(seconds, 1e-3));
-  const share = expected === undefined ? shareRead() : (traces + rejects) / expected;
+  // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
+  const done = traces + rejects;
+  const share = expected === undefined ? shareRead() : Math.min(1, done / Math.max(1, expected));
   const left = share ? Math.max(0, seconds / share - seconds) : undefined;
   const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
   // without a tokenizer nobody counts tokens
   const speed =
-    tokens > 0
-      ? `${count(rate)} tokens/s`
-      : `${count(Math.round(traces / Math.max(seconds, 1e-3)))} traces/s`;
+    tokens > 0 ? `${count(rate)} tokens/s` : `${count(Math.round(done / Math.max(seconds, 1e-3)))} traces/s`;
   const line = [
     expected === undefined
-      ? `${plural(traces, 'trace')}${percent}`
-      : `${count(traces)} of ${plural(expected, 'trace')}`,
+      ? `${plural(done, 'trace')}${percent}`
+      : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
     `${speed}${by}`,
     ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
     ...(left === undefined ? [] : [`${duration(left)} left`]),

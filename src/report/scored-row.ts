@@ -1,19 +1,29 @@
 // A row of `score`'s JSONL output back into what the terminal view draws.
 import type { InputRow } from '../rows.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
-import type { Trace } from '../trace.js';
+
+/** Whether a row was scored. */
+export function isScored({ segments, status, sigma }: InputRow['columns']): boolean {
+  return Array.isArray(segments) && Array.isArray(sigma) && typeof status === 'string';
+}
 
 /**
- * @param trace as the row maps; its completion is the text that the segments cut, where the row still has it
+ * @param completion the text that the segments cut; empty where the file has it no longer
  * @returns undefined where the row was not scored
  */
-export function scoredRow({ columns }: InputRow, trace: Trace | null): OutputRow | undefined {
-  const { segments, status, sigma } = columns;
-  if (!Array.isArray(segments) || !Array.isArray(sigma) || typeof status !== 'string') return undefined;
-  if (trace === null) return undefined;
-  const id = typeof columns.id === 'string' ? columns.id : trace.id;
+export function scoredRow(row: InputRow, completion: string): OutputRow | undefined {
+  const { columns } = row;
+  if (!isScored(columns)) return undefined;
+  const { segments, status, id } = columns as { segments: []; status: string; id: unknown };
   return {
-    trace: { ...trace, id },
+    trace: {
+      id: typeof id === 'string' ? id : `${row.stem}:${row.row}`,
+      prompt: '',
+      completion,
+      references: [],
+      reward: null,
+      source: row,
+    },
     promptIds: null,
     completionIds: null,
     logprobs: null,

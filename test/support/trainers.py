@@ -111,9 +111,19 @@ ROWS = [
 ]
 
 
-def trl():
+def trl(dumps):
     class GRPOTrainer:
         """Pads and scores as TRL does, with the traces that `rollout_func` brings; merges what else that returns."""
+
+        def __init__(self, model=None, args=None, reward_funcs=None, train_dataset=(), rollout_func=None):
+            self.args, self.train_dataset, self.rollout_func = args, train_dataset, rollout_func
+            trained.append(self)
+
+        def train(self):
+            self.out = [
+                self._generate_and_score_completions([dict(example) for _ in range(self.args.num_generations)])
+                for example in self.train_dataset
+            ]
 
         def _generate_and_score_completions(self, inputs):
             found = self.rollout_func([example["prompt"] for example in inputs], self)
@@ -123,12 +133,13 @@ def trl():
             width = max(map(len, found["completion_ids"]))
             return {
                 "completion_ids": torch.tensor([ids + [0] * (width - len(ids)) for ids in found["completion_ids"]]),
-                "advantages": torch.tensor([2.0, -4.0]),
+                "advantages": torch.tensor([2.0, -4.0] * (len(inputs) // 2)),
                 "sampling_per_token_logps": padded(found["logprobs"], width),
             }
 
-    module("trl", GRPOTrainer=GRPOTrainer, GRPOConfig=None)
-    module("datasets", Dataset=None, load_dataset=None)
+    trained = []
+    module("trl", GRPOTrainer=GRPOTrainer, GRPOConfig=types.SimpleNamespace)
+    module("datasets", Dataset=types.SimpleNamespace(from_list=list))
     import trl_sigma
 
     trainer = trl_sigma.SigmaGRPOTrainer()
@@ -137,7 +148,12 @@ def trl():
     out = trainer._generate_and_score_completions(inputs)
     rewards = trl_sigma.stored_reward(["", ""], reward=[example["reward"] for example in inputs])
     again = trainer.rollout_func(["p", "p", "p"], trainer)["completion_ids"]
+    shapes = []
+    for path in dumps:
+        trl_sigma.main("checkpoint", path)
+        shapes.append([list(out["advantages"].shape) for out in trained[-1].out])
     return {
+        "dumps": shapes,
         "advantages": out["advantages"].tolist(),
         "old": out["old_per_token_logps"].tolist(),
         "rewards": rewards,
@@ -145,7 +161,7 @@ def trl():
     }
 
 
-def verl():
+def verl(dumps, scratch):
     registered = {}
 
     def compute_grpo_outcome_advantage(token_level_rewards, response_mask, index, norm_adv_by_std_in_grpo):
@@ -190,7 +206,17 @@ def verl():
     compute_advantage = sys.modules["verl.trainer.ppo.ray_trainer"].compute_advantage
     compute_advantage(data, adv_estimator="grpo_sigma", config={})
     compute_advantage(data, adv_estimator="gae")
+    replayed = []
+    for path in dumps:
+        verl_sigma.write_rows(path, scratch)
+        rows = verl_sigma.pq.read_table(scratch).to_pylist()
+        found = [asyncio.run(verl_sigma.Replay().run({}, **row)) for row in rows]
+        replayed.append(
+            [[output.extra_fields["group"], row["prompt"][0]["role"], len(output.response_ids) == len(row["sigma"])]
+             for output, row in zip(found, rows)]
+        )
     return {
+        "dumps": replayed,
         "advantages": data.batch["advantages"].tolist(),
         "returns": data.batch["returns"].tolist(),
         "others": plain,
@@ -241,13 +267,13 @@ def openrlhf(path):
 
 
 if __name__ == "__main__":
-    scored, scratch = sys.argv[1:]
+    scored, scratch, *dumps = sys.argv[1:]
     results = {
         "losses": losses(),
         "weights": weights(),
         "forward": forward(scored),
-        "trl": trl(),
-        "verl": verl(),
+        "trl": trl(dumps),
+        "verl": verl(dumps, scratch),
         "openrlhf": openrlhf(scratch),
     }
     print(json.dumps(results))

@@ -11,6 +11,7 @@ import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { peekRows, type ReadRows } from '../../io/read/peek.js';
 import { describeKeys } from '../../io/table/describe.js';
 import { stringifyJson } from '../../io/table/json.js';
+import { didYouMean } from '../../io/table/similar.js';
 import type { Log } from '../../report/log.js';
 import type { InputRow } from '../../rows.js';
 
@@ -22,6 +23,8 @@ export interface MappingOptions {
   /** a file with the prompts or answers that the rows lack */
   readonly join: string | undefined;
   readonly joinOn: string | undefined;
+  /** columns of the joined file that are written */
+  readonly joinColumns?: readonly string[] | undefined;
   readonly maxLineBytes: number | undefined;
 }
 
@@ -29,6 +32,8 @@ export interface Mapping {
   readonly map: FieldMap;
   /** false where the inputs have no row that can be read */
   readonly hasRow: boolean;
+  /** columns of the first row that can be read */
+  readonly first: Columns;
   /** undefined where fields are taken by their names */
   readonly choice: Choice | undefined;
   readonly join: { readonly name: string; readonly on: string; readonly rows: string } | undefined;
@@ -41,17 +46,19 @@ export interface Mapping {
 export async function resolveMapping(inputs: readonly Input[], opts: MappingOptions): Promise<Mapping> {
   if (opts.joinOn !== undefined && opts.join === undefined)
     throw usageError('--join-on has no meaning here', 'add --join <file>');
+  if (opts.joinColumns !== undefined && opts.join === undefined)
+    throw usageError('--join-columns has no meaning here', 'add --join <file>');
   const asked = parseFieldMap(opts.map); // a wrong one is told before anything is read
   const { first, read } = await peekRows(inputs, opts.maxLineBytes);
-  const hasRow = first !== undefined;
+  const row = { hasRow: first !== undefined, first: first?.columns ?? {} };
   const choice = choosePreset(opts.preset, first?.columns);
-  const config = { map: opts.map, preset: choice?.preset.name ?? 'none' };
+  const config = { map: opts.map, preset: choice?.preset.name ?? 'none', joinColumns: opts.joinColumns };
   const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
-  if (opts.join === undefined) return { map, hasRow, choice, join: undefined, read, config };
+  if (opts.join === undefined) return { map, ...row, choice, join: undefined, read, config };
   const joined = await resolveJoin(opts.join, map, opts);
   return {
     map: joined.map,
-    hasRow,
+    ...row,
     choice,
     join: joined.about,
     read,
@@ -72,7 +79,7 @@ export function logMapping({ choice, join, hasRow }: Mapping, { preset }: Mappin
 async function resolveJoin(
   path: string,
   map: FieldMap,
-  { joinOn, maxLineBytes }: MappingOptions,
+  { joinOn, joinColumns = [], maxLineBytes }: MappingOptions,
 ): Promise<{ map: FieldMap; about: NonNullable<Mapping['join']> }> {
   if (path === '-') throw usageError('--join -: stdin is for traces', '--join <file>');
   const inputs = await resolveInputs([path]);
@@ -88,12 +95,21 @@ async function resolveJoin(
     );
   const whole = withSources(map, [found?.fields ?? NAMED_FIELDS, map.defaults]);
   const keep = joinedColumns([...whole.mapped.values(), ...whole.defaults.values()].flat());
+  for (const column of joinColumns) {
+    if (!Object.hasOwn(first.columns, column))
+      throw usageError(
+        `--join-columns ${column}: ${path} has no such column (${describeKeys(first.columns)})`,
+        `--join-columns ${didYouMean(column, Object.keys(first.columns)) ?? '<a,b>'}`,
+      );
+    keep.add(column);
+  }
   if (!Object.keys(first.columns).some((column) => keep.has(column)))
     throw usageError(
       `${path}: none of its columns is used (${describeKeys(first.columns)})`,
       '--map reference=join.<column>',
     );
-  const { join, sha256 } = await openJoin(read({ maxLineBytes }), { file: path, key, keep });
+  const kept = { file: path, key, keep, written: joinColumns };
+  const { join, sha256 } = await openJoin(read({ maxLineBytes }), kept);
   return {
     map: { ...whole, join },
     about: { name: found?.name ?? 'a file of its own form', on: key.text, rows: sha256 },

@@ -5,7 +5,9 @@ import { ESTIMATORS } from '../../estimate/references.js';
 import { RESIDUALS, SIGMA_RULES, type SigmaRule, WITHINS } from '../../estimate/sigma.js';
 import type { ExportName } from '../../io/export/exports.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
+import type { ColumnChoice } from '../../io/write/column-choice.js';
 import type { OutputFormat } from '../../io/write/output.js';
+import type { TextChoice } from '../../io/write/text-columns.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
 import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
 import { finite, oneOf, positiveInteger } from './flag-values.js';
@@ -23,10 +25,14 @@ export interface JobOptions {
   readonly preset: string;
   readonly join: string | undefined;
   readonly joinOn: string | undefined;
+  readonly joinColumns?: readonly string[] | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: all */
   readonly columns: readonly OurColumn[] | undefined;
+  /** columns of the input that are written */
+  readonly choice?: ColumnChoice;
+  readonly text?: TextChoice;
   readonly limit: number | undefined;
   readonly maxLineBytes: number;
   readonly signal: AbortSignal;

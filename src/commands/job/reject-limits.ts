@@ -1,6 +1,7 @@
-// `--max-rejects`, and the end of a run of which nothing is left.
+// `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { plural } from '../../plural.js';
+import { count, plural } from '../../plural.js';
+import type { BadRow } from '../../rows.js';
 import { finite, positiveInteger } from './flag-values.js';
 import type { Target } from './target.js';
 
@@ -19,16 +20,60 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
 
 type Counted = { readonly traces: number; readonly rejects: number };
 
+/** A code that rejects have. */
+export interface CommonReject {
+  readonly code: string;
+  readonly count: number;
+  /** place and reason of the first one */
+  readonly first: string;
+}
+
+/** Rejects by their codes, with the first reason of each. */
+export class RejectTally {
+  private readonly codes = new Map<string, { count: number; readonly first: string }>();
+  total = 0;
+
+  add({ file, row, rejection: { code, reason } }: Pick<BadRow, 'file' | 'row' | 'rejection'>): void {
+    this.total++;
+    const known = this.codes.get(code);
+    if (known !== undefined) known.count++;
+    else this.codes.set(code, { count: 1, first: `${file}:${row}: ${reason}` });
+  }
+
+  /** What most rejects have in common; undefined without a reject. */
+  get commonest(): CommonReject | undefined {
+    return this.counts[0];
+  }
+
+  /** All codes, the commonest first. */
+  get counts(): readonly CommonReject[] {
+    const sorted = [...this.codes].sort(([, a], [, b]) => b.count - a.count);
+    return sorted.map(([code, found]) => ({ code, ...found }));
+  }
+}
+
+/** Where the reasons are found when the run is over. */
+export type Reasons = Pick<Target, 'kind' | 'path' | 'rejects'>;
+
+/**
+ * Where the reasons of a run without a trace are put: beside its folder too, which goes, so that the mended command is not
+ * taken for another one than the folder's.
+ */
+export function reasonsFile({ kind, path, rejects }: Reasons): string {
+  return kind === 'folder' ? `${path}.rejects.jsonl` : rejects;
+}
+
 /**
  * Stops a run that rejects too much: at once for a number, at the end for a share.
  * @throws RredcotError (exit 65)
  */
 export function checkRejects(
-  { traces, rejects }: Counted,
+  counted: Counted,
   limit: MaxRejects | undefined,
-  target: Pick<Target, 'kind' | 'rejects'>,
+  target: Reasons,
   atEnd: boolean,
 ): void {
+  const { traces, rejects } = counted;
   const hint = 'raise --max-rejects, or correct the rows and start again with --restart';
   const all = traces + rejects;
   if (limit !== undefined && 'count' in limit && rejects > limit.count)
@@ -41,27 +86,67 @@ export function checkRejects(
     );
 }
 
+/** So many rejects without one trace are enough to tell that something is wrong with all of them. */
+export const HOPELESS = 1000;
+
+/**
+ * Stops a run whose first traces are all rejected; a user who gives `--max-rejects` has other plans.
+ * @param where the reasons are found, as a sentence's end
+ * @throws RredcotError (exit 65)
+ */
+export function refuseHopeless(
+  traces: number,
+  tally: RejectTally,
+  limit: MaxRejects | undefined,
+  where: string,
+): void {
+  const found = tally.commonest;
+  if (traces > 0 || tally.total < HOPELESS || limit !== undefined || found === undefined) return;
+  throw new RredcotError(
+    `all of the first ${plural(tally.total, 'trace')} were rejected (${found.code} ${count(found.count)}, first ${found.first}); ${where}`,
+    {
+      exitCode: EXIT.data,
+      hint: `${cureOf(found.first) ?? 'correct the rows'}; --max-rejects 100% goes on all the same`,
+    },
+  );
+}
+
 /**
  * Stops a run at whose end there is not one trace.
- * @param first the reason of the first reject, where this run has met it
+ * @param commonest the reason of most rejects, where this run has met them
  * @throws RredcotError (exit 65)
  */
 export function refuseAllRejected(
   { traces, rejects }: Counted,
-  target: Pick<Target, 'kind' | 'rejects'>,
-  first?: string,
+  target: Reasons,
+  commonest?: CommonReject,
 ): void {
   if (traces > 0 || rejects === 0) return;
-  const reason = first === undefined ? '' : ` (the first: ${first})`;
-  throw tooMany(
-    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}`,
-    target,
-    `correct the rows, or tell where their fields are with --map${target.kind === 'folder' ? ', and start again with --restart' : ''}`,
+  const reason =
+    commonest === undefined ? '' : ` (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`;
+  throw new RredcotError(
+    `${rejects === 1 ? 'the only trace' : `every one of ${plural(rejects, 'trace')}`} was rejected${reason}; ${nothingBut(target)}`,
+    {
+      exitCode: EXIT.data,
+      hint:
+        (commonest && cureOf(commonest.first)) ??
+        'correct the rows, or tell where their fields are with --map',
+    },
   );
 }
 
+/** How a message tells of a run without a trace. */
+export function nothingBut(target: Reasons): string {
+  return `nothing was written but the reasons, in ${reasonsFile(target)}`;
+}
+
+/** The flag in a reason: what stands behind its last colon. */
+export function cureOf(reason: string): string | undefined {
+  return /: (?:use |did you mean )?(--[^?]*)\??$/.exec(reason)?.[1];
+}
+
 /** Chunks of a run folder are kept; a file is not made. */
-function tooMany(message: string, { kind, rejects }: Pick<Target, 'kind' | 'rejects'>, hint: string): Error {
+function tooMany(message: string, { kind, rejects }: Reasons, hint: string): Error {
   const where =
     kind === 'folder'
       ? `the reasons are in ${rejects}`

@@ -1,6 +1,6 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { resolve, sep } from 'node:path';
-import { EXIT, type ExitCode, RredcotError } from '../../errors.js';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../../errors.js';
 import type { GroupBanks } from '../../estimate/bank.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Needs } from '../../io/map/sources.js';
@@ -8,13 +8,14 @@ import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import type { RunDescription } from '../../io/run/description.js';
 import { isBegun, removeRunFolder } from '../../io/run/folder.js';
-import type { WrittenColumn } from '../../io/table/output-columns.js';
-import { resolveColumnNames } from '../../io/write/column-names.js';
+import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
+import { outputLayout } from '../../io/write/output-layout.js';
 import { plural } from '../../plural.js';
 import { policyFacts } from '../../policy/embedded.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import type { Log } from '../../report/log.js';
+import { terminalNotice } from '../../report/terminal-input.js';
 import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
@@ -31,10 +32,14 @@ import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
 /** What a command adds to that. */
 export interface Job {
   readonly command: 'score' | 'segment';
+  /** nothing is written: the stages tell what they would do */
+  readonly isDry?: boolean;
   /** where no `-o` is given */
   output(stem: string): { readonly path: string; readonly format?: OutputFormat };
   /** beside the input's columns */
   readonly columns: readonly WrittenColumn[];
+  /** texts that may be written besides; none where the user or an export says exactly what is written */
+  readonly texts: readonly TextColumn[];
   /** flags that the bytes depend on, beside those that all jobs have */
   readonly config: Readonly<Record<string, unknown>>;
   readonly policy: PolicyFolder | undefined;
@@ -64,16 +69,21 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const inputs = await resolveInputs(paths);
+  const notice = terminalNotice(inputs.map(({ path }) => path));
+  if (notice !== undefined) log.info(notice);
   const assertUnchanged = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
-  const target = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
+  // a run that is not made touches no folder
+  const target: Target = job.isDry ? { ...asked, kind: 'stdout', folder: undefined } : asked;
   const mapping = await resolveMapping(inputs, opts);
   const { map, read } = mapping;
   logMapping(mapping, opts, log);
   const { limit, maxLineBytes, maxRejects, signal } = opts;
   const { command, policy, passes, needs, reward, banks } = job;
-  const config = { command, ...mapping.config, limit, columns: opts.columns, ...job.config };
+  const { columns: ourChoice, choice = {}, text } = opts;
+  const config = { command, ...mapping.config, limit, columns: ourChoice, ...choice, text, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
@@ -82,7 +92,7 @@ export async function runJob(
   const surveyor = {
     isNeeded: surveyed.typed || reward !== undefined,
     async make() {
-      const survey = await surveyInputs(inputs, { ...surveyed, log, signal });
+      const survey = await surveyInputs(inputs, { ...surveyed, maxRejects, log, signal });
       await assertUnchanged();
       return survey;
     },
@@ -95,15 +105,19 @@ export async function runJob(
     const opened = { run, read, map, needs, limit, maxLineBytes, typed, columnar, assertUnchanged, log };
     const source = await openSource(inputs, opened);
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-    const { columns, warnings } = resolveColumnNames(source.columns, job.columns, map, job.rewardAsIs);
-    for (const warning of warnings) log.warn('column_renamed', warning);
-    const metadata = fileMetadata(config, policy);
+    const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
+    for (const warning of layout.warnings) log.warn('column_renamed', warning);
+    const metadata = { ...fileMetadata(config, policy), ...layout.metadata };
     const { expected } = source;
-    const written = { ourColumns: job.columns, passThrough: columns, metadata };
+    if (job.isDry) {
+      for await (const _ of job.stages(source, run)) throwIfInterrupted(signal);
+      return EXIT.done;
+    }
+    const written = { ...layout, choice, metadata, config };
     const made = policy === undefined ? undefined : policyFacts(policy);
     const sink = await openSink({ target, run, ...written, maxRejects, expected, policy: made, log, signal });
     await sink.drain(job.stages(source, run));
-    sink.report(job.valueName);
+    await sink.report(job.valueName);
     return EXIT.done;
   });
 }

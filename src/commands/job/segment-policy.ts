@@ -5,7 +5,7 @@ import { windowOf } from '../../io/layout/chunks.js';
 import { resolveDevice } from '../../policy/device/device.js';
 import { openPolicyFolder } from '../../policy/folder.js';
 import { graphFor, PolicySession } from '../../policy/run/session.js';
-import { encodeTrace } from '../../policy/text/encode.js';
+import { encodeTrace, withTexts } from '../../policy/text/encode.js';
 import { openTokenizer } from '../../policy/text/open-tokenizer.js';
 import { Prompts } from '../../policy/text/prompts.js';
 import type { Log } from '../../report/log.js';
@@ -36,7 +36,8 @@ export async function preparePolicy(
     const { vocab, maxTokens } = policy.architecture;
     const ready = eachTrace(source.traces(), async ({ trace }) => {
       const encoded = await encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
-      return { ...encoded, pieces: cutTrace(encoded, segments), continuations: [] };
+      const pieces = cutTrace(encoded, segments);
+      return { ...encoded, trace: withTexts(encoded, tokenizer), pieces, continuations: [] };
     });
     const session = await PolicySession.open(policy, device);
     try {

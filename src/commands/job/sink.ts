@@ -2,10 +2,13 @@
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
+import { endEmptyRun } from '../../io/run/empty-run.js';
 import { type CardSource, finishShard } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
+import { writeSummary } from '../../io/run/summary-file.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
+import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { escapeControls } from '../../printable.js';
 import { colours, type Log } from '../../report/log.js';
@@ -17,7 +20,15 @@ import { isWorker } from '../../report/worker-log.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { interruption, type Run } from './open-run.js';
-import { checkRejects, type MaxRejects, refuseAllRejected } from './reject-limits.js';
+import {
+  checkRejects,
+  type MaxRejects,
+  nothingBut,
+  RejectTally,
+  reasonsFile,
+  refuseAllRejected,
+  refuseHopeless,
+} from './reject-limits.js';
 import type { Target } from './target.js';
 
 export interface SinkOptions {
@@ -25,7 +36,10 @@ export interface SinkOptions {
   readonly run: Run;
   readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
+  readonly choice: ColumnChoice;
   readonly metadata: Readonly<Record<string, string>>;
+  /** the resolved configuration */
+  readonly config: Readonly<Record<string, unknown>>;
   readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;
   /** what made the rows, where a policy did */
@@ -41,7 +55,7 @@ export interface Sink {
    */
   drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
   /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
-  report(valueName?: string): void;
+  report(valueName?: string): Promise<void>;
 }
 
 /** Traces after which the figures say something. */
@@ -58,7 +72,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     refuseUnwritable(target.path, copied);
   }
   const destination = await openDestination(opts);
-  let firstReject: string | undefined;
+  const isAll = run.shard.count === 1;
+  const tally = new RejectTally();
   /** everything of this shard, the chunks of earlier attempts included */
   const totals = () => {
     const { traces, rejects } = progress.totals();
@@ -74,10 +89,14 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     }
   }
   function countReject(reject: BadRow): void {
-    firstReject ??= reject.rejection.reason;
+    tally.add(reject);
     progress.reject();
     summary.reject(reject);
     checkRejects(totals(), maxRejects, target, false);
+    // a shard of many may well hold nothing but rejects; a worker's parent tells where the reasons are
+    if (isAll) refuseHopeless(totals().traces, tally, maxRejects, nothingBut(target));
+    else if (isWorker())
+      refuseHopeless(totals().traces, tally, maxRejects, `the reasons are in ${target.rejects}`);
   }
   async function add(item: OutputRow | BadRow): Promise<void> {
     await destination.add(item);
@@ -87,11 +106,23 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) warn();
   }
+  /** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
+  async function leaveReasons(): Promise<void> {
+    const { traces, rejects } = totals();
+    const { folder } = run;
+    if (folder === undefined || target.kind === 'stdout') return;
+    const onProgress = (): void => throwIfInterrupted(opts.signal);
+    if (!isAll || traces > 0 || rejects === 0) {
+      if (target.kind === 'file') await publishRejects(folder, target.rejects, onProgress);
+      return;
+    }
+    await run.assertOurs();
+    await endEmptyRun(target.kind, folder, reasonsFile(target), onProgress);
+  }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts
     if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
-    // a shard of many may well hold nothing but rejects
-    if (run.shard.count === 1) refuseAllRejected(totals(), target, firstReject);
+    if (isAll) refuseAllRejected(totals(), target, tally.commonest);
     await destination.close();
     if (run.folder === undefined) return;
     const { seconds } = progress.totals();
@@ -115,15 +146,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         // what fails while a failure is tidied up says nothing new
         await destination.abort().catch(() => {});
         if (opts.signal.aborted) throw interruption(run);
-        // the reasons of too many rejects are what the user needs next
         const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
-        if (isData && target.kind === 'file' && run.folder !== undefined)
-          await publishRejects(run.folder, target.rejects, () => throwIfInterrupted(opts.signal));
+        if (isData) await leaveReasons();
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
       }
     },
-    report(valueName) {
+    async report(valueName) {
       const { traces, tokens, rejects, seconds } = progress.totals();
       if (valueName !== undefined && summary.example !== undefined) {
         const width = process.stderr.columns || 100;
@@ -134,8 +163,12 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       warn();
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      const done = { traces, tokens, rejects, seconds };
-      log.record('done', { ...done, ...figureRecord(figures, opts.policy), output: target.path });
+      const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+      const counted = { traces, tokens, rejects, seconds, tokens_per_s };
+      const done = { ...counted, ...figureRecord(figures, opts.policy), output: target.path };
+      log.record('done', done);
+      // the shards of a run have no summary in common, and a worker's parent writes it
+      if (isAll) await writeSummary(target, opts.config, done);
     },
   };
 }
@@ -146,7 +179,7 @@ function cardSource({ target: { format }, passThrough, ourColumns, metadata }: S
   return { format, columns, metadata };
 }
 
-function openDestination({ target, run, log, ...columns }: SinkOptions): Promise<Destination> {
+function openDestination({ target, run, log, config: _, ...columns }: SinkOptions): Promise<Destination> {
   if (run.folder === undefined) return openStreamDestination({ ...target, ...columns });
   const { folder, shard, rowsPerChunk, chunks, assertOurs } = run;
   const onChunk = () => log.record('chunk', { chunks: chunks.size });

@@ -105,6 +105,6 @@ function expectedTraces(
   done: number,
 ): number | undefined {
   if (typeof survey?.traces !== 'number') return undefined;
-  const own = Math.ceil(survey.traces / run.shard.count);
+  const own = Math.ceil((survey.traces + (survey.rejects ?? 0)) / run.shard.count);
   return Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }

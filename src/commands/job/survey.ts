@@ -9,8 +9,9 @@ import { type Input, readRows } from '../../io/read/inputs.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
-import { type InputRow, isBad } from '../../rows.js';
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
+import { type MaxRejects, RejectTally, refuseHopeless } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
 export interface Survey {
@@ -18,6 +19,8 @@ export interface Survey {
   readonly rows: number;
   /** traces that mapped; null where the rows were counted alone */
   readonly traces: number | null;
+  /** rows, and traces of rows, that did not map; null where the rows were counted alone */
+  readonly rejects: number | null;
   /** columns of the rows that hold a trace, in the order first seen */
   readonly columns: PassThroughColumn[];
   /** known rewards of each group */
@@ -38,6 +41,8 @@ export interface SurveyOptions {
   /** the job takes no more traces */
   readonly limit: number | undefined;
   readonly maxLineBytes: number | undefined;
+  /** the user's limit, with which the run goes on whatever comes */
+  readonly maxRejects?: MaxRejects | undefined;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
@@ -63,11 +68,23 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     rows = ordinal + 1;
     return !isCounted;
   };
+  const tally = new RejectTally();
+  const reject = (bad: BadRow): void => {
+    if (isCounted) return;
+    tally.add(bad);
+    refuseHopeless(traces, tally, opts.maxRejects, 'nothing was written');
+  };
   for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
-    if (isBad(row)) continue;
+    if (isBad(row)) {
+      reject(row);
+      continue;
+    }
     let hasTrace = false;
     for (const trace of mapRow(row, opts.map, opts.needs)) {
-      if (isBad(trace)) continue;
+      if (isBad(trace)) {
+        reject(trace);
+        continue;
+      }
       hasTrace = true;
       traces++;
       const reward = rewardOf?.(trace) ?? null;
@@ -80,7 +97,8 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     if (hasTrace && typed) inference.add(row.columns);
     if (traces >= limit) break;
   }
-  const found = { rows, traces: isCounted ? null : traces, columns: inference.finish(), groupRewards };
+  const counted = { traces: isCounted ? null : traces, rejects: isCounted ? null : tally.total };
+  const found = { rows, ...counted, columns: inference.finish(), groupRewards };
   return banks === undefined ? found : { ...found, banks: banks.dump() };
 }
 

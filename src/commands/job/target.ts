@@ -3,7 +3,7 @@ import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
-import { hiddenFolder } from '../../io/layout/run-paths.js';
+import { hiddenFolder, summaryPath } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import { CONFIG_KEY, formatOf, namedFormat, type OutputFormat } from '../../io/write/output.js';
 import type { PolicyFolder } from '../../policy/folder.js';
@@ -41,7 +41,7 @@ export async function resolveTarget(
   }
   const isStdout = output === '-';
   const rejects = `${isStdout ? stemOf(inputs) : output}.rejects.jsonl`;
-  const written = isStdout ? [rejects] : [output, rejects];
+  const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
   await refuseInputs(written, inputs);
   for (const path of written) await refuseOtherThanFile(path);
   if (isStdout) {

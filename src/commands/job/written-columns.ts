@@ -2,11 +2,21 @@
 
 import { usageError } from '../../errors.js';
 import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/export/exports.js';
-import { OUR_COLUMNS, type OurColumn, type WrittenColumn } from '../../io/table/output-columns.js';
+import {
+  isTextColumn,
+  OUR_COLUMNS,
+  type OurColumn,
+  TEXT_COLUMNS,
+  type TextColumn,
+  type WrittenColumn,
+} from '../../io/table/output-columns.js';
+import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { oneOf } from './flag-values.js';
 
 /** What `--columns` and `--export` come to. */
 export interface WrittenColumns {
+  /** texts that may be written besides, where no column of the input holds them */
+  readonly texts: readonly TextColumn[];
   readonly columns: readonly WrittenColumn[];
   readonly export: Export | undefined;
 }
@@ -32,6 +42,22 @@ export function parseColumns(text: string | undefined): readonly OurColumn[] | u
   return OUR_COLUMNS.filter((name) => names.includes(name));
 }
 
+/** A list of names. @throws RredcotError (exit 2) for an empty one */
+export function parseNames(flag: string, text: string): readonly string[] {
+  const names = text.split(',').map((name) => name.trim());
+  if (names.includes('')) throw usageError(`${flag} ${text}: expected names of columns`, `${flag} a,b`);
+  return [...new Set(names)];
+}
+
+/** `--keep` and `--drop`. */
+export function parseColumnChoice(keep: string | undefined, drop: string | undefined): ColumnChoice {
+  if (keep !== undefined && drop !== undefined)
+    throw usageError('--keep and --drop both say which columns are written', 'leave one of them out');
+  // absent, not undefined: they stand in the configuration
+  if (keep !== undefined) return { keep: parseNames('--keep', keep) };
+  return drop === undefined ? {} : { drop: parseNames('--drop', drop) };
+}
+
 /** `--export <name>`. */
 export function parseExport(text: string | undefined): ExportName | undefined {
   return text === undefined ? undefined : oneOf('--export', text, EXPORTS);
@@ -54,21 +80,25 @@ export function writtenColumns(
         `--export ${exportName} writes ${names}, all of them`,
         'leave out --columns or --export',
       );
-    return { columns: form.columns, export: form };
+    return { columns: form.columns, texts: [], export: form };
   }
-  return { columns: chosenColumns(all, chosen), export: undefined };
+  return { ...chosenColumns(all, chosen), export: undefined };
 }
 
 /** The same without an export. @throws RredcotError (exit 2) for a column that the command does not write */
 export function chosenColumns(
   all: readonly OurColumn[],
   chosen: readonly OurColumn[] | undefined,
-): readonly OurColumn[] {
+): Omit<WrittenColumns, 'export'> {
   const absent = chosen?.find((name) => !all.includes(name));
   if (absent !== undefined)
     throw usageError(
       `--columns ${absent}: this command does not write it`,
       `--columns with some of ${all.join(',')}`,
     );
-  return chosen ?? all;
+  if (chosen !== undefined) return { columns: chosen, texts: [] };
+  return {
+    columns: all.filter((column) => !isTextColumn(column)),
+    texts: TEXT_COLUMNS.filter((column) => all.includes(column)),
+  };
 }

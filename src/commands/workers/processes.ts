@@ -12,9 +12,13 @@ import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
+import { readRunDescription } from '../../io/run/description.js';
+import { endEmptyRun } from '../../io/run/empty-run.js';
 import { type ChunkRecord, dropRun, hasRecords, sumCounts } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
+import { writeSummary } from '../../io/run/summary-file.js';
+import { readRejects } from '../../io/verify/stored-rejects.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { are, count, plural } from '../../plural.js';
 import { parseDevice } from '../../policy/device/device.js';
@@ -26,7 +30,15 @@ import { duration } from '../../report/progress.js';
 import { figureLines, figureRecord, figureWarnings, listCodes } from '../../report/run-figures.js';
 import { SharedProgress } from '../../report/shared-progress.js';
 import type { RunOptions } from '../job/open-run.js';
-import { checkRejects, type MaxRejects, refuseAllRejected } from '../job/reject-limits.js';
+import {
+  type CommonReject,
+  checkRejects,
+  HOPELESS,
+  type MaxRejects,
+  RejectTally,
+  reasonsFile,
+  refuseAllRejected,
+} from '../job/reject-limits.js';
 import { resolveShard } from '../job/shard.js';
 import { resolveTarget, stemOf, type Target } from '../job/target.js';
 import { superviseWorkers, type Worker } from './supervise.js';
@@ -101,8 +113,9 @@ export async function runWorkers(
     async firstIsReady() {
       while (!progress.hasBegun && !opts.signal.aborted && (await stat(survey).catch(() => null)) === null)
         await sleep(100, undefined, { ref: false });
-      const found = await readJson<{ traces?: number | null }>(survey);
-      if (typeof found?.traces === 'number') progress.expect(Math.ceil(found.traces / shard.count));
+      const found = await readJson<{ traces?: number | null; rejects?: number | null }>(survey);
+      if (typeof found?.traces === 'number')
+        progress.expect(Math.ceil((found.traces + (found.rejects ?? 0)) / shard.count));
     },
     onMessage(worker, message) {
       const name = workers[worker]?.name;
@@ -116,7 +129,7 @@ export async function runWorkers(
       log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
     },
   }).catch(async (error: unknown) => {
-    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
+    if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
     throw await explained(error, folder, shard, opts);
   });
 
@@ -126,6 +139,7 @@ export async function runWorkers(
     opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
   const seconds = (performance.now() - started) / 1000;
   await checkAll(total, folder, target, shard, opts);
+  const { config } = await readRunDescription(folder);
   if (target.kind === 'file') {
     const records: ChunkRecord[] = [];
     for await (const record of recordsInOrder(await readRunState(folder))) records.push(record);
@@ -152,8 +166,10 @@ export async function runWorkers(
   );
   for (const { code, message } of figureWarnings(figures, facts)) log.warn(code, message);
   const { traces, tokens, rejects } = total;
-  const done = { traces, tokens, rejects, seconds, workers: workers.length };
-  log.record('done', { ...done, ...figureRecord(figures, facts), output: target.path });
+  const counted = { traces, tokens, rejects, seconds, workers: workers.length };
+  const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
+  log.record('done', done);
+  if (shard.count === 1) await writeSummary(target, config, done);
   return EXIT.done;
 }
 
@@ -223,14 +239,14 @@ async function checkAll(
   folder: string,
   target: FolderTarget,
   shard: Shard,
-  { maxRejects }: WorkersOptions,
+  opts: WorkersOptions,
 ): Promise<void> {
   try {
-    checkRejects(total, maxRejects, target, true);
-    if (shard.count === 1) refuseAllRejected(total, target);
+    checkRejects(total, opts.maxRejects, target, true);
+    if (shard.count === 1) refuseAllRejected(total, target, await commonestReject(folder));
   } catch (error) {
     await rm(runPaths(folder).success, { force: true });
-    if (target.kind === 'file' && isDataError(error)) throw await withRejects(error, folder, target);
+    if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
     throw error;
   }
 }
@@ -239,15 +255,40 @@ function isDataError(error: unknown): error is RredcotError {
   return error instanceof RredcotError && error.exitCode === EXIT.data;
 }
 
-/** The reasons of too many rejects are what the user needs next: put beside the file, and the error tells of that place. */
-async function withRejects(error: RredcotError, folder: string, { rejects }: Target): Promise<RredcotError> {
+/**
+ * The reasons of too many rejects are what the user needs next: put beside the file, and the error tells of that place. A
+ * run without a trace goes.
+ */
+async function withRejects(
+  error: RredcotError,
+  folder: string,
+  target: FolderTarget,
+  shard: Shard,
+  { devices }: WorkersOptions,
+): Promise<RredcotError> {
   // an input can be so damaged that no run was begun
   if ((await statIfThere(runPaths(folder).run)) === null) return error;
-  await publishRejects(folder, rejects, () => {});
+  const { traces, rejects } = await ownCounts(folder, shard, devices.length);
+  const isEmpty = shard.count === 1 && traces === 0 && rejects > 0;
+  const { kind } = target;
+  const reasons = isEmpty ? reasonsFile(target) : target.rejects;
+  if (isEmpty && kind !== 'stdout') await endEmptyRun(kind, folder, reasons, () => {});
+  else if (kind === 'file') await publishRejects(folder, reasons, () => {});
   const { message, exitCode, hint } = error;
   // a worker knows the hidden folder alone
-  const text = message.replace(escapeControls(join(folder, 'rejects')), rejects);
+  const text = message.replace(escapeControls(join(folder, 'rejects')), reasons);
   return new RredcotError(text, { exitCode, ...(hint === undefined ? {} : { hint }) });
+}
+
+/** What most of the first rejects of a run have in common. */
+async function commonestReject(folder: string): Promise<CommonReject | undefined> {
+  const tally = new RejectTally();
+  for (const name of (await readdir(join(folder, 'rejects'), { recursive: true })).sort()) {
+    if (!name.endsWith('.jsonl')) continue;
+    for await (const reject of readRejects(join(folder, 'rejects', name))) tally.add(reject);
+    if (tally.total >= HOPELESS) break;
+  }
+  return tally.commonest;
 }
 
 /** An interruption, with what was kept. */

@@ -34,3 +34,8 @@ export function hiddenFolder(path: string): string {
 export function chunkNumber(name: string): number {
   return Number.parseInt(basename(name), 10);
 }
+
+/** A run's closing figures, beside a file or a folder. */
+export function summaryPath(output: string): string {
+  return `${output}.summary.json`;
+}

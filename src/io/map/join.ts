@@ -4,6 +4,7 @@ import { EXIT, RredcotError } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import { describeKeys, describeValue } from '../table/describe.js';
 import { stringifyJson } from '../table/json.js';
+import { inferColumns, type PassThroughColumn } from '../table/schema.js';
 import { Mismatch } from './mismatch.js';
 import type { Columns } from './path.js';
 import { textIndex } from './text-index.js';
@@ -15,6 +16,8 @@ const MAX_KEPT_CHARACTERS = 2 ** 30;
 export interface Join {
   /** what is kept of the row that belongs to an input row. @throws Mismatch (`join`) where none or several do */
   partnerOf(row: InputRow): Columns;
+  /** columns that are written beside the row's own, with the types of the whole file */
+  readonly written: readonly PassThroughColumn[];
 }
 
 /** How rows of both files find each other. */
@@ -35,6 +38,8 @@ export interface JoinOptions {
   readonly key: JoinKey;
   /** columns that are kept */
   readonly keep: ReadonlySet<string>;
+  /** columns that are written; they are kept too */
+  readonly written: readonly string[];
 }
 
 interface Partner {
@@ -51,10 +56,11 @@ interface Partner {
  */
 export async function openJoin(
   rows: AsyncIterable<InputRow | BadRow>,
-  { file, key, keep }: JoinOptions,
+  { file, key, keep, written }: JoinOptions,
 ): Promise<{ join: Join; sha256: string }> {
   const index = textIndex<Partner>();
   const hash = createHash('sha256');
+  const inference = inferColumns();
   let kept = 0;
   for await (const row of rows) {
     const where = `${file}:${row.row}`;
@@ -67,6 +73,7 @@ export async function openJoin(
         '--join-on field=field',
       );
     const columns = Object.fromEntries(Object.entries(row.columns).filter(([column]) => keep.has(column)));
+    inference.add(pick(columns, written));
     const text = stringifyJson(columns);
     hash.update(stringifyJson([name, text]));
     const known = index.get(name);
@@ -100,7 +107,15 @@ export async function openJoin(
       );
     return found.columns;
   }
-  return { join: { partnerOf }, sha256: hash.digest('hex') };
+  const types = inference.finish().map((column) => ({ ...column, isJoined: true }));
+  return { join: { partnerOf, written: types }, sha256: hash.digest('hex') };
+}
+
+/** Some columns of a row: those that it has. */
+export function pick(columns: Columns, names: readonly string[]): Columns {
+  return Object.fromEntries(
+    names.flatMap((name) => (Object.hasOwn(columns, name) ? [[name, columns[name]]] : [])),
+  );
 }
 
 function refuseJoin(message: string, hint: string): never {

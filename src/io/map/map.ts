@@ -5,9 +5,11 @@ import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { describeKeys, describeValue } from '../table/describe.js';
-import type { Join } from './join.js';
+import { didYouMean } from '../table/similar.js';
+import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
-import { type FieldPath, parsePath, resolvePath } from './path.js';
+import { type Columns, type FieldPath, parsePath, resolvePath } from './path.js';
+import { meantPath, proposePaths } from './propose.js';
 import {
   FIELDS,
   type Field,
@@ -29,7 +31,10 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
     if (entry.trim() === '' && (spec ?? '').trim() === '') continue;
     const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
     if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
-    if (!isField(field)) refuseMap(`unknown field "${field}"`);
+    if (!isField(field)) {
+      const meant = ALIASES[field.toLowerCase()] ?? didYouMean(field, FIELDS);
+      refuseMap(`unknown field "${field}"${meant === undefined ? '' : `, did you mean ${meant}=${text}?`}`);
+    }
     if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
     try {
       mapped.set(field, text.split('|').map(parsePath));
@@ -72,6 +77,20 @@ function namesOf(field: Field): readonly FieldPath[] {
   return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
 }
 
+/** What users call the fields. */
+const ALIASES: Readonly<Record<string, Field>> = {
+  ...{
+    answer: 'reference',
+    answers: 'reference',
+    ground_truth: 'reference',
+    gold: 'reference',
+    target: 'reference',
+  },
+  ...{ response: 'completion', output: 'completion', generation: 'completion', text: 'completion' },
+  ...{ question: 'prompt', problem: 'prompt', input: 'prompt', messages: 'prompt' },
+  ...{ score: 'reward', correct: 'reward', is_correct: 'reward', group_id: 'group' },
+};
+
 function isField(name: string): name is Field {
   return (FIELDS as readonly string[]).includes(name);
 }
@@ -110,7 +129,11 @@ export function rowTraces(
 
 function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
   const rowId = `${row.stem}:${row.row}`;
-  const found = attempt(() => findCells(map.join ? joined(row, map.join) : row, map));
+  const { join } = map;
+  const found = attempt(() => {
+    const whole = join === undefined ? row : joined(row, join);
+    return { ...findCells(whole, map), partner: whole.columns.join as Columns };
+  });
   if (found instanceof Mismatch) {
     yield rejectRow(row, found, rowId);
     return;
@@ -118,7 +141,16 @@ function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Tr
   for (const [index, cells] of found.traces.entries()) {
     const place = found.explodes ? { id: `${rowId}/${index}`, group: rowId, index } : { id: rowId };
     const trace = attempt(() => buildTrace(row, cells, place, needs));
-    yield trace instanceof Mismatch ? rejectRow(row, trace, trace.id ?? place.id) : trace;
+    if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
+    else if (join === undefined || join.written.length === 0) yield trace;
+    else
+      yield {
+        ...trace,
+        joined: pick(
+          found.partner,
+          join.written.map(({ name }) => name),
+        ),
+      };
   }
 }
 
@@ -195,6 +227,13 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
   }
 }
 
+/** What a path that leads nowhere was meant to be, or may be. */
+function otherPath({ columns }: InputRow, field: Field, path: string): string {
+  const meant = meantPath(columns, path);
+  if (meant !== undefined) return `did you mean --map ${field}=${meant}?`;
+  return `use --map ${field}=${proposePaths(columns, [field]).get(field) ?? '<path>'}`;
+}
+
 // the fields' values for each trace of the row; several exploding paths go hand in hand
 function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly Cells[] } {
   const shared: [Field | 'prompt_text', Cell][] = [];
@@ -207,7 +246,7 @@ function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: r
       const path = sources.map(({ text }) => text).join('|');
       throw new Mismatch(
         'map',
-        `${field}: no "${path}" in the row (${describeKeys(row.columns)}): use --map ${field}=<path>`,
+        `${field}: no "${path}" in the row (${describeKeys(row.columns)}): ${otherPath(row, field, path)}`,
       );
     }
     const { path } = place;

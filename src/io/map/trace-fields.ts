@@ -9,6 +9,7 @@ import { asNumber } from '../table/json.js';
 import { completionText } from './dialogue.js';
 import { parseMessages } from './messages.js';
 import { Mismatch } from './mismatch.js';
+import { mapText, meantPath, proposePaths } from './propose.js';
 import { fromSolution, parseReferences } from './references.js';
 import type { Field, Needs } from './sources.js';
 
@@ -42,7 +43,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
   const id = parseId(cells, place);
   try {
     for (const [field, { path, value }] of cells) {
-      if (value === undefined) throw new Mismatch('map', `${field}: ${path} is not in item ${place.index}`);
+      if (value === undefined) throw new Mismatch('map', `${field}: ${notInItem(row, path, place)}`);
       if (row.arrow?.batch.bytes.has(path) && (value ?? null) !== null)
         throw new Mismatch('map', `${field}: ${path} is bytes, expected text: write the column as strings`);
     }
@@ -67,8 +68,9 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...(completionIds === undefined ? {} : { completionIds }),
       ...(segmentEnds === undefined ? {} : { segmentEnds }),
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
-      references: references(row, cells, needs.references),
+      references: references(row, cells, needs.references, group !== undefined),
       reward: reward(cells),
+      ...(place.index === undefined ? {} : { item: place.index }),
       // the row itself: a columnar one makes its text only when asked
       source: row,
     };
@@ -76,6 +78,12 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     if (error instanceof Mismatch) error.id = id;
     throw error;
   }
+}
+
+function notInItem(row: InputRow, path: string, { index }: TracePlace): string {
+  const meant = meantPath(row.columns, path);
+  const hint = meant === undefined || meant === path ? '' : `: did you mean ${meant}?`;
+  return `${path} is not in item ${index}${hint}`;
 }
 
 function parseId(cells: Cells, place: TracePlace): string {
@@ -101,7 +109,10 @@ function prompt(row: InputRow, cells: Cells, isNeeded: boolean): Trace['prompt']
   const parsed = parseMessages(cell.value);
   if (!('problem' in parsed)) return parsed;
   if (!isNeeded && !cell.isMapped) return '';
-  throw new Mismatch('map', `prompt: ${cell.path}${parsed.problem}: use --map prompt=${otherPath(cell)}`);
+  throw new Mismatch(
+    'map',
+    `prompt: ${cell.path}${parsed.problem}: use ${mapFor(row, cells, 'prompt', otherPath(cell))}`,
+  );
 }
 
 function textField(row: InputRow, cells: Cells, field: 'prompt' | 'completion', isNeeded: boolean): string {
@@ -120,13 +131,25 @@ function textField(row: InputRow, cells: Cells, field: 'prompt' | 'completion', 
     : isAbsent
       ? `no "${cell?.path ?? field}" in the row (${describeKeys(row.columns)})`
       : `${cell?.path} is ${describeValue(value)}, expected ${expected}`;
-  throw new Mismatch('map', `${field}: ${found}: use --map ${field}=${otherPath(cell)}`);
+  throw new Mismatch('map', `${field}: ${found}: use ${mapFor(row, cells, field, otherPath(cell))}`);
 }
 
 /** What may lead to a text: into the list that stands in its place, where it holds texts. */
-function otherPath(cell: Cell | undefined): string {
+function otherPath(cell: Cell | undefined): string | undefined {
   const isTexts = Array.isArray(cell?.value) && typeof cell.value[0] === 'string' && !cell.isItem;
-  return isTexts ? `${cell.path}[]` : '<path>';
+  return isTexts ? `${cell.path}[]` : undefined;
+}
+
+const PROPOSED = ['prompt', 'completion', 'reference', 'reward'] as const satisfies readonly Field[];
+
+/** The `--map` for a field that was not found, and for the others that the row does not have under their names. */
+function mapFor(row: InputRow, cells: Cells, field: Field, path?: string): string {
+  const lacking = PROPOSED.filter((each) => each !== field && (cells.get(each)?.value ?? null) === null);
+  const proposed = new Map(proposePaths(row.columns, [field, ...lacking], cells.get('completion')?.path));
+  if (path !== undefined) proposed.set(field, path);
+  // the one that is asked for has to be in it
+  if (!proposed.has(field)) return `--map ${field}=<path>`;
+  return mapText(proposed) as string;
 }
 
 function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array | undefined {
@@ -146,7 +169,7 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
   return ids;
 }
 
-function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Reference[] {
+function references(row: InputRow, cells: Cells, isNeeded: boolean, hasGroup: boolean): readonly Reference[] {
   const cell = cells.get('reference');
   const parsed = parseReferences(cell?.value);
   if ('problem' in parsed) {
@@ -163,9 +186,21 @@ function references(row: InputRow, cells: Cells, isNeeded: boolean): readonly Re
   if (parsed.length === 0 && isNeeded) {
     const found =
       cell === undefined ? `none in the row (${describeKeys(row.columns)})` : `${cell.path} is empty`;
-    throw new Mismatch('no_reference', `reference: ${found}: use --map reference=<path>`);
+    throw new Mismatch('no_reference', `reference: ${found}: use ${referenceCure(row, cells, hasGroup)}`);
   }
   return withSolution(parsed, cells.get('solution'));
+}
+
+/** Without answers, rewards and groups are enough for references. */
+function referenceCure(row: InputRow, cells: Cells, hasGroup: boolean): string {
+  const map = mapFor(row, cells, 'reference');
+  if (!map.endsWith('reference=<path>')) return map;
+  const hasReward = (cells.get('reward')?.value ?? null) !== null;
+  const reward = hasReward
+    ? undefined
+    : mapText(proposePaths(row.columns, ['reward'], cells.get('completion')?.path));
+  if (!hasGroup || (!hasReward && reward === undefined)) return `${map}, or --join <file>`;
+  return `--bank group${reward === undefined ? '' : ` ${reward}`} (the group's right completions give the answers), or ${map}`;
 }
 
 function withSolution(parsed: readonly Reference[], cell: Cell | undefined): readonly Reference[] {

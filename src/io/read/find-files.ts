@@ -10,7 +10,8 @@ import { chunkNumber, runPaths } from '../layout/run-paths.js';
 /** Names of files with rows; in a folder, others are passed over. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;
 /** What datasets keep beside their rows, and what we wrote ourselves. */
-const BESIDE = /^[._]|\.rejects\.jsonl$|^(dataset_info|dataset_infos|dataset_dict|state|config)\.json$/;
+const BESIDE =
+  /^[._]|\.rejects\.jsonl$|\.summary\.json$|^(dataset_info|dataset_infos|dataset_dict|state|config)\.json$/;
 const PATTERN = /[*?[\]{}]/;
 
 /**

@@ -126,6 +126,15 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
   return found ?? null;
 }
 
+/** The metadata of a columnar file; none of JSON, and of what can be read only once. */
+export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, string>> {
+  const layout = await inputLayout(input);
+  if (layout.format === 'json' || input.stream !== null) return new Map();
+  const source = await openBatches(input, layout);
+  await source.close();
+  return source.schema.metadata;
+}
+
 type RowReader = (input: Input, layout: FileLayout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
 
 const READERS: Readonly<Record<InputFormat, RowReader>> = {

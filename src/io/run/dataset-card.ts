@@ -23,6 +23,8 @@ export interface CardFacts {
 const MEANINGS: Readonly<Record<OurColumn, string>> = {
   id: 'the trace',
   group: 'traces of one prompt share it',
+  prompt: 'the prompt: text, or messages of the input',
+  completion: 'the text that `char_start` and `char_end` count in',
   prompt_ids: 'token ids of the prompt, as scored',
   completion_ids: 'T token ids of the completion, as scored',
   logprobs: 'log-probability of each completion token under the policy, nats, temperature 1',
@@ -35,6 +37,7 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   baseline: 'the baseline b; R* = ζ − b is what σ spreads',
   reference_utilities: 'what each reference answer earns',
   source_row: 'row of the input that the trace comes from, counted from 0',
+  source_item: 'place in the list of a row that held several traces, counted from 0; null for a row of one',
   sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
   sigma_max_weight: 'the largest σ·T of a token, without its sign',
   status: '`ok`, or codes for what was out of the ordinary',

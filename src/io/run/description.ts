@@ -11,6 +11,7 @@ import { statIfThere } from '../files/stat-if-there.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { Input } from '../read/inputs.js';
 import type { OutputFormat } from '../write/output.js';
+import { nameOfField } from './flag-names.js';
 
 /** What `run.json` says: everything that the bytes of the chunks depend on. Compared field by field on every start. */
 export interface RunDescription {
@@ -215,5 +216,5 @@ function firstDifference(found: unknown, wanted: unknown, path: string): string 
   }
   if (found === wanted) return undefined;
   const text = (value: unknown) => (value === undefined ? 'not set' : JSON.stringify(value));
-  return `${path} is ${text(found)}, here it is ${text(wanted)}`;
+  return `${nameOfField(path)} is ${text(found)}, here it is ${text(wanted)}`;
 }

@@ -42,6 +42,13 @@ function statusText(codes: readonly string[]): string {
 const OURS = [
   { name: 'id', type: STRING, value: (row) => row.trace.id },
   { name: 'group', type: STRING, value: (row) => row.trace.group ?? null },
+  // null where it is messages that nobody has rendered
+  {
+    name: 'prompt',
+    type: STRING,
+    value: ({ trace: { prompt } }) => (typeof prompt === 'string' ? prompt : null),
+  },
+  { name: 'completion', type: STRING, value: (row) => row.trace.completion },
   { name: 'prompt_ids', type: INT32_LIST, value: (row) => row.promptIds },
   { name: 'completion_ids', type: INT32_LIST, value: (row) => row.completionIds },
   { name: 'logprobs', type: FLOAT32_LIST, value: (row) => row.logprobs },
@@ -62,6 +69,7 @@ const OURS = [
   { name: 'baseline', type: FLOAT32, value: (row) => row.baseline },
   { name: 'reference_utilities', type: FLOAT32_LIST, value: (row) => row.referenceUtilities },
   { name: 'source_row', type: { kind: 'int64' }, value: (row) => row.trace.source.row },
+  { name: 'source_item', type: INT32, value: (row) => row.trace.item ?? null },
   { name: 'sigma_ess', type: FLOAT32, value: (row) => row.sigmaEss },
   { name: 'sigma_max_weight', type: FLOAT32, value: (row) => row.sigmaMaxWeight },
   { name: 'status', type: STRING, value: (row) => statusText(row.status) },
@@ -76,6 +84,14 @@ export type WrittenColumn = OurColumn | OutputColumn;
 /** All our columns, in the order in which they are written. */
 export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
 
+/** Those of our columns that are written where no column of the input holds the same text. */
+export const TEXT_COLUMNS = ['prompt', 'completion'] as const satisfies readonly OurColumn[];
+export type TextColumn = (typeof TEXT_COLUMNS)[number];
+
+export function isTextColumn(column: WrittenColumn): column is TextColumn {
+  return TEXT_COLUMNS.some((name) => name === column);
+}
+
 /** A written column's name. */
 export function columnName(column: WrittenColumn): string {
   return typeof column === 'string' ? column : column.name;
@@ -86,12 +102,14 @@ export function outputColumns(
   passThrough: readonly PassThroughColumn[],
   ourColumns: readonly WrittenColumn[],
 ): OutputColumn[] {
-  const columns: OutputColumn[] = passThrough.map(({ name, as, type, arrow }) => ({
+  const columns: OutputColumn[] = passThrough.map(({ name, as, type, arrow, isJoined }) => ({
     name: as,
     type,
     ...(arrow === undefined ? {} : { arrow }),
-    value: ({ trace: { source } }) =>
-      Object.hasOwn(source.columns, name) ? source.columns[name] : undefined,
+    value: ({ trace: { source, joined } }) => {
+      const own = isJoined ? (joined ?? {}) : source.columns;
+      return Object.hasOwn(own, name) ? own[name] : undefined;
+    },
   }));
   columns.push(...OURS.filter(({ name }) => ourColumns.includes(name)));
   for (const column of ourColumns) if (typeof column !== 'string') columns.push(column);

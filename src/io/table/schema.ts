@@ -26,6 +26,8 @@ export interface PassThroughColumn {
   readonly type: ColumnType;
   /** of a columnar input, its name and type as they are written */
   readonly arrow?: Field;
+  /** a column of the joined file */
+  readonly isJoined?: boolean;
 }
 
 /** Deeper values are written as JSON text: readers' own limits are not far above. */

@@ -1,5 +1,6 @@
 // A rejects file in, one place in the input a line out.
 import { createReadStream } from 'node:fs';
+import type { Rejection } from '../../errors.js';
 import { readJsonRows } from '../read/jsonl.js';
 
 /** A line of a rejects file. */
@@ -9,6 +10,7 @@ export interface StoredReject {
   readonly row: number;
   /** the row was turned down before it was mapped: the line stands for all of its traces */
   readonly isWholeRow: boolean;
+  readonly rejection: Rejection;
 }
 
 /** a raw line of the largest `--max-line-bytes`, escaped */
@@ -22,9 +24,10 @@ export async function* readRejects(path: string): AsyncGenerator<StoredReject> {
   const bytes = createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>;
   for await (const line of readJsonRows(bytes, { file: path, stem: '', maxLineBytes: MAX_REJECT_BYTES })) {
     if (line.kind === 'bad') throw new Error(`row ${line.row}: ${line.rejection.reason}`);
-    const { file, row, code } = line.columns;
+    const { file, row, code, reason } = line.columns;
     if (typeof file !== 'string' || typeof row !== 'number')
       throw new Error(`row ${line.row}: names no file and row of the input`);
-    yield { file, row, isWholeRow: typeof code === 'string' && READER_CODES.includes(code) };
+    const rejection = { code: String(code), reason: String(reason) };
+    yield { file, row, isWholeRow: READER_CODES.includes(rejection.code), rejection };
   }
 }

@@ -18,20 +18,24 @@ export function resolveColumnNames(
   rewardAsIs: boolean,
 ): { columns: PassThroughColumn[]; warnings: string[] } {
   const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
+  const own = new Set(passThrough.filter(({ isJoined }) => !isJoined).map(({ name }) => name));
   const taken = new Set([...ours, ...passThrough.map(({ name }) => name)]);
   const columns: PassThroughColumn[] = [];
   const warnings: string[] = [];
   for (const column of passThrough) {
-    if (!ours.has(column.name)) {
+    const { name, isJoined = false } = column;
+    if (!ours.has(name) && !(isJoined && own.has(name))) {
       columns.push(column);
       continue;
     }
-    if (isRepeated(column, map, rewardAsIs)) continue;
-    let as = `input_${column.name}`;
-    while (taken.has(as)) as = `input_${as}`;
+    if (!isJoined && isRepeated(column, map, rewardAsIs, ourColumns)) continue;
+    const prefix = isJoined ? 'join_' : 'input_';
+    let as = `${prefix}${name}`;
+    while (taken.has(as)) as = `${prefix}${as}`;
     taken.add(as);
     columns.push({ ...column, as });
-    warnings.push(`input column "${column.name}" has the name of an output column: written as "${as}"`);
+    const whose = isJoined ? 'joined' : 'input';
+    warnings.push(`${whose} column "${name}" has the name of an output column: written as "${as}"`);
   }
   return { columns, warnings };
 }
@@ -45,6 +49,7 @@ function isRepeated(
   { name: column, type, arrow }: PassThroughColumn,
   map: FieldMap,
   rewardAsIs: boolean,
+  ourColumns: readonly WrittenColumn[],
 ): boolean {
   const name = REPEATABLE.find((ours) => ours === column);
   if (name === undefined) return false;
@@ -52,6 +57,8 @@ function isRepeated(
   if (sources.some((source) => source.text !== name)) return false;
   // in an exploded row ids get a number appended, so the row's own id is another value
   if (name === 'id') return type.kind === 'string' && !explodes(map);
+  // our text of a prompt is what the policy read, which the row's own need not be
+  if (name === 'prompt' && ourColumns.includes('prompt')) return false;
   if (name === 'group' || name === 'prompt') return type.kind === 'string';
   // whole numbers up to 2^24 are the same as float32; a missing one may be filled in by comparing answers, which the status tells
   if (name === 'reward')

@@ -7,27 +7,41 @@ import { float32Text, stringifyJson } from '../table/json.js';
 import type { OutputColumn } from '../table/output-columns.js';
 import type { RowWriter } from '../table/row-writer.js';
 import type { ColumnType } from '../table/schema.js';
+import { type ColumnChoice, isWritten } from './column-choice.js';
 
 /**
  * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of
- * our names is left out where it says the same, and becomes `input_<name>` where it does not. The lines may be shown on a
- * terminal: control characters in strings are escaped, all of them.
+ * our names is left out where it says the same, and becomes `input_<name>` where it does not; one of the joined file
+ * becomes `join_<name>` where its name is taken. The lines may be shown on a terminal: control characters in strings are
+ * escaped, all of them.
  * @param columns ours
+ * @param choice of the input's
  */
-export function openJsonlWriter(sink: ByteSink, columns: readonly OutputColumn[]): RowWriter {
+export function openJsonlWriter(
+  sink: ByteSink,
+  columns: readonly OutputColumn[],
+  choice: ColumnChoice = {},
+): RowWriter {
   const spelt = columns.map((column) => ({ ...column, spell: speller(column.type) }));
   const names: ReadonlySet<string> = new Set(columns.map(({ name }) => name));
 
   function line(row: OutputRow): string {
     const ours = new Map(spelt.map(({ name, value, spell }) => [name, spell(value(row))]));
-    const input = row.trace.source.columns;
+    const { source, joined = {} } = row.trace;
+    const input = source.columns;
     const parts: string[] = [];
-    for (const [name, item] of Object.entries(input)) {
-      const text = stringifyJson(item);
+    for (const name of Object.keys(input)) {
+      if (!isWritten(choice, name)) continue;
+      const text = stringifyJson(input[name]);
       if (text === ours.get(name)) continue;
       let as = name;
       while (names.has(as) || (as !== name && Object.hasOwn(input, as))) as = `input_${as}`;
       parts.push(`${JSON.stringify(as)}:${text}`);
+    }
+    for (const [name, item] of Object.entries(joined)) {
+      let as = name;
+      while (names.has(as) || Object.hasOwn(input, as)) as = `join_${as}`;
+      parts.push(`${JSON.stringify(as)}:${stringifyJson(item)}`);
     }
     for (const [name, text] of ours) parts.push(`${JSON.stringify(name)}:${text}`);
     return `{${parts.join(',')}}\n`;

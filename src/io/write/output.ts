@@ -7,6 +7,7 @@ import { type ByteSink, openStreamSink } from '../files/stdout.js';
 import { outputColumns, type WrittenColumn } from '../table/output-columns.js';
 import type { RowWriter } from '../table/row-writer.js';
 import type { PassThroughColumn } from '../table/schema.js';
+import type { ColumnChoice } from './column-choice.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
@@ -23,6 +24,9 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
 
 /** The key of a file's metadata under which its configuration stands. */
 export const CONFIG_KEY = 'rredcot.config';
+
+/** The key under which stands which column holds the prompt's text, and which the completion's. */
+export const TEXT_KEY = 'rredcot.text';
 
 /** Rows are gathered until they make about so many raw bytes, however they come in: the file is the same. */
 const BATCH_BYTES = 2 * 2 ** 20;
@@ -63,6 +67,8 @@ export interface OutputTarget {
   readonly ourColumns: readonly WrittenColumn[];
   /** as `resolveColumnNames` named them; JSONL, which has no types, writes each row's own keys instead */
   readonly passThrough: readonly PassThroughColumn[];
+  /** which of an input row's own keys JSONL has */
+  readonly choice?: ColumnChoice;
   readonly metadata: Readonly<Record<string, string>>;
 }
 
@@ -141,9 +147,10 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
   if (format === 'jsonl') {
     const { openJsonlWriter } = await import('./jsonl-writer.js');
-    if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns);
+    const { choice } = target;
+    if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns, choice);
     const { openGzipSink } = await import('../files/gzip.js');
-    return openJsonlWriter(openGzipSink(sink), columns);
+    return openJsonlWriter(openGzipSink(sink), columns, choice);
   }
   const { openArrowWriter } = await import('../arrow/writer.js');
   const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';

@@ -132,6 +132,16 @@ export function spelledText(ids: Int32Array, tokenizer: Spelling): string {
   return tokenizer.decode(withoutEndTokens(ids, tokenizer)).toString('utf8');
 }
 
+/** The trace with the texts that its ids spell, where the row brought ids alone. */
+export function withTexts(
+  { trace, promptIds, completionIds }: Pick<EncodedTrace, 'trace' | 'promptIds' | 'completionIds'>,
+  tokenizer: Spelling,
+): Trace {
+  const hasPrompt = typeof trace.prompt === 'string' && trace.prompt !== '';
+  const prompt = hasPrompt ? trace.prompt : tokenizer.decode(promptIds).toString('utf8');
+  return { ...trace, prompt, completion: trace.completion || spelledText(completionIds, tokenizer) };
+}
+
 function withoutEndTokens(ids: Int32Array, tokenizer: Spelling): Int32Array {
   let end = ids.length;
   while (end > 0 && tokenizer.isSpecial(ids[end - 1] as number)) end--;

@@ -131,7 +131,10 @@ describe('--columns', () => {
   it('keeps the fixed order, whatever was asked for first', () => {
     expect(parseColumns('status, sigma,id')).toEqual(['id', 'sigma', 'status']);
     expect(parseColumns(undefined)).toBeUndefined();
-    expect(writtenColumns(OUR_COLUMNS, undefined).columns).toEqual(OUR_COLUMNS);
+    const { columns, texts } = writtenColumns(OUR_COLUMNS, undefined);
+    // texts are written where the input has none
+    expect([...columns, ...texts].sort()).toEqual([...OUR_COLUMNS].sort());
+    expect(texts).toEqual(['prompt', 'completion']);
   });
 
   it.each([

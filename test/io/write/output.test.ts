@@ -38,7 +38,7 @@ const f32 = (...values: number[]) => Float32Array.from(values);
 
 /** One row with every value there, one with none. */
 const FULL: OutputRow = {
-  trace: { ...bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g' },
+  trace: { ...bareRow({ question: 'é?' }, 3).trace, id: 'a/1', group: 'g', item: 2 },
   promptIds: Int32Array.of(1),
   completionIds: Int32Array.of(5, 2147483647, 0),
   logprobs: f32(-0.1, -2.5, 0),
@@ -84,6 +84,8 @@ const FULL_EXPECTED = {
   question: 'é?',
   id: 'a/1',
   group: 'g',
+  prompt: '',
+  completion: 'x',
   prompt_ids: [1],
   completion_ids: [5, 2147483647, 0],
   logprobs: [r(-0.1), -2.5, 0],
@@ -119,6 +121,7 @@ const FULL_EXPECTED = {
   reward: 1,
   reference_utilities: [1, 0.5],
   source_row: 3n,
+  source_item: 2,
   sigma_ess: r(1.4),
   sigma_max_weight: r(2.7),
   status: 'truncated;uniform:flat',
@@ -128,6 +131,8 @@ const BARE_EXPECTED = {
   id: 'traces:4',
   segments: [],
   source_row: 4n,
+  prompt: '',
+  completion: 'x',
   status: 'ok',
 };
 
@@ -176,6 +181,8 @@ describe('our columns', () => {
       question: 'VARCHAR',
       id: 'VARCHAR',
       group: 'VARCHAR',
+      prompt: 'VARCHAR',
+      completion: 'VARCHAR',
       prompt_ids: 'INTEGER[]',
       completion_ids: 'INTEGER[]',
       logprobs: 'FLOAT[]',
@@ -189,6 +196,7 @@ describe('our columns', () => {
       reward: 'FLOAT',
       reference_utilities: 'FLOAT[]',
       source_row: 'BIGINT',
+      source_item: 'INTEGER',
       sigma_ess: 'FLOAT',
       sigma_max_weight: 'FLOAT',
       status: 'VARCHAR',

@@ -1,0 +1,151 @@
+// A row that nobody has mapped in, paths for `--map` out: by the names that such columns have, where their values fit.
+
+import { didYouMean } from '../table/similar.js';
+import { isDialogue } from './dialogue.js';
+import type { Columns } from './path.js';
+import { FIELDS, type Field } from './sources.js';
+
+/** A value in the row, and the path that leads there. */
+interface Place {
+  readonly path: string;
+  /** its last key */
+  readonly name: string;
+  readonly value: unknown;
+  /** of a list: its items, of which `value` is the first; the list's own path */
+  readonly list?: { readonly path: string; readonly length: number };
+}
+
+/** What columns are called, without their case, `_` and `-`; the likelier names first. */
+const NAMES: Partial<Record<Field, readonly string[]>> = {
+  completion: [
+    ...['completion', 'fullresponse', 'modelresponse', 'response', 'generatedsolution', 'generatedtext'],
+    ...['generation', 'modeloutput', 'modelcompletion', 'output', 'prediction', 'rollout', 'trace', 'cot'],
+    ...['chainofthought', 'reasoning', 'completions', 'responses', 'generations', 'outputs', 'predictions'],
+    ...['rollouts', 'samples', 'candidates', 'text', 'content', 'message'],
+  ],
+  prompt: [
+    ...['prompt', 'question', 'problem', 'problemstatement', 'instruction', 'query', 'userprompt', 'input'],
+    ...['messages', 'conversation'],
+  ],
+  reference: [
+    ...[
+      'reference',
+      'references',
+      'groundtruth',
+      'truth',
+      'goldanswer',
+      'goldenanswer',
+      'referenceanswer',
+      'gtanswer',
+    ],
+    ...['expectedanswer', 'correctanswer', 'finalanswer', 'gold', 'gts', 'gt', 'answer', 'answers', 'target'],
+    ...['expected', 'label', 'solution'],
+  ],
+  reward: [
+    ...['reward', 'iscorrect', 'correct', 'correctness', 'accuracyreward', 'accuracy', 'acc', 'score'],
+    ...['passed', 'verified', 'isright', 'rewards', 'scores', 'corrects'],
+  ],
+  group: ['group', 'groupid', 'problemid', 'questionid', 'promptid', 'uid'],
+};
+
+const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
+const isNumber = (value: unknown): boolean => typeof value === 'number' || typeof value === 'bigint';
+
+const FITS: Partial<Record<Field, (value: unknown) => boolean>> = {
+  completion: isText,
+  prompt: (value) => isText(value) || isDialogue(value),
+  reference: (value) =>
+    isText(value) || isNumber(value) || (Array.isArray(value) && (isText(value[0]) || isNumber(value[0]))),
+  reward: (value) => typeof value === 'boolean' || isNumber(value),
+  group: (value) => isText(value) || isNumber(value),
+};
+
+/**
+ * Paths for fields, as far as names and values tell; fields of one list go with the completion's.
+ * @param fields those that are looked for
+ * @param completion path of the completion, where that is known
+ */
+export function proposePaths(
+  columns: Columns,
+  fields: readonly Field[],
+  completion?: string,
+): ReadonlyMap<Field, string> {
+  const places = placesOf(columns);
+  const proposed = new Map<Field, string>();
+  let trace = places.find(({ path }) => path === completion);
+  for (const field of ['completion', ...FIELDS] as const) {
+    if (!fields.includes(field) || proposed.has(field)) continue;
+    const found = bestPlace(
+      places.filter((place) => goesWith(place, field, trace)),
+      field,
+    );
+    if (found === undefined) continue;
+    proposed.set(field, found.path);
+    if (field === 'completion') trace = found;
+  }
+  return proposed;
+}
+
+/** Paths as `--map` takes them; undefined without any. */
+export function mapText(paths: ReadonlyMap<Field, string>): string | undefined {
+  if (paths.size === 0) return undefined;
+  return `--map ${FIELDS.flatMap((field) => (paths.has(field) ? [`${field}=${paths.get(field)}`] : [])).join(',')}`;
+}
+
+/** The path in the row that a misspelled one stands for. */
+export function meantPath(columns: Columns, path: string): string | undefined {
+  return didYouMean(
+    path,
+    placesOf(columns).map((place) => place.path),
+  );
+}
+
+/** Only a reward may differ between the traces of a list, and only within the list or beside it, item by item. */
+function goesWith({ list }: Place, field: Field, trace: Place | undefined): boolean {
+  if (list === undefined || field === 'completion') return true;
+  return field === 'reward' && trace?.list !== undefined && list.length === trace.list.length;
+}
+
+function bestPlace(places: readonly Place[], field: Field): Place | undefined {
+  const names = NAMES[field] ?? [];
+  const fitting = places.filter(({ value }) => FITS[field]?.(value) === true);
+  const rank = ({ name, list }: Place): number => {
+    const at = names.indexOf(plain(name));
+    // a solution that marks no answer is none; a reward function may have any name (TRL)
+    if (at < 0) return field === 'reward' && /reward/i.test(name) ? names.length : Number.POSITIVE_INFINITY;
+    // a reward of the trace's own list comes before one of the row
+    return list === undefined && field === 'reward' && places.some((each) => each.list) ? at + 0.5 : at;
+  };
+  const ranked = fitting.map((place) => ({ place, at: rank(place) })).filter(({ at }) => Number.isFinite(at));
+  return ranked.sort((a, b) => a.at - b.at)[0]?.place;
+}
+
+const plain = (name: string): string => name.toLowerCase().replaceAll(/[_\-\s]/g, '');
+
+/** Columns, the keys of objects in them, and lists' items and their keys. */
+function placesOf(columns: Columns): Place[] {
+  const places: Place[] = [];
+  for (const [name, value] of Object.entries(columns)) {
+    if (isUnspellable(name)) continue;
+    places.push({ path: name, name, value });
+    if (Array.isArray(value)) {
+      const list = { path: name, length: value.length };
+      places.push({ path: `${name}[]`, name, value: value[0], list });
+      for (const [key, item] of keysOf(value[0]))
+        places.push({ path: `${name}[].${key}`, name: key, value: item, list });
+    } else
+      for (const [key, item] of keysOf(value))
+        places.push({ path: `${name}.${key}`, name: key, value: item });
+  }
+  return places;
+}
+
+function keysOf(value: unknown): [string, unknown][] {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isObject ? Object.entries(value).filter(([key]) => !isUnspellable(key)) : [];
+}
+
+/** A name that `--map` would take apart. */
+function isUnspellable(name: string): boolean {
+  return /[,=|[\]]/.test(name) || name === '';
+}

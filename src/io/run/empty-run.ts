@@ -1,0 +1,22 @@
+// A run without one trace in, its rejects beside the output out: the run goes, so that it stands in nobody's way.
+import { rmdir } from 'node:fs/promises';
+import { dropRun, removeRunFolder } from './folder.js';
+import { publishRejects } from './publish.js';
+
+/**
+ * Puts the reasons beside the output and removes the run.
+ * @param kind a `folder` is the user's: it stays where it holds something else
+ * @param reasons path of the rejects file
+ * @param onProgress as of `publishRejects`
+ */
+export async function endEmptyRun(
+  kind: 'file' | 'folder',
+  folder: string,
+  reasons: string,
+  onProgress: () => void,
+): Promise<void> {
+  await publishRejects(folder, reasons, onProgress);
+  if (kind === 'file') return removeRunFolder(folder);
+  await dropRun(folder);
+  await rmdir(folder).catch(() => {});
+}

@@ -1,0 +1,120 @@
+// Runs that are told early, or not made at all: nothing but rejects, and --dry-run; the summary of one that was made.
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES, goodLine, readJsonl, temporaryFolder } from '../support/program.js';
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+/** What lies beside an output. */
+const beside = async (name: string) => (await readdir(folder)).filter((each) => each.includes(name)).sort();
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  const bare = (n: number) =>
+    `${JSON.stringify({ prompt: 'p', completion: `c${n}`, reward: 1, truth: '7' })}\n`;
+  const lines = Array.from({ length: 1500 }, (_, n) => bare(n));
+  await writeFile(at('bare.jsonl'), lines.join(''));
+  await writeFile(at('later.jsonl'), `${lines.slice(0, 999).join('')}${goodLine()}`);
+});
+
+/** The files have no group, so nothing but σ's baseline needs a survey. */
+const FLAGS = ['--baseline', '0'];
+const score = (input: string, output: string, ...args: string[]) =>
+  rredcotHere(['score', at(input), '-o', at(output), ...FLAGS, ...args]);
+
+describe('1,000 rejects and no trace', () => {
+  it('stop the survey, before anything is written', async () => {
+    const { code, stderr } = await score('bare.jsonl', 'survey.parquet');
+    expect(code).toBe(65);
+    expect(stderr).toMatch(
+      /all of the first 1,000 traces were rejected \(no_reference 1,000, first \S+bare\.jsonl:0: /,
+    );
+    expect(stderr).toContain('try: --map reference=truth;');
+    expect(await beside('survey.parquet')).toEqual([]);
+  });
+
+  it.each(['many.jsonl', 'folder/'])(
+    'stop the run, and leave the reasons of %s and nothing in the way',
+    async (output) => {
+      const format = output.endsWith('/') ? ['--format', 'jsonl'] : [];
+      const name = output.replace('/', '');
+      const { code, stderr } = await score('bare.jsonl', output, ...format, '--rows-per-chunk', '64');
+      expect(code).toBe(65);
+      expect(stderr).toContain(`in ${at(name)}.rejects.jsonl`);
+      expect(await beside(name)).toEqual([`${name}.rejects.jsonl`]);
+      expect(await readJsonl(at(`${name}.rejects.jsonl`))).toHaveLength(1000);
+      // the mended command
+      const mended = await score('bare.jsonl', output, ...format, '--limit', '2', '--map', 'reference=truth');
+      expect(mended.code, mended.stderr).toBe(0);
+    },
+  );
+
+  it('do not stop a run with a trace among them, nor one that may reject all', async () => {
+    const found = await score('later.jsonl', 'later.jsonl.gz', '--quiet');
+    expect(found.code, found.stderr).toBe(0);
+    const all = await score('bare.jsonl', 'all.jsonl', '--max-rejects', '100%');
+    expect(all.code).toBe(65);
+    expect(all.stderr).toContain('every one of 1,500 traces was rejected (no_reference 1,500');
+    expect(await beside('all.jsonl')).toEqual(['all.jsonl.rejects.jsonl']);
+  });
+});
+
+describe('--dry-run', () => {
+  it('tells what a run would do and makes none', async () => {
+    const { code, stdout, stderr } = await rredcotHere(
+      ['score', FIXTURES, '--limit', '20', '--dry-run', '--workers', '2', '--quiet'],
+      { cwd: folder },
+    );
+    expect(code, stderr).toBe(0);
+    expect(await beside('chains')).toEqual([]);
+    expect((await score('bare.jsonl', 'x', '--format', 'jsonl', '--dry-run')).stdout).toMatch(
+      /^rejected +1,500 \(no_reference 1,500\)$/m,
+    );
+
+    const made = await rredcotHere(['score', FIXTURES, '--limit', '20', '--quiet', '-o', at('made.jsonl')]);
+    expect(made.code).toBe(0);
+    const rows = await readJsonl<{ completion_ids: []; prompt_ids: []; reference_logprobs: [] }>(
+      at('made.jsonl'),
+    );
+    const sum = (of: (row: (typeof rows)[0]) => number) => rows.reduce((n, row) => n + of(row), 0);
+    const tokens = sum(({ completion_ids }) => completion_ids.length);
+    const count = (n: number) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+    expect(stdout).toMatch(/^traces +20, from 512 rows$/m);
+    expect(stdout).toContain(
+      `${count(tokens)} in completions, ${count(sum(({ prompt_ids }) => prompt_ids.length))} in prompts`,
+    );
+    const exits = count(sum(({ reference_logprobs }) => reference_logprobs.length));
+    expect(stdout).toContain(`exits       ${exits}, with ${exits} branches`);
+    expect(stdout).toMatch(/^branch .*⏎<think>⏎.*┃<\/think>⏎answer: ┃ \d⏎$/m);
+    expect(stdout).toMatch(/^time +about [\d.]+ (s|min) on cpu, by 1[67] traces that ran$/m);
+    expect(stdout).toMatch(/^memory +about \d+ MiB/m);
+  });
+});
+
+describe('<output>.summary.json', () => {
+  it('stands beside an output, is no input, and is taken by --config', async () => {
+    await writeFile(at('one.jsonl'), goodLine());
+    const run = await score('one.jsonl', 'one.parquet', '--quiet', '--sigma', 'uniform');
+    expect(run.code, run.stderr).toBe(0);
+    const summary = JSON.parse(await readFile(at('one.parquet.summary.json'), 'utf8'));
+    expect(summary).toMatchObject({
+      format: 1,
+      traces: 1,
+      rejects: 0,
+      config: { rule: 'uniform', baseline: 0 },
+    });
+    const again = await rredcotHere([
+      'score',
+      at('one.jsonl'),
+      '-o',
+      at('again.parquet'),
+      '--config',
+      at('one.parquet.summary.json'),
+      '--quiet',
+    ]);
+    expect(again.code, again.stderr).toBe(0);
+    expect(await readFile(at('again.parquet'))).toEqual(await readFile(at('one.parquet')));
+  });
+});

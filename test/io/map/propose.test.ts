@@ -1,0 +1,107 @@
+// What is proposed for a row that nobody has mapped: paths by the names of its columns, and what a misspelled one was meant to be.
+import { describe, expect, it } from 'vitest';
+import { cureOf } from '../../../dist/commands/job/reject-limits.js';
+import { mapRow, parseFieldMap } from '../../../dist/io/map/map.js';
+import { mapText, proposePaths } from '../../../dist/io/map/propose.js';
+import { FIELDS } from '../../../dist/io/map/sources.js';
+import { didYouMean } from '../../../dist/io/table/similar.js';
+import { inputRow } from '../../support/io-helpers.js';
+
+const ALL = { prompt: true, references: true };
+const proposed = (columns: Record<string, unknown>) => mapText(proposePaths(columns, FIELDS));
+
+/** Why a row is rejected. */
+function reason(columns: Record<string, unknown>, map?: string): string {
+  const [found] = mapRow(inputRow(columns), parseFieldMap(map), ALL);
+  return found !== undefined && 'kind' in found ? found.rejection.reason : 'none';
+}
+
+describe('proposed paths', () => {
+  it.each([
+    [
+      { question: 'q', full_response: 'r', ground_truth: '4', is_correct: true },
+      'prompt=question,completion=full_response,reference=ground_truth,reward=is_correct',
+    ],
+    [
+      {
+        problem: 'q',
+        generations: [
+          { text: 'a', correct: true },
+          { text: 'b', correct: false },
+        ],
+        gold_answer: 4,
+      },
+      'prompt=problem,completion=generations[].text,reference=gold_answer,reward=generations[].correct',
+    ],
+    [
+      { instruction: 'q', responses: ['a', 'b'], scores: [1, 0], target: 'x' },
+      'prompt=instruction,completion=responses[],reference=target,reward=scores[]',
+    ],
+    [{ meta: { question: 'q' }, output: 'o' }, 'prompt=meta.question,completion=output'],
+    // lists of other lengths are of other things
+    [{ outputs: ['a', 'b'], scores: [1, 0, 1] }, 'completion=outputs[]'],
+    // values decide too
+    [{ response: 7, score: 'high', ground_truth: null }, undefined],
+    [{ 'full=response': 'x', n: 3 }, undefined],
+  ])('%j', (columns, expected) => {
+    expect(proposed(columns)).toBe(expected === undefined ? undefined : `--map ${expected}`);
+  });
+
+  it('maps a row as they say', () => {
+    const columns = { question: 'q', generations: [{ text: 'a', correct: true }], gold: '4' };
+    const map = parseFieldMap(proposed(columns)?.slice('--map '.length));
+    expect([...mapRow(inputRow(columns), map, ALL)]).toMatchObject([
+      { prompt: 'q', completion: 'a', reward: 1 },
+    ]);
+  });
+});
+
+describe('reasons', () => {
+  it('propose a whole map for a row without known names', () => {
+    const found = reason({ question: 'q', full_response: 'r', ground_truth: '4' });
+    expect(cureOf(found)).toBe('--map prompt=question,completion=full_response,reference=ground_truth');
+  });
+
+  it('say what a path was meant to be', () => {
+    const columns = { prompt: 'p', answer: '1', generations: [{ text: 'a' }] };
+    expect(reason(columns, 'completion=generation[].text')).toMatch(
+      /: did you mean --map completion=generations\[\]\.text\?$/,
+    );
+    expect(reason(columns, 'completion=generations[].txt')).toMatch(
+      /: did you mean generations\[\]\.text\?$/,
+    );
+    expect(cureOf(reason(columns, 'completion=generation[].text'))).toBe(
+      '--map completion=generations[].text',
+    );
+  });
+
+  it('propose --bank group where rewards are there and answers are not', () => {
+    const row = { prompt: 'p', completion: 'c', reward: 1 };
+    expect(reason({ ...row, group: 'g' })).toContain(': use --bank group (');
+    expect(reason({ ...row, reward: null, group: 'g', my_reward: 0.5 })).toContain(
+      ': use --bank group --map reward=my_reward (',
+    );
+    // a bank needs a group, and a column with answers is better
+    expect(reason(row)).toMatch(/: use --map reference=<path>, or --join <file>$/);
+    expect(reason({ ...row, group: 'g', gold: '4' })).toMatch(/: use --map reference=gold$/);
+  });
+});
+
+describe('--map', () => {
+  it('says which field was meant', () => {
+    expect(() => parseFieldMap('answer=gold')).toThrow(
+      'unknown field "answer", did you mean reference=gold?',
+    );
+    expect(() => parseFieldMap('completon=x')).toThrow('did you mean completion=x?');
+    expect(() => parseFieldMap('zzz=x')).toThrow(/unknown field "zzz"$/);
+  });
+});
+
+describe('similar names', () => {
+  it('are near in letters, whatever their case; a swap is one change', () => {
+    expect(didYouMean('Compeltion', ['prompt', 'completion'])).toBe('completion');
+    expect(didYouMean('ab', ['ba', 'abc'])).toBe('abc');
+    expect(didYouMean('xyz', ['completion'])).toBeUndefined();
+    expect(didYouMean('a', [])).toBeUndefined();
+  });
+});
