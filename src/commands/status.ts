@@ -93,9 +93,9 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
   lines.unshift(
     `${out}: ${description.command} to ${description.output}${rows}, ${plural(description.rows_per_chunk, 'row')} a chunk`,
   );
+  lines.push(...figureLines(sumFigures(shards.map(({ figures }) => figures))));
   for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
     lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
-  lines.push(...figureLines(sumFigures(shards.map(({ figures }) => figures))));
   lines.push(closingLine(state, unfinished.length));
   return lines;
 }

@@ -94,7 +94,7 @@ describe('verify', () => {
       await run('segment', join(work, 'arrow/'), '--format', 'arrow', '--no-policy', '--shard', shard);
     await run('score', join(work, 'one.parquet'));
     await run('score', join(work, 'some.jsonl.gz'), '--columns', 'sigma,reward');
-    await run('score', join(work, 'prm/'), '--export', 'prm', '--format', 'jsonl');
+    await run('score', join(work, 'prm/'), '--export', 'prm', '--sigma', 'rudder', '--format', 'jsonl');
     for (const name of ['scored', 'arrow', 'one.parquet', 'some.jsonl.gz', 'prm']) {
       const { code, stdout, stderr } = await rredcot(['verify', join(work, name)]);
       expect(stdout).toBe('');
@@ -120,7 +120,7 @@ describe('verify', () => {
 
   it.each(['prm', 'tinker', 'vineppo'])('says that a file of --export %s tells too little', async (form) => {
     const path = join(work, `${form}.jsonl`);
-    await run('score', path, '--export', form);
+    await run('score', path, '--export', form, '--sigma', 'rudder');
     const { code, stdout, stderr } = await rredcot(['verify', path]);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(`has the columns of --export ${form}`);
@@ -426,7 +426,9 @@ describe('status', () => {
     const whole = await rredcot(['status', folder]);
     expect(whole.code).toBe(0);
     expect(whole.stdout).toMatch(/score to jsonl, .*4 rows a chunk/);
-    expect(whole.stdout).toMatch(/00000-of-00001 +6\/6 +24 +22 +2 +[\d,]+ +done\nfinished \(_SUCCESS\)/);
+    expect(whole.stdout).toMatch(
+      /00000-of-00001 +6\/6 +24 +22 +2 +[\d,]+ +done\n(?:mean log p|σ uniform).*\n.*\nfinished \(_SUCCESS\)/,
+    );
     await rm(join(folder, `chunks/${SHARD}/000003.jsonl`));
     expect((await rredcot(['status', folder])).stdout).toMatch(/missing in 00000-of-00001: 3\nnot finished/);
 

@@ -167,7 +167,9 @@ describe('workers', () => {
     await rredcot(['segment', input, '-o', one, '--no-policy', ...FLAGS]);
     const run = await rredcot(['segment', input, '-o', two, '--no-policy', '--workers', '3', ...FLAGS]);
     expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/40 traces in .* \(3 workers\)\nrejected: 2/);
+    expect(run.stderr).toMatch(
+      /40 traces in .* \(3 workers\)\nalso in status: \(segments:by-length 40\)\nrejected: 2 \(json 1, map 1\)/,
+    );
     for (const end of ['', '.rejects.jsonl'])
       expect(await readFile(`${two}${end}`, 'utf8')).toBe(await readFile(`${one}${end}`, 'utf8'));
     expect((await readdir(work)).filter((name) => name.startsWith('.'))).toEqual([]);
