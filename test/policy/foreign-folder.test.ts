@@ -15,6 +15,7 @@ import {
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { buildPolicyFolder, openPolicyFolder } from '../../dist/policy/folder.js';
+import { PolicySession } from '../../dist/policy/run/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../support/checkpoints.js';
 import { temporaryFolder } from '../support/program.js';
 
@@ -104,6 +105,43 @@ it("a snapshot of a Hugging Face cache is built: every file is a link to its rep
   const out = fresh();
   await buildPolicyFolder(snapshot, out);
   for (const name of POLICY_FILES) expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
+});
+
+describe('a graph whose hash fits', () => {
+  const inside = SHARD(0, 2);
+
+  /** The policy, its graph taking weights from another name of the same length. */
+  async function policyReading(name: string): Promise<string> {
+    const policy = await policyOf();
+    const path = join(policy, 'policy.onnx');
+    const bytes = readFileSync(path, 'latin1').replaceAll(inside, name);
+    writeFileSync(path, bytes, 'latin1');
+    return policy;
+  }
+  const opening = async (policy: string) => {
+    const session = await PolicySession.open(await openPolicyFolder(policy, { verify: false }));
+    await session.close();
+  };
+
+  it('reads no file outside of the folder, by a path or by a link', async () => {
+    const beside = `${'x'.repeat(inside.length - 3)}`;
+    const other = inside.replace('model', 'other');
+    const [byPath, byLink, fine] = [
+      await policyReading(`../${beside}`),
+      await policyReading(other),
+      await policyReading(other),
+    ];
+    // all of them would find the right weights
+    cpSync(join(fine, inside), join(fine, '..', beside));
+    symlinkSync(join(fine, '..', beside), join(byLink, other));
+    cpSync(join(fine, inside), join(fine, other));
+    await expect(opening(fine)).resolves.toBeUndefined();
+    for (const policy of [byPath, byLink])
+      await expect(opening(policy)).rejects.toMatchObject({
+        exitCode: 69,
+        message: expect.stringMatching(/escapes|outside/),
+      });
+  });
 });
 
 describe('a build in the checkpoint itself', () => {

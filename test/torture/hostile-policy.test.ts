@@ -34,7 +34,7 @@ function endOf(args: readonly string[], signal?: NodeJS.Signals) {
   child.stderr.on('data', (chunk) => {
     text += chunk;
     // the mapping is told of just before the first trace is read
-    if (signal !== undefined && text.includes('INFO: preset')) setTimeout(() => child.kill(signal), 1500);
+    if (signal !== undefined && text.includes('INFO: preset')) setTimeout(() => child.kill(signal), 700);
   });
   const deaf = setTimeout(() => child.kill('SIGKILL'), 100_000);
   return new Promise<{ code: number | null; text: string; seconds: number }>((resolve) => {
@@ -45,35 +45,37 @@ function endOf(args: readonly string[], signal?: NodeJS.Signals) {
   });
 }
 
-describe.each([
-  [
-    'a tokenizer',
-    'text.jsonl',
-    () =>
-      policyWith('a tokenizer', 'tokenizer.json', (text) => {
+/** What does not end, with the input that meets it. */
+const POLICIES = {
+  tokenizer: {
+    input: 'text.jsonl',
+    make: () =>
+      policyWith('tokenizer', 'tokenizer.json', (text) => {
         const spec = JSON.parse(text) as Record<string, unknown>;
         const split = { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false };
         spec.pre_tokenizer = { type: 'Sequence', pretokenizers: [split, spec.pre_tokenizer] };
         return JSON.stringify(spec);
       }),
-  ],
-  [
-    'a template',
-    'messages.jsonl',
-    () =>
+  },
+  template: {
+    input: 'messages.jsonl',
+    make: () =>
       policyWith(
-        'a template',
+        'template',
         'chat_template.jinja',
         () => '{% for i in range(10000000) %}{% for j in range(10000000) %}{% endfor %}{% endfor %}',
       ),
-  ],
-])('%s that does not end', (policy, input, make) => {
-  it.each([
-    ['SIGTERM', [], 'SIGTERM'],
-    ['--time-limit', ['--time-limit', '4s'], undefined],
-  ] as const)('is ended by %s', async (_, flags, signal) => {
+  },
+} as const;
+
+describe.each([
+  ['tokenizer', 'SIGTERM', [], 'SIGTERM'],
+  ['template', '--time-limit', ['--time-limit', '3s'], undefined],
+] as const)('a %s that does not end', (policy, how, flags, signal) => {
+  it(`is ended by ${how}`, async () => {
+    const { input, make } = POLICIES[policy];
     make();
-    const args = ['score', input, '--policy', policy, '-o', 'out.parquet', '--restart', ...flags];
+    const args = ['score', input, '--policy', policy, '-o', `${policy}.parquet`, ...flags];
     const { code, text, seconds } = await endOf(args, signal);
     expect(code, text).toBe(75);
     expect(text).toMatch(/rredcot: interrupted/);

@@ -1,8 +1,9 @@
 // Compressed bytes in, plain bytes out; a file that ends too early gives all it has before it says so.
 
 import { createGunzip } from 'node:zlib';
-import { EXIT, RredcotError } from '../../errors.js';
+import { dataError, EXIT, RredcotError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
+import { WindowError, ZstdWindows } from './zstd-window.js';
 
 /** How the bytes of an input are packed. */
 export type Compression = 'gzip' | 'zstd';
@@ -10,8 +11,11 @@ export type Compression = 'gzip' | 'zstd';
 /** Thrown after the last byte that could be had: the input ends inside its compressed data. */
 export class TruncatedError extends Error {}
 
-/** So much is unpacked at a time: what one piece can grow to is bounded by it. */
-const PIECE_BYTES = 64 * 2 ** 10;
+/**
+ * So much is unpacked at a time, which bounds what one piece can grow to, some 64 MiB: gzip by a factor of 1,032, zstd by one of
+ * 32,768 (four bytes make a block of 128 KiB).
+ */
+const PIECE_BYTES = { gzip: 64 * 2 ** 10, zstd: 2 * 2 ** 10 } as const;
 const GUNZIP_CHUNK_BYTES = 2 ** 18;
 
 /** Unpacks bytes. @throws TruncatedError at the end, RredcotError (exit 65) where the data is corrupt */
@@ -21,16 +25,19 @@ export async function* decompress(
   file: string,
 ): AsyncGenerator<Buffer> {
   const unpacker = compression === 'gzip' ? gunzip() : await unzstd();
+  const piece = PIECE_BYTES[compression];
   let taken = 0;
   try {
     for await (const chunk of packed) {
-      for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
-        yield* await unpacker.push(chunk.subarray(at, at + PIECE_BYTES));
-        taken += Math.min(PIECE_BYTES, chunk.length - at);
+      for (let at = 0; at < chunk.length; at += piece) {
+        yield* await unpacker.push(chunk.subarray(at, at + piece));
+        taken += Math.min(piece, chunk.length - at);
       }
     }
     yield* await unpacker.end();
   } catch (error) {
+    if (error instanceof WindowError)
+      throw dataError(`${file}: ${error.message}`, `unpack it first: zstd -d --long=31 ${shellWord(file)}`);
     if (error instanceof TruncatedError || !isCorruption(error)) throw error;
     throw new RredcotError(
       `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
@@ -96,6 +103,7 @@ function gunzip(): Unpacker {
 async function unzstd(): Promise<Unpacker> {
   const { Decompress, ZstdErrorCode } = await import('fzstd');
   let ready: Buffer[] = [];
+  const windows = new ZstdWindows();
   const stream = new Decompress((chunk) => {
     if (chunk.length > 0) ready.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
   });
@@ -106,6 +114,7 @@ async function unzstd(): Promise<Unpacker> {
   }
   return {
     push(bytes) {
+      windows.follow(bytes);
       stream.push(bytes);
       return taken();
     },

@@ -53,12 +53,20 @@ export function openJsonlWriter(
       lines.push(line(row));
     },
     async flush() {
-      if (lines.length > 0) await sink.write(Buffer.from(printableJson(lines.join(''))));
+      if (lines.length > 0) await sink.write(printableBytes(lines.join('')));
       lines = [];
     },
     close: () => sink.commit(),
     abort: () => sink.abort(),
   };
+}
+
+/** UTF-8 of lines without control characters. */
+function printableBytes(lines: string): Buffer {
+  const bytes = Buffer.from(lines);
+  // as many bytes as characters: all is ASCII, and DEL is the only one that JSON does not escape there
+  const isPlain = bytes.length === lines.length && !bytes.includes(0x7f);
+  return isPlain ? bytes : Buffer.from(printableJson(lines));
 }
 
 /** How a column's values are spelt: found once for all of them. */

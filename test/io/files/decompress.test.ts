@@ -1,0 +1,117 @@
+// Compressed input that unpacks to gigabytes: what is in memory at a time stays bounded, and nothing is lost.
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Compression, decompress } from '../../../dist/io/files/decompress.js';
+import { WindowError, ZstdWindows } from '../../../dist/io/files/zstd-window.js';
+
+const GIB = 2 ** 30;
+const BLOCK = 2 ** 17;
+const MAGIC = [0x28, 0xb5, 0x2f, 0xfd];
+
+/** A frame with a window of 2^log bytes, and blocks that repeat one byte: each is four bytes long. */
+function runs(blocks: number, windowLog = 17): Buffer {
+  const header = Buffer.from([...MAGIC, 0, (windowLog - 10) << 3]);
+  const all = Buffer.alloc(4 * blocks);
+  for (let n = 0; n < blocks; n++) {
+    all.writeUIntLE((BLOCK << 3) | (1 << 1) | Number(n === blocks - 1), 4 * n, 3);
+    all[4 * n + 3] = 0x61;
+  }
+  return Buffer.concat([header, all]);
+}
+
+/** Unpacks and throws away. @returns bytes, and the most that was in memory beside them */
+async function unpack(packed: Buffer, compression: Compression) {
+  async function* whole(): AsyncGenerator<Buffer> {
+    yield packed;
+  }
+  const before = process.memoryUsage().arrayBuffers;
+  let [bytes, most] = [0, 0];
+  for await (const chunk of decompress(whole(), compression, 'bomb')) {
+    bytes += chunk.length;
+    most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+  }
+  return { bytes, most };
+}
+
+describe('a gigabyte', () => {
+  it('of zstd in 32 kB takes some 64 MiB at a time', async () => {
+    const { bytes, most } = await unpack(runs(GIB / BLOCK), 'zstd');
+    expect(bytes).toBe(GIB);
+    expect(most).toBeLessThan(GIB / 4);
+  });
+
+  it('of gzip likewise: a quarter of one in 256 kB', async () => {
+    const part = gzipSync(Buffer.alloc(GIB / 16, 0x61));
+    const { bytes, most } = await unpack(Buffer.concat(Array<Buffer>(4).fill(part)), 'gzip');
+    expect(bytes).toBe(GIB / 4);
+    expect(most).toBeLessThan(GIB / 6);
+  });
+});
+
+describe('a zstd frame', () => {
+  it('that wants a window of 2 GiB is refused by name, in the first frame or a later one', async () => {
+    for (const packed of [runs(1, 31), Buffer.concat([runs(2), runs(1, 31)])])
+      await expect(unpack(packed, 'zstd')).rejects.toMatchObject({
+        exitCode: 65,
+        message: 'bomb: a zstd frame needs 2147483648 bytes to be unpacked, expected at most 134217728',
+        hint: 'unpack it first: zstd -d --long=31 bomb',
+      });
+    expect((await unpack(runs(1, 27), 'zstd')).bytes).toBe(BLOCK);
+  });
+
+  it('is found however the bytes are cut, behind skippable frames, checksums and sizes of every length', () => {
+    const skippable = Buffer.concat([Buffer.from([0x5a, 0x2a, 0x4d, 0x18, 5, 0, 0, 0]), randomBytes(5)]);
+    const raw = (descriptor: number, sizes: readonly number[], checksum: number) =>
+      Buffer.from([
+        ...MAGIC,
+        descriptor,
+        ...sizes,
+        (3 << 3) | 1,
+        0,
+        0,
+        1,
+        2,
+        3,
+        ...Array<number>(checksum).fill(9),
+      ]);
+    const sound = [
+      ...[skippable, runs(3), raw(0x20, [3], 0), raw(0x24, [3], 4), raw(0x04, [0x08], 4)],
+      ...[raw(0x60, [0, 1], 0), raw(0xa0, [3, 0, 0, 0], 0), raw(0xe0, [3, 0, 0, 0, 0, 0, 0, 0], 0)],
+      raw(0x23, [7, 7, 7, 7, 3], 0),
+    ];
+    const evil = [runs(1, 28), raw(0xa0, [1, 0, 0, 8], 0), raw(0xe0, [0, 0, 0, 0, 1, 0, 0, 0], 0)];
+    const parts = fc.array(fc.constantFrom(...sound), { maxLength: 6 });
+    fc.assert(
+      fc.property(
+        parts,
+        fc.constantFrom(...evil),
+        parts,
+        fc.integer({ min: 1, max: 40 }),
+        (a, bad, b, cut) => {
+          const follow = (bytes: Buffer) => {
+            const windows = new ZstdWindows();
+            for (let at = 0; at < bytes.length; at += cut) windows.follow(bytes.subarray(at, at + cut));
+          };
+          expect(() => follow(Buffer.concat([...a, ...b]))).not.toThrow();
+          expect(() => follow(Buffer.concat([...a, bad, ...b]))).toThrow(WindowError);
+        },
+      ),
+    );
+  });
+
+  it('as zstd itself writes them is taken, at its highest level too', async ({ skip }) => {
+    const text = randomBytes(3 * BLOCK);
+    for (const flags of [['-1'], ['--ultra', '-22'], ['-19', '--long=27', '--no-check']]) {
+      let packed: Buffer;
+      try {
+        packed = execFileSync('zstd', ['-q', '-c', ...flags], { input: text });
+      } catch {
+        return skip('no zstd here');
+      }
+      expect((await unpack(packed, 'zstd')).bytes).toBe(text.length);
+    }
+  });
+});
