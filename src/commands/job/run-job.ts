@@ -115,7 +115,7 @@ export async function runJob(
     const written = { ...layout, choice, metadata };
     const sink = await openSink({ target, run, ...written, config, maxRejects, expected, log, signal });
     await sink.drain(job.stages(source, run));
-    await sink.report(job.valueName);
+    sink.report(job.valueName);
     return EXIT.done;
   });
 }

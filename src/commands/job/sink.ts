@@ -51,7 +51,7 @@ export interface Sink {
    */
   drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
   /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
-  report(valueName?: string): Promise<void>;
+  report(valueName?: string): void;
 }
 
 export async function openSink(opts: SinkOptions): Promise<Sink> {
@@ -101,6 +101,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     await run.assertOurs();
     await endEmptyRun(target.kind, folder, reasonsFile(target), onProgress);
   }
+  /** the record with which the log ends */
+  function figures(): Record<string, unknown> {
+    const { traces, tokens, rejects, seconds } = progress.totals();
+    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const done = { traces, tokens, rejects, seconds, tokens_per_s };
+    return { ...done, uniform_share: summary.uniform, output: target.path };
+  }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts
     if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
@@ -110,6 +117,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const { seconds } = progress.totals();
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     await run.assertOurs();
+    // the shards of a run have no summary in common, and a worker's parent writes it
+    const problem = isAll ? await writeSummary(target.path, run.folder, opts.config, figures()) : undefined;
+    if (problem !== undefined) log.warn('summary', problem);
     await finishShard(run.folder, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
     const records = [...run.chunks.values()];
@@ -134,8 +144,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         if (!(error instanceof ReaderClosedError)) throw error;
       }
     },
-    async report(valueName) {
-      const { traces, tokens, rejects, seconds } = progress.totals();
+    report(valueName) {
+      const { rejects } = progress.totals();
       if (valueName !== undefined && summary.example !== undefined) {
         const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
@@ -144,12 +154,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       log.text(lines.join('\n'));
       if (rejects > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
-      const figures = { traces, tokens, rejects, seconds, tokens_per_s };
-      const done = { ...figures, uniform_share: summary.uniform, output: target.path };
-      log.record('done', done);
-      // the shards of a run have no summary in common, and a worker's parent writes it
-      if (isAll) await writeSummary(target, opts.config, done);
+      log.record('done', figures());
     },
   };
 }

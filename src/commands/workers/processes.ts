@@ -127,7 +127,11 @@ export async function runWorkers(
   const total = await ownCounts(folder, shard, opts.devices.length);
   const seconds = (performance.now() - started) / 1000;
   await checkAll(total, folder, target, shard, opts);
+  const { traces, tokens, rejects } = total;
+  const done = { traces, tokens, rejects, seconds, workers: workers.length, output: target.path };
   const { config } = await readRunDescription(folder);
+  const problem = shard.count === 1 ? await writeSummary(target.path, folder, config, done) : undefined;
+  if (problem !== undefined) log.warn('summary', problem);
   if (target.kind === 'file') {
     const records: ChunkRecord[] = [];
     for await (const record of recordsInOrder(await readRunState(folder))) records.push(record);
@@ -148,10 +152,7 @@ export async function runWorkers(
       `written to ${escapeControls(target.path)}`,
     ].join('\n'),
   );
-  const { traces, tokens, rejects } = total;
-  const done = { traces, tokens, rejects, seconds, workers: workers.length, output: target.path };
   log.record('done', done);
-  if (shard.count === 1) await writeSummary(target, config, done);
   return EXIT.done;
 }
 
