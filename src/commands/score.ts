@@ -3,7 +3,6 @@ import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace } from '../estimate/credit.js';
-import { forecast } from '../estimate/passes/forecast.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
@@ -18,15 +17,14 @@ import { graphFor, PolicySession } from '../policy/run/session.js';
 import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { Prompts } from '../policy/text/prompts.js';
-import { drawForecast } from '../report/forecast-view.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
+import { dryRun as tellDryRun } from './dry-run.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { JobOptions } from './job/options.js';
-import { RejectTally } from './job/reject-limits.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { writtenColumns } from './job/written-columns.js';
@@ -94,16 +92,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const session = await PolicySession.open(policy, device);
     try {
       if (dryRun !== undefined) {
-        const tally = new RejectTally();
-        let answer: string | undefined;
-        const noted = eachTrace(ready, (item) => {
-          answer ??= item.bank[0]?.answer;
-          return item;
-        });
-        const found = await forecast(noted, session, strategy, (bad) => tally.add(bad));
-        const policyText = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
-        const rows = run.survey?.rows;
-        for (const line of drawForecast({ ...found, rows }, tally, policyText, answer)) dryRun(line);
+        const text = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
+        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows }, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points

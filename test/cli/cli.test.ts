@@ -268,7 +268,10 @@ describe('score', () => {
     const cwd = await temporaryFolder();
     const run = await rredcot(['score', await file('traces.jsonl', good())], { cwd });
     expect(run.code, run.stderr).toBe(0);
-    expect(await readdir(cwd)).toEqual(['traces.scored.parquet']);
+    expect((await readdir(cwd)).sort()).toEqual([
+      'traces.scored.parquet',
+      'traces.scored.parquet.summary.json',
+    ]);
     expect(run.stderr).toContain('traces.scored.parquet');
     expect(run.stdout).toBe('');
   });

@@ -1,4 +1,5 @@
 // Rejects: the limit, and a mended rejects file given back as input, whose output continues the first one.
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Field, Float64, Int64, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
@@ -225,10 +226,11 @@ describe('--max-rejects', () => {
     expect(await readdir(join(cwd, output))).toContain('_SUCCESS');
   });
 
-  it('keeps the reasons in a folder where every trace was rejected', async () => {
+  it('puts the reasons beside a folder where every trace was rejected', async () => {
     await write('none.jsonl', BROKEN.slice(-1));
     const { code, stderr } = await segment(['none.jsonl'], 'none/');
-    expect([code, stderr]).toEqual([65, expect.stringContaining('the reasons are in none/rejects')]);
-    expect(await readJsonl(join(cwd, 'none/rejects/00000-of-00001/000000.jsonl'))).toHaveLength(1);
+    expect([code, stderr]).toEqual([65, expect.stringContaining('the reasons, in none.rejects.jsonl')]);
+    expect(await readJsonl(join(cwd, 'none.rejects.jsonl'))).toHaveLength(1);
+    expect(existsSync(join(cwd, 'none'))).toBe(false);
   });
 });

@@ -108,7 +108,7 @@ describe('the file system', () => {
     await writeFile(join(place, 'rows.jsonl'), `${input}\n{"id": "../y", "prompt": 1}\n`);
     const run = await rredcot(['segment', 'rows.jsonl', '-o', 'out/', '--format', 'jsonl'], { cwd: place });
     expect(run.code, run.stderr).toBe(0);
-    expect((await readdir(place)).sort()).toEqual(['out', 'rows.jsonl']);
+    expect((await readdir(place)).sort()).toEqual(['out', 'out.summary.json', 'rows.jsonl']);
     expect(await readdir(join(cwd, 'in'))).toEqual(['side']);
     const files = (await readdir(join(place, 'out'), { recursive: true })).sort();
     expect(

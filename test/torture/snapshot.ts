@@ -9,7 +9,10 @@ const VARIES = /(^|\/)run\.json$|(^|\/)done\/[^/]*\.json$/;
 /** Every file under a folder, hidden ones too, with the sha256 of its bytes. */
 export async function snapshot(folder: string): Promise<Record<string, string>> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  // a summary holds times, and is not made again for an output that is there
+  const isKept = (entry: { isFile(): boolean; name: string }) =>
+    entry.isFile() && !entry.name.endsWith('.summary.json');
+  const files = entries.filter(isKept).map((entry) => join(entry.parentPath, entry.name));
   const hashed = files.sort().map(async (path) => {
     const name = path.slice(folder.length + 1);
     const bytes = VARIES.test(name) ? '' : await readFile(path);

@@ -117,7 +117,7 @@ export async function runJob(
     const made = policy === undefined ? undefined : policyFacts(policy);
     const sink = await openSink({ target, run, ...written, maxRejects, expected, policy: made, log, signal });
     await sink.drain(job.stages(source, run));
-    await sink.report(job.valueName);
+    sink.report(job.valueName);
     return EXIT.done;
   });
 }

@@ -55,7 +55,7 @@ export interface Sink {
    */
   drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
   /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
-  report(valueName?: string): Promise<void>;
+  report(valueName?: string): void;
 }
 
 /** Traces after which the figures say something. */
@@ -119,6 +119,13 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     await run.assertOurs();
     await endEmptyRun(target.kind, folder, reasonsFile(target), onProgress);
   }
+  /** the record with which the log ends */
+  function doneRecord(): Record<string, unknown> {
+    const { traces, tokens, rejects, seconds } = progress.totals();
+    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const done = { traces, tokens, rejects, seconds, tokens_per_s };
+    return { ...done, ...figureRecord(summary.figures, opts.policy), output: target.path };
+  }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts
     if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
@@ -128,6 +135,11 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const { seconds } = progress.totals();
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     await run.assertOurs();
+    // the shards of a run have no summary in common, and a worker's parent writes it
+    const problem = isAll
+      ? await writeSummary(target.path, run.folder, opts.config, doneRecord())
+      : undefined;
+    if (problem !== undefined) log.warn('summary', problem);
     await finishShard(run.folder, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
     const records = [...run.chunks.values()];
@@ -152,8 +164,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         if (!(error instanceof ReaderClosedError)) throw error;
       }
     },
-    async report(valueName) {
-      const { traces, tokens, rejects, seconds } = progress.totals();
+    report(valueName) {
       if (valueName !== undefined && summary.example !== undefined) {
         const width = process.stderr.columns || 100;
         log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
@@ -163,12 +174,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       warn();
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
-      const counted = { traces, tokens, rejects, seconds, tokens_per_s };
-      const done = { ...counted, ...figureRecord(figures, opts.policy), output: target.path };
-      log.record('done', done);
-      // the shards of a run have no summary in common, and a worker's parent writes it
-      if (isAll) await writeSummary(target, opts.config, done);
+      log.record('done', doneRecord());
     },
   };
 }

@@ -139,7 +139,12 @@ export async function runWorkers(
     opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
   const seconds = (performance.now() - started) / 1000;
   await checkAll(total, folder, target, shard, opts);
+  const { traces, tokens, rejects } = total;
+  const counted = { traces, tokens, rejects, seconds, workers: workers.length };
+  const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
   const { config } = await readRunDescription(folder);
+  const problem = shard.count === 1 ? await writeSummary(target.path, folder, config, done) : undefined;
+  if (problem !== undefined) log.warn('summary', problem);
   if (target.kind === 'file') {
     const records: ChunkRecord[] = [];
     for await (const record of recordsInOrder(await readRunState(folder))) records.push(record);
@@ -165,11 +170,7 @@ export async function runWorkers(
     ].join('\n'),
   );
   for (const { code, message } of figureWarnings(figures, facts)) log.warn(code, message);
-  const { traces, tokens, rejects } = total;
-  const counted = { traces, tokens, rejects, seconds, workers: workers.length };
-  const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
   log.record('done', done);
-  if (shard.count === 1) await writeSummary(target, config, done);
   return EXIT.done;
 }
 

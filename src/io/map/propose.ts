@@ -39,7 +39,7 @@ const NAMES: Partial<Record<Field, readonly string[]>> = {
       'gtanswer',
     ],
     ...['expectedanswer', 'correctanswer', 'finalanswer', 'gold', 'gts', 'gt', 'answer', 'answers', 'target'],
-    ...['expected', 'label', 'solution'],
+    ...['expected', 'solution'],
   ],
   reward: [
     ...['reward', 'iscorrect', 'correct', 'correctness', 'accuracyreward', 'accuracy', 'acc', 'score'],

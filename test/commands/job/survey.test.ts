@@ -39,7 +39,7 @@ describe('survey', () => {
       },
       signal: new AbortController().signal,
     });
-    expect(survey).toMatchObject({ rows: 5, traces: 5 });
+    expect(survey).toMatchObject({ rows: 5, traces: 5, rejects: 2 });
     expect(progress).toEqual({ bytes: text.length });
     expect(survey.columns.map(({ name, type }) => `${name}: ${describeType(type)}`)).toEqual([
       'c: list<string>',
@@ -66,7 +66,7 @@ describe('survey', () => {
       log: LOG,
       signal: new AbortController().signal,
     });
-    expect(survey).toEqual({ rows: 3, traces: null, columns: [], groupRewards: new Map() });
+    expect(survey).toEqual({ rows: 3, traces: null, rejects: null, columns: [], groupRewards: new Map() });
   });
 
   it('turns down rows of a stream that do not fit its first window', async () => {

@@ -95,7 +95,7 @@ describe('a run folder', () => {
     await mkdir(join(folder, 'mine'));
     const run = await score(`${folder}/`);
     expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/in run\.json, config\.limit is 9, here it is not set/);
+    expect(run.stderr).toMatch(/in run\.json, --limit is 9, here it is not set/);
     expect((await score(`${folder}/`, '--restart')).code).toBe(0);
     expect(await readdir(folder)).toContain('mine');
     expect(await hashes(folder)).toEqual(whole);

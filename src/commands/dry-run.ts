@@ -1,11 +1,17 @@
-// Draws what `--dry-run` has found, for a terminal.
-import type { Forecast } from '../estimate/passes/forecast.js';
+// `--dry-run`: traces that are ready for the policy in, what a run of them would be out, as lines for a terminal.
+import { type Forecast, forecast } from '../estimate/passes/forecast.js';
+import type { Strategy } from '../estimate/passes/strategy.js';
+import type { PassJob } from '../estimate/passes/windows.js';
 import { count, plural } from '../plural.js';
+import type { PolicyRuns } from '../policy/run/session.js';
 import { escapeControls } from '../printable.js';
-import { duration } from './progress.js';
+import { duration } from '../report/progress.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import type { Reference } from '../trace.js';
+import { RejectTally } from './job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
-export interface BranchText {
+interface BranchText {
   readonly close: string;
   readonly open: string;
   readonly closer: string;
@@ -14,20 +20,38 @@ export interface BranchText {
   readonly device: string;
 }
 
-/** Traces that would be rejected. */
-export interface ForecastRejects {
-  readonly total: number;
-  /** the commonest first */
-  readonly counts: readonly { readonly code: string; readonly count: number; readonly first: string }[];
-}
-
 const LABEL_WIDTH = 12;
 const SHOWN = 160;
 
+/** How the traces would be run. */
+interface DryRun {
+  readonly session: PolicyRuns;
+  readonly strategy: Strategy;
+  readonly text: BranchText;
+  /** of the inputs, where they were counted */
+  readonly rows: number | undefined;
+}
+
+/** Counts the traces, runs a few of them, and tells what was found. */
+export async function dryRun(
+  ready: AsyncIterable<(PassJob & { readonly bank: readonly Reference[] }) | BadRow>,
+  { session, strategy, text, rows }: DryRun,
+  print: (line: string) => void,
+): Promise<void> {
+  const rejects = new RejectTally();
+  let answer: string | undefined;
+  const noted = eachTrace(ready, (item) => {
+    answer ??= item.bank[0]?.answer;
+    return item;
+  });
+  const found = await forecast(noted, session, strategy, (bad) => rejects.add(bad));
+  for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
+}
+
 /** The lines, control characters made visible. */
-export function drawForecast(
+function drawForecast(
   found: Forecast & { readonly rows: number | undefined },
-  rejects: ForecastRejects,
+  rejects: RejectTally,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): string[] {
