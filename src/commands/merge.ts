@@ -2,8 +2,8 @@
 import { readdir, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/layout/chunks.js';
-import { sumCounts } from '../io/run/folder.js';
 import { type MergeTarget, mergeRun } from '../io/run/merge.js';
+import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';

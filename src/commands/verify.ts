@@ -8,7 +8,7 @@ import { readJson } from '../io/files/json-file.js';
 import { chunkCount, ownChunks, shardOf } from '../io/layout/chunks.js';
 import { chunkNumber, runPaths } from '../io/layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../io/parquet/chunk-reader.js';
-import { type ChunkRecord, type ShardRecord, sumCounts } from '../io/run/folder.js';
+import { type ChunkRecord, type ShardRecord, sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import { chunkFindings, type Finding, type RereadRow, rowFindings } from '../io/verify/check-chunk.js';
 import { openRows } from '../io/verify/stored-rows.js';

@@ -6,13 +6,14 @@ import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
+import { sweepFolder } from '../../io/run/claim.js';
 import type { RunDescription } from '../../io/run/description.js';
-import { isBegun, removeRunFolder } from '../../io/run/folder.js';
 import type { WrittenColumn } from '../../io/table/output-columns.js';
 import { resolveColumnNames } from '../../io/write/column-names.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { plural } from '../../plural.js';
 import type { PolicyFolder } from '../../policy/folder.js';
+import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
@@ -63,7 +64,7 @@ export async function runJob(
   log: Log,
 ): Promise<ExitCode> {
   const inputs = await resolveInputs(paths);
-  const assertUnchanged = await watchInputs(inputs);
+  const assertInputs = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
   const target = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
@@ -82,21 +83,26 @@ export async function runJob(
     isNeeded: surveyed.typed || reward !== undefined,
     async make() {
       const survey = await surveyInputs(inputs, { ...surveyed, log, signal });
-      await assertUnchanged();
+      await assertInputs();
       return survey;
     },
   };
   return inFolder(target, async () => {
-    const described = { command, config, policy: policy?.files ?? null, passes };
+    const files = policy && (await watchPolicy(policy));
+    const described = { command, config, policy: policy?.files ?? null, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
     if (run.isDone) return alreadyDone(target, run, opts, log);
     if (run.survey?.banks !== undefined) banks?.restore(run.survey.banks);
+    const assertUnchanged = async (): Promise<void> => {
+      await assertInputs();
+      await files?.assertUnchanged();
+    };
     const opened = { run, read, map, needs, limit, maxLineBytes, typed, columnar, assertUnchanged, log };
     const source = await openSource(inputs, opened);
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const { columns, warnings } = resolveColumnNames(source.columns, job.columns, map, job.rewardAsIs);
     for (const warning of warnings) log.warn('column_renamed', warning);
-    const metadata = fileMetadata(config, policy);
+    const metadata = fileMetadata(config, policy, run.description?.run);
     const { expected } = source;
     const written = { ourColumns: job.columns, passThrough: columns, metadata };
     const sink = await openSink({ target, run, ...written, maxRejects, expected, log, signal });
@@ -116,8 +122,7 @@ async function inFolder(target: Target, work: () => Promise<ExitCode>): Promise<
     if (folder === undefined || !hasLostFile(error, folder)) throw error;
     // what the other process could not remove, since this one still wrote there
     const isMade = ((await statIfThere(path))?.mtimeMs ?? 0) >= started;
-    if (kind === 'file' && (isMade || !(await isBegun(folder))))
-      await removeRunFolder(folder).catch(() => {});
+    if (kind === 'file') await sweepFolder(folder, isMade).catch(() => {});
     throw new RredcotError(
       `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
       { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },

@@ -2,8 +2,9 @@
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
-import { type CardSource, finishShard } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
+import type { CardSource } from '../../io/run/records.js';
+import { finishShard } from '../../io/run/success.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
@@ -75,11 +76,11 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     // a shard of many may well hold nothing but rejects
     if (run.shard.count === 1) refuseAllRejected(totals(), target, firstReject);
     await destination.close();
-    if (run.folder === undefined) return;
+    if (run.folder === undefined || run.description === undefined) return;
     const { seconds } = progress.totals();
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     await run.assertOurs();
-    await finishShard(run.folder, run.shard, run.chunks, seconds, card);
+    await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
     const records = [...run.chunks.values()];
     await publishFile(run.folder, target, records, run.shard.count, () => throwIfInterrupted(opts.signal));
@@ -128,9 +129,11 @@ function cardSource({ target: { format }, passThrough, ourColumns, metadata }: S
 }
 
 function openDestination({ target, run, log, ...columns }: SinkOptions): Promise<Destination> {
-  if (run.folder === undefined) return openStreamDestination({ ...target, ...columns });
-  const { folder, shard, rowsPerChunk, chunks, assertOurs } = run;
+  const { folder, description, shard, rowsPerChunk, chunks, assertOurs } = run;
+  if (folder === undefined || description === undefined)
+    return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
   const { format } = target;
-  return openChunkWriter({ ...columns, format, folder, shard, rowsPerChunk, chunks, assertOurs, onChunk });
+  const place = { folder, run: description.run, shard, rowsPerChunk };
+  return openChunkWriter({ ...columns, ...place, format, chunks, assertOurs, onChunk });
 }

@@ -10,10 +10,13 @@ import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';
-import { type ChunkRecord, removeLeftovers, sha256OfFile, sharedFolders } from './folder.js';
+import { removeLeftovers, sharedFolders } from './leftovers.js';
+import { type ChunkRecord, sha256OfFile } from './records.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly folder: string;
+  /** identity of the run */
+  readonly run: string;
   readonly shard: Shard;
   readonly rowsPerChunk: number;
   /** chunks that are done; those that this process writes are added */
@@ -62,8 +65,11 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     await rejects.close();
     const sha256 = await output.close();
     open = null;
-    const { counts, tokens, rejected } = written;
+    const { tokens, rejected } = written;
+    // a row without any trace has no entry
+    const counts = Array.from(written.counts, (count) => count ?? 0);
     const record: ChunkRecord = {
+      run: opts.run,
       chunk,
       rows: counts.length,
       traces: counts.reduce((sum, count) => sum + count, 0),

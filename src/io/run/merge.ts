@@ -9,8 +9,8 @@ import { CARD_NAME, runPaths } from '../layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../parquet/chunk-reader.js';
 import type { OutputFormat } from '../write/output.js';
 import { datasetCard } from './dataset-card.js';
-import { type ChunkRecord, chunkDamage, sumCounts } from './folder.js';
 import { type JoinedFile, joinLines, openJoined } from './join.js';
+import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
 import { damagedRun, type RunState, recordsInOrder } from './state.js';
 
 export interface MergeTarget {

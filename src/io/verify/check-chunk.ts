@@ -5,7 +5,7 @@ import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import type { RunDescription } from '../run/description.js';
-import { type ChunkRecord, sha256OfFile } from '../run/folder.js';
+import { type ChunkRecord, sha256OfFile } from '../run/records.js';
 import type { OutputFormat } from '../write/output.js';
 import { type CheckedRow, checkRow } from './check-row.js';
 import { readRejects } from './stored-rejects.js';

@@ -3,6 +3,7 @@
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
 import { AtomicFile } from '../files/atomic-file.js';
+import { HASH_KEY, UNSEALED } from '../files/seal.js';
 import { type ByteSink, openStreamSink } from '../files/stdout.js';
 import { outputColumns, type WrittenColumn } from '../table/output-columns.js';
 import type { RowWriter } from '../table/row-writer.js';
@@ -20,6 +21,9 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.jsonl.gz', 'jsonl'],
   ['.ndjson.gz', 'jsonl'],
 ];
+
+/** The key of a file's metadata under which the identity of its run stands. */
+export const RUN_KEY = 'rredcot.run';
 
 /** The key of a file's metadata under which its configuration stands. */
 export const CONFIG_KEY = 'rredcot.config';
@@ -136,18 +140,25 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   // the writers' modules cost 50 to 150 ms to load: only the one that is used
   if (format === 'parquet') {
     const { openParquetWriter } = await import('../parquet/writer.js');
-    return openParquetWriter(await AtomicFile.open(path), columns, metadata);
+    return openParquetWriter((await AtomicFile.open(path)).sealed(), columns, sealable(metadata));
   }
-  const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
   if (format === 'jsonl') {
+    const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns);
     const { openGzipSink } = await import('../files/gzip.js');
     return openJsonlWriter(openGzipSink(sink), columns);
   }
   const { openArrowWriter } = await import('../arrow/writer.js');
-  const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return openArrowWriter(sink, columns, { layout, metadata });
+  if (path === '-') return openArrowWriter(openStreamSink(), columns, { layout: 'stream', metadata });
+  const file = (await AtomicFile.open(path)).hashed().sealed();
+  const layout = path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowWriter(file, columns, { layout, metadata: sealable(metadata) });
+}
+
+/** With a place for the file's own hash. */
+export function sealable(metadata: Readonly<Record<string, string>>): Record<string, string> {
+  return { ...metadata, [HASH_KEY]: UNSEALED };
 }
 
 /** About how many bytes a row holds before compression. */

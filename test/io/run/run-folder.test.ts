@@ -155,7 +155,7 @@ describe('a run folder', () => {
     const run = await score(`${folder}/`);
     expect([run.code, run.stderr]).toEqual([
       2,
-      expect.stringContaining('has format 1, expected a run.json of format 2'),
+      expect.stringContaining('has format 1, expected a run.json of format 3'),
     ]);
     expect(run.stderr).toContain('--restart');
     expect((await score(`${folder}/`, '--restart')).code).toBe(0);
