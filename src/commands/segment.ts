@@ -15,8 +15,10 @@ export interface SegmentCommandOptions extends JobOptions, RunOptions {
   readonly policy: string | null;
 }
 
-const COLUMNS: readonly OurColumn[] = ['id', 'group', 'segments', 'source_row', 'status'];
-const POLICY_COLUMNS: readonly OurColumn[] = [
+/** What it writes without a policy. */
+export const COLUMNS: readonly OurColumn[] = ['id', 'group', 'segments', 'source_row', 'status'];
+/** And with one. */
+export const POLICY_COLUMNS: readonly OurColumn[] = [
   ...COLUMNS,
   'prompt_ids',
   'completion_ids',

@@ -18,8 +18,8 @@ import type { Input } from '../../io/read/inputs.js';
 import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import type { AskedRun, RunDescription } from '../../io/run/description.js';
 import { fingerprint } from '../../io/run/fingerprint.js';
-import { hasRejects, removeLeftovers, sharedFolders } from '../../io/run/leftovers.js';
 import { type ChunkRecord, chunkDamage, hasRecords, readShard, sumCounts } from '../../io/run/records.js';
+import { hasRejects, removeLeftovers, sharedFolders } from '../../io/run/remove.js';
 import { markSuccess } from '../../io/run/success.js';
 import { are, plural } from '../../plural.js';
 import type { WatchedPolicy } from '../../policy/unchanged.js';
@@ -41,7 +41,8 @@ export interface RunOptions {
 }
 
 /** What decides the bytes of a run, beside its inputs and how it is cut. */
-export interface Described extends Pick<RunDescription, 'command' | 'config' | 'policy' | 'passes'> {
+export interface Described
+  extends Pick<RunDescription, 'command' | 'config' | 'policy' | 'vocab' | 'passes'> {
   /** the policy's, which have to stay what they are */
   readonly files: WatchedPolicy | undefined;
 }

@@ -89,7 +89,8 @@ export async function runJob(
   };
   return inFolder(target, async () => {
     const files = policy && (await watchPolicy(policy));
-    const described = { command, config, policy: policy?.files ?? null, passes, files };
+    const vocab = policy?.architecture.vocab ?? null;
+    const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
     if (run.isDone) return alreadyDone(target, run, opts, log);
     if (run.survey?.banks !== undefined) banks?.restore(run.survey.banks);
@@ -102,7 +103,7 @@ export async function runJob(
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const { columns, warnings } = resolveColumnNames(source.columns, job.columns, map, job.rewardAsIs);
     for (const warning of warnings) log.warn('column_renamed', warning);
-    const metadata = fileMetadata(config, policy, run.description?.run);
+    const metadata = fileMetadata(config, policy, run.description?.run, inputs.length);
     const { expected } = source;
     const written = { ourColumns: job.columns, passThrough: columns, metadata };
     const sink = await openSink({ target, run, ...written, maxRejects, expected, log, signal });

@@ -5,7 +5,17 @@ import { usageError } from '../../errors.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { hiddenFolder } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
-import { CONFIG_KEY, formatOf, namedFormat, type OutputFormat, RUN_KEY } from '../../io/write/output.js';
+import {
+  CONFIG_KEY,
+  formatOf,
+  INPUTS_KEY,
+  namedFormat,
+  type OutputFormat,
+  POLICY_KEY,
+  RUN_KEY,
+  VERSION_KEY,
+  VOCAB_KEY,
+} from '../../io/write/output.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { VERSION } from '../../version.js';
 
@@ -108,16 +118,23 @@ export function stemOf(inputs: readonly Input[]): string {
  * The file's own account: version, resolved configuration, policy. Paths, devices, worker counts and times stay out of
  * it, so that the same input and configuration give the same bytes (DESIGN §4).
  * @param run its identity; undefined where nothing is kept
+ * @param inputs how many
  */
 export function fileMetadata(
   configuration: Readonly<Record<string, unknown>>,
   policy: PolicyFolder | undefined,
   run: string | undefined,
+  inputs: number,
 ): Record<string, string> {
   return {
-    'rredcot.version': VERSION,
+    [VERSION_KEY]: VERSION,
     [CONFIG_KEY]: JSON.stringify(configuration),
     ...(run === undefined ? {} : { [RUN_KEY]: run }),
-    ...(policy === undefined ? {} : { 'rredcot.policy.sha256': JSON.stringify(policy.files) }),
+    ...(policy === undefined ? {} : policyMetadata(policy)),
+    [INPUTS_KEY]: `${inputs}`,
   };
+}
+
+function policyMetadata({ files, architecture }: PolicyFolder): Record<string, string> {
+  return { [POLICY_KEY]: JSON.stringify(files), [VOCAB_KEY]: `${architecture.vocab}` };
 }

@@ -10,8 +10,8 @@ import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';
-import { removeLeftovers, sharedFolders } from './leftovers.js';
 import { type ChunkRecord, sha256OfFile } from './records.js';
+import { removeLeftovers, sharedFolders } from './remove.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly folder: string;

@@ -28,6 +28,8 @@ const DescriptionSchema = z.object({
   config: z.record(z.string(), z.unknown()),
   /** sha256 of the policy's files; null without a policy */
   policy: z.record(z.string(), z.string()).nullable(),
+  /** of the policy; null without one */
+  vocab: z.int().positive().nullable(),
   /** how the policy is run, as far as the last digits depend on it; null without a policy */
   passes: z.object({ strategy: z.string(), precision: z.string() }).nullable(),
   /** format of the chunks */
@@ -52,8 +54,8 @@ export type AskedRun = Omit<SameRun, 'rows_per_chunk'> & { readonly rows_per_chu
 
 /** What has to be the same, of all that is known of a run. */
 export function sameOf(run: SameRun): SameRun {
-  const { rredcot, command, config, policy, passes, output, inputs, shards, rows_per_chunk } = run;
-  return { rredcot, command, config, policy, passes, output, inputs, shards, rows_per_chunk };
+  const { rredcot, command, config, policy, vocab, passes, output, inputs, shards, rows_per_chunk } = run;
+  return { rredcot, command, config, policy, vocab, passes, output, inputs, shards, rows_per_chunk };
 }
 
 /**

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { readJson } from '../files/json-file.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
+import type { Shard } from '../layout/chunks.js';
 import { CARD_NAME, runPaths } from '../layout/run-paths.js';
 import { isOwnCard } from './success.js';
 
@@ -88,4 +89,26 @@ export async function emptyRunFolder(folder: string): Promise<void> {
   await removeRun(folder);
   for (const name of await readdir(folder).catch((): string[] => []))
     if (HALF_WRITTEN.test(name)) await rm(join(folder, name), { recursive: true, force: true });
+}
+
+/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
+  for (const folder of folders)
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
+      const found = await statIfThere(path);
+      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+    }
+}
+
+/** Where all shards write, small files that are there at once. */
+export function sharedFolders(folder: string): string[] {
+  return [folder, join(folder, 'done')];
+}
+
+/** Whether a shard has set rows aside. */
+export async function hasRejects(folder: string, shard: Shard): Promise<boolean> {
+  const names = await readdir(runPaths(folder).rejects(shard)).catch((): string[] => []);
+  return names.some((name) => name.endsWith('.jsonl'));
 }

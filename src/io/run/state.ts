@@ -10,7 +10,7 @@ import {
   type CardSource,
   type ChunkRecord,
   type Counts,
-  type ForeignRecordError,
+  ForeignRecordError,
   readChunkRecord,
   readShard,
   sumCounts,
@@ -115,6 +115,9 @@ async function shardState(
   const { done, chunks } = await readShard(folder, run, shard, onForeign);
   const present = await numbersIn(paths.chunks(shard), extension);
   const recorded = await numbersIn(paths.records(shard), 'json');
+  // the records of a shard's chunks are read where they are all that there is; a stranger among others is found here
+  if (done !== undefined)
+    for (const chunk of recorded) await readChunkRecord(folder, run, chunk).catch(tellForeign(onForeign));
   let last = -1;
   for (const chunk of chunks.keys()) last = Math.max(last, chunk);
   const counted = rows === null ? null : ownChunks(chunkCount(rows, rowsPerChunk), shard);
@@ -133,6 +136,13 @@ async function shardState(
     updatedMs: written?.mtimeMs ?? null,
     card: done?.card,
     end: last + 1,
+  };
+}
+
+function tellForeign(onForeign: (error: ForeignRecordError) => void) {
+  return (error: unknown): void => {
+    if (!(error instanceof ForeignRecordError)) throw error;
+    onForeign(error);
   };
 }
 

@@ -25,6 +25,12 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
 /** The key of a file's metadata under which the identity of its run stands. */
 export const RUN_KEY = 'rredcot.run';
 
+/** Keys of a file's metadata: version of the program, sha256 of the policy's files, its vocabulary, how many input files the rows come from. */
+export const VERSION_KEY = 'rredcot.version';
+export const POLICY_KEY = 'rredcot.policy.sha256';
+export const VOCAB_KEY = 'rredcot.policy.vocab';
+export const INPUTS_KEY = 'rredcot.inputs';
+
 /** The key of a file's metadata under which its configuration stands. */
 export const CONFIG_KEY = 'rredcot.config';
 
