@@ -1,5 +1,5 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
-import { readdir, stat } from 'node:fs/promises';
+import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/layout/chunks.js';
 import { type MergeTarget, mergeRun } from '../io/run/merge.js';
@@ -9,7 +9,7 @@ import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
-import { formatOfFile, refuseInputs } from './job/target.js';
+import { formatOfFile, refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { ranges } from './status.js';
 
 export interface MergeOptions {
@@ -72,9 +72,11 @@ async function resolveMergeTarget(
   { output, format, fileSize }: MergeOptions,
 ): Promise<MergeTarget | undefined> {
   const { description } = state;
-  const path = output.replace(/(?<=.)\/+$/, '');
-  const present = await stat(path).catch(() => null);
-  const isFolder = path !== output || present?.isDirectory() === true;
+  const named = output.replace(/(?<=.)\/+$/, '');
+  const present = await stat(named).catch(() => null);
+  const isFolder = named !== output || present?.isDirectory() === true;
+  // a folder is put in the place of an empty one, not of a link to it
+  const path = isFolder && present !== null ? await realpath(named) : named;
   const chunks = description.output;
   const kind = isFolder ? (format ?? chunks) : formatOfFile(path, format);
   if (kind === 'jsonl' && chunks !== 'jsonl')
@@ -89,6 +91,7 @@ async function resolveMergeTarget(
     );
   const rejects = `${path}.rejects.jsonl`;
   await refuseInputs([path, rejects], description.inputs);
+  for (const each of [path, rejects]) await refuseUnreplaceable(each);
   if (!isFolder) {
     if (fileSize !== undefined)
       throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${path}/`);

@@ -12,16 +12,16 @@ const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 0);
 const IS_FULL = ROUNDS > 25;
 const FORMATS = ['jsonl', 'arrow', 'parquet'] as const;
 const CODES: Readonly<Record<string, readonly string[]>> = {
-  write: ['ENOSPC', 'EIO', 'EPIPE'],
-  sync: ['EIO', 'ENOSPC'],
-  rename: ['EIO', 'ENOSPC'],
-  read: ['EIO'],
-  open: ['EIO', 'EMFILE', 'ENOSPC'],
-  link: ['EIO', 'ENOSPC'],
-  mkdir: ['ENOSPC'],
-  readdir: ['EIO'],
-  stat: ['EIO'],
-  rm: ['EIO'],
+  write: ['ENOSPC', 'EIO', 'EPIPE', 'EDQUOT', 'ESTALE'],
+  sync: ['EIO', 'ENOSPC', 'EDQUOT', 'ESTALE'],
+  rename: ['EIO', 'ENOSPC', 'EDQUOT', 'ESTALE'],
+  read: ['EIO', 'ESTALE'],
+  open: ['EIO', 'EMFILE', 'ENOSPC', 'EDQUOT', 'ESTALE'],
+  link: ['EIO', 'ENOSPC', 'EDQUOT', 'ESTALE'],
+  mkdir: ['ENOSPC', 'EDQUOT', 'ESTALE'],
+  readdir: ['EIO', 'ESTALE'],
+  stat: ['EIO', 'ESTALE'],
+  rm: ['EIO', 'ESTALE'],
 };
 /** Of the calls every first, third … is made to fail: [few, more]. Worker threads make Parquet slow. */
 const STRIDES = {

@@ -2,7 +2,9 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { whyUnreplaceable } from '../../io/files/replaceable.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
+import { sumPath } from '../../io/files/sum-file.js';
 import { hiddenFolder } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import {
@@ -59,6 +61,8 @@ export async function resolveTarget(
   }
   const kind = formatOfFile(output, format);
   await refuseMissingFolder(output);
+  for (const each of [...written, ...(kind === 'jsonl' ? [sumPath(output)] : [])])
+    await refuseUnreplaceable(each);
   const folder = hiddenFolder(output);
   return { kind: 'file', path: output, format: kind, rejects, folder };
 }
@@ -96,6 +100,12 @@ async function refuseOtherThanFile(path: string): Promise<void> {
   if (present === null || present.isFile()) return;
   const found = present.isDirectory() ? 'a folder' : 'no regular file';
   throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
+}
+
+/** @throws RredcotError (exit 2) where what is to be put there could not be, when all is computed */
+export async function refuseUnreplaceable(path: string): Promise<void> {
+  const reason = await whyUnreplaceable(path);
+  if (reason !== undefined) throw usageError(`${path}: ${reason}`, 'name another output with -o');
 }
 
 // a folder that is made for a misspelled path is found by nobody
