@@ -111,7 +111,22 @@ export async function enterFolder(folder: string): Promise<Presence> {
     return undefined;
   }
 
-  await untilUnlocked();
+  async function leave(): Promise<void> {
+    clearInterval(beat);
+    const last = path;
+    path = undefined;
+    if (last === undefined) return;
+    await otherAtWork().catch(() => {});
+    // nobody else would take it away while this process lives
+    await rm(last, { force: true }).catch(() => rm(last, { force: true }));
+  }
+
+  try {
+    await untilUnlocked();
+  } catch (error) {
+    await leave();
+    throw error;
+  }
   return {
     async work() {
       if (path !== undefined) {
@@ -135,14 +150,7 @@ export async function enterFolder(folder: string): Promise<Presence> {
         await rm(lock, { force: true });
       }
     },
-    async leave() {
-      clearInterval(beat);
-      const last = path;
-      path = undefined;
-      if (last === undefined) return;
-      await otherAtWork().catch(() => {});
-      await rm(last, { force: true });
-    },
+    leave,
   };
 }
 
