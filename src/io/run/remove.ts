@@ -1,6 +1,7 @@
 // What a run has made, taken away again: its own files and nothing else, since a user's folder may hold more.
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { usageError } from '../../errors.js';
 import { readJson } from '../files/json-file.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
@@ -84,11 +85,23 @@ async function strangerBelow(folder: string, own: RegExp): Promise<string | unde
   return undefined;
 }
 
-/** Drops what lies in a hidden run folder, which is ours by its name: the run, and what was half written. */
+const REMOVALS = 5;
+
+/**
+ * Drops what lies in a hidden run folder, which is ours by its name: the run, and what was half written. Where another
+ * attempt at the same run still writes there, this is tried a few times; what is left then goes when that one ends.
+ */
 export async function emptyRunFolder(folder: string): Promise<void> {
-  await removeRun(folder);
-  for (const name of await readdir(folder).catch((): string[] => []))
-    if (HALF_WRITTEN.test(name)) await rm(join(folder, name), { recursive: true, force: true });
+  for (let tries = 1; tries <= REMOVALS; tries++)
+    try {
+      await removeRun(folder);
+      for (const name of await readdir(folder).catch((): string[] => []))
+        if (HALF_WRITTEN.test(name)) await rm(join(folder, name), { recursive: true, force: true });
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
+      await sleep(20 * tries);
+    }
 }
 
 /** What attempts that were killed have left half written; what another attempt writes now is younger. */
