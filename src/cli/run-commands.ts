@@ -31,10 +31,10 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
     });
 
   withLog(program.command('verify'))
-    .argument('<out>', 'run folder, or a scored .parquet, .arrow or .jsonl file')
+    .argument('<out>', 'run folder, merged folder, or a scored .parquet, .arrow or .jsonl file')
     .summary('read a run again and check every number in it')
     .description(
-      'Compares every file with the hash in its record and every input row with what became of it, and checks each trace: Σσ, list lengths, segments, finite numbers. Findings are lines on stdout, exit 65; exit 75 where there are none but the run is not finished.',
+      "Compares every file with its hash and every input row with what became of it, and computes again what follows from each trace's own columns: sums, values, differences, σ, ranges. Findings are lines on stdout, exit 65; exit 75 where there are none but the run is not finished.",
     )
     .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {
@@ -59,7 +59,7 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
     .option('--partial', 'take what is done of a run that is not finished', false)
     .summary('put the chunks of a run together')
     .description(
-      'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged.',
+      'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged; a folder that holds the run already is left as it is.',
     )
     .addHelpText('after', '\nExample:\n  rredcot merge out/ -o all.parquet\n')
     .action(

@@ -1,15 +1,16 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
-import { readdir, stat } from 'node:fs/promises';
+import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/layout/chunks.js';
-import { sumCounts } from '../io/run/folder.js';
 import { type MergeTarget, mergeRun } from '../io/run/merge.js';
+import { readMerged } from '../io/run/merged.js';
+import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
-import { formatOfFile, refuseInputs } from './job/target.js';
+import { formatOfFile, refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { ranges } from './status.js';
 
 export interface MergeOptions {
@@ -28,13 +29,17 @@ const MIN_FILE_BYTES = MIB / 16;
 /** well below 4 GiB, where Parquet offsets of 32 bits end */
 const MAX_FILE_SIZE = 3 * 1024 * MIB;
 
-/** Merges a run. @throws RredcotError: exit 75 where the run is not finished, 65 where a chunk is damaged */
+/** Merges a run; one that was merged into the folder before is left as it is. @throws RredcotError: exit 75 where the run is not finished, 65 where a chunk is damaged */
 export async function merge(out: string, opts: MergeOptions, log: Log): Promise<ExitCode> {
   const folder = await locateRun(out);
   if (folder === undefined) throw usageError(`${out}: is a file already`, 'name a run folder');
   const state = await readRunState(folder);
   checkFinished(out, state, opts.partial);
   const target = await resolveMergeTarget(state, opts);
+  if (target === undefined) {
+    log.info(`${opts.output}: holds this run already, merged before; nothing was done`);
+    return EXIT.done;
+  }
   const { traces: total } = sumCounts(state.shards.map(({ counts }) => counts));
   const { traces, rejects, files } = await mergeRun(state, target, (traces) => {
     throwIfInterrupted(opts.signal);
@@ -64,12 +69,15 @@ function checkFinished(out: string, { isFinished, shards }: RunState, partial: b
 }
 
 async function resolveMergeTarget(
-  { description }: RunState,
+  state: RunState,
   { output, format, fileSize }: MergeOptions,
-): Promise<MergeTarget> {
-  const path = output.replace(/(?<=.)\/+$/, '');
-  const present = await stat(path).catch(() => null);
-  const isFolder = path !== output || present?.isDirectory() === true;
+): Promise<MergeTarget | undefined> {
+  const { description } = state;
+  const named = output.replace(/(?<=.)\/+$/, '');
+  const present = await stat(named).catch(() => null);
+  const isFolder = named !== output || present?.isDirectory() === true;
+  // a folder is put in the place of an empty one, not of a link to it
+  const path = isFolder && present !== null ? await realpath(named) : named;
   const chunks = description.output;
   const kind = isFolder ? (format ?? chunks) : formatOfFile(path, format);
   if (kind === 'jsonl' && chunks !== 'jsonl')
@@ -84,18 +92,30 @@ async function resolveMergeTarget(
     );
   const rejects = `${path}.rejects.jsonl`;
   await refuseInputs([path, rejects], description.inputs);
+  for (const each of [path, rejects]) await refuseUnreplaceable(each);
   if (!isFolder) {
     if (fileSize !== undefined)
       throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${shellWord(`${path}/`)}`);
     return { path, fileBytes: undefined, format: kind, rejects };
   }
   const others = present === null ? [] : await readdir(path);
+  if (others.length > 0 && (await isMerged(path, kind, state))) return undefined;
   if (others.length > 0)
     throw usageError(
       `${path}: holds ${others[0]}, expected a new folder or an empty one`,
       'name another with -o',
     );
   return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, rejects };
+}
+
+/** Whether a folder is what merging the run would make of it, as its own record says. */
+async function isMerged(folder: string, format: OutputFormat, state: RunState): Promise<boolean> {
+  const found = await readMerged(folder);
+  const { traces, rejects } = sumCounts(state.shards.map(({ counts }) => counts));
+  const isSame = found?.run === state.description.run && found.output === format;
+  if (!isSame || found.traces !== traces || found.rejects !== rejects) return false;
+  const present = await readdir(folder);
+  return found.files.every(({ name }) => present.includes(name));
 }
 
 const SIZE_UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: MIB, GiB: 1024 * MIB };

@@ -15,10 +15,12 @@ export interface SegmentCommandOptions extends JobOptions, RunOptions {
   readonly policy: string | null;
 }
 
-const COLUMNS: readonly OurColumn[] = [
+/** What it writes without a policy. */
+export const COLUMNS: readonly OurColumn[] = [
   ...(['id', 'group', 'completion', 'segments', 'source_row', 'source_item', 'status'] as const),
 ];
-const POLICY_COLUMNS: readonly OurColumn[] = [
+/** And with one. */
+export const POLICY_COLUMNS: readonly OurColumn[] = [
   ...COLUMNS,
   'prompt_ids',
   'completion_ids',

@@ -2,7 +2,7 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { sumFigures } from '../figures.js';
 import { shardName } from '../io/layout/chunks.js';
-import { sumCounts } from '../io/run/folder.js';
+import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { are, count, plural } from '../plural.js';
 import { printableJson } from '../printable.js';

@@ -1,21 +1,28 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
-import { readdir, stat } from 'node:fs/promises';
-import { basename, join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
+import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import { EXPORT_FORMS, EXPORTS, type ExportName } from '../io/export/exports.js';
-import { readJson } from '../io/files/json-file.js';
-import { chunkCount, ownChunks, shardOf } from '../io/layout/chunks.js';
-import { chunkNumber, runPaths } from '../io/layout/run-paths.js';
+import { recomputedFaults, storedCredit } from '../estimate/recompute.js';
+import type { ExportName } from '../io/export/exports.js';
+import { sumPath } from '../io/files/sum-file.js';
+import { chunkCount, shardOf } from '../io/layout/chunks.js';
+import { runPaths } from '../io/layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../io/parquet/chunk-reader.js';
-import { type ChunkRecord, type ShardRecord, sumCounts } from '../io/run/folder.js';
+import { type MergedRecord, mergedPath, readMerged } from '../io/run/merged.js';
+import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
-import { chunkFindings, type Finding, type RereadRow, rowFindings } from '../io/verify/check-chunk.js';
-import { openRows } from '../io/verify/stored-rows.js';
+import { chunkFindings, type RereadRow } from '../io/verify/check-chunk.js';
+import { type FileFacts, fileFindings } from '../io/verify/check-file.js';
+import { mergedFindings } from '../io/verify/check-merged.js';
+import type { RowChecks } from '../io/verify/check-rows.js';
+import { recordFindings } from '../io/verify/check-run.js';
+import type { Finding } from '../io/verify/finding.js';
+import { SeenRows } from '../io/verify/seen.js';
+import { textFaults } from '../io/verify/text-faults.js';
 import { formatOf } from '../io/write/output.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
+import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {
   readonly signal: AbortSignal;
@@ -47,10 +54,50 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
     }
     const folder = await locateRun(out);
     if (folder === undefined) throw usageError(`${out}: is neither a folder nor a file`, 'name a run folder');
-    return await verifyRun(await readRunState(folder), parquet, found, opts, log);
+    const merged = await readMerged(folder);
+    if (merged !== undefined && merged !== null)
+      return await verifyMerged(folder, merged, parquet, found, opts, log);
+    if (merged === null) {
+      found.add({ file: mergedPath(folder), text: 'is damaged' });
+      return conclude(found, folder, log);
+    }
+    const onForeign = ({ path }: ForeignRecordError): void =>
+      found.add({ file: path, text: 'is of another run than run.json' });
+    return await verifyRun(await readRunState(folder, onForeign), parquet, found, opts, log);
   } finally {
     await parquet.close();
   }
+}
+
+/** How the rows of a run or of a file are checked, as far as it says how they were made. */
+function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>): RowChecks {
+  const { config, vocab, inputs } = facts;
+  const credit = storedCredit(config);
+  const isGroupMean = config.baseline === 'group';
+  return {
+    // a trainer's form has none of our columns
+    chosen: facts.export === undefined ? (facts.chosen ?? segmentColumns(config)) : null,
+    isScored: config.command === undefined ? undefined : config.command === 'score',
+    vocab,
+    seen: new SeenRows(inputs, isGroupMean || config.baseline === 'auto'),
+    recompute: (row, whole) => [...recomputedFaults(row, credit), ...textFaults(row, whole, config.map)],
+  };
+}
+
+/** What `segment` writes where nothing was chosen; undefined for `score`, which writes all of ours. */
+function segmentColumns({ command, weights }: Readonly<Record<string, unknown>>) {
+  if (command !== 'segment') return undefined;
+  return weights === 'entropy' ? POLICY_COLUMNS : COLUMNS;
+}
+
+/** The same for what a run or a merged folder is described by. */
+function describedChecks(
+  config: Readonly<Record<string, unknown>>,
+  vocab: number | null,
+  inputs: number,
+): RowChecks {
+  const { columns, export: form } = config as { columns?: readonly string[]; export?: ExportName };
+  return rowChecks({ chosen: columns, export: form, config, vocab: vocab ?? undefined, inputs });
 }
 
 async function verifyFile(
@@ -62,10 +109,9 @@ async function verifyFile(
 ): Promise<number> {
   const format = formatOf(path);
   let traces = 0;
-  try {
-    const { columns, chosen, rows } = await openRows(path, format, parquet);
-    const form = columns && exportOf(columns);
-    if (form)
+  const checksOf = (facts: FileFacts): RowChecks => {
+    const { columns, export: form } = facts;
+    if (form !== undefined)
       throw usageError(
         `${path}: has the columns of --export ${form}, none of which can be checked in a file by itself`,
         'give score a folder (-o out/) and verify that, then merge it into a file',
@@ -75,9 +121,17 @@ async function verifyFile(
         `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
         'name an output, not an input',
       );
-    for await (const finding of rowFindings(path, rows, chosen)) {
+    return rowChecks(facts);
+  };
+  const onUnsealed = (): void =>
+    log.warn(
+      'no_hash',
+      `${path}: nothing says which bytes were written${format === 'jsonl' ? `, ${sumPath(path)} is not there` : ''}: only its rows are checked`,
+    );
+  try {
+    for await (const finding of fileFindings({ path, format, parquet, checksOf, onUnsealed })) {
       throwIfInterrupted(signal);
-      if ('text' in finding) found.add(finding);
+      if (finding !== null) found.add(finding);
       else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });
     }
   } catch (error) {
@@ -87,10 +141,23 @@ async function verifyFile(
   return traces;
 }
 
-/** The export whose columns a file has in place of ours; undefined where it has ours. */
-function exportOf(columns: readonly string[]): ExportName | undefined {
-  if (columns.includes('status') || columns.includes('sigma')) return undefined;
-  return EXPORTS.find((form) => EXPORT_FORMS[form].columns.every(({ name }) => columns.includes(name)));
+async function verifyMerged(
+  folder: string,
+  record: MergedRecord,
+  parquet: ChunkReader,
+  found: Findings,
+  { signal }: VerifyOptions,
+  log: Log,
+): Promise<ExitCode> {
+  const checks = describedChecks(record.config, record.vocab, record.inputs);
+  let traces = 0;
+  for await (const finding of mergedFindings(folder, record, parquet, checks)) {
+    throwIfInterrupted(signal);
+    if (finding !== null) found.add(finding);
+    else log.progress(`checking: ${count(++traces)} of ${plural(record.traces, 'trace')}`, { traces });
+  }
+  const summary = `${plural(record.files.length, 'merged file')}, ${plural(traces, 'trace')}, ${plural(record.rejects, 'reject')}`;
+  return conclude(found, `${folder}: ${summary}; the inputs are not compared`, log);
 }
 
 async function verifyRun(
@@ -141,6 +208,7 @@ async function* chunksFindings(
   const { shards: n, rows_per_chunk: rowsPerChunk } = description;
   const paths = runPaths(folder);
   const format = description.output;
+  const checks = describedChecks(description.config, description.vocab, description.inputs.length);
   const inputs = canReread ? rereadRows(description) : undefined;
   const last = Math.max(end, rows === null ? 0 : chunkCount(rows, rowsPerChunk));
   try {
@@ -148,15 +216,22 @@ async function* chunksFindings(
       const own = inputs === undefined ? undefined : await take(inputs, rowsPerChunk);
       if (chunk >= last && (own === undefined || own.length === 0)) return;
       const shard = shardOf(chunk, n);
-      const record = await readJson<ChunkRecord>(paths.record(shard, chunk));
-      if (record !== undefined) yield* chunkFindings({ folder, description, format, parquet }, record, own);
-      else if (shards[shard.index]?.isDone)
+      // one of another run has been told of
+      const record = await readChunkRecord(folder, description, chunk).catch(ignoreForeign);
+      if (record !== undefined && record !== null)
+        yield* chunkFindings({ folder, description, format, parquet, ...checks }, record, own);
+      else if (record === undefined && shards[shard.index]?.isDone)
         yield { file: paths.record(shard, chunk), text: 'is missing or damaged, though its shard is done' };
-      if (record !== undefined) yield null;
+      if (record) yield null;
     }
   } finally {
     await inputs?.return(undefined);
   }
+}
+
+function ignoreForeign(error: unknown): null {
+  if (error instanceof ForeignRecordError) return null;
+  throw error;
 }
 
 /** The next rows, at most so many. */
@@ -168,49 +243,6 @@ async function take(rows: AsyncGenerator<RereadRow>, count: number): Promise<Rer
     taken.push(next.value);
   }
   return taken;
-}
-
-/** What the records of shards say of their chunks, and the files that no record knows. */
-async function* recordFindings({
-  folder,
-  description,
-  shards,
-  rows,
-  hasSuccess,
-}: RunState): AsyncGenerator<Finding> {
-  const paths = runPaths(folder);
-  for (const { shard } of shards) {
-    const file = paths.done(shard);
-    const done = await readJson<ShardRecord>(file);
-    if (done === undefined) continue;
-    const sum = sumCounts(done.chunks);
-    for (const field of ['rows', 'traces', 'rejects', 'tokens'] as const)
-      if (done[field] !== sum[field])
-        yield {
-          file,
-          text: `counts ${plural(done[field], field.slice(0, -1))}, its chunks ${sum[field]} together`,
-        };
-    for (const own of done.chunks) {
-      const record = await readJson<ChunkRecord>(paths.record(shard, own.chunk));
-      if (record !== undefined && !isDeepStrictEqual(record, own))
-        yield {
-          file: paths.record(shard, own.chunk),
-          text: `is not what ${basename(file)} says of the chunk`,
-        };
-    }
-    const chunks = rows === null ? undefined : chunkCount(rows, description.rows_per_chunk);
-    const expected = chunks === undefined ? done.chunks.length : ownChunks(chunks, shard);
-    const known = new Set(done.chunks.map(({ chunk }) => chunk));
-    for (let k = 0, chunk = shard.index; k < expected; k++, chunk += shard.count)
-      if (!known.has(chunk)) yield { file, text: `knows no chunk ${chunk}` };
-    const names = { [paths.chunks(shard)]: description.output, [paths.rejects(shard)]: 'jsonl' };
-    for (const [at, extension] of Object.entries(names))
-      for (const name of (await readdir(at).catch((): string[] => [])).sort())
-        if (!name.startsWith('.') && !(name.endsWith(`.${extension}`) && known.has(chunkNumber(name))))
-          yield { file: join(at, name), text: 'is in no record, though its shard is done' };
-  }
-  if (hasSuccess && shards.some(({ isDone }) => !isDone))
-    yield { file: paths.success, text: 'is there, though not every shard is done' };
 }
 
 /** Prints findings, and stops to do so for a file with too many. */

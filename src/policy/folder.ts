@@ -25,7 +25,7 @@ import { openTokenizer } from './text/open-tokenizer.js';
 export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 
 const FORMAT = 1;
-const MANIFEST = 'policy.json';
+export const MANIFEST = 'policy.json';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
@@ -184,14 +184,14 @@ export async function sha256(path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** Weights of gigabytes are not read for this: `policy check` does. */
-const VERIFIED_BYTES = 64 * 2 ** 20;
+/** Files up to this size are hashed whenever the folder is opened; larger ones as `watchPolicy` says. */
+export const HASHED_BYTES = 64 * 2 ** 20;
 
 /** The hashes go into the output as its provenance: files that are not what was built are refused. */
 async function verifySmallFiles(path: string, files: Readonly<Record<string, string>>): Promise<void> {
   for (const [name, expected] of Object.entries(files)) {
     const file = join(path, name);
-    if ((await stat(file)).size > VERIFIED_BYTES || (await sha256(file)) === expected) continue;
+    if ((await stat(file)).size > HASHED_BYTES || (await sha256(file)) === expected) continue;
     throw usageError(
       `${file}: is not the file that policy.json was built with (sha256)`,
       'build the folder again with: rredcot policy build <checkpoint> -o <folder>',

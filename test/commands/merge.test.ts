@@ -1,11 +1,13 @@
 // `merge`: whatever the layout of shards and chunks, the rows of an unsplit run come out, in input order, once each.
 import { createHash } from 'node:crypto';
-import { appendFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Table, TimestampSecond, tableFromIPC, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { merge, parseFileSize } from '../../dist/commands/merge.js';
+import { status } from '../../dist/commands/status.js';
+import { verify } from '../../dist/commands/verify.js';
 import { queryDuckdb, readMetadata, readWithHyparquet } from '../support/io-helpers.js';
 import { readJsonl, rredcot, temporaryFolder } from '../support/program.js';
 
@@ -69,15 +71,31 @@ function merged(
   return merge(out, { output, format, fileSize, partial, signal: new AbortController().signal }, LOG);
 }
 
+async function verified(out: string) {
+  const found: string[] = [];
+  const opts = { signal: new AbortController().signal, print: (line: string) => void found.push(line) };
+  return { code: await verify(out, opts, LOG), found: found.join('\n') };
+}
+
+async function dropLine(path: string): Promise<void> {
+  const lines = (await readFile(path, 'utf8')).trimEnd().split('\n');
+  await writeFile(path, `${lines.slice(0, -1).join('\n')}\n`);
+}
+
 async function hash(path: string): Promise<string> {
   return createHash('sha256')
     .update(await readFile(path))
     .digest('hex');
 }
 
-/** Names of the files in a folder that are no card. */
+/** Metadata but for what says which run and which file it is: the single one has chunks of another size. */
+function withoutIdentity(metadata: ReadonlyMap<string, string>): Map<string, string> {
+  return new Map([...metadata].filter(([key]) => key !== 'rredcot.run' && key !== 'rredcot.sha256').sort());
+}
+
+/** Names of the files of rows in a folder. */
 async function dataFiles(folder: string): Promise<string[]> {
-  return (await readdir(folder)).filter((name) => name !== 'README.md').sort();
+  return (await readdir(folder)).filter((name) => name.startsWith('data-')).sort();
 }
 
 async function rowsOf(path: string): Promise<unknown[]> {
@@ -103,12 +121,12 @@ describe('merge', () => {
         expect(await readFile(output, 'utf8')).toBe(await readFile(expected, 'utf8'));
       else expect(await rowsOf(output)).toEqual(await rowsOf(expected));
       if (extension === 'parquet')
-        expect((await readMetadata(output)).keys).toEqual((await readMetadata(expected)).keys);
+        expect(withoutIdentity((await readMetadata(output)).keys)).toEqual(
+          withoutIdentity((await readMetadata(expected)).keys),
+        );
       if (extension === 'arrow') {
         const metadata = async (path: string) => tableFromIPC(await readFile(path)).schema.metadata;
-        expect(new Map([...(await metadata(output))].sort())).toEqual(
-          new Map([...(await metadata(expected))].sort()),
-        );
+        expect(withoutIdentity(await metadata(output))).toEqual(withoutIdentity(await metadata(expected)));
       }
       expect(await readFile(`${output}.rejects.jsonl`, 'utf8')).toBe(
         await readFile(`${expected}.rejects.jsonl`, 'utf8'),
@@ -130,7 +148,11 @@ describe('merge', () => {
     for (const name of names) expect((await stat(join(output, name))).size).toBeLessThan(36_000);
     const rows = await Promise.all(names.map((name) => rowsOf(join(output, name))));
     expect(rows.flat()).toEqual(await rowsOf(single('parquet')));
-    await expect(merged(folder, `${output}/`)).rejects.toMatchObject({ exitCode: 2 });
+    // again: nothing is done, nothing is wrong; but not where another run is
+    expect(await merged(folder, `${output}/`)).toBe(0);
+    expect((await dataFiles(output)).length).toBe(names.length);
+    const another = await shards(2, 'parquet', 40);
+    await expect(merged(another, `${output}/`)).rejects.toMatchObject({ exitCode: 2 });
 
     expect(await merged(folder, join(work, 'as.arrow'))).toBe(0);
     expect(await rowsOf(join(work, 'as.arrow'))).toEqual(await rowsOf(single('arrow')));
@@ -186,13 +208,72 @@ describe('merge', () => {
     },
   );
 
+  it('verify finds damage in a merged folder, and nothing in a whole one', async () => {
+    const folder = await shards(2, 'jsonl', 10);
+    const whole = join(work, 'whole');
+    await merged(folder, `${whole}/`, { fileSize: 60_000 });
+    expect(await verified(whole)).toEqual({ code: 0, found: '' });
+    const damages: readonly (readonly [(at: string) => Promise<unknown>, RegExp])[] = [
+      [(at) => dropLine(join(at, 'data-00001.jsonl')), /data-00001\.jsonl: has changed/],
+      [(at) => rm(join(at, 'data-00001.jsonl')), /data-00001\.jsonl: is missing/],
+      [(at) => writeFile(join(at, 'data-9.jsonl'), ''), /data-9\.jsonl: is not in .*_merged\.json/],
+      [(at) => appendFile(`${at}.rejects.jsonl`, '{}\n'), /rejects\.jsonl: has changed/],
+      [(at) => appendFile(join(at, 'README.md'), 'mine'), /README\.md: has changed/],
+      [(at) => writeFile(join(at, '_merged.json'), '{}'), /_merged\.json: is damaged/],
+    ];
+    for (const [n, [damage, expected]] of damages.entries()) {
+      const output = join(work, `damaged-${n}`);
+      for (const name of ['', '.rejects.jsonl'])
+        await cp(`${whole}${name}`, `${output}${name}`, { recursive: true });
+      await damage(output);
+      const { code, found } = await verified(output);
+      expect([code, found]).toEqual([65, expect.stringMatching(expected)]);
+    }
+  });
+
+  it.each(['parquet', 'jsonl'])(
+    'refuses a %s chunk of another run, and so do verify and status',
+    async (format) => {
+      const [folder, other] = [await shards(2, format, 10), await shards(2, format, 20)];
+      const chunk = `chunks/00000-of-00002/000002.${format}`;
+      const record = 'done/00000-of-00002/000002.json';
+      const rejects = 'rejects/00000-of-00002/000002.jsonl';
+      const place = join(work, `foreign-${format}`);
+      await cp(folder, place, { recursive: true });
+      for (const name of [chunk, record, rejects]) await cp(join(other, name), join(place, name));
+      await rm(join(place, 'done/00000-of-00002.json'));
+      const foreign = expect.stringContaining(`${join(place, record)}: is of another run`);
+      await expect(status(place, { json: false }, () => {})).rejects.toMatchObject({
+        exitCode: 65,
+        message: foreign,
+      });
+      await expect(merged(place, join(work, `foreign.${format}`), { partial: true })).rejects.toMatchObject({
+        exitCode: 65,
+        message: foreign,
+      });
+      expect(await verified(place)).toMatchObject({ code: 65, found: foreign });
+      // the same where the record has been made to fit
+      const { run } = JSON.parse(await readFile(join(place, 'run.json'), 'utf8'));
+      const edited = { ...JSON.parse(await readFile(join(place, record), 'utf8')), run };
+      const counts = { rows: 10, traces_per_row: null, traces: 10 };
+      await writeFile(join(place, record), JSON.stringify({ ...edited, ...counts }));
+      const { code, found } = await verified(place);
+      expect([code, found]).toEqual([
+        65,
+        expect.stringMatching(
+          format === 'parquet' ? /000002\.parquet: is of another run/ : /000002\.jsonl: /,
+        ),
+      ]);
+    },
+  );
+
   it('a folder of an unfinished run has no card', async () => {
     const folder = await shards(2, 'jsonl', 10, [0, 1]);
     await segment(`${folder}/`, '--format', 'jsonl', '--shard', '0/2', '--rows-per-chunk', '10');
     const output = join(work, 'some');
     await rm(join(folder, 'done/00000-of-00002.json'));
     expect(await merged(folder, `${output}/`, { partial: true })).toBe(0);
-    expect(await readdir(output)).toEqual(['data-00000.jsonl']);
+    expect(await readdir(output)).toEqual(['_merged.json', 'data-00000.jsonl']);
   });
 
   it('gives Parquet the types that it has where the chunks are Arrow', async () => {

@@ -257,7 +257,8 @@ describe('a reader or a disk that takes no more', () => {
       expect(again.code, again.stderr).toBe(0);
       expect(again.stderr).toContain('resuming: ');
       expect((await readJsonl(join(disk, 'x.jsonl'))).length).toBe(64);
-      expect((await readdir(disk)).sort()).toEqual(['x.jsonl', 'x.jsonl.summary.json']);
+      const made = ['x.jsonl', 'x.jsonl.sha256', 'x.jsonl.summary.json'];
+      expect((await readdir(disk)).sort()).toEqual(made);
       // and a read-only one is an error of the call
       spawnSync('mount', ['-o', 'remount,ro', disk]);
       const locked = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'disk/y.jsonl'], { cwd });

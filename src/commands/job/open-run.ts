@@ -1,5 +1,5 @@
 // A command's run in: its folder found or made, its shard, what of it is done and what is still to be read.
-import { readFile, rm, rmdir } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { readJson, writeJson } from '../../io/files/json-file.js';
@@ -7,6 +7,7 @@ import {
   chunkCount,
   chunkOf,
   defaultRowsPerChunk,
+  MAX_CHUNKS,
   MAX_ROW_GROUPS,
   type Shard,
   shardName,
@@ -14,28 +15,14 @@ import {
 } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import type { Input } from '../../io/read/inputs.js';
-import {
-  type AskedRun,
-  createRun,
-  findRun,
-  fingerprint,
-  type RunDescription,
-} from '../../io/run/description.js';
-import {
-  type ChunkRecord,
-  chunkDamage,
-  dropRun,
-  hasRecords,
-  hasRejects,
-  isBegun,
-  markSuccess,
-  readShard,
-  removeLeftovers,
-  removeRun,
-  sharedFolders,
-  sumCounts,
-} from '../../io/run/folder.js';
+import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../io/run/claim.js';
+import type { AskedRun, RunDescription } from '../../io/run/description.js';
+import { fingerprint } from '../../io/run/fingerprint.js';
+import { type ChunkRecord, chunkDamage, hasRecords, readShard, sumCounts } from '../../io/run/records.js';
+import { hasRejects, removeLeftovers, sharedFolders } from '../../io/run/remove.js';
+import { markSuccess } from '../../io/run/success.js';
 import { are, plural } from '../../plural.js';
+import type { WatchedPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { VERSION } from '../../version.js';
 import { resolveShard } from './shard.js';
@@ -54,7 +41,11 @@ export interface RunOptions {
 }
 
 /** What decides the bytes of a run, beside its inputs and how it is cut. */
-export type Described = Pick<RunDescription, 'command' | 'config' | 'policy' | 'passes'>;
+export interface Described
+  extends Pick<RunDescription, 'command' | 'config' | 'policy' | 'vocab' | 'passes'> {
+  /** the policy's, which have to stay what they are */
+  readonly files: WatchedPolicy | undefined;
+}
 
 /** The first light pass over the inputs. */
 export interface Surveyor {
@@ -71,6 +62,8 @@ export interface Run {
   readonly folder: string | undefined;
   /** what the inputs hold; undefined for streams, and where nobody needs it */
   readonly survey: Survey | undefined;
+  /** what `run.json` says of it; undefined where there is no folder */
+  readonly description: RunDescription | undefined;
   /** the chunks that are done */
   readonly chunks: Map<number, ChunkRecord>;
   /** nothing is left to do for this shard; a single file is done when it is published, and then there is no folder */
@@ -92,7 +85,7 @@ export interface Run {
 export async function openRun(
   target: Target,
   inputs: readonly Input[],
-  described: Described,
+  { files, ...described }: Described,
   opts: RunOptions,
   surveyor: Surveyor,
   log: Log,
@@ -105,13 +98,13 @@ export async function openRun(
   const rowsPerChunk = (found: Survey | undefined): number =>
     opts.rowsPerChunk ?? defaultRowsPerChunk(found?.rows, described.policy !== null);
   if (folder === undefined) {
+    await files?.assertSince(null);
     const found = surveyor.isNeeded ? await survey() : undefined;
     const cut = { shard, rowsPerChunk: rowsPerChunk(found), survey: found };
-    return begun(target, cut, new Map(), false, false, async () => {});
+    return begun(target, cut, new Map(), false, undefined);
   }
 
   const asked: AskedRun = {
-    format: 2,
     rredcot: VERSION,
     ...described,
     output: target.format,
@@ -119,51 +112,44 @@ export async function openRun(
     shards: shard.count,
     rows_per_chunk: opts.rowsPerChunk,
   };
-  let isDropped = opts.restart && (await dropRun(folder));
-  const streamTaken = () =>
-    usageError(
-      `${folder}: holds a run, and a stream cannot be read again to resume it`,
-      'name another output with -o, or start again with --restart',
-    );
-  if (isStream && (await isBegun(folder))) {
-    if (target.kind === 'folder') throw streamTaken();
-    isDropped = await dropRun(folder);
-  }
-  const found = await findRun(folder, asked, isDropped).catch(async (error: unknown) => {
-    // nothing is lost with an unfinished file of which no chunk is whole, or nobody can tell whose chunks they are
-    if (target.kind === 'folder' || ((await isBegun(folder)) && (await hasRecords(folder)))) throw error;
-    // what lies there without a run.json is nobody's
-    await removeRun(folder);
-    return undefined;
+  let made: Survey | undefined;
+  const { description, isOurs, presence } = await claimRun(folder, asked, {
+    isHidden: target.kind === 'file',
+    restart: opts.restart,
+    isStream,
+    async describe() {
+      made = await survey();
+      const rows = rowsPerChunk(made);
+      refuseManyChunks(target, Math.min(made?.rows ?? 0, opts.limit ?? Number.POSITIVE_INFINITY), rows);
+      await files?.assertSince(null);
+      return { run: { ...asked, rows_per_chunk: rows }, stamps: files?.stamps ?? null };
+    },
   });
-  if (found === undefined) {
-    const made = await survey();
-    const cut = { shard, rowsPerChunk: rowsPerChunk(made), survey: made };
-    const most = Math.min(made?.rows ?? 0, opts.limit ?? Number.POSITIVE_INFINITY);
-    refuseManyRowGroups(target, most, cut.rowsPerChunk);
-    const description = { ...asked, rows_per_chunk: cut.rowsPerChunk };
-    // another process may have been faster
-    const isOurs = await createRun(folder, description);
-    if (!isOurs && isStream) throw streamTaken();
-    if (!isOurs) await findRun(folder, description);
-    if (isOurs && made !== undefined) await writeSurvey(runPaths(folder).survey, made);
-    return resumed(target, cut, started, !isOurs, log);
+  try {
+    if (!isOurs) await files?.assertSince(description.policy_files);
+    const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
+    const run = await resumed(target, cut, { description, presence, isOurs }, started, log);
+    if (run.isDone || isStream) return run;
+    // the survey of a run is made by its first process, and read by those that resume it or do its other shards
+    const path = runPaths(folder).survey;
+    const known = isOurs ? undefined : (made ?? (await readSurvey(path, description.run)));
+    const found = known ?? made ?? (await surveyor.make());
+    if (known === undefined) await writeSurvey(path, found, description.run);
+    return { ...run, survey: found };
+  } catch (error) {
+    await presence.leave();
+    throw error;
   }
-  if (isStream) throw streamTaken();
-  const cut = { shard, rowsPerChunk: found.rows_per_chunk, survey: undefined };
-  const run = await resumed(target, cut, started, true, log);
-  if (run.isDone) return run;
-  // the survey of a run is made by its first process, and read by those that resume it or do its other shards
-  const known = await readSurvey(runPaths(folder).survey);
-  if (known !== undefined) return { ...run, survey: known };
-  const made = await surveyor.make();
-  await writeSurvey(runPaths(folder).survey, made);
-  return { ...run, survey: made };
 }
 
-/** What could not be joined in the end. @throws RredcotError (exit 2) */
-function refuseManyRowGroups({ kind, format, path }: Target, rows: number, rowsPerChunk: number): void {
+/** What could not be joined in the end, or is no folder that a file system likes. @throws RredcotError (exit 2) */
+function refuseManyChunks({ kind, format, path }: Target, rows: number, rowsPerChunk: number): void {
   const chunks = chunkCount(rows, rowsPerChunk);
+  if (chunks > MAX_CHUNKS)
+    throw usageError(
+      `${path}: ${rows} rows make ${chunks} chunks, and a run has at most ${MAX_CHUNKS}`,
+      'a larger --rows-per-chunk',
+    );
   if (kind !== 'file' || format !== 'parquet' || chunks <= MAX_ROW_GROUPS) return;
   throw usageError(
     `${path}: ${rows} rows make ${chunks} chunks, and a Parquet file has at most ${MAX_ROW_GROUPS} row groups`,
@@ -173,46 +159,49 @@ function refuseManyRowGroups({ kind, format, path }: Target, rows: number, rowsP
 
 type Cut = Pick<Run, 'shard' | 'rowsPerChunk' | 'survey'>;
 
+/** A run's folder as this process has found it. */
+interface Place {
+  readonly description: RunDescription;
+  readonly presence: FolderPresence;
+  /** whether this process has begun the run */
+  readonly isOurs: boolean;
+}
+
 /** Looks at what the shard's earlier attempts have done. */
-async function resumed(
-  target: Target,
-  cut: Cut,
-  started: number,
-  isResumed: boolean,
-  log: Log,
-): Promise<Run> {
+async function resumed(target: Target, cut: Cut, place: Place, started: number, log: Log): Promise<Run> {
   const { shard } = cut;
+  const { description, isOurs } = place;
   const folder = target.folder as string;
-  const description = await readFile(runPaths(folder).run, 'utf8');
-  const state = await readShard(folder, shard);
+  const paths = runPaths(folder);
+  const strangers: string[] = [];
+  const state = await readShard(folder, description, shard, ({ path }) => void strangers.push(path));
+  for (const path of strangers) {
+    log.warn('record_foreign', `${path} is of another run: what it tells of is made again`);
+    await rm(paths.success, { force: true });
+    await rm(path, { force: true });
+  }
   for (const record of state.done === undefined ? [] : state.chunks.values()) {
-    const path = runPaths(folder).record(shard, record.chunk);
+    const path = paths.record(shard, record.chunk);
     if (!isDeepStrictEqual(await readJson(path), record)) await writeJson(path, record);
   }
   for (const record of state.chunks.values()) {
     const damage = await chunkDamage(folder, shard, record, target.format);
     if (damage === undefined) continue;
-    await rm(runPaths(folder).success, { force: true });
+    await rm(paths.success, { force: true });
     log.warn('chunk_damaged', `${damage}: chunk ${record.chunk} of ${shardName(shard)} is made again`);
     state.chunks.delete(record.chunk);
-    await rm(runPaths(folder).done(shard), { force: true });
-    await rm(runPaths(folder).record(shard, record.chunk), { force: true });
+    await rm(paths.done(shard), { force: true });
+    await rm(paths.record(shard, record.chunk), { force: true });
   }
   const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
   const isDone = isWhole && target.kind === 'folder';
   if (isDone) {
-    await markSuccess(folder, shard.count);
+    await markSuccess(folder, description);
     await removeLeftovers(sharedFolders(folder), started);
   }
-  if (isResumed && !isWhole && state.chunks.size > 0)
+  if (!isOurs && !isWhole && state.chunks.size > 0)
     log.info(`resuming: ${plural(state.chunks.size, 'chunk')} ${are(state.chunks.size)} done, in ${folder}`);
-  return begun(target, cut, state.chunks, isDone, isResumed, async () => {
-    if ((await readFile(runPaths(folder).run, 'utf8')) === description) return;
-    throw new RredcotError(`${folder}: has become another run, of a command with other flags or inputs`, {
-      exitCode: EXIT.interrupted,
-      hint: 'name another output with -o',
-    });
-  });
+  return begun(target, cut, state.chunks, isDone, place);
 }
 
 function begun(
@@ -220,14 +209,27 @@ function begun(
   cut: Cut,
   chunks: Map<number, ChunkRecord>,
   isDone: boolean,
-  isResumed: boolean,
-  assertOurs: Run['assertOurs'],
+  place: Place | undefined,
 ): Run {
   // what is done when the run begins; the writer adds to `chunks` while rows are still being read
   const done = new Set(chunks.keys());
+  const description = place?.description;
+  const assertOurs = async (): Promise<void> => {
+    if (folder !== undefined && description !== undefined) await assertSameRun(folder, description);
+  };
+  /** Leaves nothing of a run in which nothing is whole, unless others work on it. */
+  async function clean({ presence, isOurs }: Place, folder: string): Promise<void> {
+    // another attempt may have made a chunk
+    if (!isOurs || cut.shard.count > 1 || chunks.size > 0 || (await hasRecords(folder))) return;
+    // the reasons of rejects are what the user needs next; a single file's have been put beside it
+    if (kind === 'folder' && (await hasRejects(folder, cut.shard))) return;
+    await assertOurs();
+    await dropAlone(folder, kind === 'file', presence);
+  }
   return {
     ...cut,
     folder,
+    description,
     chunks,
     isDone,
     before: sumCounts(chunks.values()),
@@ -237,19 +239,9 @@ function begun(
       return shardOf(chunk, cut.shard.count).index === cut.shard.index && !done.has(chunk);
     },
     async [Symbol.asyncDispose]() {
-      // another attempt may be at work in what was there before, or have made a chunk meanwhile
-      if (folder === undefined || isResumed || cut.shard.count > 1 || chunks.size > 0) return;
-      if (await hasRecords(folder)) return;
-      // the reasons of rejects are what the user needs next; a single file's have been put beside it
-      if (kind === 'folder' && (await hasRejects(folder, cut.shard))) return;
-      const remove = async (): Promise<void> => {
-        await assertOurs();
-        await dropRun(folder);
-        // the folder too, where it is empty now
-        if (kind === 'file') await rm(folder, { recursive: true, force: true });
-        else await rmdir(folder);
-      };
-      await remove().catch(() => {});
+      if (folder === undefined || place === undefined) return;
+      await clean(place, folder).catch(() => {});
+      await place.presence.leave().catch(() => {});
     },
   };
 }

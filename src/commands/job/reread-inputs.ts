@@ -1,12 +1,16 @@
 // A run's inputs in, whether they are what they were and how many traces each row holds out: what `verify` compares with.
+import { codePoints } from '../../code-points.js';
 import { EXIT, RredcotError } from '../../errors.js';
 import { fileError } from '../../io/files/file-error.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { mapRow } from '../../io/map/map.js';
 import { readRows, resolveInputs } from '../../io/read/inputs.js';
-import { fileFingerprint, type InputPrint, type RunDescription } from '../../io/run/description.js';
-import type { Finding, RereadRow } from '../../io/verify/check-chunk.js';
+import type { RunDescription } from '../../io/run/description.js';
+import { fileFingerprint, type InputPrint } from '../../io/run/fingerprint.js';
+import type { ExpectedTrace, RereadRow } from '../../io/verify/check-chunk.js';
+import type { Finding } from '../../io/verify/finding.js';
 import { isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
 import { resolveMapping } from './mapping.js';
 
 /** What has become of a run's inputs. */
@@ -39,10 +43,25 @@ export async function* rereadRows({
   let taken = 0;
   for await (const row of readRows(inputs)) {
     if (taken >= limit) return;
-    const found = isBad(row) ? 1 : [...mapRow(row, map, needs)].length;
-    yield { file: row.file, row: row.row, traces: Math.min(found, limit - taken) };
-    taken += found;
+    const found = isBad(row) ? [null] : [...mapRow(row, map, needs)];
+    const expected = found.flatMap((trace) =>
+      trace === null || isBad(trace) ? [] : [expectedTrace(trace, config)],
+    );
+    yield { file: row.file, row: row.row, traces: Math.min(found.length, limit - taken), expected };
+    taken += found.length;
   }
+}
+
+/** What the output has to say of a trace. */
+function expectedTrace(trace: Trace, { rewardRange }: RunDescription['config']): ExpectedTrace {
+  const [low, high] = Array.isArray(rewardRange) ? (rewardRange as [number, number]) : [0, 1];
+  const { id, group = null, reward, completion } = trace;
+  return {
+    id,
+    group,
+    reward: reward === null ? null : Math.fround((reward - low) / (high - low)),
+    characters: completion === '' ? null : codePoints(completion),
+  };
 }
 
 function textOf(value: unknown): string | undefined {

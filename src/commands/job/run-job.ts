@@ -6,14 +6,15 @@ import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
+import { sweepFolder } from '../../io/run/claim.js';
 import type { RunDescription } from '../../io/run/description.js';
-import { isBegun, removeRunFolder } from '../../io/run/folder.js';
 import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout } from '../../io/write/output-layout.js';
 import { plural } from '../../plural.js';
 import { policyFacts } from '../../policy/embedded.js';
 import type { PolicyFolder } from '../../policy/folder.js';
+import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { terminalNotice } from '../../report/terminal-input.js';
 import { isWorker } from '../../report/worker-log.js';
@@ -71,7 +72,7 @@ export async function runJob(
   const inputs = await resolveInputs(paths);
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
-  const assertUnchanged = await watchInputs(inputs);
+  const assertInputs = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
   const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
@@ -93,21 +94,28 @@ export async function runJob(
     isNeeded: surveyed.typed || reward !== undefined,
     async make() {
       const survey = await surveyInputs(inputs, { ...surveyed, maxRejects, log, signal });
-      await assertUnchanged();
+      await assertInputs();
       return survey;
     },
   };
   return inFolder(target, async () => {
-    const described = { command, config, policy: policy?.files ?? null, passes };
+    const files = policy && (await watchPolicy(policy));
+    const vocab = policy?.architecture.vocab ?? null;
+    const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
     if (run.isDone) return alreadyDone(target, run, opts, log);
     if (run.survey?.banks !== undefined) banks?.restore(run.survey.banks);
+    const assertUnchanged = async (): Promise<void> => {
+      await assertInputs();
+      await files?.assertUnchanged();
+    };
     const opened = { run, read, map, needs, limit, maxLineBytes, typed, columnar, assertUnchanged, log };
     const source = await openSource(inputs, opened);
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
     for (const warning of layout.warnings) log.warn('column_renamed', warning);
-    const metadata = { ...fileMetadata(config, policy), ...layout.metadata };
+    const own = fileMetadata(config, policy, run.description?.run, inputs.length);
+    const metadata = { ...own, ...layout.metadata };
     const { expected } = source;
     if (job.isDry) {
       for await (const _ of job.stages(source, run)) throwIfInterrupted(signal);
@@ -132,8 +140,7 @@ async function inFolder(target: Target, work: () => Promise<ExitCode>): Promise<
     if (folder === undefined || !hasLostFile(error, folder)) throw error;
     // what the other process could not remove, since this one still wrote there
     const isMade = ((await statIfThere(path))?.mtimeMs ?? 0) >= started;
-    if (kind === 'file' && (isMade || !(await isBegun(folder))))
-      await removeRunFolder(folder).catch(() => {});
+    if (kind === 'file') await sweepFolder(folder, isMade).catch(() => {});
     throw new RredcotError(
       `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
       { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },

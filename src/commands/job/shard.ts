@@ -1,10 +1,8 @@
 // Which shard of a run a process does: what `--shard` says, or the scheduler that has started it.
 import { usageError } from '../../errors.js';
-import { type Shard, WHOLE } from '../../io/layout/chunks.js';
+import { MAX_SHARDS, type Shard, WHOLE } from '../../io/layout/chunks.js';
 import type { Log } from '../../report/log.js';
 import type { Target } from './target.js';
-
-const MAX_SHARDS = 99_999;
 
 /** Reads `--shard i/n`. @throws RredcotError (exit 2) */
 export function parseShard(text: string): Shard {

@@ -3,8 +3,9 @@ import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
 import { endEmptyRun } from '../../io/run/empty-run.js';
-import { type CardSource, finishShard } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
+import type { CardSource } from '../../io/run/records.js';
+import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
@@ -131,7 +132,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
     if (isAll) refuseAllRejected(totals(), target, tally.commonest);
     await destination.close();
-    if (run.folder === undefined) return;
+    if (run.folder === undefined || run.description === undefined) return;
     const { seconds } = progress.totals();
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     await run.assertOurs();
@@ -140,7 +141,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       ? await writeSummary(target.path, run.folder, opts.config, doneRecord())
       : undefined;
     if (problem !== undefined) log.warn('summary', problem);
-    await finishShard(run.folder, run.shard, run.chunks, seconds, card);
+    await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
     const records = [...run.chunks.values()];
     await publishFile(run.folder, target, records, run.shard.count, () => throwIfInterrupted(opts.signal));
@@ -186,9 +187,11 @@ function cardSource({ target: { format }, passThrough, ourColumns, metadata }: S
 }
 
 function openDestination({ target, run, log, config: _, ...columns }: SinkOptions): Promise<Destination> {
-  if (run.folder === undefined) return openStreamDestination({ ...target, ...columns });
-  const { folder, shard, rowsPerChunk, chunks, assertOurs } = run;
+  const { folder, description, shard, rowsPerChunk, chunks, assertOurs } = run;
+  if (folder === undefined || description === undefined)
+    return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
   const { format } = target;
-  return openChunkWriter({ ...columns, format, folder, shard, rowsPerChunk, chunks, assertOurs, onChunk });
+  const place = { folder, run: description.run, shard, rowsPerChunk };
+  return openChunkWriter({ ...columns, ...place, format, chunks, assertOurs, onChunk });
 }

@@ -102,18 +102,23 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   return banks === undefined ? found : { ...found, banks: banks.dump() };
 }
 
-/** Keeps a survey for the other processes of a run, and for the next attempt. */
-export function writeSurvey(path: string, survey: Survey): Promise<void> {
-  return writeJson(path, { ...survey, groupRewards: [...survey.groupRewards] });
+/** Keeps a survey for the other processes of a run, and for the next attempt. @param run its identity */
+export function writeSurvey(path: string, survey: Survey, run: string): Promise<void> {
+  return writeJson(path, { run, ...survey, groupRewards: [...survey.groupRewards] });
 }
 
-/** undefined where there is none, or none that can be read: it is made again. */
-export async function readSurvey(path: string): Promise<Survey | undefined> {
-  const found = await readJson<Omit<Survey, 'groupRewards'> & { groupRewards: [string, GroupRewards][] }>(
-    path,
-  );
-  return found && { ...found, groupRewards: new Map(found.groupRewards) };
+/** undefined where there is none of this run, or none that can be read: it is made again. */
+export async function readSurvey(path: string, run: string): Promise<Survey | undefined> {
+  const found = await readJson<StoredSurvey>(path);
+  if (found?.run !== run) return undefined;
+  const { run: _, ...survey } = found;
+  return { ...survey, groupRewards: new Map(found.groupRewards) };
 }
+
+type StoredSurvey = Omit<Survey, 'groupRewards'> & {
+  readonly run: string;
+  readonly groupRewards: [string, GroupRewards][];
+};
 
 /** @throws RredcotError for a value that another one was at the survey */
 export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {

@@ -2,10 +2,22 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { whyUnreplaceable } from '../../io/files/replaceable.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
+import { sumPath } from '../../io/files/sum-file.js';
 import { hiddenFolder, summaryPath } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
-import { CONFIG_KEY, formatOf, namedFormat, type OutputFormat } from '../../io/write/output.js';
+import {
+  CONFIG_KEY,
+  formatOf,
+  INPUTS_KEY,
+  namedFormat,
+  type OutputFormat,
+  POLICY_KEY,
+  RUN_KEY,
+  VERSION_KEY,
+  VOCAB_KEY,
+} from '../../io/write/output.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { shellWord } from '../../printable.js';
 import { VERSION } from '../../version.js';
@@ -50,6 +62,8 @@ export async function resolveTarget(
   }
   const kind = formatOfFile(output, format);
   await refuseMissingFolder(output);
+  for (const each of [...written, ...(kind === 'jsonl' ? [sumPath(output)] : [])])
+    await refuseUnreplaceable(each);
   const folder = hiddenFolder(output);
   return { kind: 'file', path: output, format: kind, rejects, folder };
 }
@@ -89,6 +103,12 @@ async function refuseOtherThanFile(path: string): Promise<void> {
   throw usageError(`${path}: is ${found}, expected a file or nothing`, 'name another output with -o');
 }
 
+/** @throws RredcotError (exit 2) where what is to be put there could not be, when all is computed */
+export async function refuseUnreplaceable(path: string): Promise<void> {
+  const reason = await whyUnreplaceable(path);
+  if (reason !== undefined) throw usageError(`${path}: ${reason}`, 'name another output with -o');
+}
+
 // a folder that is made for a misspelled path is found by nobody
 async function refuseMissingFolder(path: string): Promise<void> {
   const folder = dirname(path);
@@ -108,14 +128,24 @@ export function stemOf(inputs: readonly Input[]): string {
 /**
  * The file's own account: version, resolved configuration, policy. Paths, devices, worker counts and times stay out of
  * it, so that the same input and configuration give the same bytes (DESIGN §4).
+ * @param run its identity; undefined where nothing is kept
+ * @param inputs how many
  */
 export function fileMetadata(
   configuration: Readonly<Record<string, unknown>>,
   policy: PolicyFolder | undefined,
+  run: string | undefined,
+  inputs: number,
 ): Record<string, string> {
   return {
-    'rredcot.version': VERSION,
+    [VERSION_KEY]: VERSION,
     [CONFIG_KEY]: JSON.stringify(configuration),
-    ...(policy === undefined ? {} : { 'rredcot.policy.sha256': JSON.stringify(policy.files) }),
+    ...(run === undefined ? {} : { [RUN_KEY]: run }),
+    ...(policy === undefined ? {} : policyMetadata(policy)),
+    [INPUTS_KEY]: `${inputs}`,
   };
+}
+
+function policyMetadata({ files, architecture }: PolicyFolder): Record<string, string> {
+  return { [POLICY_KEY]: JSON.stringify(files), [VOCAB_KEY]: `${architecture.vocab}` };
 }

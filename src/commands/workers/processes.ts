@@ -12,10 +12,12 @@ import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
+import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import { readRunDescription } from '../../io/run/description.js';
 import { endEmptyRun } from '../../io/run/empty-run.js';
-import { type ChunkRecord, dropRun, hasRecords, sumCounts } from '../../io/run/folder.js';
 import { publishFile, publishRejects } from '../../io/run/publish.js';
+import { type ChunkRecord, hasRecords, sumCounts } from '../../io/run/records.js';
+import { emptyRunFolder } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import { readRejects } from '../../io/verify/stored-rejects.js';
@@ -95,9 +97,27 @@ export async function runWorkers(
   const started = performance.now();
   const inputs = await resolveInputs(paths);
   const target = await resolveWorkersTarget(inputs, opts);
-  const { folder } = target;
   const shard = resolveShard(target, opts, false, log);
-  await clearFolder(target, opts);
+  const presence = await comeInto(target.folder, target.kind === 'file');
+  try {
+    await clearFolder(target, opts, presence);
+    // the run is ours from here on, also while no worker is up
+    await presence.work();
+    return await shareWork(paths, target, shard, opts, log, started);
+  } finally {
+    await presence.leave();
+  }
+}
+
+async function shareWork(
+  paths: readonly string[],
+  target: FolderTarget,
+  shard: Shard,
+  opts: WorkersOptions,
+  log: Log,
+  started: number,
+): Promise<ExitCode> {
+  const { folder } = target;
   const before = await ownCounts(folder, shard, opts.devices.length);
   if (before.chunks > 0)
     log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
@@ -190,8 +210,17 @@ async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptio
 }
 
 /** `--restart`, for all of them; and the beginnings of another run, of which nothing is lost. */
-async function clearFolder({ folder, kind }: FolderTarget, { restart }: WorkersOptions): Promise<void> {
-  if (restart || (kind === 'file' && !(await hasRecords(folder)))) await dropRun(folder);
+async function clearFolder(
+  { folder, kind }: FolderTarget,
+  { restart }: WorkersOptions,
+  presence: FolderPresence,
+): Promise<void> {
+  if (restart) await dropAlone(folder, kind === 'file', presence);
+  else if (kind === 'file')
+    // where others work on it, the workers tell whether it is the same run
+    await presence.alone(async () => {
+      if (!(await hasRecords(folder))) await emptyRunFolder(folder);
+    });
 }
 
 function workerCommands(

@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { writeWhole } from './exact-bytes.js';
 import { fileError } from './file-error.js';
+import { sealFile } from './seal.js';
 
 /** Temporary files of this process: what an interruption leaves behind. */
 const temporaryPaths = new Set<string>();
@@ -25,6 +26,7 @@ export class AtomicFile {
   /** the write under way */
   #writing: Promise<void> = Promise.resolve();
   #isOpen = true;
+  #isSealed = false;
 
   private constructor(path: string, temporaryPath: string, handle: FileHandle) {
     this.path = path;
@@ -49,7 +51,7 @@ export class AtomicFile {
     }
     const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     try {
-      return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx'));
+      return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx+'));
     } catch (error) {
       throw fileError(error, path, 'written');
     }
@@ -63,6 +65,12 @@ export class AtomicFile {
   /** Asks for the hash of what is going to be written, which costs less than reading it again. */
   hashed(): this {
     this.#hash = createHash('sha256');
+    return this;
+  }
+
+  /** Asks for the file's own hash in its metadata, which have to hold `UNSEALED` where it goes. */
+  sealed(): this {
+    this.#isSealed = true;
     return this;
   }
 
@@ -90,17 +98,19 @@ export class AtomicFile {
 
   /**
    * Makes the bytes durable and the file visible.
-   * @returns their SHA-256 in hexadecimal digits; null where it was not asked for
+   * @returns their SHA-256 in hexadecimal digits; null where it was not asked for, or is written into them
    */
   async commit(): Promise<string | null> {
     try {
       await this.#writing;
+      const hash = this.#hash?.digest('hex');
+      if (this.#isSealed) await sealFile(this.#handle, hash);
       await this.#handle.sync();
       await this.#close();
       await rename(this.temporaryPath, this.path);
       temporaryPaths.delete(this.temporaryPath);
       await syncFolder(dirname(this.path));
-      return this.#hash?.digest('hex') ?? null;
+      return this.#isSealed ? null : (hash ?? null);
     } catch (error) {
       await rm(this.temporaryPath, { force: true }).catch(() => {});
       throw fileError(error, this.path, 'written');

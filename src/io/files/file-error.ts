@@ -17,6 +17,7 @@ const MACHINE_ERRORS: Readonly<Record<string, string>> = {
   EDQUOT: 'disk quota is used up',
   EIO: 'the device reports an I/O error',
   EMFILE: 'too many open files',
+  ESTALE: 'the file server no longer knows the file',
 };
 
 /**

@@ -12,6 +12,12 @@ export const WHOLE: Shard = { index: 0, count: 1 };
 /** Chunks of a Parquet file at most: each is a row group, and the format numbers these in 16 bits. */
 export const MAX_ROW_GROUPS = 32_767;
 
+/** Shards of a run at most: as many as their names have digits for. */
+export const MAX_SHARDS = 99_999;
+
+/** Chunks of a run at most: each is a file, and a number beyond this is no run's but damage. */
+export const MAX_CHUNKS = 10_000_000;
+
 /** Input rows whose traces may share runs of the policy; a chunk holds whole windows, so its bytes depend on no other. */
 const WINDOW_ROWS = 64;
 

@@ -1,13 +1,24 @@
 // Parquet files of the same columns in, one file of all their row groups out: pages are copied, not decoded.
 import { open } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../../errors.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { readWhole } from '../files/exact-bytes.js';
+import { HASH_KEY, UNSEALED } from '../files/seal.js';
 import { MAX_ROW_GROUPS } from '../layout/chunks.js';
-import { FILE, GROUP, MAGIC } from './fields.js';
+import { FILE, GROUP, MAGIC, PAIR } from './fields.js';
 import { readFooter, readParquetFooter } from './footer.js';
 import { footerOf, groupRange, movedGroup } from './part.js';
-import { integer, structs, type ThriftStruct, type ThriftValue, writeThrift } from './thrift.js';
+import {
+  integer,
+  structList,
+  structs,
+  THRIFT,
+  type ThriftStruct,
+  type ThriftValue,
+  text,
+  writeThrift,
+} from './thrift.js';
 
 const COPIED_BYTES = 4 * 2 ** 20;
 
@@ -16,7 +27,7 @@ export interface JoinedParquet {
   /** @returns its rows */
   add(path: string): Promise<number>;
   /** writes the footer and makes the file visible */
-  close(): Promise<void>;
+  close(): Promise<null>;
 }
 
 /** @param onProgress called every few megabytes; may throw to stop */
@@ -45,6 +56,8 @@ export async function joinParquet(file: AtomicFile, onProgress: () => void): Pro
       const columns = writeThrift(new Map([[FILE.schema, footer.get(FILE.schema) as ThriftValue]]));
       first ??= { path, footer, columns };
       if (!columns.equals(first.columns)) throw new Error(`${path} has other columns than ${first.path}`);
+      if (!isDeepStrictEqual(metadataOf(footer), metadataOf(first.footer)))
+        throw new Error(`${path} is of another run than ${first.path}`);
       if (groups.length + ranges.length > MAX_ROW_GROUPS)
         throw usageError(
           `${file.path}: a Parquet file of over ${MAX_ROW_GROUPS} row groups cannot be written`,
@@ -60,12 +73,32 @@ export async function joinParquet(file: AtomicFile, onProgress: () => void): Pro
     },
     async close() {
       if (first === undefined) throw new Error(`${file.path}: there is no file to join`);
-      await file.write(footerOf(first.footer, groups, BigInt(rows)));
+      await file.write(footerOf(unsealed(first.footer), groups, BigInt(rows)));
       await file.flush();
       const { rows: found } = await readParquetFooter(file.temporaryPath);
       if (found !== rows)
         throw new Error(`${file.path}: ${rows} rows were copied, its footer counts ${found}`);
       await file.commit();
+      return null;
     },
   };
+}
+
+/** A footer's metadata but for the file's own hash, by key. */
+function metadataOf(footer: ThriftStruct): ReadonlyMap<string, string> {
+  const pairs = footer.has(FILE.keyValues) ? structs(footer, FILE.keyValues) : [];
+  const all = pairs.map((pair) => [text(pair, PAIR.key), text(pair, PAIR.value)] as const);
+  return new Map(all.filter(([key]) => key !== HASH_KEY));
+}
+
+/** The footer with a place for the hash of the file that it ends. */
+function unsealed(footer: ThriftStruct): ThriftStruct {
+  const binary = (value: string): ThriftValue => ({ type: THRIFT.binary, value: Buffer.from(value) });
+  const pairs = footer.has(FILE.keyValues) ? structs(footer, FILE.keyValues) : [];
+  const others = pairs.filter((pair) => text(pair, PAIR.key) !== HASH_KEY);
+  const own: ThriftStruct = new Map([
+    [PAIR.key, binary(HASH_KEY)],
+    [PAIR.value, binary(UNSEALED)],
+  ]);
+  return new Map(footer).set(FILE.keyValues, structList([...others, own]));
 }

@@ -11,10 +11,13 @@ import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';
-import { type ChunkRecord, removeLeftovers, sha256OfFile, sharedFolders } from './folder.js';
+import { type ChunkRecord, sha256OfFile } from './records.js';
+import { removeLeftovers, sharedFolders } from './remove.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly folder: string;
+  /** identity of the run */
+  readonly run: string;
   readonly shard: Shard;
   readonly rowsPerChunk: number;
   /** chunks that are done; those that this process writes are added */
@@ -64,8 +67,11 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     await rejects.close();
     const sha256 = await output.close();
     open = null;
-    const { counts, tally, tokens, rejected } = written;
+    const { tally, tokens, rejected } = written;
+    // a row without any trace has no entry
+    const counts = Array.from(written.counts, (count) => count ?? 0);
     const record: ChunkRecord = {
+      run: opts.run,
       chunk,
       rows: counts.length,
       traces: counts.reduce((sum, count) => sum + count, 0),

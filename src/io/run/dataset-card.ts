@@ -60,6 +60,9 @@ export function datasetCard(facts: CardFacts): string {
   return `${frontMatter(facts)}\n${body(facts)}`;
 }
 
+/** What every card begins with. */
+export const CARD_HEAD = '---\npretty_name: "Reasoning traces with token-wise credit"\n';
+
 function frontMatter({ rows, files }: CardFacts): string {
   // a loader finds the columns' types in the files
   const lines = [

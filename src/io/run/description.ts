@@ -1,211 +1,103 @@
-// run.json: what a run is, written by its first process and compared by every other.
+// run.json: what a run is. Its identity is a hash of all that decides the bytes, and stands in everything the run makes.
 import { createHash } from 'node:crypto';
-import { link, mkdir, open, readdir, readlink, rm, stat, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { usageError } from '../../errors.js';
-import { shellWord } from '../../printable.js';
-import { syncFolder } from '../files/atomic-file.js';
-import { fileError } from '../files/file-error.js';
-import { againWhereTaken, readJson } from '../files/json-file.js';
-import { statIfThere } from '../files/stat-if-there.js';
+import { z } from 'zod';
+import { dataError, usageError } from '../../errors.js';
+import { readJson } from '../files/json-file.js';
+import { MAX_SHARDS } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
-import type { Input } from '../read/inputs.js';
-import type { OutputFormat } from '../write/output.js';
+import { FORMATS } from '../write/output.js';
+import { InputPrintSchema } from './fingerprint.js';
 import { nameOfField } from './flag-names.js';
 
-/** What `run.json` says: everything that the bytes of the chunks depend on. Compared field by field on every start. */
-export interface RunDescription {
-  /** of run.json itself */
-  readonly format: 2;
-  readonly rredcot: string;
-  readonly command: string;
+/** Of run.json, the records and what else lies in a run folder. */
+export const RUN_FORMAT = 3;
+
+/** Rows a chunk at most: a chunk is held to be small. */
+const MAX_ROWS_PER_CHUNK = 2 ** 31 - 1;
+
+/** A file as it lay there: enough to notice that it was written since. */
+const FileStampSchema = z.object({ bytes: z.int(), mtime_ms: z.number(), inode: z.number() });
+export type FileStamp = Readonly<z.infer<typeof FileStampSchema>>;
+
+const DescriptionSchema = z.object({
+  format: z.literal(RUN_FORMAT),
+  /** {@link runIdentity} of the rest */
+  run: z.string().regex(/^[0-9a-f]{64}$/),
+  rredcot: z.string(),
+  command: z.enum(['score', 'segment']),
   /** the resolved configuration, as in the output's metadata */
-  readonly config: Readonly<Record<string, unknown>>;
+  config: z.record(z.string(), z.unknown()),
   /** sha256 of the policy's files; null without a policy */
-  readonly policy: Readonly<Record<string, string>> | null;
+  policy: z.record(z.string(), z.string()).nullable(),
+  /** of the policy; null without one */
+  vocab: z.int().positive().nullable(),
   /** how the policy is run, as far as the last digits depend on it; null without a policy */
-  readonly passes: { readonly strategy: string; readonly precision: string } | null;
+  passes: z.object({ strategy: z.string(), precision: z.string() }).nullable(),
   /** format of the chunks */
-  readonly output: OutputFormat;
-  readonly inputs: readonly InputPrint[];
-  readonly shards: number;
-  readonly rows_per_chunk: number;
-}
+  output: z.enum(FORMATS),
+  inputs: z.array(InputPrintSchema).min(1),
+  shards: z.int().min(1).max(MAX_SHARDS),
+  rows_per_chunk: z.int().min(1).max(MAX_ROWS_PER_CHUNK),
+  /** the process that began the run */
+  made_by: z.object({ host: z.string(), pid: z.int(), at: z.string() }),
+  /** the policy's files when the run began; what has another stamp later is hashed again */
+  policy_files: z.record(z.string(), FileStampSchema).nullable(),
+});
 
-/** Enough of an input file to notice that it is another one. */
-export interface InputPrint {
-  readonly path: string;
-  readonly bytes: number | null;
-  readonly mtime_ms: number | null;
-  /** sha256 of its first and of its last MiB */
-  readonly head: string | null;
-  readonly tail: string | null;
-}
+/** What `run.json` says. */
+export type RunDescription = Readonly<z.infer<typeof DescriptionSchema>>;
 
-const EDGE_BYTES = 2 ** 20;
-
-/** Size, time and edges of the inputs; what can be read only once has none of these. */
-export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[]> {
-  const prints: InputPrint[] = [];
-  for (const { path, size } of inputs) {
-    if (size === null) {
-      prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
-      continue;
-    }
-    prints.push(
-      await fileFingerprint(path).catch((error: unknown) => {
-        throw fileError(error, path, 'read');
-      }),
-    );
-  }
-  return prints;
-}
-
-/** The same of one file. @throws Error of the file system */
-export async function fileFingerprint(path: string): Promise<InputPrint> {
-  await using file = await open(path, 'r');
-  const { size: bytes, mtimeMs } = await file.stat();
-  const edge = async (from: number): Promise<string> => {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
-    return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
-  };
-  const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
-  return { path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail };
-}
+/** What has to be the same in every attempt at a run. */
+export type SameRun = Omit<RunDescription, 'format' | 'run' | 'made_by' | 'policy_files'>;
 
 /** A run as it is asked for, before anybody has counted the rows that say how large a chunk is. */
-export type AskedRun = Omit<RunDescription, 'rows_per_chunk'> & {
-  readonly rows_per_chunk: number | undefined;
-};
+export type AskedRun = Omit<SameRun, 'rows_per_chunk'> & { readonly rows_per_chunk: number | undefined };
 
-/**
- * The run that a folder holds, where it is the one that is asked for.
- * @param withOthers the folder may hold other files although it holds no run
- * @returns undefined where there is none
- * @throws RredcotError (exit 2) naming the field in which the run that is there differs
- */
-export async function findRun(
-  folder: string,
-  asked: AskedRun,
-  withOthers = false,
-): Promise<RunDescription | undefined> {
-  const present: string[] = await readdir(folder).catch((error: NodeJS.ErrnoException): string[] => {
-    if (error.code !== 'ENOENT') throw fileError(error, folder, 'written');
-    return [];
-  });
-  if (!withOthers && present.some((name) => !name.startsWith('.')) && !present.includes('run.json'))
-    throw usageError(
-      `${folder}: holds other files and no run.json, expected a run folder or an empty one`,
-      'name another folder with -o',
-    );
-  if (!present.includes('run.json')) return undefined;
-  const found = await readRunDescription(folder);
-  const wanted = JSON.parse(
-    JSON.stringify({ ...asked, rows_per_chunk: asked.rows_per_chunk ?? found.rows_per_chunk }),
-  );
-  const difference = firstDifference(found, wanted, '');
-  const touched = onlyTouched(found.inputs, asked.inputs);
-  if (touched !== undefined && difference?.startsWith('inputs.'))
-    throw usageError(
-      `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
-      `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
-    );
-  if (difference !== undefined)
-    throw usageError(
-      `${folder}: holds another run: in run.json, ${difference}`,
-      'give the same flags and inputs, name another -o, or start again with --restart',
-    );
-  return found;
+/** What has to be the same, of all that is known of a run. */
+export function sameOf(run: SameRun): SameRun {
+  const { rredcot, command, config, policy, vocab, passes, output, inputs, shards, rows_per_chunk } = run;
+  return { rredcot, command, config, policy, vocab, passes, output, inputs, shards, rows_per_chunk };
 }
 
 /**
- * Creates the folder for a run. Any number of processes may do so at a time: one of them succeeds.
- * @returns whether it was this one
+ * The hash of everything that decides the bytes of a run's chunks. Time, host, paths and the number of shards are not in
+ * it: where they differ, the bytes are the same.
  */
-export function createRun(folder: string, description: RunDescription): Promise<boolean> {
-  const content = `${JSON.stringify(description, null, 2)}\n`;
-  return againWhereTaken(() => createExclusively(runPaths(folder).run, content, folder));
+export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
+  const { rredcot, command, config, policy, passes, output, rows_per_chunk } = run;
+  const contents = inputs.map(({ bytes, head, tail }) => ({ bytes, head, tail }));
+  const all = { rredcot, command, config, policy, passes, output, rows_per_chunk, inputs: contents };
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 
-/** @throws RredcotError (exit 2) where there is none that this version reads */
+/**
+ * Reads what a folder's run is.
+ * @throws RredcotError: exit 2 where there is none that this version reads, 65 where it was changed since it was written
+ */
 export async function readRunDescription(folder: string): Promise<RunDescription> {
-  const { run } = runPaths(folder);
-  const found = await readJson<RunDescription>(run);
-  if (found === undefined || found.format !== 2)
+  const { run: path } = runPaths(folder);
+  const found = await readJson<{ format?: unknown }>(path);
+  const again = 'name the folder of a run, or start it again with --restart';
+  if (found === undefined || found?.format !== RUN_FORMAT)
     throw usageError(
-      `${run}: ${found === undefined ? 'is missing or damaged' : `has format ${found.format}`}, expected a run.json of format 2`,
-      'name the folder of a run, or start it again with --restart',
+      `${path}: ${found === undefined ? 'is missing or damaged' : `has format ${found?.format}`}, expected a run.json of format ${RUN_FORMAT}`,
+      again,
     );
-  return found;
-}
-
-// Node's own recursive mkdir never returns where the parent is there and makes no folders (/proc)
-async function makeFolder(path: string): Promise<void> {
-  const parent = dirname(path);
-  const hasParent = await stat(parent).then(
-    () => true,
-    () => false,
-  );
-  if (!hasParent && parent !== path) await makeFolder(parent);
-  await mkdir(path).catch(async (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-    const isLost = (await statIfThere(path)) === null && (await readlink(path).catch(() => null)) !== null;
-    if (isLost)
-      throw usageError(
-        `${path}: is a link to a folder that is not there`,
-        'make that folder, or choose another place with -o',
-      );
-  });
-}
-
-/** How a file system says that it has no hard links. */
-const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
-
-/** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
-async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {
-  try {
-    await makeFolder(folder);
-    const own = join(folder, `.run.json.${process.pid}.${Date.now()}.tmp`);
-    try {
-      await writeFile(own, content, { flush: true });
-      await link(own, path);
-      return true;
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === 'EEXIST') return false;
-      if (!NO_HARD_LINKS.has(code ?? '')) throw error;
-      // the content is not there at once, but the name is ours alone
-      await writeFile(path, content, { flag: 'wx', flush: true });
-      return true;
-    } finally {
-      await rm(own, { force: true });
-      // chunks that outlive a power failure without their run.json could not be resumed
-      await syncFolder(folder);
-      await syncFolder(dirname(folder));
-    }
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw fileError(error, path, 'written');
+  const parsed = DescriptionSchema.safeParse(found);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw usageError(`${path}: ${issue?.path.join('.')}: ${issue?.message}: no run says that`, again);
   }
-}
-
-const time = (ms: number): string => new Date(ms).toISOString();
-
-/** The first input with another time, where size and edges of all are the same; undefined where more than times differ. */
-function onlyTouched(
-  found: readonly InputPrint[],
-  wanted: readonly InputPrint[],
-): { readonly path: string; readonly before: number; readonly now: number } | undefined {
-  const timeless = (prints: readonly InputPrint[]) => prints.map((print) => ({ ...print, mtime_ms: null }));
-  if (firstDifference(timeless(found), timeless(wanted), '') !== undefined) return undefined;
-  const n = wanted.findIndex(({ mtime_ms }, n) => mtime_ms !== found[n]?.mtime_ms);
-  const [before, now] = [found[n]?.mtime_ms, wanted[n]?.mtime_ms];
-  if (typeof before !== 'number' || typeof now !== 'number') return undefined;
-  return { path: (wanted[n] as InputPrint).path, before, now };
+  if (runIdentity(parsed.data) !== parsed.data.run)
+    throw dataError(
+      `${path}: was changed since it was written: what it says is not the run that it names`,
+      'put it back as it was, or start again with --restart',
+    );
+  return parsed.data;
 }
 
 /** The first place where two JSON values differ, as half a sentence. */
-function firstDifference(found: unknown, wanted: unknown, path: string): string | undefined {
+export function firstDifference(found: unknown, wanted: unknown, path = ''): string | undefined {
   if (typeof found === 'object' && typeof wanted === 'object' && found !== null && wanted !== null) {
     const [a, b] = [found as Record<string, unknown>, wanted as Record<string, unknown>];
     for (const key of new Set([...Object.keys(b), ...Object.keys(a)])) {

@@ -1,7 +1,7 @@
 // A run without one trace in, its rejects beside the output out: the run goes, so that it stands in nobody's way.
 import { rmdir } from 'node:fs/promises';
-import { dropRun, removeRunFolder } from './folder.js';
 import { publishRejects } from './publish.js';
+import { dropRun, emptyRunFolder } from './remove.js';
 
 /**
  * Puts the reasons beside the output and removes the run.
@@ -16,7 +16,7 @@ export async function endEmptyRun(
   onProgress: () => void,
 ): Promise<void> {
   await publishRejects(folder, reasons, onProgress);
-  if (kind === 'file') return removeRunFolder(folder);
+  if (kind === 'file') return emptyRunFolder(folder);
   await dropRun(folder);
   await rmdir(folder).catch(() => {});
 }

@@ -11,14 +11,15 @@ import type { ByteSink } from '../files/stdout.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { joinParquet } from '../parquet/join.js';
 import type { BatchWriter } from '../table/row-writer.js';
-import type { OutputFormat } from '../write/output.js';
+import { type OutputFormat, RUN_KEY, sealable } from '../write/output.js';
 import { openChunkBatches } from './chunk-batches.js';
 
 /** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
 export interface JoinedFile {
   /** @returns the rows that the chunk holds; undefined for JSONL, whose lines are copied as they are */
   add(path: string): Promise<number | undefined>;
-  close(): Promise<void>;
+  /** @returns the SHA-256 of a file of lines; null for others, which hold their own */
+  close(): Promise<string | null>;
   /** harmless after `close` */
   abort(): Promise<void>;
 }
@@ -67,7 +68,7 @@ async function told<T>(step: Promise<T>, path: string, action: 'read' | 'written
 
 /** Row groups after row groups, as they are. */
 async function joinRowGroups(path: string, { folder, onProgress }: JoinedFileOptions): Promise<JoinedFile> {
-  const file = await AtomicFile.open(path, folder);
+  const file = (await AtomicFile.open(path, folder)).hashed().sealed();
   return { ...(await joinParquet(file, onProgress)), abort: () => file.abort() };
 }
 
@@ -76,7 +77,7 @@ export async function joinLines(
   path: string,
   { folder, onProgress }: Pick<JoinedFileOptions, 'folder' | 'onProgress'>,
 ): Promise<JoinedFile> {
-  const file = await AtomicFile.open(path, folder);
+  const file = (await AtomicFile.open(path, folder)).hashed();
   const sink: ByteSink = path.toLowerCase().endsWith('.gz') ? openGzipSink(file) : file;
   return {
     async add(chunk) {
@@ -86,9 +87,7 @@ export async function joinLines(
       }
       return undefined;
     },
-    async close() {
-      await sink.commit();
-    },
+    close: () => sink.commit(),
     abort: () => sink.abort(),
   };
 }
@@ -99,20 +98,24 @@ async function joinBatches(
   from: 'parquet' | 'arrow',
   parquet: ChunkReader,
 ): Promise<JoinedFile> {
-  const file = await AtomicFile.open(path, folder);
+  const file = (await AtomicFile.open(path, folder)).sealed();
+  // Parquet is written by a thread, past this one
+  if (to === 'arrow') file.hashed();
   /** of the first chunk, which all others have to be like */
-  let first: { readonly path: string; readonly schema: Schema } | undefined;
+  let first: { readonly path: string; readonly schema: Schema; readonly run: string | undefined } | undefined;
   let schema: Schema;
   let writer: BatchWriter | undefined;
   return {
     async add(chunk) {
       const found = await openChunkBatches(chunk, from, parquet);
       if (first === undefined) {
-        first = { path: chunk, schema: found.schema };
+        first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
         schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
         writer = await openJoinedWriter(file, to, schema, found.metadata);
       } else if (!util.compareSchemas(first.schema, found.schema))
         throw new Error(`${chunk} has other columns than ${first.path}`);
+      if (found.metadata.get(RUN_KEY) !== first.run)
+        throw new Error(`${chunk} is of another run than ${first.path}`);
       let rows = 0;
       for await (const batch of found.batches) {
         onProgress();
@@ -123,7 +126,7 @@ async function joinBatches(
     },
     async close() {
       if (writer === undefined) throw new Error(`${path}: there is no chunk`);
-      await writer.close();
+      return writer.close();
     },
     async abort() {
       await (writer ?? file).abort();
@@ -147,7 +150,7 @@ async function openJoinedWriter(
   metadata: ReadonlyMap<string, string>,
 ): Promise<BatchWriter> {
   // whatever order a format has kept it in
-  const sorted = [...metadata].sort(([a], [b]) => (a < b ? -1 : 1));
+  const sorted = Object.entries(sealable(Object.fromEntries(metadata))).sort(([a], [b]) => (a < b ? -1 : 1));
   if (to === 'parquet') {
     const { refuseUnwritable } = await import('../parquet/types.js');
     refuseUnwritable(file.path, schema.fields);

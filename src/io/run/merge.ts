@@ -1,16 +1,19 @@
 // A run's chunks in, one file or several of a bounded size out, with the rejects beside it.
+import { createHash } from 'node:crypto';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../../errors.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { writeText } from '../files/json-file.js';
+import { removeSum, writeSum } from '../files/sum-file.js';
 import { shardOf } from '../layout/chunks.js';
 import { CARD_NAME, runPaths } from '../layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../parquet/chunk-reader.js';
 import type { OutputFormat } from '../write/output.js';
 import { datasetCard } from './dataset-card.js';
-import { type ChunkRecord, chunkDamage, sumCounts } from './folder.js';
 import { type JoinedFile, joinLines, openJoined } from './join.js';
+import { mergedRun, writeMerged } from './merged.js';
+import { type ChunkRecord, chunkDamage, sha256OfFile, sumCounts } from './records.js';
 import { damagedRun, type RunState, recordsInOrder } from './state.js';
 
 export interface MergeTarget {
@@ -73,12 +76,25 @@ export async function mergeRun(
         `${folder}: ${traces} traces and ${rejects} rejects are there, its records count ${expected.traces} and ${expected.rejects}`,
       );
     // the rejects first, so that a reader who sees the rows finds them
+    let rejectsSha256: string | null = null;
     if (rejectsFile === undefined) await rm(target.rejects, { force: true });
-    else await rejectsFile.close();
-    const made = await files.close(async (made) => {
-      const card = state.card && { ...state.card, rows: traces, rejects, format: target.format };
-      if (card !== undefined)
-        await writeText(join(made, CARD_NAME), datasetCard({ ...card, files: `data-*.${target.format}` }));
+    else rejectsSha256 = await rejectsFile.close();
+    const made = await files.close(async (made, counts) => {
+      const facts = state.card && { ...state.card, rows: traces, rejects, format: target.format };
+      const card = facts && datasetCard({ ...facts, files: `data-*.${target.format}` });
+      if (card !== undefined) await writeText(join(made, CARD_NAME), card);
+      const inFolder: { name: string; traces: number; sha256: string }[] = [];
+      for (const [name, each] of counts) {
+        const sha256 = (await sha256OfFile(join(made, name))) ?? '';
+        inFolder.push({ name, traces: each, sha256 });
+      }
+      await writeMerged(made, {
+        ...mergedRun(description),
+        output: target.format,
+        partial: !state.isFinished,
+        ...{ traces, rejects, rejects_sha256: rejectsSha256, files: inFolder },
+        card_sha256: card === undefined ? null : createHash('sha256').update(card).digest('hex'),
+      });
     });
     return { traces, rejects, files: made };
   } finally {
@@ -93,8 +109,8 @@ interface Files {
   /** where all is until it is whole; a merge that was killed leaves it, and the next one drops it */
   readonly hidden: string;
   add(chunk: string, record: ChunkRecord, parquet: ChunkReader): Promise<void>;
-  /** @param complete puts what belongs beside the files into their folder. @returns their names */
-  close(complete: (folder: string) => Promise<void>): Promise<string[]>;
+  /** @param complete puts what belongs beside the files, with their traces, into their folder. @returns their names */
+  close(complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>): Promise<string[]>;
   abort(): Promise<void>;
 }
 
@@ -106,13 +122,15 @@ async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: ()
   await rm(hidden, { recursive: true, force: true });
   await mkdir(hidden, { recursive: true });
   const limit = isFolder ? FILLED * fileBytes : Number.POSITIVE_INFINITY;
-  const names: string[] = [];
+  /** traces by the files' names */
+  const made = new Map<string, number>();
+  let name = '';
   let file: JoinedFile | undefined;
   let [bytes, chunks] = [0, 0];
   function nextPath(): string {
     if (!isFolder) return path;
-    names.push(`data-${String(names.length).padStart(5, '0')}.${to}`);
-    return join(hidden, names.at(-1) as string);
+    name = `data-${String(made.size).padStart(5, '0')}.${to}`;
+    return join(hidden, name);
   }
   return {
     hidden,
@@ -127,6 +145,7 @@ async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: ()
       file ??= await openJoined(nextPath(), { from, to, folder: hidden, onProgress }, parquet);
       bytes += size;
       chunks++;
+      made.set(name, (made.get(name) ?? 0) + record.traces);
       const found = await file.add(chunk).catch((error: unknown) => {
         throw told(error, chunk, isFolder);
       });
@@ -135,13 +154,15 @@ async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: ()
     },
     async close(complete) {
       if (file === undefined) throw damagedRun(`${path}: there is no chunk to merge`);
-      await file.close();
+      if (!isFolder && to === 'jsonl') await removeSum(path);
+      const sha256 = await file.close();
+      if (!isFolder && sha256 !== null) await writeSum(path, sha256);
       if (!isFolder) return [path];
-      await complete(hidden);
+      await complete(hidden, made);
       await syncFolder(hidden);
       await rename(hidden, path);
       await syncFolder(dirname(path));
-      return names.map((name) => join(path, name));
+      return Array.from(made.keys(), (name) => join(path, name));
     },
     async abort() {
       await file?.abort();

@@ -3,12 +3,14 @@ import { readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../../errors.js';
 import { syncFolder } from '../files/atomic-file.js';
+import { removeSum, writeSum } from '../files/sum-file.js';
 import { type Shard, shardOf } from '../layout/chunks.js';
 import { chunkNumber, runPaths } from '../layout/run-paths.js';
 import { openChunkReader } from '../parquet/chunk-reader.js';
 import type { OutputFormat } from '../write/output.js';
-import { type ChunkRecord, chunkDamage, removeRunFolder, sumCounts } from './folder.js';
 import { joinLines, openJoined } from './join.js';
+import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
+import { emptyRunFolder } from './remove.js';
 
 /** What the user asked for; its chunks have the same format. */
 export interface PublishTarget {
@@ -18,7 +20,7 @@ export interface PublishTarget {
 }
 
 /**
- * Makes a single file, and its rejects file, of a finished run, and removes the run's folder. After an interruption at any
+ * Makes a single file, and its rejects file, of a finished run, and removes the run; its folder goes with the last process in it. After an interruption at any
  * point the next start does the same again.
  * @param records of all chunks of all shards
  * @param onProgress called every few megabytes; may throw to stop, with nothing lost
@@ -49,15 +51,18 @@ export async function publishFile(
     each.map(({ chunk }) => name(shardOf(chunk, shards), chunk));
   await joinRejects(of(rejected, paths.reject), folder, rejects, onProgress);
   const chunks = of(sorted, (shard, chunk) => paths.chunk(shard, chunk, format));
+  if (format === 'jsonl') await removeSum(path);
+  let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
   // a packed file and a stream of Arrow are made of chunks that are neither
   if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
     await rename(chunks[0] as string, path);
     await syncFolder(dirname(path));
   } else {
     const { traces } = sumCounts(sorted);
-    await joinAll(chunks, path, format, { folder, traces, onProgress });
+    sha256 = await joinAll(chunks, path, format, { folder, traces, onProgress });
   }
-  await removeRunFolder(folder);
+  if (format === 'jsonl' && sha256 !== null) await writeSum(path, sha256);
+  await emptyRunFolder(folder);
 }
 
 async function joinAll(
@@ -65,7 +70,7 @@ async function joinAll(
   path: string,
   format: OutputFormat,
   { folder, traces, onProgress }: { folder: string; traces: number; onProgress: () => void },
-): Promise<void> {
+): Promise<string | null> {
   const parquet = openChunkReader();
   const joined = await openJoined(path, { from: format, to: format, folder, onProgress }, parquet);
   try {
@@ -73,7 +78,7 @@ async function joinAll(
     for (const chunk of chunks) found += (await joined.add(chunk)) ?? 0;
     if (format !== 'jsonl' && found !== traces)
       throw new Error(`${path}: ${traces} traces were to be copied, the chunks hold ${found}`);
-    await joined.close();
+    return await joined.close();
   } finally {
     await joined.abort();
     await parquet.close();

@@ -4,10 +4,18 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
 import { readJson } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
-import { chunkCount, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
+import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
 import { chunkNumber, hiddenFolder, runPaths } from '../layout/run-paths.js';
 import { type RunDescription, readRunDescription } from './description.js';
-import { type CardSource, type ChunkRecord, type Counts, readShard, sumCounts } from './folder.js';
+import {
+  type CardSource,
+  type ChunkRecord,
+  type Counts,
+  ForeignRecordError,
+  readChunkRecord,
+  readShard,
+  sumCounts,
+} from './records.js';
 
 /** A shard as its records tell it. */
 export interface ShardState {
@@ -61,19 +69,28 @@ export async function locateRun(out: string): Promise<string | undefined> {
 /** Shards whose records are read at a time. */
 const SHARDS_AT_ONCE = 8;
 
-/** Reads a run's records; a run under way may have more of them a moment later. @throws RredcotError (exit 2) */
-export async function readRunState(folder: string): Promise<RunState> {
+/**
+ * Reads a run's records; a run under way may have more of them a moment later.
+ * @param onForeign told of a record that is another run's, which then counts for nothing
+ * @throws RredcotError: exit 2 for what is no run, 65 for another run's record where `onForeign` does not take it
+ */
+export async function readRunState(
+  folder: string,
+  onForeign: (error: ForeignRecordError) => void = refuse,
+): Promise<RunState> {
   const description = await readRunDescription(folder);
   const paths = runPaths(folder);
-  const survey = await readJson<{ rows?: number }>(paths.survey);
+  const survey = await readJson<{ run?: string; rows?: number }>(paths.survey);
   // a run that stops after so many traces does not read all rows
   const isLimited = typeof description.config.limit === 'number';
-  const rows = isLimited || typeof survey?.rows !== 'number' ? null : survey.rows;
+  const rows = isLimited ? null : countedRows(survey, description);
   const shards: (ShardState & { card: CardSource | undefined; end: number })[] = [];
   for (let first = 0; first < description.shards; first += SHARDS_AT_ONCE) {
     const indices = Array.from({ length: SHARDS_AT_ONCE }, (_, n) => first + n);
     const some = indices.filter((index) => index < description.shards);
-    shards.push(...(await Promise.all(some.map((index) => shardState(folder, description, index, rows)))));
+    shards.push(
+      ...(await Promise.all(some.map((index) => shardState(folder, description, index, rows, onForeign)))),
+    );
   }
   return {
     folder,
@@ -89,15 +106,20 @@ export async function readRunState(folder: string): Promise<RunState> {
 
 async function shardState(
   folder: string,
-  { rows_per_chunk: rowsPerChunk, output: extension, shards }: RunDescription,
+  run: RunDescription,
   index: number,
   rows: number | null,
+  onForeign: (error: ForeignRecordError) => void,
 ) {
+  const { rows_per_chunk: rowsPerChunk, output: extension, shards } = run;
   const shard = { index, count: shards };
   const paths = runPaths(folder);
-  const { done, chunks } = await readShard(folder, shard);
+  const { done, chunks } = await readShard(folder, run, shard, onForeign);
   const present = await numbersIn(paths.chunks(shard), extension);
   const recorded = await numbersIn(paths.records(shard), 'json');
+  // the records of a shard's chunks are read where they are all that there is; a stranger among others is found here
+  if (done !== undefined)
+    for (const chunk of recorded) await readChunkRecord(folder, run, chunk).catch(tellForeign(onForeign));
   let last = -1;
   for (const chunk of chunks.keys()) last = Math.max(last, chunk);
   const counted = rows === null ? null : ownChunks(chunkCount(rows, rowsPerChunk), shard);
@@ -120,6 +142,27 @@ async function shardState(
   };
 }
 
+function tellForeign(onForeign: (error: ForeignRecordError) => void) {
+  return (error: unknown): void => {
+    if (!(error instanceof ForeignRecordError)) throw error;
+    onForeign(error);
+  };
+}
+
+function refuse(error: ForeignRecordError): never {
+  throw error;
+}
+
+/** Rows of all inputs, by the survey of this run; null where nobody has counted them, or to a number that cannot be. */
+function countedRows(
+  survey: { readonly run?: string; readonly rows?: number } | undefined,
+  { run, rows_per_chunk: rowsPerChunk }: RunDescription,
+): number | null {
+  const rows = survey?.run === run ? survey.rows : undefined;
+  const isCount = Number.isSafeInteger(rows) && (rows as number) >= 0;
+  return isCount && chunkCount(rows as number, rowsPerChunk) <= MAX_CHUNKS ? (rows as number) : null;
+}
+
 async function numbersIn(folder: string, extension: string): Promise<Set<number>> {
   const names = await readdir(folder).catch((): string[] => []);
   return new Set(names.filter((name) => name.endsWith(`.${extension}`)).map(chunkNumber));
@@ -131,16 +174,17 @@ async function numbersIn(folder: string, extension: string): Promise<Set<number>
  */
 export async function* recordsInOrder({
   folder,
+  description,
   shards,
   end,
-}: Pick<RunState, 'folder' | 'shards' | 'end'>): AsyncGenerator<ChunkRecord> {
+}: RunState): AsyncGenerator<ChunkRecord> {
   const paths = runPaths(folder);
   for (let chunk = 0; chunk < end; chunk++) {
     const shard = shardOf(chunk, shards.length);
-    const path = paths.record(shard, chunk);
-    const record = await readJson<ChunkRecord>(path);
-    if (record?.chunk === chunk) yield record;
-    else if (shards[shard.index]?.isDone) throw damagedRun(`${path}: is missing or damaged`);
+    const record = await readChunkRecord(folder, description, chunk);
+    if (record !== undefined) yield record;
+    else if (shards[shard.index]?.isDone)
+      throw damagedRun(`${paths.record(shard, chunk)}: is missing or damaged`);
   }
 }
 

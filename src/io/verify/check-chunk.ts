@@ -5,19 +5,12 @@ import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import type { RunDescription } from '../run/description.js';
-import { type ChunkRecord, sha256OfFile } from '../run/folder.js';
-import type { OutputFormat } from '../write/output.js';
-import { type CheckedRow, checkRow } from './check-row.js';
+import { type ChunkRecord, sha256OfFile } from '../run/records.js';
+import { CONFIG_KEY, type OutputFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
+import { type RowChecks, rowFindings } from './check-rows.js';
+import type { Finding } from './finding.js';
 import { readRejects } from './stored-rejects.js';
-import { openRows, type StoredRow, withOurs } from './stored-rows.js';
-
-/** Something that is not as it should be. */
-export interface Finding {
-  readonly file: string;
-  /** 0-based row of that file; undefined where the file as a whole is meant */
-  readonly row?: number;
-  readonly text: string;
-}
+import { openRows, type StoredRow } from './stored-rows.js';
 
 /** A row of the inputs, read again. */
 export interface RereadRow {
@@ -25,9 +18,21 @@ export interface RereadRow {
   readonly row: number;
   /** a row that cannot be read or mapped is one reject */
   readonly traces: number;
+  /** those that could be mapped, in their order */
+  readonly expected: readonly ExpectedTrace[];
 }
 
-export interface ChunkCheck {
+/** What a row of the output has to say of its trace. */
+export interface ExpectedTrace {
+  readonly id: string;
+  readonly group: string | null;
+  /** as float32, by `--reward-range`; null where the input has none */
+  readonly reward: number | null;
+  /** code points of the completion; null where the input has ids alone */
+  readonly characters: number | null;
+}
+
+export interface ChunkCheck extends RowChecks {
   readonly folder: string;
   readonly description: RunDescription;
   readonly format: OutputFormat;
@@ -42,7 +47,7 @@ interface RowRejects {
 
 /** Checks a chunk against its record and the inputs. @param inputs its rows there; undefined where they cannot be read again */
 export async function* chunkFindings(
-  { folder, description, format, parquet }: ChunkCheck,
+  { folder, description, format, parquet, ...checks }: ChunkCheck,
   record: ChunkRecord,
   inputs: readonly RereadRow[] | undefined,
 ): AsyncGenerator<Finding> {
@@ -102,10 +107,9 @@ export async function* chunkFindings(
   };
   try {
     yield* advance();
-    const { rows } = await openRows(file, format, parquet);
-    const { columns, export: form } = description.config as Chosen;
-    // a trainer's form has none of our columns
-    for await (const found of rowFindings(file, rows, form === undefined ? columns : null)) {
+    const { rows, metadata } = await openRows(file, format, parquet);
+    if (format !== 'jsonl') yield* metadataFindings(file, metadata, description);
+    for await (const found of rowFindings(file, rows, checks)) {
       if ('text' in found) {
         yield found;
         continue;
@@ -117,6 +121,8 @@ export async function* chunkFindings(
       const place = expected.done ? undefined : expected.value;
       if (place?.row !== undefined && sourceRow !== null && sourceRow !== place.row)
         yield { file, row, text: `source_row is ${sourceRow}, expected ${place.row} of ${place.file}` };
+      if (place?.expected !== undefined && found.stored !== null)
+        for (const text of traceFaults(found.stored, place.expected)) yield { file, row, text };
       yield* advance();
     }
   } catch (error) {
@@ -129,36 +135,6 @@ export async function* chunkFindings(
     yield { file, text: `holds ${plural(tokens, 'completion token')}, its record says ${record.tokens}` };
 }
 
-/** What of a run's configuration says which columns are ours. */
-interface Chosen {
-  readonly columns?: readonly string[];
-  readonly export?: string;
-}
-
-/** A row that was looked at. */
-export type RowSeen = Pick<CheckedRow, 'sourceRow' | 'tokens'> & { readonly row: number };
-
-/**
- * What a file's rows say by themselves, and each row's own account after that.
- * @param chosen of our columns those that were written; undefined: any that is there; null: none, rows are counted
- */
-export async function* rowFindings(
-  file: string,
-  rows: AsyncIterable<StoredRow>,
-  chosen: readonly string[] | undefined | null,
-): AsyncGenerator<Finding | RowSeen> {
-  for await (const row of rows) {
-    if (chosen === null) {
-      yield { row: row.number, sourceRow: null, tokens: null };
-      continue;
-    }
-    const { faults, tokens, sourceRow, id } = checkRow(withOurs(row, chosen));
-    for (const text of faults)
-      yield { file, row: row.number, text: id === '' ? text : `(id ${JSON.stringify(id)}) ${text}` };
-    yield { row: row.number, sourceRow, tokens };
-  }
-}
-
 /** An input row of a chunk as the record has it. */
 interface RecordedRow {
   /** where it stands, as far as that is known */
@@ -166,7 +142,54 @@ interface RecordedRow {
   readonly row: number | undefined;
   /** in the chunk */
   readonly traces: number;
+  readonly expected?: readonly ExpectedTrace[] | undefined;
   readonly problem?: string;
+}
+
+/** What a chunk's metadata have to say of the run. */
+function* metadataFindings(
+  file: string,
+  metadata: ReadonlyMap<string, string>,
+  { run, rredcot, config, policy }: RunDescription,
+): Generator<Finding> {
+  if (metadata.get(RUN_KEY) !== run) {
+    yield { file, text: 'is of another run than run.json' };
+    return;
+  }
+  const expected: readonly (readonly [string, string | undefined])[] = [
+    [VERSION_KEY, rredcot],
+    [CONFIG_KEY, JSON.stringify(config)],
+    [POLICY_KEY, policy === null ? undefined : JSON.stringify(policy)],
+  ];
+  for (const [key, value] of expected)
+    if (metadata.get(key) !== value) yield { file, text: `its metadata have another ${key} than run.json` };
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}
+
+/** How a row differs from the trace in the input. */
+function traceFaults(row: StoredRow, expected: readonly ExpectedTrace[]): string[] {
+  const id = row.cell('id');
+  if (!row.has('id')) return [];
+  const trace = expected.find((each) => each.id === id);
+  if (trace === undefined)
+    return [`id is ${shown(id)}, the input row has ${expected.map((each) => shown(each.id)).join(', ')}`];
+  const faults: string[] = [];
+  const differs = (name: string, found: unknown, wanted: unknown): void => {
+    if (row.has(name) && found !== wanted)
+      faults.push(`${name} is ${shown(found)}, in the input it is ${shown(wanted)}`);
+  };
+  differs('group', row.cell('group'), trace.group);
+  const reward = row.cell('reward');
+  if (trace.reward !== null)
+    differs('reward', typeof reward === 'number' ? Math.fround(reward) : reward, trace.reward);
+  const segments = row.cell('segments');
+  const end = Array.isArray(segments) ? segments.at(-1)?.char_end : undefined;
+  if (trace.characters !== null && typeof end === 'number' && end > trace.characters)
+    faults.push(`segments end at character ${end} of ${trace.characters}`);
+  return faults;
 }
 
 /** The input rows that a chunk's record stands for, in order, each held against the inputs. */
@@ -197,7 +220,7 @@ function* recordedRows(
         : {
             problem: `input row ${file}:${row} has ${plural(wanted, 'trace')}, ${traces} ${are(traces)} in the output and ${known.count} in the rejects`,
           };
-    yield { file, row, traces, ...problem };
+    yield { file, row, traces, expected: reread?.expected, ...problem };
   }
 }
 

@@ -1,6 +1,7 @@
 // A stored row in, what is wrong with it out: METHOD's invariants, as any reader of the file can check them.
 
 import { plural } from '../../plural.js';
+import { statusFault } from './status-codes.js';
 import type { StoredRow } from './stored-rows.js';
 
 type Numbers = ArrayLike<number>;
@@ -21,8 +22,34 @@ const TOKEN_LISTS = ['completion_ids', 'logprobs', 'entropies', 'sigma'] as cons
 const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight'] as const;
 const SEGMENT_SCALARS = ['entropy', 'value', 'delta', 'sigma'] as const;
 
+/** log p and entropies come from sums of some thousand floats */
+const LOGIT_TOLERANCE = 1e-4;
+/** nats of the largest vocabulary that an id of 32 bits can have, where the policy's is not known */
+const MOST_ENTROPY = Math.log(2 ** 31);
+
+/** What of a run its rows are held against. */
+export interface RowRules {
+  /** whether the rows were scored; undefined: where they have a σ */
+  readonly isScored?: boolean | undefined;
+  /** the policy's vocabulary */
+  readonly vocab?: number | undefined;
+}
+
+/** Columns that no scored row lacks, nor one that a policy has cut. */
+const NEVER_NULL = {
+  scored: [
+    'sigma',
+    'value_start',
+    'reference_logprobs',
+    'reference_utilities',
+    'sigma_ess',
+    'sigma_max_weight',
+  ],
+  cut: ['prompt_ids', 'completion_ids', 'logprobs', 'entropies'],
+} as const;
+
 /** Checks one row of a scored or segmented file; columns that the file lacks are not asked for. */
-export function checkRow(row: StoredRow): CheckedRow {
+export function checkRow(row: StoredRow, rules: RowRules = {}): CheckedRow {
   const faults: string[] = [];
   const fault = (text: string): void => void faults.push(text);
   const id = row.cell('id');
@@ -32,6 +59,12 @@ export function checkRow(row: StoredRow): CheckedRow {
   if (row.has('source_row') && sourceRow === null) fault('has no source_row');
   const status = row.cell('status');
   if (row.has('status') && (typeof status !== 'string' || status === '')) fault('has no status');
+  else if (typeof status === 'string') {
+    const text = statusFault(status);
+    if (text !== undefined) fault(text);
+  }
+  if (row.has('group') && row.cell('group') !== null && typeof row.cell('group') !== 'string')
+    fault('has a group that is no text');
   const known = { faults, sourceRow, id: typeof id === 'string' ? id : '' };
 
   // cut by length: token columns there are the input's own
@@ -58,11 +91,74 @@ export function checkRow(row: StoredRow): CheckedRow {
     if (value === null || Number.isFinite(Number(value)) || isZeroBank(row, name, value)) continue;
     fault(`${name} is ${value}, expected a finite number`);
   }
+  const isScored = rules.isScored ?? row.has('sigma');
+  for (const name of [...NEVER_NULL.cut, ...(isScored ? NEVER_NULL.scored : [])])
+    if (row.has(name) && row.cell(name) === null && !isZeroBank(row, name, Number.NEGATIVE_INFINITY))
+      fault(`${name} is null`);
+  checkRanges(row, rules.vocab, fault);
   const sigma = numbers(row.cell('sigma'));
   if (sigma !== null) checkSigma(sigma, fault);
+  if (isScored) checkNulls(row, fault);
   checkSegments(row, tokens ?? lastEnd(row), sigma, fault);
   checkReferences(row, fault);
   return { ...known, tokens };
+}
+
+/** Numbers that no policy and no reward can give. */
+function checkRanges(row: StoredRow, vocab: number | undefined, fault: (text: string) => void): void {
+  const most = (vocab === undefined ? MOST_ENTROPY : Math.log(vocab)) + LOGIT_TOLERANCE;
+  const ids = (vocab ?? 2 ** 31) - 1;
+  const ranges = [
+    ['prompt_ids', 0, ids],
+    ['completion_ids', 0, ids],
+    ['logprobs', Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE],
+    ['entropies', -LOGIT_TOLERANCE, most],
+    ['reference_utilities', 0, 1],
+  ] as const;
+  for (const [name, low, high] of ranges) {
+    const list = numbers(row.cell(name)) ?? [];
+    const at = firstOutside(list, low, high);
+    if (at >= 0) fault(`${name}[${at}] is ${list[at]}, expected ${rangeText(low, high)}`);
+  }
+  const exits = row.cell('reference_logprobs');
+  for (const [k, exit] of Array.isArray(exits) ? exits.entries() : []) {
+    const at = firstOutside(numbers(exit) ?? [], Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE);
+    if (at >= 0) fault(`reference_logprobs[${k}][${at}] is above 0`);
+  }
+  const reward = row.cell('reward');
+  if (typeof reward === 'number' && !(reward >= 0 && reward <= 1))
+    fault(`reward is ${reward}, expected 0 to 1`);
+}
+
+function rangeText(low: number, high: number): string {
+  return low === Number.NEGATIVE_INFINITY
+    ? 'at most 0'
+    : `${Math.round(low)} to ${Number(high.toPrecision(6))}`;
+}
+
+function firstOutside(list: ArrayLike<unknown>, low: number, high: number): number {
+  for (let i = 0; i < list.length; i++) if (Number(list[i]) < low || Number(list[i]) > high) return i;
+  return -1;
+}
+
+/** A scored row says why something is missing, and lacks nothing else. */
+function checkNulls(row: StoredRow, fault: (text: string) => void): void {
+  const status = row.cell('status');
+  if (typeof status !== 'string') return;
+  const codes = status.split(';');
+  if (row.has('reward') && (row.cell('reward') === null) !== codes.includes('reward:unknown'))
+    fault(`reward is ${row.cell('reward')}, and status is ${status}`);
+  if (codes.includes('truncated') && row.has('reward') && row.cell('reward') !== 0)
+    fault(`reward is ${row.cell('reward')}, and status is ${status}`);
+  for (const [k, { entropy, value, delta, sigma, kind }] of segmentsOf(row).entries()) {
+    for (const [name, cell] of Object.entries({ entropy, delta, sigma }))
+      if (typeof cell !== 'number') fault(`segments[${k}].${name} is ${cell}`);
+    const isNone = value === null || value === undefined;
+    if (kind === 'answer' && !isNone)
+      fault(`segments[${k}].value is ${value}, expected none after the answer`);
+    if (kind === 'thought' && isNone && !isZeroBank(row, 'value', Number.NEGATIVE_INFINITY))
+      fault(`segments[${k}].value is null`);
+  }
 }
 
 function checkSigma(sigma: Numbers, fault: (text: string) => void): void {
@@ -106,6 +202,9 @@ function checkSegments(
         fault(`segments[${k}].sigma is ${share}, which is not the sum of σ over its tokens`);
       end = to;
     }
+    const isLast = k === segments.length - 1;
+    if (segment.kind !== 'thought' && !(segment.kind === 'answer' && isLast))
+      fault(`segments[${k}].kind is ${segment.kind}, expected thoughts and at most one answer behind them`);
     const isUnspelled = tokens !== null && charStart === null && charTo === null;
     if (!isUnspelled) {
       if (charStart !== charEnd || typeof charTo !== 'number' || charTo < charEnd) {
@@ -121,6 +220,9 @@ function checkSegments(
     }
   }
   if (tokens !== null && end !== tokens) fault(`segments end at token ${end}, expected ${tokens}`);
+  const nulls = (segments as Record<string, unknown>[]).filter(({ char_end: at }) => at === null).length;
+  if (nulls > 0 && nulls < segments.length && !hasStatus(row, 'text:normalized'))
+    fault('some of its segments have characters, some have none');
 }
 
 function isSum(share: unknown, sigma: Numbers, from: number, to: number): boolean {
@@ -157,6 +259,11 @@ function checkExits(row: StoredRow, exits: number, fault: (text: string) => void
     fault(
       `reference_logprobs has ${exits} exits, expected ${thoughts + 1}: one before and one after each thought segment`,
     );
+}
+
+function hasStatus(row: StoredRow, code: string): boolean {
+  const status = row.cell('status');
+  return typeof status === 'string' && status.split(';').includes(code);
 }
 
 function segmentsOf(row: StoredRow): Record<string, unknown>[] {

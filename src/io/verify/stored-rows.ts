@@ -21,6 +21,8 @@ export interface StoredRows {
   readonly columns: readonly string[] | undefined;
   /** those of our columns that `--columns` chose, where the file says so; undefined: all of the names that are ours */
   readonly chosen: readonly string[] | undefined;
+  /** the file's own account of itself, by key; JSON lines have none */
+  readonly metadata: ReadonlyMap<string, string>;
   readonly rows: AsyncGenerator<StoredRow>;
 }
 
@@ -34,14 +36,15 @@ export async function openRows(
   const { schema, metadata, batches } = await openChunkBatches(path, format, parquet);
   return {
     columns: schema.fields.map(({ name }) => name),
-    chosen: storedChoice(metadata),
+    chosen: (storedConfig(metadata) as { columns?: readonly string[] }).columns,
+    metadata,
     rows: storedRows(batches),
   };
 }
 
-function storedChoice(metadata: ReadonlyMap<string, string>): readonly string[] | undefined {
-  const config = metadata.get(CONFIG_KEY);
-  return config === undefined ? undefined : (JSON.parse(config) as { columns?: readonly string[] }).columns;
+/** The configuration that a file's metadata hold; empty where they hold none. */
+export function storedConfig(metadata: ReadonlyMap<string, string>): Readonly<Record<string, unknown>> {
+  return JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Record<string, unknown>;
 }
 
 /** The row with our columns alone: one of their names that was not chosen is the input's own. */
@@ -95,7 +98,7 @@ async function openJsonlRows(path: string): Promise<StoredRows> {
     for (let next = first; !next.done; next = await lines.next()) yield storedRow(next.value);
   }
   const columns = first.done ? undefined : Object.keys(first.value.columns);
-  return { columns, chosen: undefined, rows: rows() };
+  return { columns, chosen: undefined, metadata: new Map(), rows: rows() };
 }
 
 function storedRow({ row, columns }: InputRow): StoredRow {

@@ -3,6 +3,7 @@
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
 import { AtomicFile } from '../files/atomic-file.js';
+import { HASH_KEY, UNSEALED } from '../files/seal.js';
 import { type ByteSink, openStreamSink } from '../files/stdout.js';
 import { outputColumns, type WrittenColumn } from '../table/output-columns.js';
 import type { RowWriter } from '../table/row-writer.js';
@@ -21,6 +22,15 @@ const EXTENSIONS: readonly (readonly [string, OutputFormat])[] = [
   ['.jsonl.gz', 'jsonl'],
   ['.ndjson.gz', 'jsonl'],
 ];
+
+/** The key of a file's metadata under which the identity of its run stands. */
+export const RUN_KEY = 'rredcot.run';
+
+/** Keys of a file's metadata: version of the program, sha256 of the policy's files, its vocabulary, how many input files the rows come from. */
+export const VERSION_KEY = 'rredcot.version';
+export const POLICY_KEY = 'rredcot.policy.sha256';
+export const VOCAB_KEY = 'rredcot.policy.vocab';
+export const INPUTS_KEY = 'rredcot.inputs';
 
 /** The key of a file's metadata under which its configuration stands. */
 export const CONFIG_KEY = 'rredcot.config';
@@ -142,10 +152,10 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   // the writers' modules cost 50 to 150 ms to load: only the one that is used
   if (format === 'parquet') {
     const { openParquetWriter } = await import('../parquet/writer.js');
-    return openParquetWriter(await AtomicFile.open(path), columns, metadata);
+    return openParquetWriter((await AtomicFile.open(path)).sealed(), columns, sealable(metadata));
   }
-  const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
   if (format === 'jsonl') {
+    const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     const { choice } = target;
     if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns, choice);
@@ -153,8 +163,15 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
     return openJsonlWriter(openGzipSink(sink), columns, choice);
   }
   const { openArrowWriter } = await import('../arrow/writer.js');
-  const layout = path === '-' || path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return openArrowWriter(sink, columns, { layout, metadata });
+  if (path === '-') return openArrowWriter(openStreamSink(), columns, { layout: 'stream', metadata });
+  const file = (await AtomicFile.open(path)).hashed().sealed();
+  const layout = path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowWriter(file, columns, { layout, metadata: sealable(metadata) });
+}
+
+/** With a place for the file's own hash. */
+export function sealable(metadata: Readonly<Record<string, string>>): Record<string, string> {
+  return { ...metadata, [HASH_KEY]: UNSEALED };
 }
 
 /** About how many bytes a row holds before compression. */

@@ -22,6 +22,7 @@ const REJECTS = 'rejects/00000-of-00001';
 const writer = (assertOurs: () => Promise<void>) =>
   openChunkWriter({
     folder,
+    run: 'a'.repeat(64),
     shard: { index: 0, count: 1 },
     rowsPerChunk: 8,
     chunks: new Map(),

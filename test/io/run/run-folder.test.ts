@@ -1,10 +1,25 @@
-import { appendFile, copyFile, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import {
+  appendFile,
+  copyFile,
+  cp,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { writeText } from '../../../dist/io/files/json-file.js';
 import { findFiles } from '../../../dist/io/read/find-files.js';
+import { dropRun } from '../../../dist/io/run/remove.js';
+import { HASHED_BYTES, sha256 } from '../../../dist/policy/folder.js';
 import {
   BROKEN,
+  EMBEDDED,
   INCOMPLETE,
   readScored,
   rredcot,
@@ -132,6 +147,58 @@ describe('a run folder', () => {
     expect((await rredcot(flags)).code).toBe(0);
   });
 
+  it("in which something of a run's name is somebody else's is not dropped, and nothing is removed", async () => {
+    const strangers: readonly (readonly [string, string])[] = [
+      ['run.json', '{"format": 1, "mine": true}'],
+      ['README.md', '# notes'],
+      ['chunks/notes.txt', 'mine'],
+      ['chunks/00000-of-00001/000000.csv', 'mine'],
+      ['rejects/old/x.jsonl', 'mine'],
+      ['done/list.json', '[]'],
+    ];
+    for (const [name, text] of strangers) {
+      const folder = join(work, 'stranger');
+      await cp(join(work, 'whole'), folder, { recursive: true });
+      await mkdir(dirname(join(folder, name)), { recursive: true });
+      await writeFile(join(folder, name), text);
+      const before = await hashes(folder);
+      await expect(dropRun(folder), name).rejects.toMatchObject({
+        exitCode: 2,
+        message: expect.stringContaining(join(folder, name.split('/')[1] === 'old' ? 'rejects/old' : name)),
+      });
+      expect(await hashes(folder)).toEqual(before);
+      await rm(folder, { recursive: true });
+    }
+    const folder = join(work, 'stranger');
+    await cp(join(work, 'whole'), folder, { recursive: true });
+    await writeFile(join(folder, 'mine.txt'), '');
+    expect(await dropRun(folder)).toBe(true);
+    expect(await readdir(folder)).toEqual(['mine.txt']);
+  });
+
+  it('takes no weights that were written into between two shards', async () => {
+    const policy = join(work, 'policy');
+    await cp(EMBEDDED, policy, { recursive: true });
+    const weights = join(policy, 'model.safetensors');
+    await truncate(weights, HASHED_BYTES + 4096);
+    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
+    manifest.files['model.safetensors'] = await sha256(weights);
+    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
+    const folder = join(work, 'weights');
+    const shard = (i: number) => score(`${folder}/`, '--policy', policy, '--shard', `${i}/2`);
+    const first = await shard(0);
+    expect(first.code, first.stderr).toBe(0);
+    {
+      await using file = await open(weights, 'r+');
+      await file.write(Buffer.from('x'), 0, 1, HASHED_BYTES);
+    }
+    const second = await shard(1);
+    expect([second.code, second.stderr]).toEqual([
+      2,
+      expect.stringContaining(`${weights}: is not the file that policy.json was built with`),
+    ]);
+  });
+
   it('shared by three shards has the same bytes; the last one to end marks success', async () => {
     const n = 3;
     const folder = join(work, `shards-${n}`);
@@ -155,7 +222,7 @@ describe('a run folder', () => {
     const run = await score(`${folder}/`);
     expect([run.code, run.stderr]).toEqual([
       2,
-      expect.stringContaining('has format 1, expected a run.json of format 2'),
+      expect.stringContaining('has format 1, expected a run.json of format 3'),
     ]);
     expect(run.stderr).toContain('--restart');
     expect((await score(`${folder}/`, '--restart')).code).toBe(0);

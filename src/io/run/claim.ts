@@ -1,0 +1,176 @@
+// A folder and the run that is asked for in, that run found there or begun out: another one that lives is never dropped.
+import { readFile, rmdir } from 'node:fs/promises';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { statIfThere } from '../files/stat-if-there.js';
+import { runPaths } from '../layout/run-paths.js';
+import { createRun, findRun } from './begin.js';
+import type { AskedRun, RunDescription, SameRun } from './description.js';
+import { enterFolder, type Holder, holderText, type Presence } from './presence.js';
+import { hasRecords } from './records.js';
+import { dropRun, emptyRunFolder, isBegun } from './remove.js';
+
+export interface ClaimOptions {
+  /** a folder of our own beside a single file: without a whole chunk nothing in it is worth keeping */
+  readonly isHidden: boolean;
+  /** drop the run that is there */
+  readonly restart: boolean;
+  /** the input cannot be read again, so a run cannot be resumed */
+  readonly isStream: boolean;
+  /** Says how large a chunk is, where the run has still to be begun. */
+  readonly describe: () => Promise<{
+    readonly run: SameRun;
+    readonly stamps: RunDescription['policy_files'];
+  }>;
+}
+
+/** A run's folder with this process in it. */
+export interface ClaimedRun {
+  readonly description: RunDescription;
+  /** whether this process has begun it */
+  readonly isOurs: boolean;
+  readonly presence: FolderPresence;
+}
+
+/** The place of this process, and the folder's end where nothing is in it. */
+export interface FolderPresence extends Pick<Presence, 'alone'> {
+  leave(): Promise<void>;
+}
+
+/** Comes into a run folder; an empty one that it has made, or that is hidden, goes when it leaves. */
+export async function comeInto(folder: string, isHidden: boolean): Promise<FolderPresence & Presence> {
+  const isNew = (await statIfThere(folder)) === null;
+  const presence = await enterFolder(folder);
+  return {
+    ...presence,
+    async leave() {
+      await presence.leave();
+      // what is in it stays
+      if (isHidden || isNew) await rmdir(folder).catch(() => {});
+    },
+  };
+}
+
+/**
+ * Finds the run in a folder or begins it.
+ * @throws RredcotError (exit 2) where another run is there, naming the field that differs, or one that lives is to be dropped
+ */
+export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptions): Promise<ClaimedRun> {
+  const { isHidden, isStream } = opts;
+  const presence = await comeInto(folder, isHidden);
+  try {
+    const taken = (): RredcotError =>
+      usageError(
+        `${folder}: holds a run, and a stream cannot be read again to resume it`,
+        'name another output with -o, or start again with --restart',
+      );
+    let isDropped = opts.restart && (await dropAlone(folder, isHidden, presence));
+    if (isStream && (await isBegun(folder))) {
+      if (!isHidden) throw taken();
+      isDropped = await dropAlone(folder, true, presence);
+    }
+    for (;;) {
+      let found = await (isHidden ? findOrEmpty(folder, asked, presence) : findRun(folder, asked, isDropped));
+      if (found !== undefined && isStream) throw taken();
+      let isOurs = false;
+      if (found === undefined) {
+        const { run, stamps } = await opts.describe();
+        isOurs = await createRun(folder, run, stamps);
+        if (!isOurs && isStream) throw taken();
+        // another process may have been faster
+        found = await findRun(folder, run, true);
+      }
+      await presence.work();
+      // dropped by another one before it could see that we work on it
+      const description = found && (await findRun(folder, found, true));
+      if (description !== undefined) return { description, isOurs, presence };
+    }
+  } catch (error) {
+    await presence.leave();
+    throw error;
+  }
+}
+
+/** Drops the run that is there. @returns whether there was one. @throws RredcotError (exit 2) where it lives */
+export async function dropAlone(
+  folder: string,
+  isHidden: boolean,
+  { alone }: FolderPresence,
+): Promise<boolean> {
+  const dropped = await alone(async () => {
+    if (!isHidden) return dropRun(folder);
+    const wasBegun = await isBegun(folder);
+    await emptyRunFolder(folder);
+    return wasBegun;
+  });
+  if ('done' in dropped) return dropped.done;
+  throw usageError(
+    `${folder}: holds a run that lives (${holderText(dropped.holder)}), and a live run is not dropped`,
+    'end that process first, or name another output with -o',
+  );
+}
+
+/** The run of a hidden folder; another one is dropped where no chunk of it is whole and nobody works on it. */
+async function findOrEmpty(
+  folder: string,
+  asked: AskedRun,
+  { alone }: FolderPresence,
+): Promise<RunDescription | undefined> {
+  try {
+    return await findRun(folder, asked);
+  } catch (error) {
+    if ((await isBegun(folder)) && (await hasRecords(folder))) throw error;
+  }
+  const found = await alone(async () => {
+    try {
+      return await findRun(folder, asked);
+    } catch (error) {
+      if ((await isBegun(folder)) && (await hasRecords(folder))) throw error;
+      await emptyRunFolder(folder);
+      return undefined;
+    }
+  });
+  if ('done' in found) return found.done;
+  return findRun(folder, asked).catch((error: unknown) => {
+    throw withHolder(error, found.holder);
+  });
+}
+
+function withHolder(error: unknown, holder: Holder): unknown {
+  if (!(error instanceof RredcotError)) return error;
+  return new RredcotError(`${error.message}; it lives: ${holderText(holder)}`, {
+    exitCode: error.exitCode,
+    hint: 'wait for it, or name another output with -o',
+    cause: error,
+  });
+}
+
+/**
+ * Asked before anything gets its name in a run's folder.
+ * @throws RredcotError (exit 75) where it has become another run's, ENOENT where it is gone
+ */
+export async function assertSameRun(folder: string, { run, shards }: RunDescription): Promise<void> {
+  const text = await readFile(runPaths(folder).run, 'utf8');
+  try {
+    const found = JSON.parse(text) as Partial<RunDescription>;
+    if (found.run === run && found.shards === shards) return;
+  } catch {
+    // half written by one that has begun anew
+  }
+  throw new RredcotError(`${folder}: has become another run, of a command with other flags or inputs`, {
+    exitCode: EXIT.interrupted,
+    hint: 'name another output with -o',
+  });
+}
+
+/** Removes what is left in a hidden folder that no run is in, and nobody works in. */
+export async function sweepFolder(folder: string, isMade: boolean): Promise<void> {
+  if ((await statIfThere(folder)) === null) return;
+  const presence = await comeInto(folder, true);
+  try {
+    await presence.alone(async () => {
+      if (isMade || !(await isBegun(folder))) await emptyRunFolder(folder);
+    });
+  } finally {
+    await presence.leave();
+  }
+}

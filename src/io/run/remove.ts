@@ -1,0 +1,127 @@
+// What a run has made, taken away again: its own files and nothing else, since a user's folder may hold more.
+import { lstat, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { usageError } from '../../errors.js';
+import { readJson } from '../files/json-file.js';
+import { isAbsent, statIfThere } from '../files/stat-if-there.js';
+import type { Shard } from '../layout/chunks.js';
+import { CARD_NAME, runPaths } from '../layout/run-paths.js';
+import { isOwnCard } from './success.js';
+
+/** First what says that something is done, last what says that there is a run: cut off anywhere, it can be dropped again. */
+const OWN_NAMES = ['_SUCCESS', CARD_NAME, 'done', 'chunks', 'rejects', 'survey.json', 'run.json'] as const;
+
+/** Names below the folders of a run. */
+const SHARD = /^\d{5}-of-\d{5}$/;
+const OWN_FILES: Readonly<Record<'done' | 'chunks' | 'rejects', RegExp>> = {
+  done: /^\d{6,}\.json$/,
+  chunks: /^\d{6,}\.(parquet|arrow|jsonl)$/,
+  rejects: /^\d{6,}\.jsonl$/,
+};
+const HALF_WRITTEN = /^\..*\.tmp$/;
+
+/** Removes a run, whatever it has come to. The caller knows that the folder is a run's alone. */
+async function removeRun(folder: string): Promise<void> {
+  for (const name of OWN_NAMES) await rm(join(folder, name), { recursive: true, force: true });
+}
+
+/**
+ * Drops the run that is in a user's folder.
+ * @returns whether there was one
+ * @throws RredcotError (exit 2) where something there has a run's name and is no run's
+ */
+export async function dropRun(folder: string): Promise<boolean> {
+  if (!(await isBegun(folder))) return false;
+  const stranger = await findStranger(folder);
+  if (stranger !== undefined)
+    throw usageError(
+      `${stranger}, and is not touched: no run is dropped beside it`,
+      'move it away, or name another output with -o',
+    );
+  await removeRun(folder);
+  return true;
+}
+
+/** Whether there is a run in the folder. */
+export async function isBegun(folder: string): Promise<boolean> {
+  return (await statIfThere(runPaths(folder).run)) !== null;
+}
+
+/** The first thing under a run's names that no run has made, as half a sentence. */
+async function findStranger(folder: string): Promise<string | undefined> {
+  const paths = runPaths(folder);
+  const found = await readJson<Record<string, unknown>>(paths.run);
+  const isOurs =
+    typeof found?.rredcot === 'string' &&
+    typeof found.format === 'number' &&
+    (found.command === 'score' || found.command === 'segment');
+  if (!isOurs) return `${paths.run}: is not what rredcot writes`;
+  if (!(await isOwnCard(folder, found.format as number))) return `${paths.card}: is not the card of the run`;
+  for (const [name, own] of Object.entries(OWN_FILES)) {
+    const stranger = await strangerBelow(join(folder, name), own);
+    if (stranger !== undefined) return `${stranger}: is none of the run's files`;
+  }
+  return undefined;
+}
+
+async function strangerBelow(folder: string, own: RegExp): Promise<string | undefined> {
+  const top = await lstat(folder).catch((error: unknown) => {
+    if (isAbsent(error)) return undefined;
+    throw error;
+  });
+  if (top === undefined) return undefined;
+  if (!top.isDirectory()) return folder;
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (HALF_WRITTEN.test(entry.name)) continue;
+    // a shard's record stands beside the folder of its chunks' records
+    if (entry.isFile() && folder.endsWith('done') && SHARD.test(entry.name.replace(/\.json$/, ''))) continue;
+    if (!entry.isDirectory() || !SHARD.test(entry.name)) return path;
+    for (const each of await readdir(path, { withFileTypes: true }))
+      if (!each.isFile() || !(own.test(each.name) || HALF_WRITTEN.test(each.name)))
+        return join(path, each.name);
+  }
+  return undefined;
+}
+
+const REMOVALS = 5;
+
+/**
+ * Drops what lies in a hidden run folder, which is ours by its name: the run, and what was half written. Where another
+ * attempt at the same run still writes there, this is tried a few times; what is left then goes when that one ends.
+ */
+export async function emptyRunFolder(folder: string): Promise<void> {
+  for (let tries = 1; tries <= REMOVALS; tries++)
+    try {
+      await removeRun(folder);
+      for (const name of await readdir(folder).catch((): string[] => []))
+        if (HALF_WRITTEN.test(name)) await rm(join(folder, name), { recursive: true, force: true });
+      return;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
+      await sleep(20 * tries);
+    }
+}
+
+/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
+  for (const folder of folders)
+    for (const name of await readdir(folder)) {
+      const path = join(folder, name);
+      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
+      const found = await statIfThere(path);
+      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+    }
+}
+
+/** Where all shards write, small files that are there at once. */
+export function sharedFolders(folder: string): string[] {
+  return [folder, join(folder, 'done')];
+}
+
+/** Whether a shard has set rows aside. */
+export async function hasRejects(folder: string, shard: Shard): Promise<boolean> {
+  const names = await readdir(runPaths(folder).rejects(shard)).catch((): string[] => []);
+  return names.some((name) => name.endsWith('.jsonl'));
+}

@@ -1,0 +1,64 @@
+// A file of rows by itself in, what is wrong with it out: its bytes against its own hash, then its rows.
+import { EXPORT_FORMS, EXPORTS, type ExportName } from '../export/exports.js';
+import { sealFault } from '../files/seal.js';
+import { sumFault } from '../files/sum-file.js';
+import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { INPUTS_KEY, type OutputFormat, VOCAB_KEY } from '../write/output.js';
+import { type RowChecks, rowFindings } from './check-rows.js';
+import type { Finding } from './finding.js';
+import { openRows, storedConfig } from './stored-rows.js';
+
+/** What a file says of itself before its rows are read. */
+export interface FileFacts {
+  /** undefined where it has no row and no columns */
+  readonly columns: readonly string[] | undefined;
+  /** the export whose columns it has in place of ours */
+  readonly export: ExportName | undefined;
+  readonly chosen: readonly string[] | undefined;
+  /** empty where it tells none */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly vocab: number | undefined;
+  /** files that its rows come from */
+  readonly inputs: number | undefined;
+}
+
+export interface FileCheck {
+  readonly path: string;
+  readonly format: OutputFormat;
+  readonly parquet: ChunkReader;
+  /** How the rows are checked. @throws RredcotError for a file that cannot be */
+  readonly checksOf: (facts: FileFacts) => RowChecks;
+  /** told where nothing says what the file's bytes were */
+  readonly onUnsealed: () => void;
+}
+
+/** Checks a file; null after every trace that is there. Errors of a file that cannot be read are thrown as they come. */
+export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | null> {
+  const { path: file, format, parquet } = check;
+  const fault = await (format === 'jsonl' ? sumFault(file) : sealFault(file));
+  if (typeof fault === 'string') {
+    // what else is wrong with other bytes follows from that
+    yield { file, text: fault };
+    return;
+  }
+  const { columns, chosen, metadata, rows } = await openRows(file, format, parquet);
+  const isOurs = [...metadata.keys()].some((key) => key.startsWith('rredcot.'));
+  if (fault === undefined && isOurs) yield { file, text: 'has lost the hash of its bytes' };
+  const checks = check.checksOf({
+    ...{ columns, chosen, export: columns && exportOf(columns), config: storedConfig(metadata) },
+    vocab: numberOf(metadata.get(VOCAB_KEY)),
+    inputs: numberOf(metadata.get(INPUTS_KEY)),
+  });
+  if (fault === undefined) check.onUnsealed();
+  for await (const found of rowFindings(file, rows, checks)) yield 'text' in found ? found : null;
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
+}
+
+/** The export whose columns a file has in place of ours; undefined where it has ours. */
+function exportOf(columns: readonly string[]): ExportName | undefined {
+  if (columns.includes('status') || columns.includes('sigma')) return undefined;
+  return EXPORTS.find((form) => EXPORT_FORMS[form].columns.every(({ name }) => columns.includes(name)));
+}

@@ -1,0 +1,110 @@
+// Rows one after the other in, what they say about each other out: ids that come twice, rows out of order, groups at odds.
+import type { StoredRow } from './stored-rows.js';
+
+/** Groups of which the baseline is kept: beyond it memory counts for more. */
+const MAX_GROUPS = 1_000_000;
+
+/** What has been seen of the rows of a run or of a file. */
+export class SeenRows {
+  readonly #ids = new HashSet();
+  /** b of each group whose rows have the group's mean */
+  readonly #baselines = new Map<string, number>();
+  #last: { readonly source: number; readonly id: string } | undefined;
+  #restarts = 0;
+
+  /**
+   * @param inputs files that the rows come from; undefined where nobody knows
+   * @param isGroupMean the baseline is the mean of the group's rewards
+   */
+  constructor(
+    private readonly inputs: number | undefined,
+    private readonly isGroupMean: boolean,
+  ) {}
+
+  /** What is wrong with a row beside those before it. */
+  faults(row: StoredRow): string[] {
+    const faults: string[] = [];
+    const id = row.cell('id');
+    const source = row.cell('source_row');
+    if (typeof id === 'string' && !this.#ids.add(id)) faults.push('its id stands in an earlier row too');
+    if (typeof source === 'number' || typeof source === 'bigint')
+      faults.push(...this.#orderFaults(Number(source), typeof id === 'string' ? id : ''));
+    const [group, baseline] = [row.cell('group'), row.cell('baseline')];
+    // a group without any known reward has no mean
+    const hasMean = this.isGroupMean && typeof row.cell('reward') === 'number';
+    if (hasMean && typeof group === 'string' && typeof baseline === 'number')
+      faults.push(...this.#groupFaults(group, Math.fround(baseline)));
+    return faults;
+  }
+
+  /** Rows come in the order of the inputs; those of one input row have numbers behind its id. */
+  #orderFaults(source: number, id: string): string[] {
+    const last = this.#last;
+    this.#last = { source, id };
+    if (last === undefined || source > last.source) return [];
+    if (source === last.source && (id === '' || (/\/\d+$/.test(id) && /\/\d+$/.test(last.id)))) return [];
+    // another input begins
+    if (++this.#restarts < (this.inputs ?? Number.POSITIVE_INFINITY)) return [];
+    return [`source_row is ${source} after ${last.source}, expected the order of the input`];
+  }
+
+  #groupFaults(group: string, baseline: number): string[] {
+    const known = this.#baselines.get(group);
+    if (known === undefined && this.#baselines.size < MAX_GROUPS) this.#baselines.set(group, baseline);
+    if (known === undefined || known === baseline) return [];
+    return [`baseline is ${baseline}, ${known} in another row of its group ${JSON.stringify(group)}`];
+  }
+}
+
+/** Texts by 64 bits of a hash: 100 million of them take 1.6 GB, and two are taken for one with odds of 1 to 4,000. */
+class HashSet {
+  #slots = new Uint32Array(2 * 1024);
+  #size = 0;
+
+  /** @returns whether it was not there */
+  add(text: string): boolean {
+    if (4 * this.#size >= this.#slots.length) this.#grow();
+    const [high, low] = hash64(text);
+    const at = this.#find(high, low);
+    if (this.#slots[at] !== 0 || this.#slots[at + 1] !== 0) return false;
+    this.#slots[at] = high;
+    this.#slots[at + 1] = low;
+    this.#size++;
+    return true;
+  }
+
+  /** Where a hash is, or goes. */
+  #find(high: number, low: number): number {
+    const mask = this.#slots.length - 1;
+    for (let at = (2 * low) & mask; ; at = (at + 2) & mask) {
+      const isFree = this.#slots[at] === 0 && this.#slots[at + 1] === 0;
+      if (isFree || (this.#slots[at] === high && this.#slots[at + 1] === low)) return at;
+    }
+  }
+
+  #grow(): void {
+    const before = this.#slots;
+    this.#slots = new Uint32Array(2 * before.length);
+    for (let n = 0; n < before.length; n += 2) {
+      const [high, low] = [before[n] as number, before[n + 1] as number];
+      if (high === 0 && low === 0) continue;
+      this.#slots.set([high, low], this.#find(high, low));
+    }
+  }
+}
+
+/** Two 32-bit hashes of a text's code units (multiply and mix, as MurmurHash's last steps do); never both 0. */
+function hash64(text: string): readonly [number, number] {
+  let a = 0x9e3779b9;
+  let b = 0x85ebca6b;
+  for (let n = 0; n < text.length; n++) {
+    const unit = text.charCodeAt(n);
+    a = Math.imul(a ^ unit, 0x9e3779b1);
+    b = Math.imul(b ^ unit, 0x5f356495);
+    a ^= a >>> 15;
+    b ^= b >>> 13;
+  }
+  a = Math.imul(a ^ (a >>> 16) ^ text.length, 0x85ebca6b) ^ (b >>> 13);
+  b = Math.imul(b ^ (b >>> 16), 0xc2b2ae35) ^ (a >>> 16);
+  return [a >>> 0, b >>> 0 || 1];
+}

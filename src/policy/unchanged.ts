@@ -1,0 +1,74 @@
+// A policy's files, which have to be those that policy.json was built with from the first shard of a run to the end of its last.
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { dataError, usageError } from '../errors.js';
+import { HASHED_BYTES, MANIFEST, type PolicyFolder, sha256 } from './folder.js';
+
+/** A file as it lies there: what is written since has another one. */
+export interface FileStamp {
+  readonly bytes: number;
+  readonly mtime_ms: number;
+  readonly inode: number;
+}
+
+/** By the files' names. */
+export type FileStamps = Readonly<Record<string, FileStamp>>;
+
+/** A policy's files since a process has looked at them. */
+export interface WatchedPolicy {
+  readonly stamps: FileStamps;
+  /**
+   * Hashes those of the large files that another stamp stands for in `known`; without it those that were changed since
+   * policy.json was written. (The others are hashed whenever the folder is opened.)
+   * @throws RredcotError (exit 2) for one that is not what policy.json was built with
+   */
+  assertSince(known: FileStamps | null): Promise<void>;
+  /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
+  assertUnchanged(): Promise<void>;
+}
+
+/** Looks at a policy's files. */
+export async function watchPolicy(policy: PolicyFolder): Promise<WatchedPolicy> {
+  const { path, files } = policy;
+  const stampsNow = async (): Promise<FileStamps> => {
+    const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
+    return Object.fromEntries(await Promise.all(entries));
+  };
+  const isAsBuilt = async (name: string): Promise<boolean> =>
+    (await sha256(join(path, name))) === files[name];
+  const stamps = await stampsNow();
+  return {
+    stamps,
+    async assertSince(known) {
+      const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
+      for (const [name, stamp] of Object.entries(stamps)) {
+        if (stamp.bytes <= HASHED_BYTES) continue;
+        const isKnown =
+          known === null ? (await stat(join(path, name))).ctimeMs <= builtMs : isSame(known[name], stamp);
+        if (isKnown || (await isAsBuilt(name))) continue;
+        throw usageError(
+          `${join(path, name)}: is not the file that policy.json was built with (sha256)`,
+          'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
+        );
+      }
+    },
+    async assertUnchanged() {
+      for (const [name, now] of Object.entries(await stampsNow())) {
+        if (isSame(stamps[name], now) || (await isAsBuilt(name))) continue;
+        throw dataError(
+          `${join(path, name)}: changed while the run was at work with it; nothing is published, and its chunks are of no known policy`,
+          'build the policy again, then the same command with --restart',
+        );
+      }
+    },
+  };
+}
+
+async function stampOf(path: string): Promise<FileStamp> {
+  const { size, mtimeMs, ino } = await stat(path);
+  return { bytes: size, mtime_ms: mtimeMs, inode: ino };
+}
+
+function isSame(a: FileStamp | undefined, b: FileStamp): boolean {
+  return a?.bytes === b.bytes && a.mtime_ms === b.mtime_ms && a.inode === b.inode;
+}

@@ -1,0 +1,276 @@
+// `verify` finds every edited value, whoever has made the hashes fit again, and every flipped bit, cut and missing line.
+import { createHash } from 'node:crypto';
+import { cp, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { verify } from '../../dist/commands/verify.js';
+import { readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { randomOf } from '../torture/mutate.js';
+
+type Row = Record<string, unknown>;
+type Segment = Record<string, unknown>;
+interface Scored extends Row {
+  id: string;
+  prompt_ids: number[];
+  completion_ids: number[];
+  logprobs: (number | null)[];
+  entropies: number[];
+  sigma: number[];
+  segments: Segment[];
+  value_start: number;
+  reference_logprobs: number[][];
+  reference_utilities: number[];
+  reward: number;
+  baseline: number;
+  source_row: number;
+  sigma_ess: number;
+  sigma_max_weight: number;
+}
+
+const SHARD = '00000-of-00001';
+let work: string;
+let input: string;
+/** 16 rows of two groups, in chunks of 8 */
+let run: string;
+
+beforeAll(async () => {
+  work = await temporaryFolder();
+  input = join(work, 'traces.jsonl');
+  await writeFixtures(input, 16);
+  run = join(work, 'run');
+  const score = ['score', input, '--max-segments', '5', '--quiet', '-o'];
+  const outputs = [[`${run}/`, '--format', 'jsonl', '--rows-per-chunk', '8'], [join(work, 'one.parquet')]];
+  for (const output of outputs) {
+    const { code, stderr } = await rredcot([...score, ...output]);
+    expect(code, stderr).toBe(0);
+  }
+  for (const name of ['one.arrow', 'one.jsonl', 'one.jsonl.gz'])
+    await rredcot(['segment', input, '--no-policy', '--quiet', '-o', join(work, name)]);
+});
+
+async function verified(out: string) {
+  const found: string[] = [];
+  const ignore = () => {};
+  const log = { text: ignore, record: ignore, progress: ignore, info: ignore, warn: ignore };
+  const opts = { signal: new AbortController().signal, print: (line: string) => void found.push(line) };
+  return { code: await verify(out, opts, log), found: found.join('\n') };
+}
+
+let copies = 0;
+async function copy(): Promise<string> {
+  const folder = join(work, `copy-${copies++}`);
+  await cp(run, folder, { recursive: true });
+  return folder;
+}
+
+const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
+
+/** Changes the rows of a chunk, and every record that tells of them. */
+async function editRows(folder: string, edit: (rows: Scored[]) => void, chunk = 0): Promise<void> {
+  const path = join(folder, `chunks/${SHARD}/00000${chunk}.jsonl`);
+  const rows = await readJsonl<Scored>(path);
+  edit(rows);
+  const bytes = Buffer.from(rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  await writeFile(path, bytes);
+  const done = JSON.parse(await readFile(join(folder, `done/${SHARD}.json`), 'utf8'));
+  const record = done.chunks[chunk];
+  Object.assign(record, { sha256: sha256(bytes) });
+  await writeFile(join(folder, `done/${SHARD}.json`), JSON.stringify(done));
+  await writeFile(join(folder, `done/${SHARD}/00000${chunk}.json`), JSON.stringify(record));
+}
+
+async function editJson(path: string, edit: (value: Row) => void): Promise<void> {
+  const value = JSON.parse(await readFile(path, 'utf8'));
+  edit(value);
+  await writeFile(path, JSON.stringify(value));
+}
+
+const add = (list: number[], at: number, by: number) => {
+  list[at] = Math.fround((list[at] as number) + by);
+};
+const addTo = (segment: Segment | undefined, name: string, by: number) =>
+  Object.assign(segment ?? {}, { [name]: Math.fround(((segment?.[name] as number) ?? 0) + by) });
+
+/** Each is done to the second row of a chunk, whose inputs are gone. */
+const EDITS: readonly (readonly [string, (row: Scored, rows: Scored[]) => unknown])[] = [
+  ['the id of another row', (row, rows) => Object.assign(row, { id: rows[0]?.id })],
+  ['no id', (row) => Object.assign(row, { id: null })],
+  ['no group', (row) => Object.assign(row, { group: null })],
+  ['no prompt_ids', (row) => Object.assign(row, { prompt_ids: null })],
+  ['a negative prompt id', (row) => row.prompt_ids.splice(0, 1, -1)],
+  ['a prompt id outside the vocabulary', (row) => row.prompt_ids.splice(0, 1, 100_000)],
+  ['a completion id less', (row) => row.completion_ids.pop()],
+  ['a completion id more', (row) => row.completion_ids.push(3)],
+  ['a completion id outside the vocabulary', (row) => row.completion_ids.splice(0, 1, 100_000)],
+  ['no completion_ids', (row) => Object.assign(row, { completion_ids: null })],
+  ['a log p less', (row) => row.logprobs.pop()],
+  ['a log p above 0', (row) => row.logprobs.splice(2, 1, 0.5)],
+  ['a log p that is null', (row) => row.logprobs.splice(1, 1, null)],
+  ['no logprobs', (row) => Object.assign(row, { logprobs: null })],
+  ['another entropy', (row) => add(row.entropies, 0, 0.01)],
+  ['an entropy below 0', (row) => row.entropies.splice(0, 1, -0.5)],
+  ['an entropy above ln V', (row) => row.entropies.splice(0, 1, 9)],
+  ['no entropies', (row) => Object.assign(row, { entropies: null })],
+  ['another σ', (row) => add(row.sigma, 0, 1e-4)],
+  ['σ moved within a segment', (row) => [add(row.sigma, 0, 1e-3), add(row.sigma, 1, -1e-3)]],
+  ['σ in another order', (row) => row.sigma.reverse()],
+  ['no sigma', (row) => Object.assign(row, { sigma: null })],
+  ["another entropy of a segment's", (row) => addTo(row.segments[0], 'entropy', 1e-3)],
+  ['no entropy of a segment', (row) => Object.assign(row.segments[0] ?? {}, { entropy: null })],
+  ['another value', (row) => addTo(row.segments[0], 'value', 0.01)],
+  ['another last value', (row) => addTo(row.segments.at(-2), 'value', 1e-3)],
+  ['no value', (row) => Object.assign(row.segments[0] ?? {}, { value: null })],
+  ['a value after the answer', (row) => Object.assign(row.segments.at(-1) ?? {}, { value: 0.5 })],
+  ['another delta', (row) => addTo(row.segments[1], 'delta', 1e-4)],
+  ['a delta of the answer', (row) => addTo(row.segments.at(-1), 'delta', 0.1)],
+  ['no delta', (row) => Object.assign(row.segments[0] ?? {}, { delta: null })],
+  ["another σ of a segment's", (row) => addTo(row.segments[0], 'sigma', 0.01)],
+  ['an end moved', (row) => addTo(row.segments[0], 'end', 1)],
+  ['a border moved', (row) => [addTo(row.segments[0], 'end', 1), addTo(row.segments[1], 'start', 1)]],
+  ['a start moved', (row) => addTo(row.segments[1], 'start', -1)],
+  ['an answer in front', (row) => Object.assign(row.segments[0] ?? {}, { kind: 'answer' })],
+  ['an answer that is a thought', (row) => Object.assign(row.segments.at(-1) ?? {}, { kind: 'thought' })],
+  ['another kind', (row) => Object.assign(row.segments[0] ?? {}, { kind: 'x' })],
+  ['a gap between characters', (row) => addTo(row.segments[0], 'char_end', 1)],
+  ['characters beyond the text', (row) => addTo(row.segments.at(-1), 'char_end', 1000)],
+  [
+    'one segment without characters',
+    (row) => Object.assign(row.segments.at(-1) ?? {}, { char_start: null, char_end: null }),
+  ],
+  ['a segment less', (row) => row.segments.pop()],
+  ['a segment twice', (row) => row.segments.push({ ...row.segments.at(-1) })],
+  ['no segments', (row) => Object.assign(row, { segments: [] })],
+  ['another value_start', (row) => add(row as unknown as number[], 'value_start' as unknown as number, 0.05)],
+  ['no value_start', (row) => Object.assign(row, { value_start: null })],
+  ['another log p of a reference', (row) => add(row.reference_logprobs[1] as number[], 0, -0.3)],
+  ['a log p of a reference above 0', (row) => row.reference_logprobs[0]?.splice(0, 1, 0.2)],
+  ['an exit less', (row) => row.reference_logprobs.pop()],
+  ['a reference more at one exit', (row) => row.reference_logprobs[0]?.push(-1)],
+  ['no reference_logprobs', (row) => Object.assign(row, { reference_logprobs: null })],
+  ['another reward', (row) => Object.assign(row, { reward: 1 - row.reward })],
+  ['a reward above 1', (row) => Object.assign(row, { reward: 2 })],
+  ['no reward', (row) => Object.assign(row, { reward: null })],
+  ['another baseline', (row) => Object.assign(row, { baseline: Math.fround(row.baseline + 0.01) })],
+  ['no baseline', (row) => Object.assign(row, { baseline: null })],
+  ['another utility', (row) => Object.assign(row, { reference_utilities: [0.5] })],
+  ['a utility above 1', (row) => Object.assign(row, { reference_utilities: [2] })],
+  ['no utilities', (row) => Object.assign(row, { reference_utilities: null })],
+  ['the source row of another', (row) => Object.assign(row, { source_row: row.source_row - 1 })],
+  ['a later source row', (row) => Object.assign(row, { source_row: row.source_row + 1 })],
+  ['no source row', (row) => Object.assign(row, { source_row: null })],
+  [
+    'another effective number',
+    (row) => Object.assign(row, { sigma_ess: Math.fround(row.sigma_ess * 1.001) }),
+  ],
+  [
+    'another largest weight',
+    (row) => Object.assign(row, { sigma_max_weight: Math.fround(row.sigma_max_weight * 1.001) }),
+  ],
+  ['no effective number', (row) => Object.assign(row, { sigma_ess: null })],
+  ['a status of its own', (row) => Object.assign(row, { status: 'okay' })],
+  ['a reason where σ is not uniform', (row) => Object.assign(row, { status: 'uniform:no-gain' })],
+  ['ok beside a code', (row) => Object.assign(row, { status: 'ok;truncated' })],
+  ['an unknown reward that is known', (row) => Object.assign(row, { status: 'reward:unknown' })],
+  ['no status', (row) => Object.assign(row, { status: '' })],
+  ['rows in another order', (_, rows) => rows.reverse()],
+  ['a row twice', (row, rows) => rows.splice(2, 1, { ...row })],
+];
+
+describe('of a run whose inputs are gone', () => {
+  beforeAll(() => rm(input));
+
+  it('finds nothing where nothing was edited', async () => {
+    expect(await verified(await copy())).toEqual({ code: 0, found: '' });
+    for (const name of ['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])
+      expect(await verified(join(work, name))).toEqual({ code: 0, found: '' });
+  });
+
+  it(`each of ${EDITS.length} edits is found`, async () => {
+    const missed: string[] = [];
+    for (const [name, edit] of EDITS) {
+      const folder = await copy();
+      await editRows(folder, (rows) => void edit(rows[1] as Scored, rows));
+      const { code, found } = await verified(folder);
+      if (code !== 65 || !found.includes('000000.jsonl')) missed.push(`${name}: ${code} ${found}`);
+      await rm(folder, { recursive: true });
+    }
+    expect(missed).toEqual([]);
+  });
+
+  it.each<[string, (folder: string) => Promise<unknown>, RegExp]>([
+    ['no _SUCCESS', (folder) => rm(join(folder, '_SUCCESS')), /_SUCCESS: is missing/],
+    [
+      "another run's _SUCCESS",
+      (folder) =>
+        editJson(join(folder, '_SUCCESS'), (value) => Object.assign(value, { run: 'a'.repeat(64) })),
+      /_SUCCESS: is not that of the run/,
+    ],
+    ['no card', (folder) => rm(join(folder, 'README.md')), /README\.md: is missing/],
+    [
+      'another card',
+      (folder) => writeFile(join(folder, 'README.md'), '# mine'),
+      /README\.md: is not the card/,
+    ],
+    [
+      "another run's record",
+      (folder) =>
+        editJson(join(folder, `done/${SHARD}/000001.json`), (value) =>
+          Object.assign(value, { run: 'a'.repeat(64) }),
+        ),
+      /000001\.json: is of another run/,
+    ],
+  ])('%s is found', async (_, edit, expected) => {
+    const folder = await copy();
+    await edit(folder);
+    const { code, found } = await verified(folder);
+    expect([code, found]).toEqual([65, expect.stringMatching(expected)]);
+  });
+
+  it.each<[string, (description: Row) => unknown, number]>([
+    ['another flag', (run) => Object.assign(run.config as Row, { maxSegments: 6 }), 65],
+    ['another policy', (run) => Object.assign(run.policy as Row, { 'policy.onnx': 'a'.repeat(64) }), 65],
+    ['another identity', (run) => Object.assign(run, { run: 'a'.repeat(64) }), 65],
+    ['a hundred million shards', (run) => Object.assign(run, { shards: 1e8 }), 2],
+    ['no shards', (run) => Object.assign(run, { shards: 0 }), 2],
+    ['rows a chunk that no number holds', (run) => Object.assign(run, { rows_per_chunk: 1e300 }), 2],
+    ['no inputs', (run) => Object.assign(run, { inputs: [] }), 2],
+    ['an input of a negative size', (run) => Object.assign((run.inputs as Row[])[0] ?? {}, { bytes: -1 }), 2],
+  ])('a run.json with %s is refused at once', async (_, edit, exitCode) => {
+    const folder = await copy();
+    await editJson(join(folder, 'run.json'), edit);
+    await expect(verified(folder)).rejects.toMatchObject({
+      exitCode,
+      message: expect.stringContaining(join(folder, 'run.json')),
+    });
+  });
+});
+
+describe.each(['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])('%s', (name) => {
+  it('with any bit flipped is found out, and so is one that was cut', async () => {
+    const bytes = await readFile(join(work, name));
+    const path = join(work, `damaged-${name}`);
+    if (name.includes('jsonl')) {
+      const sum = await readFile(join(work, `${name}.sha256`), 'utf8');
+      await writeFile(`${path}.sha256`, sum);
+    }
+    const random = randomOf(7);
+    const damaged = Array.from({ length: 60 }, () => {
+      const flipped = Buffer.from(bytes);
+      const bit = Math.floor(random() * bytes.length * 8);
+      flipped[bit >> 3] = (flipped[bit >> 3] as number) ^ (1 << (bit & 7));
+      return [`bit ${bit}`, flipped] as const;
+    });
+    const lastLine = bytes.lastIndexOf('\n', bytes.length - 2) + 1;
+    const cuts = [0, 1, lastLine, bytes.length >> 1, bytes.length - 1];
+    const missed: string[] = [];
+    for (const [what, each] of [
+      ...damaged,
+      ...cuts.map((to) => [`cut at ${to}`, bytes.subarray(0, to)] as const),
+    ]) {
+      await writeFile(path, each);
+      const { code } = await verified(path).catch((error) => ({ code: error.exitCode }));
+      if (code !== 65) missed.push(`${what}: ${code}`);
+    }
+    expect(missed).toEqual([]);
+  });
+});

@@ -1,0 +1,100 @@
+// Processes in one run folder: who wants to drop a run sees who works on it, and nobody is held for alive who is dead.
+import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { enterFolder, type Holder } from '../../../dist/io/run/presence.js';
+import { temporaryFolder } from '../../support/io-helpers.js';
+
+let folder: string;
+beforeEach(async () => {
+  folder = join(await temporaryFolder(), 'run');
+});
+
+const drop = async () => 'dropped';
+
+/** The file of another process, as if that had written it. */
+async function other(change: Partial<Holder>, state = 'working'): Promise<string> {
+  const own = await enterFolder(folder);
+  const [name = ''] = await readdir(folder);
+  const holder = JSON.parse(await readFile(join(folder, name), 'utf8')) as Holder;
+  await own.leave();
+  const path = join(folder, `.${state}.0123456789abcdef.json`);
+  await writeFile(path, JSON.stringify({ ...holder, ...change }));
+  return path;
+}
+
+describe('a run', () => {
+  it('is dropped by one that is alone, and by nobody while another one works', async () => {
+    const [a, b] = [await enterFolder(folder), await enterFolder(folder)];
+    expect(await a.alone(drop)).toEqual({ done: 'dropped' });
+    await b.work();
+    expect(await a.alone(drop)).toMatchObject({ holder: { pid: process.pid } });
+    await b.leave();
+    expect(await a.alone(drop)).toEqual({ done: 'dropped' });
+    await a.leave();
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('is not worked on while it is dropped', async () => {
+    const [a, b] = [await enterFolder(folder), await enterFolder(folder)];
+    const order: string[] = [];
+    const dropping = a.alone(async () => {
+      await sleep(200);
+      order.push('dropped');
+    });
+    await sleep(50);
+    const [late] = await Promise.all([
+      enterFolder(folder).then((presence) => {
+        order.push('came');
+        return presence;
+      }),
+      b.work().then(() => order.push('works')),
+      dropping,
+    ]);
+    expect(order[0]).toBe('dropped');
+    for (const each of [a, b, late]) await each.leave();
+  });
+
+  it.each<[string, Partial<Holder>, number, boolean]>([
+    ['this machine that is gone', { pid: 2 ** 22 + 1 }, 0, false],
+    ['this machine whose number another one has', { began: '1' }, 0, false],
+    ['another machine that has just been heard of', { host: 'elsewhere' }, 5_000, true],
+    ['another machine that has not been heard of for long', { host: 'elsewhere' }, 600_000, false],
+    ['before the machine was started again', { boot: 'before' }, 600_000, false],
+  ])('of a process on %s', async (_, change, age, isAlive) => {
+    const path = await other(change);
+    const then = new Date(Date.now() - age);
+    await utimes(path, then, then);
+    const own = await enterFolder(folder);
+    expect('holder' in (await own.alone(drop))).toBe(isAlive);
+    await own.leave();
+    expect(await readdir(folder)).toHaveLength(isAlive ? 1 : 0);
+  });
+
+  it('is dropped although a process that died had the lock', async () => {
+    const path = await other({ pid: 2 ** 22 + 1 });
+    await writeFile(join(folder, '.dropping.json'), await readFile(path));
+    const own = await enterFolder(folder);
+    expect(await own.alone(drop)).toEqual({ done: 'dropped' });
+    await own.leave();
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('is dropped by one at a time', async () => {
+    const all = await Promise.all(Array.from({ length: 8 }, () => enterFolder(folder)));
+    let inside = 0;
+    const most: number[] = [];
+    await Promise.all(
+      all.map((each) =>
+        each.alone(async () => {
+          most.push(++inside);
+          await sleep(5);
+          inside--;
+        }),
+      ),
+    );
+    expect(most).toEqual(new Array(8).fill(1));
+    for (const each of all) await each.leave();
+  });
+});

@@ -1,0 +1,39 @@
+// A few rounds; two-commands.long.test.ts does more. And one attempt that is stopped while another one overtakes it.
+import { spawn } from 'node:child_process';
+import { access, readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { ROOT, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { twoCommands } from './two-commands.js';
+
+twoCommands(1);
+
+it('an attempt that was stopped and overtaken says so, and leaves the output as it is', async () => {
+  const cwd = await temporaryFolder();
+  await writeFixtures(join(cwd, 'in.jsonl'), 200);
+  const command = ['segment', '--no-policy', 'in.jsonl', '--rows-per-chunk', '4', '--quiet', '-o', 'x.jsonl'];
+  const frozen = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...command], { cwd });
+  const ended = new Promise<number | null>((resolve) => frozen.on('close', resolve));
+  const first = join(cwd, '.x.jsonl.rredcot-run/done/00000-of-00001/000000.json');
+  while (
+    frozen.exitCode === null &&
+    !(await access(first).then(
+      () => true,
+      () => false,
+    ))
+  )
+    await sleep(1);
+  frozen.kill('SIGSTOP');
+  const another = await rredcot([...command, '--max-segments', '3'], { cwd });
+  const again = await rredcot(command, { cwd });
+  const whole = await readFile(join(cwd, 'x.jsonl'));
+  frozen.kill('SIGCONT');
+  const code = await ended;
+  expect([again.code, again.stderr]).toEqual([0, '']);
+  expect([0, 75]).toContain(code);
+  // a stopped process lives, and has chunks
+  if (code === 75) expect(another.code).toBe(2);
+  expect(await readFile(join(cwd, 'x.jsonl'))).toEqual(whole);
+  expect((await readdir(cwd)).filter((name) => name.startsWith('.'))).toEqual([]);
+});
