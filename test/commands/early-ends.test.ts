@@ -51,6 +51,21 @@ describe('1,000 rejects and no trace', () => {
     },
   );
 
+  it('leave nothing in the way of workers either', async () => {
+    const { code, stderr } = await score(
+      'bare.jsonl',
+      'shared.jsonl',
+      '--workers',
+      '2',
+      '--rows-per-chunk',
+      '64',
+    );
+    expect(code).toBe(65);
+    expect(stderr).toContain('every one of 1,500 traces was rejected (no_reference 1,500, first ');
+    expect(stderr).toContain('try: --map reference=truth\n');
+    expect(await beside('shared.jsonl')).toEqual(['shared.jsonl.rejects.jsonl']);
+  });
+
   it('do not stop a run with a trace among them, nor one that may reject all', async () => {
     const found = await score('later.jsonl', 'later.jsonl.gz', '--quiet');
     expect(found.code, found.stderr).toBe(0);
@@ -59,6 +74,12 @@ describe('1,000 rejects and no trace', () => {
     expect(all.stderr).toContain('every one of 1,500 traces was rejected (no_reference 1,500');
     expect(await beside('all.jsonl')).toEqual(['all.jsonl.rejects.jsonl']);
   });
+});
+
+it('inspect proposes a --map for what a row lacks', async () => {
+  const { code, stdout } = await rredcotHere(['inspect', at('bare.jsonl')]);
+  expect(code).toBe(65);
+  expect(stdout).toMatch(/^try +--map reference=truth$/m);
 });
 
 describe('--dry-run', () => {

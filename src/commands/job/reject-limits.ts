@@ -87,7 +87,7 @@ export function checkRejects(
 }
 
 /** So many rejects without one trace are enough to tell that something is wrong with all of them. */
-export const HOPELESS = 1000;
+const HOPELESS = 1000;
 
 /**
  * Stops a run whose first traces are all rejected; a user who gives `--max-rejects` has other plans.

@@ -35,7 +35,6 @@ import type { RunOptions } from '../job/open-run.js';
 import {
   type CommonReject,
   checkRejects,
-  HOPELESS,
   type MaxRejects,
   RejectTally,
   reasonsFile,
@@ -310,13 +309,12 @@ async function withRejects(
   return new RredcotError(text, { exitCode, ...(hint === undefined ? {} : { hint }) });
 }
 
-/** What most of the first rejects of a run have in common. */
+/** What most rejects of a run have in common. */
 async function commonestReject(folder: string): Promise<CommonReject | undefined> {
   const tally = new RejectTally();
   for (const name of (await readdir(join(folder, 'rejects'), { recursive: true })).sort()) {
     if (!name.endsWith('.jsonl')) continue;
     for await (const reject of readRejects(join(folder, 'rejects', name))) tally.add(reject);
-    if (tally.total >= HOPELESS) break;
   }
   return tally.commonest;
 }
