@@ -19,6 +19,7 @@ function credit(reward: number | null, groupMean: number | undefined, opts: Part
     promptIds: Int32Array.of(1),
     completionIds: Int32Array.of(1, 2, 3, 4),
     chars: null,
+    tokens: { text: 'abcd', units: Int32Array.of(0, 1, 2, 3, 4), textEnd: 4 },
     status: [],
     reward: { reward, status: [] },
     groupMean,

@@ -350,6 +350,7 @@ describe('the writer', () => {
     await writer.close();
     const sha256 = (await sha256OfFile(path)) ?? '';
     const record = {
+      run: 'a'.repeat(64),
       chunk: 0,
       rows: 2,
       traces: 2,
