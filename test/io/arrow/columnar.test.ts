@@ -227,7 +227,9 @@ describe('every type through a run', () => {
     const lines = (await readFile(path, 'utf8')).trimEnd().split('\n');
     for (const [name, values] of Object.entries(texts(types)))
       for (const [n, text] of values.entries())
-        expect(rounded(lines[n] as string)).toContain(`${JSON.stringify(name)}:${rounded(text)}`);
+        expect(rounded(lines[n] as string)).toContain(
+          `${JSON.stringify(name)}:${printableJson(rounded(text))}`,
+        );
   });
 
   it.each(['arrow', 'parquet'])(
