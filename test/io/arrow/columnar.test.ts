@@ -24,6 +24,7 @@ import { typeName } from '../../../dist/io/arrow/types.js';
 import { readThrift, THRIFT, type ThriftStruct, writeThrift } from '../../../dist/io/parquet/thrift.js';
 import { columnarColumns, readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
 import { stringifyJson } from '../../../dist/io/table/json.js';
+import { printableJson } from '../../../dist/printable.js';
 import type { ReadOptions } from '../../../dist/rows.js';
 import { collect, queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
 import { ROOT, readJsonl, rredcot } from '../../support/program.js';
