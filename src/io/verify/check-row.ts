@@ -1,10 +1,9 @@
 // A stored row in, what is wrong with it out: METHOD's invariants, as any reader of the file can check them.
 
 import { plural } from '../../plural.js';
+import { checkRanges, type Numbers, numbers } from './check-ranges.js';
 import { statusFault } from './status-codes.js';
 import type { StoredRow } from './stored-rows.js';
-
-type Numbers = ArrayLike<number>;
 
 /** What a row says about itself that its file must bear out too. */
 export interface CheckedRow {
@@ -21,11 +20,6 @@ const SIGMA_TOLERANCE = 1e-6;
 const TOKEN_LISTS = ['completion_ids', 'logprobs', 'entropies', 'sigma'] as const;
 const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight'] as const;
 const SEGMENT_SCALARS = ['entropy', 'value', 'delta', 'sigma'] as const;
-
-/** log p and entropies come from sums of some thousand floats */
-const LOGIT_TOLERANCE = 1e-4;
-/** nats of the largest vocabulary that an id of 32 bits can have, where the policy's is not known */
-const MOST_ENTROPY = Math.log(2 ** 31);
 
 /** What of a run its rows are held against. */
 export interface RowRules {
@@ -102,43 +96,6 @@ export function checkRow(row: StoredRow, rules: RowRules = {}): CheckedRow {
   checkSegments(row, tokens ?? lastEnd(row), sigma, fault);
   checkReferences(row, fault);
   return { ...known, tokens };
-}
-
-/** Numbers that no policy and no reward can give. */
-function checkRanges(row: StoredRow, vocab: number | undefined, fault: (text: string) => void): void {
-  const most = (vocab === undefined ? MOST_ENTROPY : Math.log(vocab)) + LOGIT_TOLERANCE;
-  const ids = (vocab ?? 2 ** 31) - 1;
-  const ranges = [
-    ['prompt_ids', 0, ids],
-    ['completion_ids', 0, ids],
-    ['logprobs', Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE],
-    ['entropies', -LOGIT_TOLERANCE, most],
-    ['reference_utilities', 0, 1],
-  ] as const;
-  for (const [name, low, high] of ranges) {
-    const list = numbers(row.cell(name)) ?? [];
-    const at = firstOutside(list, low, high);
-    if (at >= 0) fault(`${name}[${at}] is ${list[at]}, expected ${rangeText(low, high)}`);
-  }
-  const exits = row.cell('reference_logprobs');
-  for (const [k, exit] of Array.isArray(exits) ? exits.entries() : []) {
-    const at = firstOutside(numbers(exit) ?? [], Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE);
-    if (at >= 0) fault(`reference_logprobs[${k}][${at}] is above 0`);
-  }
-  const reward = row.cell('reward');
-  if (typeof reward === 'number' && !(reward >= 0 && reward <= 1))
-    fault(`reward is ${reward}, expected 0 to 1`);
-}
-
-function rangeText(low: number, high: number): string {
-  return low === Number.NEGATIVE_INFINITY
-    ? 'at most 0'
-    : `${Math.round(low)} to ${Number(high.toPrecision(6))}`;
-}
-
-function firstOutside(list: ArrayLike<unknown>, low: number, high: number): number {
-  for (let i = 0; i < list.length; i++) if (Number(list[i]) < low || Number(list[i]) > high) return i;
-  return -1;
 }
 
 /** A scored row says why something is missing, and lacks nothing else. */
@@ -286,10 +243,6 @@ function isZeroBank(row: StoredRow, name: string, value: unknown): boolean {
   if (value !== Number.NEGATIVE_INFINITY || (name !== 'value' && name !== 'value_start')) return false;
   const utilities = numbers(row.cell('reference_utilities'));
   return utilities !== null && Array.from(utilities).every((utility) => utility === 0);
-}
-
-function numbers(cell: unknown): Numbers | null {
-  return Array.isArray(cell) || ArrayBuffer.isView(cell) ? (cell as unknown as Numbers) : null;
 }
 
 /** Where the first entry is that is no finite number; −1 where all are. Ids of an input may be 64 bits wide. */
