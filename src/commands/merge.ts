@@ -2,8 +2,8 @@
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/layout/chunks.js';
-import { type MergeTarget, mergeRun } from '../io/run/merge.js';
-import { readMerged } from '../io/run/merged.js';
+import { type MergeTarget, mergeRun } from '../io/merge/merge.js';
+import { readMerged } from '../io/merge/merged.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';

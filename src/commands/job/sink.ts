@@ -1,9 +1,9 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
+import { endEmptyRun } from '../../io/merge/empty-run.js';
+import { publishFile, publishRejects } from '../../io/merge/publish.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
-import { endEmptyRun } from '../../io/run/empty-run.js';
-import { publishFile, publishRejects } from '../../io/run/publish.js';
 import type { CardSource } from '../../io/run/records.js';
 import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';

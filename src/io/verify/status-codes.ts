@@ -3,7 +3,9 @@
 /** A status is `ok`, or some of the others in sorted order, each once. */
 export const STATUS_CODES: readonly string[] = [
   'ok',
+  'bank:no-solution',
   'bank:row',
+  'ids:not-utf8',
   'ids:text-mismatch',
   'prompt:messages-as-text',
   'prompt:retemplated',

@@ -3,9 +3,9 @@ import { type RecordBatch, Vector } from 'apache-arrow';
 import type { InputRow } from '../../rows.js';
 import { decompress } from '../files/decompress.js';
 import { fileBytes } from '../files/file-bytes.js';
+import { openChunkBatches } from '../merge/chunk-batches.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { readJsonRows } from '../read/jsonl.js';
-import { openChunkBatches } from '../run/chunk-batches.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
 /** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */

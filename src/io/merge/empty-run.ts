@@ -1,7 +1,7 @@
 // A run without one trace in, its rejects beside the output out: the run goes, so that it stands in nobody's way.
 import { rmdir } from 'node:fs/promises';
+import { dropRun, emptyRunFolder } from '../run/remove.js';
 import { publishRejects } from './publish.js';
-import { dropRun, emptyRunFolder } from './remove.js';
 
 /**
  * Puts the reasons beside the output and removes the run.

@@ -7,10 +7,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openArrowFile } from '../../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
+import { openJoined } from '../../../dist/io/merge/join.js';
 import { type ChunkReader, openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
 import { joinParquet } from '../../../dist/io/parquet/join.js';
-import { openJoined } from '../../../dist/io/run/join.js';
 import type { OutputFormat } from '../../../dist/io/write/output.js';
 import { queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
 

@@ -9,12 +9,12 @@ import { removeSum, writeSum } from '../files/sum-file.js';
 import { shardOf } from '../layout/chunks.js';
 import { CARD_NAME, runPaths } from '../layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../parquet/chunk-reader.js';
+import { datasetCard } from '../run/dataset-card.js';
+import { type ChunkRecord, chunkDamage, sha256OfFile, sumCounts } from '../run/records.js';
+import { damagedRun, type RunState, recordsInOrder } from '../run/state.js';
 import type { OutputFormat } from '../write/output.js';
-import { datasetCard } from './dataset-card.js';
 import { type JoinedFile, joinLines, openJoined } from './join.js';
 import { mergedRun, writeMerged } from './merged.js';
-import { type ChunkRecord, chunkDamage, sha256OfFile, sumCounts } from './records.js';
-import { damagedRun, type RunState, recordsInOrder } from './state.js';
 
 export interface MergeTarget {
   /** a file, or the folder that files are put into */

@@ -7,10 +7,10 @@ import { removeSum, writeSum } from '../files/sum-file.js';
 import { type Shard, shardOf } from '../layout/chunks.js';
 import { chunkNumber, runPaths } from '../layout/run-paths.js';
 import { openChunkReader } from '../parquet/chunk-reader.js';
+import { type ChunkRecord, chunkDamage, sumCounts } from '../run/records.js';
+import { emptyRunFolder } from '../run/remove.js';
 import type { OutputFormat } from '../write/output.js';
 import { joinLines, openJoined } from './join.js';
-import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
-import { emptyRunFolder } from './remove.js';
 
 /** What the user asked for; its chunks have the same format. */
 export interface PublishTarget {

@@ -3,8 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson, writeJson } from '../files/json-file.js';
+import type { RunDescription } from '../run/description.js';
 import { FORMATS } from '../write/output.js';
-import type { RunDescription } from './description.js';
 
 const Count = z.int().nonnegative();
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
