@@ -8,9 +8,20 @@ import { ROOT } from '../support/program.js';
 /** The folders of src from the bottom to the top: a file imports from its own and from those that stand before it. */
 const ROOMS = [
   'src',
-  ...['files', 'layout', 'table', 'arrow', 'parquet', 'map', 'read', 'presets', 'export', 'write', 'run'].map(
-    (room) => `src/io/${room}`,
-  ),
+  ...[
+    'files',
+    'layout',
+    'table',
+    'arrow',
+    'parquet',
+    'map',
+    'read',
+    'presets',
+    'export',
+    'write',
+    'run',
+    'merge',
+  ].map((room) => `src/io/${room}`),
   'src/io/verify',
   'src/segment',
   'src/report',
