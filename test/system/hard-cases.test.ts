@@ -171,7 +171,7 @@ describe('a command line that ends early', () => {
     const run = await rredcot(['score', await file('limited.jsonl', rows), '--limit', '3', '-o', out]);
     expect(run.code).toBe(65);
     expect(run.stderr).toMatch(
-      /every one of 3 traces was rejected \(the first: line is not JSON.*\n {2}try: .*--map/s,
+      /every one of 3 traces was rejected \(map 2, first .*limited\.jsonl:1: completion: .*\n {2}try: --map completion=<path>/s,
     );
     expect((await readJsonl(`${out}.rejects.jsonl`)).length).toBe(3);
   });
