@@ -75,6 +75,17 @@ describe('GroupBanks', () => {
     ]);
   });
 
+  it.each([
+    ['3+4 is 7.\nSo: The answer is 7', '3+4 is 7.\n'],
+    ['3+4.\nThus we have \\boxed{7}, as said', '3+4.\n'],
+    ['A: 6?\nNo.\nWell, A: 7', 'A: 6?\nNo.\n'],
+    ['It is 3+4, so A: 7', ''],
+  ])('leaves the whole line out in whose middle the answer stands: %j', (completion, solution) => {
+    const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
+    add(banks, 'g', () => completion, 1);
+    expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
+  });
+
   it('keeps a thought as it was sampled, line breaks at its end included', () => {
     for (const thought of ['a: 1\nb: 2\n', 'a: 1\nb: 2', 'a: 1 \n\n']) {
       const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
