@@ -1,14 +1,14 @@
 """The rows of a scored Parquet file, each with `prompt` and `completion` under these names. Shared by the examples beside it."""
 import json
 
-import pyarrow.parquet as pq
-
 
 def scored_rows(path):
     """The traces with a known reward, as dicts. `prompt` is text, or the messages that the input had.
 
     Where a column of the input holds a text, `rredcot score` does not write it again, and the file's metadata name it.
     """
+    import pyarrow.parquet as pq
+
     places = json.loads((pq.read_metadata(path).metadata or {}).get(b"rredcot.text", b"{}"))
     missing = sorted({"prompt", "completion"} - set(places))
     if missing:

@@ -17,9 +17,6 @@ seq-mean-token-sum would be T times too large. σ in the *rewards* would be lost
 """
 import sys
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from scored_rows import scored_rows
 from sigma_weights import sigma_weights
 
@@ -48,6 +45,9 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_
 
 def write_rows(scored, path):
     """Writes the dataset that `Replay` is fed from: what it takes of each scored trace, and what verl wants of a row."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     rows = scored_rows(scored)
     taken = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
     written = [

@@ -208,8 +208,10 @@ def verl(dumps, scratch):
     compute_advantage(data, adv_estimator="gae")
     replayed = []
     for path in dumps:
+        import pyarrow.parquet
+
         verl_sigma.write_rows(path, scratch)
-        rows = verl_sigma.pq.read_table(scratch).to_pylist()
+        rows = pyarrow.parquet.read_table(scratch).to_pylist()
         found = [asyncio.run(verl_sigma.Replay().run({}, **row)) for row in rows]
         replayed.append(
             [[output.extra_fields["group"], row["prompt"][0]["role"], len(output.response_ids) == len(row["sigma"])]
