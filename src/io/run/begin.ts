@@ -2,7 +2,7 @@
 import { link, readdir, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
-import { RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
@@ -20,9 +20,6 @@ import {
   sameOf,
 } from './description.js';
 import type { InputPrint } from './fingerprint.js';
-
-/** The folder holds a run, and not the one that is asked for. */
-export class OtherRunError extends RredcotError {}
 
 /**
  * The run that a folder holds, where it is the one that is asked for.
@@ -51,17 +48,14 @@ export async function findRun(
   if (difference === undefined) return found;
   const touched = onlyTouched(found.inputs, asked.inputs);
   if (touched !== undefined && difference.startsWith('inputs.'))
-    throw new OtherRunError(
+    throw usageError(
       `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
-      {
-        exitCode: 2,
-        hint: `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
-      },
+      `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
     );
-  throw new OtherRunError(`${folder}: holds another run: in run.json, ${difference}`, {
-    exitCode: 2,
-    hint: 'give the same flags and inputs, name another -o, or start again with --restart',
-  });
+  throw usageError(
+    `${folder}: holds another run: in run.json, ${difference}`,
+    'give the same flags and inputs, name another -o, or start again with --restart',
+  );
 }
 
 /**

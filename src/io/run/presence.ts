@@ -63,11 +63,6 @@ const STALE_MS = 120_000;
 const BEAT_MS = 15_000;
 const LOOK_MS = 20;
 
-/** Whether a name in a run folder is one of these files. */
-export function isPresenceFile(name: string): boolean {
-  return NAME.test(name) || name === LOCK;
-}
-
 /** Comes into a run folder, which is made where it is not there. @throws RredcotError of the file system */
 export async function enterFolder(folder: string): Promise<Presence> {
   const own = await describeSelf();
