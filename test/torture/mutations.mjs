@@ -118,12 +118,13 @@ function askedOf(path) {
 function fails(names) {
   const vitest = join(copy, 'node_modules/vitest/vitest.mjs');
   const args = [vitest, 'run', '--bail', '1', ...names.map((name) => relative(copy, name))];
-  const { status } = spawnSync(process.execPath, args, {
+  const { status, signal } = spawnSync(process.execPath, args, {
     cwd: copy,
     timeout: MOST_SECONDS * 1000,
     killSignal: 'SIGKILL',
     stdio: 'ignore',
   });
+  if (signal !== null) console.log(`  ended by the clock after ${MOST_SECONDS} s, counted as killed`);
   return status !== 0;
 }
 
@@ -146,11 +147,13 @@ for (const [n, { path, text, start, end, by }] of mutants.slice(0, COUNT).entrie
   const source = relative(copy, resolve(dirname(path), originalSource));
   const what = `${source}:${originalLine + 1}: ${text.slice(start, end).split('\n')[0]} → ${by}`;
   writeFileSync(path, text.slice(0, start) + by + text.slice(end));
+  const started = performance.now();
   const isKilled = askedOf(path).some(fails);
+  const seconds = Math.round((performance.now() - started) / 1000);
   writeFileSync(path, text);
   if (isKilled) killed++;
   else survivors.push(what);
-  console.log(`${n + 1}/${COUNT} ${isKilled ? 'killed' : 'SURVIVED'} ${what}`);
+  console.log(`${n + 1}/${COUNT} ${isKilled ? 'killed' : 'SURVIVED'} after ${seconds} s: ${what}`);
 }
 console.log(
   `${killed} of ${COUNT} killed (${sites} places, seed ${SEED})${survivors.map((what) => `\n  survived: ${what}`).join('')}`,
