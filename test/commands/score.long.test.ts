@@ -1,4 +1,4 @@
 // As score.test.ts, with more traces against the oracle, from all of the fixtures.
 import { describeAgainstOracle } from '../support/oracle-comparison.js';
 
-describeAgainstOracle({ everyGroup: 1, traces: 104, others: 12 });
+describeAgainstOracle({ everyGroup: 1, traces: 48, others: 6 });
