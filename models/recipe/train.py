@@ -1,5 +1,6 @@
 """Train the policy: chains as trunks, early exits as branches of the same sequence under a tree mask."""
 import argparse
+import importlib
 import math
 import random
 import time
@@ -14,21 +15,21 @@ EXIT_WEIGHT = 0.3    # of the mean loss over exits, beside the mean loss over tr
 WITHOUT_EXITS = 0.4  # of the training: the chain is learned first
 
 
-def sequence(rng, exits):
-    """A random chain with that many of its exits."""
-    problem = task.draw_problem(rng, rng.choice(task.FAMILIES))
-    chain = task.draw_chain(rng, problem)
-    prompt = task.encode(task.prompt_text(problem))
-    completion = task.encode(task.completion_text(chain)) + [task.END]
+def sequence(puzzle, rng, exits):
+    """A random chain with that many of its exits; `puzzle` draws problems and writes chains."""
+    problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
+    chain = puzzle.draw_chain(rng, problem)
+    prompt = task.encode(puzzle.prompt_text(problem))
+    completion = task.encode(puzzle.completion_text(chain)) + [task.END]
     # the last line's exit is the trunk's own ending
     ends = tree.exit_points(prompt, chain.lines)[:-1]
     # the label is the answer to which this chain leads in the end: v is then the sampled chains' own success rate
     return tree.with_exits(prompt, completion, rng.sample(ends, min(exits, len(ends))), chain.answer)
 
 
-def micro_batches(rng, count, size, exits):
+def micro_batches(puzzle, rng, count, size, exits):
     """`count` micro-batches of sequences of like length, in random order."""
-    items = sorted((sequence(rng, exits) for _ in range(count * size)), key=lambda item: len(item[0]))
+    items = sorted((sequence(puzzle, rng, exits) for _ in range(count * size)), key=lambda item: len(item[0]))
     batches = [items[i:i + size] for i in range(0, len(items), size)]
     rng.shuffle(batches)
     return batches
@@ -80,6 +81,7 @@ def rate_at(progress):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", choices=("task", "puzzles"), default="task", help="module that draws problems and writes chains")
     parser.add_argument("--steps", type=int, default=1600)
     parser.add_argument("--micro", type=int, default=8, help="sequences a micro-batch (small ones stay in the cache)")
     parser.add_argument("--accumulate", type=int, default=4, help="micro-batches a step")
@@ -89,11 +91,12 @@ def main():
     parser.add_argument("--out", default="model.safetensors")
     parser.add_argument("--save-every", type=int, default=100)
     args = parser.parse_args()
+    puzzle = importlib.import_module(args.task)
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     rng = random.Random(f"train-{args.seed}")
     model = Llama(CONFIG)
-    print("arguments", {k: v for k, v in vars(args).items() if k != "out"}, "odds", task.ODDS)
+    print("arguments", {k: v for k, v in vars(args).items() if k != "out"}, "odds", puzzle.ODDS)
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
     matrices = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
@@ -103,7 +106,7 @@ def main():
     for step in range(args.steps):
         progress = step / args.steps
         if not pool:
-            pool = micro_batches(rng, 16 * args.accumulate, args.micro, EXITS if progress >= WITHOUT_EXITS else 0)
+            pool = micro_batches(puzzle, rng, 16 * args.accumulate, args.micro, EXITS if progress >= WITHOUT_EXITS else 0)
         for _ in range(args.accumulate):
             batch = tree.collate(pool.pop())
             trunk, trunks, exit_, exits = losses(model, batch)
