@@ -5,11 +5,14 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { SourceMap } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parse } from 'acorn';
 
 const COUNT = Number(process.argv[2] ?? 100);
 const SEED = Number(process.argv[3] ?? 1);
 const MOST_SECONDS = 900;
+/** Test files that are asked first take so long together. */
+const FIRST_SECONDS = 60;
 const HERE = resolve(import.meta.dirname, '../..');
 
 const SWAPPED = {
@@ -94,41 +97,75 @@ const listed = execFileSync('git', ['ls-files'], { cwd: HERE, encoding: 'utf8' }
 for (const name of [...listed, 'dist']) cpSync(join(HERE, name), join(copy, name), { recursive: true });
 symlinkSync(join(HERE, 'node_modules'), join(copy, 'node_modules'));
 
-const tests = files(join(copy, 'test'), '.test.ts').filter((path) => !path.endsWith('.long.test.ts'));
-const imports = new Map(tests.map((path) => [path, importsOf(path)]));
-const startsProgram = new Set(
-  tests.filter((path) =>
-    [...imports.get(path)].some((name) => /support\/(program|in-process)\.ts$/.test(name)),
-  ),
-);
+const tests = files(join(copy, 'test'), '.test.ts')
+  .filter((path) => !path.endsWith('.long.test.ts'))
+  .map((path) => relative(copy, path));
 
-/** Test files in the order in which they are asked: of the same room, of what imports the module, then all that start the program. */
-function askedOf(path) {
-  const room = relative(join(copy, 'dist'), path).split('/').slice(0, -1).join('/');
-  const inRoom = (test) => relative(join(copy, 'test'), test).startsWith(`${room}/`);
-  const knows = (test) => imports.get(test).has(path);
-  const first = tests.filter((test) => inRoom(test) && (knows(test) || startsProgram.has(test)));
-  const second = tests.filter((test) => knows(test) && !first.includes(test));
-  const third = tests.filter(
-    (test) => startsProgram.has(test) && !first.includes(test) && !second.includes(test),
-  );
-  return [first, second, third].filter((names) => names.length > 0);
-}
-
-function fails(names) {
+/** Runs test files, `null` for success and otherwise why it is none. */
+function failureOf(names, env = {}) {
   const vitest = join(copy, 'node_modules/vitest/vitest.mjs');
-  const args = [vitest, 'run', '--bail', '1', ...names.map((name) => relative(copy, name))];
-  const { status, signal } = spawnSync(process.execPath, args, {
+  const { status, signal } = spawnSync(process.execPath, [vitest, 'run', '--bail', '1', ...names], {
     cwd: copy,
+    env: { ...process.env, ...env },
     timeout: MOST_SECONDS * 1000,
     killSignal: 'SIGKILL',
     stdio: 'ignore',
   });
-  if (signal !== null) console.log(`  ended by the clock after ${MOST_SECONDS} s, counted as killed`);
-  return status !== 0;
+  return signal !== null ? 'the clock' : status !== 0 ? 'a test' : null;
 }
 
-if (fails(tests)) throw new Error('the tests fail without any change');
+/**
+ * Which bytes of our modules ran in the processes and threads that a test file starts: of each module, what V8 counted.
+ * Vitest rewrites what a test itself imports, so these modules count as a whole.
+ */
+function coverageOf(name) {
+  const folder = mkdtempSync(join(tmpdir(), 'rredcot-coverage-'));
+  const started = performance.now();
+  try {
+    const failure = failureOf([name], { NODE_V8_COVERAGE: folder });
+    if (failure !== null) throw new Error(`${name} fails without any change: ${failure}`);
+    const ran = new Map();
+    for (const file of readdirSync(folder)) {
+      const { result } = JSON.parse(readFileSync(join(folder, file), 'utf8'));
+      for (const { url, functions } of result) {
+        if (!url.startsWith(pathToFileURL(join(copy, 'dist')).href)) continue;
+        const ranges = functions.flatMap((own) => own.ranges);
+        const path = fileURLToPath(url);
+        ran.set(path, [...(ran.get(path) ?? []), ranges]);
+      }
+    }
+    const imported = importsOf(join(copy, name));
+    return { name, ran, imported, seconds: (performance.now() - started) / 1000 };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The innermost range around a place says how often it ran. */
+function isCovered({ ran, imported }, path, at) {
+  if (imported.has(path)) return true;
+  const size = ({ startOffset, endOffset }) => endOffset - startOffset;
+  return (ran.get(path) ?? []).some((ranges) => {
+    const around = ranges.filter(({ startOffset, endOffset }) => startOffset <= at && at < endOffset);
+    return (around.sort((a, b) => size(a) - size(b))[0]?.count ?? 0) > 0;
+  });
+}
+
+const covered = [];
+for (const [n, name] of tests.entries()) {
+  covered.push(coverageOf(name));
+  console.log(`${n + 1}/${tests.length} ${name}: ${Math.round(covered[n].seconds)} s`);
+}
+covered.sort((a, b) => a.seconds - b.seconds);
+
+/** Test files that reach a place, in the order in which they are asked: what takes a minute at most in one go, then the rest. */
+function askedOf(path, at) {
+  const all = covered.filter((test) => isCovered(test, path, at));
+  let [n, total] = [0, 0];
+  while (n < all.length && total + all[n].seconds <= FIRST_SECONDS) total += all[n++].seconds;
+  return [all.slice(0, n), all.slice(n)].filter((part) => part.length > 0);
+}
+
 const random = randomOf(SEED);
 const mutants = files(join(copy, 'dist'), '.js').flatMap((path) => {
   const text = readFileSync(path, 'utf8');
@@ -138,7 +175,6 @@ const mutants = files(join(copy, 'dist'), '.js').flatMap((path) => {
 mutants.sort((a, b) => a.rank - b.rank);
 const sites = mutants.length;
 
-let killed = 0;
 const survivors = [];
 for (const [n, { path, text, start, end, by }] of mutants.slice(0, COUNT).entries()) {
   const before = text.slice(0, start).split('\n');
@@ -148,13 +184,16 @@ for (const [n, { path, text, start, end, by }] of mutants.slice(0, COUNT).entrie
   const what = `${source}:${originalLine + 1}: ${text.slice(start, end).split('\n')[0]} → ${by}`;
   writeFileSync(path, text.slice(0, start) + by + text.slice(end));
   const started = performance.now();
-  const isKilled = askedOf(path).some(fails);
+  const asked = askedOf(path, start);
+  let killer = null;
+  for (const part of asked) killer ??= failureOf(part.map(({ name }) => name));
   const seconds = Math.round((performance.now() - started) / 1000);
   writeFileSync(path, text);
-  if (isKilled) killed++;
-  else survivors.push(what);
-  console.log(`${n + 1}/${COUNT} ${isKilled ? 'killed' : 'SURVIVED'} after ${seconds} s: ${what}`);
+  if (killer === null) survivors.push(what);
+  console.log(
+    `${n + 1}/${COUNT} ${killer === null ? 'SURVIVED' : `killed by ${killer}`}, ${asked.flat().length} test files reach it, ${seconds} s: ${what}`,
+  );
 }
 console.log(
-  `${killed} of ${COUNT} killed (${sites} places, seed ${SEED})${survivors.map((what) => `\n  survived: ${what}`).join('')}`,
+  `${COUNT - survivors.length} of ${COUNT} killed (${sites} places, seed ${SEED})${survivors.map((what) => `\n  survived: ${what}`).join('')}`,
 );
