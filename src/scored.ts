@@ -34,6 +34,8 @@ export interface OutputRow {
   /** b of R* = ζ − b; null where the trace has none */
   readonly baseline: number | null;
   readonly referenceUtilities: Float32Array | null; // (N)
+  /** scored tokens of each */
+  readonly referenceTokens: Int32Array | null; // (N)
   readonly sigmaEss: number | null;
   readonly sigmaMaxWeight: number | null;
   /** codes, written sorted; none means `ok` */
@@ -64,6 +66,7 @@ export function blankRow(trace: Trace): OutputRow {
     reward: null,
     baseline: null,
     referenceUtilities: null,
+    referenceTokens: null,
     sigmaEss: null,
     sigmaMaxWeight: null,
     status: [],

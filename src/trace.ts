@@ -35,6 +35,8 @@ export interface Trace {
   readonly segmentEnds?: Int32Array;
   /** segment ends for `--segmenter given`: code points of `completion`, end exclusive */
   readonly segmentCharEnds?: Int32Array;
+  /** values of the states at the exit points, for `--estimator given`: as many as there are exits */
+  readonly values?: Float32Array;
   readonly references: readonly Reference[];
   /** ζ(y) as the row has it, before `--reward-range`; null where unknown */
   readonly reward: number | null;

@@ -6,6 +6,7 @@ import { checkExportRule, resolveCreditOptions } from '../commands/job/options.j
 import { parseExport } from '../commands/job/written-columns.js';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
+import { ESTIMATORS } from '../estimate/estimators.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
@@ -72,7 +73,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .addOption(
       new Option(
         '--estimator <name>',
-        'value of a state from its references: pr|pr-mean|joint (docs/method.md)',
+        `value of a state from its references: ${ESTIMATORS.join('|')} (docs/method.md)`,
       ).default('pr'),
     )
     .addOption(
@@ -82,12 +83,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     )
     .option(
       '--baseline <b>',
-      "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group",
+      "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale (given)",
       'auto',
     )
     .option(
       '--bank <source>',
-      "references: row, or group: the answers of the group's other correct completions",
+      "references: row, or group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
     .option(
@@ -128,6 +129,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const exportName = parseExport(flags.export);
         checkExportRule(exportName, credit.rule);
         const bank = oneOf('--bank', flags.bank, BANKS);
+        if (bank === 'group' && credit.estimator === 'given')
+          throw usageError(
+            '--bank group has no meaning with --estimator given: nothing is scored',
+            'leave it out',
+          );
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
         const method = { credit, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };

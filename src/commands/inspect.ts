@@ -1,5 +1,6 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { valueNameOf } from '../estimate/estimators.js';
 import { explodes, foundPlaces, mapRow } from '../io/map/map.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
@@ -40,7 +41,7 @@ export async function inspect(
   const found = inspectRow(row, id, mapping);
   const metadata = await metadataOf(inputs, row);
   const scored = row.kind === 'row' ? scoredRow(row, scoredText(row, metadata, mapping, found)) : undefined;
-  const valueName = isJoint(metadata) ? 'log v̂' : 'v̂';
+  const valueName = valueNameOf(metadataObject(metadata, CONFIG_KEY).estimator);
   if (opts.json) write(`${printableJson(JSON.stringify(forPrograms(found)))}\n`);
   else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName })}\n`);
   else write(`${drawInspection(found).join('\n')}\n`);
@@ -67,10 +68,6 @@ function scoredText(
   if (typeof text === 'string') return text;
   // a list of the input's has the texts of other traces too
   return explodes(map) ? '' : (trace?.completion ?? '');
-}
-
-function isJoint(metadata: ReadonlyMap<string, string>): boolean {
-  return metadataObject(metadata, CONFIG_KEY).estimator === 'joint';
 }
 
 function metadataObject(metadata: ReadonlyMap<string, string>, key: string): Record<string, unknown> {

@@ -3,11 +3,12 @@ import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditTrace } from '../estimate/credit.js';
+import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
 import { resolveReward } from '../estimate/reward.js';
-import { traceValues } from '../estimate/value.js';
+import { givenValues, traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
@@ -57,7 +58,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, estimator, textOf) : undefined;
-  const usesGroups = banks !== undefined || baseline === 'auto' || baseline === 'group';
+  const usesMean = baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
+  const usesGroups = banks !== undefined || usesMean;
 
   async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
     // read, map, find the reward
@@ -103,7 +105,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;
         const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
-        const values = traceValues(result.branches, utilities, estimator);
+        const values =
+          estimator === 'given'
+            ? givenValues(job.trace.values, result.segmentation.exits.length)
+            : traceValues(result.branches, utilities, estimator);
         return withExport(creditTrace(job, result, values, credit), written.export);
       });
     } finally {
@@ -120,11 +125,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     config: { export: opts.exportName, bank: opts.bank, chatTemplateArgs, ...credit, ...segments },
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },
-    needs: { prompt: true, references: banks === undefined },
+    needs: { prompt: true, references: banks === undefined && natureOf(estimator).scores !== 'nothing' },
     reward: usesGroups ? (trace: Trace) => orNull(() => rewardOf(trace).reward) : undefined,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     banks,
-    valueName: estimator === 'joint' ? 'log v̂' : 'v̂',
+    valueName: valueNameOf(estimator),
     stages,
   };
   try {

@@ -1,7 +1,7 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import { recomputedFaults, storedCredit } from '../estimate/recompute.js';
+import { mayBeGroupMean, recomputedFaults, storedCredit } from '../estimate/recompute.js';
 import type { ExportName } from '../io/export/exports.js';
 import { sumPath } from '../io/files/sum-file.js';
 import { chunkCount, shardOf } from '../io/layout/chunks.js';
@@ -73,13 +73,12 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
 function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>): RowChecks {
   const { config, vocab, inputs } = facts;
   const credit = storedCredit(config);
-  const isGroupMean = config.baseline === 'group';
   return {
     // a trainer's form has none of our columns
     chosen: facts.export === undefined ? (facts.chosen ?? segmentColumns(config)) : null,
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
-    seen: new SeenRows(inputs, isGroupMean || config.baseline === 'auto'),
+    seen: new SeenRows(inputs, credit === undefined || mayBeGroupMean(credit)),
     recompute: (row, whole) => [...recomputedFaults(row, credit), ...textFaults(row, whole, config.map)],
   };
 }

@@ -1,19 +1,21 @@
-// The bank of a group: what its correct completions answered, as references for their mates (METHOD §3, `--bank group`).
+// The bank of a group: what its completions answered, as references for their mates (METHOD §3, `--bank group`).
 import { dataError } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
 import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
-import { NO_BANK } from './credit.js';
-import type { Estimator } from './references.js';
+import { type Estimator, natureOf } from './estimators.js';
 import { ownAnswer } from './reward.js';
 
 export const BANKS = ['row', 'group'] as const;
-/** Where references come from: the trace's row, or its group's correct completions. */
+/** Where references come from: the trace's row, or its group's completions: the correct ones, for `snis` the wrong ones too. */
 export type BankSource = (typeof BANKS)[number];
 
-/** A completion counts as correct above this reward [ours]; its reward is its utility. */
+/** Status of a trace without any reference: its values are 0, and mean nothing. */
+export const NO_BANK = 'uniform:no-bank';
+
+/** A completion counts as correct above this reward [ours]; its reward is its utility, and 0 that of a wrong one. */
 const CORRECT = 0.5;
-/** Distinct entries a group: every one is scored at every exit. */
+/** Distinct entries a group, right ones and wrong ones apart: every one is scored at every exit. */
 const MAX_ENTRIES = 64;
 /** Characters of all groups' entries together, about as many bytes. */
 const MAX_CHARACTERS = 2 ** 26;
@@ -43,7 +45,7 @@ export class GroupBanks {
   ) {}
 
   /**
-   * Takes note of a trace's answer, where it has a group and is correct.
+   * Takes note of a trace's answer, where it has a group and is correct; of a wrong one where the estimator sets it against the right ones.
    * @throws RredcotError (exit 65) where the entries take too much memory
    */
   add(trace: Trace, reward: number | null): void {
@@ -54,7 +56,7 @@ export class GroupBanks {
     this.groups.set(group, bank);
     const key = keyOf(own);
     const found = bank.get(key);
-    if (found === undefined && bank.size >= MAX_ENTRIES) return;
+    if (found === undefined && sizeOf(bank, own.best) >= MAX_ENTRIES) return;
     if (found === undefined) this.length += key.length;
     const [best, next] = [own.best, found?.best, found?.next]
       .filter((utility) => utility !== undefined)
@@ -104,25 +106,47 @@ export class GroupBanks {
   }
 
   private entryOf(trace: Trace, reward: number | null): BankEntry | undefined {
-    if (reward === null || reward <= CORRECT) return undefined;
+    if (reward === null || (reward <= CORRECT && this.estimator !== 'snis')) return undefined;
     const whole = this.textOf(trace)();
     const answer = ownAnswer(whole, this.template);
     if (!answer) return undefined;
-    const solution = this.estimator === 'joint' ? { solution: thoughtOf(whole) } : {};
-    return { answer, ...solution, best: Math.fround(reward), next: undefined };
+    const solution =
+      natureOf(this.estimator).scores === 'continuations' ? { solution: thoughtOf(whole) } : {};
+    const best = reward > CORRECT ? Math.fround(reward) : 0;
+    return { answer, ...solution, best, next: undefined };
   }
 }
 
-/** A trace's references: its row's, or with `banks` its mates' answers; the row's again where there is no mate. */
+/** Entries of a bank that are right, or wrong, as one of such a utility is. */
+function sizeOf(bank: ReadonlyMap<string, BankEntry>, utility: number): number {
+  return [...bank.values()].filter(({ best }) => best > CORRECT === utility > CORRECT).length;
+}
+
+/**
+ * A trace's references: its row's, or with `banks` its mates' answers; the row's again, beside the wrong ones of the mates,
+ * where no mate is right.
+ */
 export function referencesOf(
   trace: Trace,
   reward: number | null,
   banks: GroupBanks | undefined,
 ): { readonly references: readonly Reference[]; readonly bankStatus: readonly string[] } {
   const mates = banks?.mates(trace, reward) ?? [];
-  if (mates.length > 0) return { references: mates, bankStatus: [] };
+  if (mates.some(({ utility }) => utility > CORRECT)) return { references: mates, bankStatus: [] };
   const code = trace.references.length > 0 ? 'bank:row' : NO_BANK;
-  return { references: trace.references, bankStatus: banks === undefined ? [] : [code] };
+  const references = trace.references.length > 0 ? [...trace.references, ...mates] : [];
+  return { references, bankStatus: banks === undefined ? [] : [code] };
+}
+
+/** Status of a bank that is set against itself without right and wrong answers: its values cannot move. */
+export const ONE_SIDED = 'uniform:one-sided-bank';
+
+/** Why the values of a bank mean nothing; undefined where they do. */
+export function bankFault(utilities: Float32Array, estimator: Estimator): string | undefined {
+  if (natureOf(estimator).scores === 'nothing') return undefined;
+  if (utilities.length === 0) return NO_BANK;
+  const right = utilities.filter((utility) => utility > CORRECT).length;
+  return estimator === 'snis' && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
 }
 
 function keyOf({ answer, solution }: BankEntry): string {

@@ -4,13 +4,18 @@ import type { OutputRow } from '../scored.js';
 import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
 import { segmentRows } from '../segment/segment-rows.js';
 import { THINK_CLOSE } from '../segment/span.js';
+import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
-import type { Estimator, ScoredBank } from './references.js';
+import { type Estimator, natureOf } from './estimators.js';
+import type { ScoredBank } from './references.js';
 import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
 import type { TraceResult } from './trace-result.js';
 import type { TraceValues } from './value.js';
 
-/** b: the group's mean reward, v̂(s_0), a number, or the group's mean where there is a group and v̂(s_0) elsewhere. */
+/**
+ * b: the group's mean reward, v̂(s_0), a number, or by itself: V(s_0) where values are on the reward's scale, else the group's
+ * mean where there is a group and v̂(s_0) elsewhere.
+ */
 export type Baseline = 'auto' | 'group' | 'value' | number;
 
 /** How values become credit. */
@@ -26,21 +31,20 @@ export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, Scor
   readonly pieces: Pieces;
 }
 
-/** Status of a trace without any reference: its values are 0, and mean nothing. */
-export const NO_BANK = 'uniform:no-bank';
-
 /** Values to σ: METHOD §4, from what is stored, in float32. */
 export function creditTrace(
   item: ReadyTrace,
   { entropies, logprobs, segmentation }: TraceResult,
-  { values, referenceLogprobs }: TraceValues,
+  { values, referenceLogprobs, referenceTokens }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
-  const reward = item.reward.reward === null ? null : Math.fround(item.reward.reward);
+  const { reward } = item.reward;
+  const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
+  const fault = bankFault(referenceUtilities, opts.estimator);
   const { baseline, status } =
-    item.bank.length === 0
-      ? { baseline: undefined, status: NO_BANK }
-      : baselineOf(item.groupMean, values[0] as number, reward, opts);
+    fault === undefined
+      ? baselineOf(item.groupMean, values[0] as number, reward, opts)
+      : { baseline: undefined, status: fault };
   const ends = allEnds(segmentation);
   const input: SigmaInput = {
     ends,
@@ -71,7 +75,8 @@ export function creditTrace(
     referenceLogprobs,
     reward,
     baseline: baseline ?? null,
-    referenceUtilities: Float32Array.from(item.bank, (reference) => reference.utility),
+    referenceUtilities,
+    referenceTokens,
     sigmaEss: sigmaEss(sigma),
     sigmaMaxWeight: sigmaMaxWeight(sigma),
     closesThought: item.tokens.text.includes(THINK_CLOSE),
@@ -87,8 +92,12 @@ function baselineOf(
   { baseline, estimator }: CreditOptions,
 ): { baseline: number | undefined; status?: string } {
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
-  if (baseline !== 'value' && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
-  if (baseline === 'group' || estimator === 'joint') return { baseline: undefined };
+  const { isLog, onRewardScale } = natureOf(estimator);
+  const asksForMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale);
+  if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
+  if (baseline === 'group' || isLog) return { baseline: undefined };
+  // an expected reward is a baseline for any reward
+  if (onRewardScale) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward
   if (reward !== null && reward !== 0 && reward !== 1)
     return { baseline: undefined, status: 'uniform:graded-reward' };

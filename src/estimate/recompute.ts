@@ -1,8 +1,8 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { segmentSums } from '../segment/segment.js';
-import { NO_BANK } from './credit.js';
-import { ESTIMATORS, type Estimator } from './references.js';
+import { NO_BANK, ONE_SIDED } from './bank.js';
+import { ESTIMATORS, type Estimator, natureOf } from './estimators.js';
 import {
   RESIDUALS,
   redistribute,
@@ -12,7 +12,7 @@ import {
   sigmaMaxWeight,
   WITHINS,
 } from './sigma.js';
-import { stateValue } from './value.js';
+import { storedValue } from './value.js';
 
 /** What of a run's configuration its credit follows from. */
 export interface StoredCredit extends SigmaOptions {
@@ -32,6 +32,11 @@ export function storedCredit(config: Readonly<Record<string, unknown>>): StoredC
   if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
     return undefined;
   return { estimator, rule, residual, within, baseline: config.baseline };
+}
+
+/** Whether rows of a group share their baseline, the group's mean reward. */
+export function mayBeGroupMean({ baseline, estimator }: StoredCredit): boolean {
+  return baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
 }
 
 /** Numbers that were rounded to float32 once on either side differ by less, relative to the larger. */
@@ -104,35 +109,30 @@ function storedValues(row: StoredRow, segments: readonly Segment[], { estimator 
   if (!row.has('segments') || !row.has('value_start')) return undefined;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
   const values = [row.cell('value_start'), ...thoughts].map((value) =>
-    value === null && estimator === 'joint' ? Number.NEGATIVE_INFINITY : value,
+    value === null && natureOf(estimator).isLog ? Number.NEGATIVE_INFINITY : value,
   );
   return values.every((value) => typeof value === 'number') ? Float32Array.from(values) : undefined;
 }
 
-/** v̂ from log p and ζ: the former are stored as float32, so what follows from them is known to about |log p|·1e-7. */
+/** v̂ from log p, token counts and ζ as they are stored. */
 function checkValues(row: StoredRow, values: Float32Array, { estimator }: StoredCredit, fault: Fault): void {
   const exits = row.cell('reference_logprobs');
   const utilities = floats(row.cell('reference_utilities'));
-  // the mean of a reference's tokens does not follow from their sum
-  if (!Array.isArray(exits) || utilities === null || estimator === 'pr-mean') return;
+  if (!Array.isArray(exits) || utilities === null || !natureOf(estimator).isStored) return;
+  if (estimator === 'pr-geo' && !row.has('reference_tokens')) return;
+  const tokens = Int32Array.from((row.cell('reference_tokens') ?? []) as ArrayLike<number>);
   for (const [k, value] of values.entries()) {
     const logprobs = floats(exits[k]);
     if (logprobs === null || logprobs.length !== utilities.length) continue;
-    const expected = stateValue(
-      Array.from(logprobs, (lp) => Float32Array.of(lp)),
-      utilities,
-      estimator,
-    );
-    const largest = logprobs.reduce((most, lp) => Math.max(most, Math.abs(lp)), 1);
-    const bound = 2e-7 * largest * (estimator === 'joint' ? 2 : Math.abs(expected) + 1e-6) + 1e-9;
-    if (value === expected || Math.abs(value - expected) <= bound) continue;
+    const expected = storedValue(logprobs, tokens, utilities, estimator);
+    if (isRounded(value, expected)) continue;
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${value}, from reference_logprobs it is ${Math.fround(expected)}`);
   }
 }
 
 /** b where the configuration alone says what it is. */
-function checkBaseline(row: StoredRow, { baseline }: StoredCredit, fault: Fault): void {
+function checkBaseline(row: StoredRow, { baseline, estimator }: StoredCredit, fault: Fault): void {
   const found = numberOrNull(row.cell('baseline'));
   if (!row.has('baseline') || found === null) return;
   const isStart = row.has('value_start') && found === numberOrNull(row.cell('value_start'));
@@ -141,12 +141,15 @@ function checkBaseline(row: StoredRow, { baseline }: StoredCredit, fault: Fault)
   if (baseline === 'value' && row.has('value_start') && !isStart)
     fault(`baseline is ${found}, expected value_start, ${row.cell('value_start')}`);
   const hasNoGroup = row.has('group') && row.cell('group') === null;
-  if (baseline === 'auto' && hasNoGroup && row.has('value_start') && !isStart)
-    fault(`baseline is ${found} without a group, expected value_start, ${row.cell('value_start')}`);
+  const { onRewardScale } = natureOf(estimator);
+  if (baseline === 'auto' && (hasNoGroup || onRewardScale) && row.has('value_start') && !isStart)
+    fault(
+      `baseline is ${found}${onRewardScale ? '' : ' without a group'}, expected value_start, ${row.cell('value_start')}`,
+    );
 }
 
 /** Codes that stand for {@link redistribute}'s own where there is no baseline, since they say why. */
-const WHY_NO_BASELINE = ['uniform:no-baseline', 'uniform:graded-reward', NO_BANK];
+const WHY_NO_BASELINE = ['uniform:no-baseline', 'uniform:graded-reward', NO_BANK, ONE_SIDED];
 
 /** Why σ is uniform, as the status has it and as it has come out. */
 function checkFallback(row: StoredRow, fallback: string | undefined, fault: Fault): void {
@@ -157,7 +160,7 @@ function checkFallback(row: StoredRow, fallback: string | undefined, fault: Faul
     fallback === undefined
       ? []
       : fallback === 'reward:unknown'
-        ? found.filter((code) => code === NO_BANK)
+        ? found.filter((code) => code === NO_BANK || code === ONE_SIDED)
         : fallback === 'uniform:no-baseline'
           ? [found.find((code) => WHY_NO_BASELINE.includes(code)) ?? fallback]
           : [fallback];

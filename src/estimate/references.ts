@@ -2,9 +2,7 @@
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
 import type { Reference } from '../trace.js';
-
-export const ESTIMATORS = ['pr', 'pr-mean', 'joint'] as const;
-export type Estimator = (typeof ESTIMATORS)[number];
+import { type Estimator, natureOf } from './estimators.js';
 
 /** Token ids of a text that continues a sequence. */
 type Encode = (text: string) => Int32Array | Promise<Int32Array>;
@@ -24,22 +22,22 @@ export interface ExitTokens {
 }
 
 /**
- * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given; `pr` and
- * `pr-mean` do not read u, so for them one entry an answer is left.
+ * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
+ * score answers do not read u, so for them one entry an answer is left.
  */
 export function bankOf(references: readonly Reference[], estimator: Estimator): Reference[] {
   const bank = new Map<string, Reference>();
   for (const reference of references) {
     const { answer, solution, utility } = reference;
-    const key = estimator === 'joint' ? JSON.stringify([answer, solution ?? '']) : answer;
+    const key = scoresContinuations(estimator) ? JSON.stringify([answer, solution ?? '']) : answer;
     if (utility > (bank.get(key)?.utility ?? -1)) bank.set(key, reference);
   }
   return [...bank.values()];
 }
 
 /**
- * METHOD §3, `close {u} open {y} closer`: `pr` and `pr-mean` leave u out and score y and the closer, given the rest;
- * `joint` scores everything. The parts are tokenised apart, so the scored span is the same at every exit point.
+ * METHOD §3, `close {u} open {y} closer`: what scores answers leaves u out and scores y and the closer, given the rest;
+ * `joint` and `joint-log` score everything. The parts are tokenised apart, so the scored span is the same at every exit point.
  * @throws RangeError where nothing would be scored: an empty answer before an empty closer
  */
 export async function suffixOf(
@@ -50,9 +48,10 @@ export async function suffixOf(
 ): Promise<Suffix> {
   const { close, open, closer } = template;
   const answer = await encode(reference.answer);
-  const u = estimator === 'joint' ? await encode(reference.solution ?? '') : new Int32Array(0);
+  const isWhole = scoresContinuations(estimator);
+  const u = isWhole ? await encode(reference.solution ?? '') : new Int32Array(0);
   const ids = joinIds(close, u, open, answer, closer);
-  const scoredFrom = estimator === 'joint' ? 0 : close.length + open.length;
+  const scoredFrom = isWhole ? 0 : close.length + open.length;
   if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
   return { ids, scoredFrom, utility: reference.utility };
 }
@@ -92,13 +91,15 @@ export async function bankMaker(
     open: await encode(template.open),
     closer: await encode(template.closer),
   };
+  const isWhole = scoresContinuations(estimator);
   return async (references) => {
+    if (natureOf(estimator).scores === 'nothing') return { bank: [], continuations: [], status: [] };
     // u = "" is no solution: it would be far likelier than any, and outweigh them
-    const usable = estimator === 'joint' ? references.filter(hasSolution) : references;
-    if (estimator === 'joint' && !usable.some(({ utility }) => utility > 0))
+    const usable = isWhole ? references.filter(hasSolution) : references;
+    if (isWhole && !usable.some(({ utility }) => utility > 0))
       throw new TraceRejected(
         'no_reference',
-        'no reference has a solution and a utility above 0, expected one for --estimator joint: --map solution=<path>',
+        `no reference has a solution and a utility above 0, expected one for --estimator ${estimator}: --map solution=<path>`,
       );
     const status = usable.length < references.length ? ['bank:no-solution'] : [];
     const bank = bankOf(usable, estimator);
@@ -110,6 +111,10 @@ export async function bankMaker(
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
     }
   };
+}
+
+function scoresContinuations(estimator: Estimator): boolean {
+  return natureOf(estimator).scores === 'continuations';
 }
 
 function hasSolution({ solution = '' }: Reference): boolean {

@@ -6,7 +6,7 @@ import { ANSWER_PATTERN, THINK_CLOSE, THINK_OPEN } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { compareAnswers } from './answer.js';
 
-/** ζ in [0, 1], or null where nobody knows; `status` says where it came from when that is not the row. */
+/** ζ in [0, 1] as it is stored (float32), or null where nobody knows; `status` says where it came from when that is not the row. */
 export interface Reward {
   readonly reward: number | null;
   readonly status: readonly string[];
@@ -40,7 +40,7 @@ export function compareAnswer(
 const UNKNOWN: Reward = { reward: null, status: ['reward:unknown'] };
 
 function compared(reward: number): Reward {
-  return { reward, status: ['reward:compared'] };
+  return { reward: Math.fround(reward), status: ['reward:compared'] };
 }
 
 /**
@@ -64,7 +64,7 @@ export function resolveReward(
       'reward',
       `the reward is ${trace.reward}, expected ${low} to ${high}: --reward-range low,high maps other scales`,
     );
-  return { reward: (trace.reward - low) / (high - low), status: [] };
+  return { reward: Math.fround((trace.reward - low) / (high - low)), status: [] };
 }
 
 /**

@@ -1,5 +1,5 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import type { Estimator } from './references.js';
+import { type Estimator, natureOf } from './estimators.js';
 
 /** The default first: METHOD §4 measures the rules against each other. */
 export const SIGMA_RULES = ['share', 'rudder', 'uniform'] as const;
@@ -21,7 +21,7 @@ export interface SigmaInput {
   /** (K or K+1) segment ends, exclusive; the last segment is the answer where `answered` */
   readonly ends: Int32Array;
   readonly answered: boolean;
-  /** (K+1) v̂(s_0..K); log v̂ for `joint` */
+  /** (K+1) v̂(s_0..K); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
   readonly estimator: Estimator;
   /** (T) nats; read where `within` is `entropy` */
@@ -78,22 +78,24 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 
 /**
  * Δ_k = v̂(s_k) − v̂(s_{k−1}) for thought segments, 0 for the answer. `joint` takes them from exp(log v̂ − largest): the
- * trace's own scale, since the values themselves underflow.
+ * trace's own scale, since the values themselves underflow. `joint-log` takes them from log v̂.
  */
 function valueDifferences({ ends, values, estimator }: SigmaInput): Float64Array {
   const deltas = new Float64Array(ends.length);
-  const largest =
-    estimator === 'joint' ? values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY) : 0;
+  const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
   const value = (k: number) =>
     estimator === 'joint' ? Math.exp((values[k] as number) - largest) : (values[k] as number);
   for (let k = 1; k < values.length; k++) deltas[k - 1] = value(k) - value(k - 1);
+  // no reference contributes after an exit: its logarithm has no difference
+  for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
   return deltas;
 }
 
-/** Whether the values do not move: `joint` alone has a scale of its own, which noise would fill. */
+/** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
 function areFlat({ values, estimator }: SigmaInput, deltas: Float64Array): boolean {
-  if (estimator !== 'joint') return deltas.every((delta) => Math.abs(delta) < FLAT);
+  const isStill = deltas.every((delta) => Math.abs(delta) < FLAT);
+  if (!natureOf(estimator).isLog || (estimator === 'joint-log' && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
   const high = values.reduce((a, b) => Math.max(a, b));
   if (low === Number.NEGATIVE_INFINITY) return high === low;

@@ -1,15 +1,18 @@
 // Values of a trace's states from the log-probabilities of its references (METHOD §3).
-import type { Estimator } from './references.js';
+import { TraceRejected } from '../errors.js';
+import { type Estimator, natureOf } from './estimators.js';
 
 /** What one reference scored at one exit point: log-probabilities of its scored tokens, nats. */
 export type TokenLogprobs = Float32Array;
 
 /**
- * v̂(s) of one state; for `joint` its logarithm.
+ * v̂(s) of one state; for `joint` and `joint-log` its logarithm.
  *
  * - `pr`: Σ_n ζ_n · exp(Σ_i log p(y_n,i)), METHOD eq. (3) with u empty
  * - `pr-mean`: max_n ζ_n · mean_i p(y_n,i) (RLPR's reading)
- * - `joint`: log Σ_n ζ_n · p(u_n, y_n | s), METHOD eq. (3) in full
+ * - `pr-geo`: max_n ζ_n · exp(mean_i log p(y_n,i))
+ * - `joint`, `joint-log`: log Σ_n ζ_n · p(u_n, y_n | s), METHOD eq. (3) in full
+ * - `snis`: Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers
  *
  * @param logprobs (N) token log-probabilities of each reference of the bank
  * @param utilities (N) ζ_n in [0, 1]
@@ -24,18 +27,44 @@ export function stateValue(
       (best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)),
       0,
     );
-  const weighted = logprobs.map((lp, n) => sum(lp) + Math.log(utilities[n] as number)); // −∞ where ζ_n = 0
-  return estimator === 'joint'
+  return storedValue(summedLogprobs(logprobs), tokenCounts(logprobs), utilities, estimator);
+}
+
+/**
+ * The same from what a row stores, for the estimators whose values follow from that. Values are computed in this way alone, so
+ * that a file gives them again bit for bit.
+ * @param logprobs (N) `reference_logprobs` at one exit
+ * @param tokens (N) `reference_tokens`; read by `pr-geo` alone
+ * @param utilities (N) `reference_utilities`
+ */
+export function storedValue(
+  logprobs: Float32Array,
+  tokens: Int32Array,
+  utilities: Float32Array,
+  estimator: Estimator,
+): number {
+  if (estimator === 'pr-geo')
+    return logprobs.reduce(
+      (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
+      0,
+    );
+  // −∞ where ζ_n = 0
+  const weighted = Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
+  if (estimator === 'snis')
+    return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted) - logSumExp([...logprobs]));
+  return natureOf(estimator).isLog
     ? logSumExp(weighted)
     : weighted.reduce((total, logWeight) => total + Math.exp(logWeight), 0);
 }
 
 /** A trace's values; N references at K+1 exit points. */
 export interface TraceValues {
-  /** (K+1) v̂(s_k); log v̂ for `joint` */
+  /** (K+1) v̂(s_k); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
   /** (K+1) of (N) summed log-probabilities, nats */
   readonly referenceLogprobs: readonly Float32Array[];
+  /** (N) scored tokens */
+  readonly referenceTokens: Int32Array;
 }
 
 /** Values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
@@ -47,12 +76,38 @@ export function traceValues(
   return {
     values: Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, estimator)),
     referenceLogprobs: branches.map(summedLogprobs),
+    referenceTokens: tokenCounts(branches[0] ?? []),
   };
+}
+
+/**
+ * Values that the row brings along (`given`).
+ * @param exits K+1
+ * @throws TraceRejected (`values`) where there are none, or not one for every exit
+ */
+export function givenValues(given: Float32Array | undefined, exits: number): TraceValues {
+  if (given === undefined)
+    throw new TraceRejected(
+      'values',
+      'no values in the row, expected one for every exit point, for --estimator given: --map values=<path>',
+    );
+  if (given.length !== exits)
+    throw new TraceRejected(
+      'values',
+      `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
+    );
+  const none = Array.from({ length: exits }, () => new Float32Array(0));
+  return { values: given, referenceLogprobs: none, referenceTokens: new Int32Array(0) };
 }
 
 /** Σ_i log p(y_n,i) of every reference: the row of `reference_logprobs` for one exit point. */
 export function summedLogprobs(logprobs: readonly TokenLogprobs[]): Float32Array {
   return Float32Array.from(logprobs, sum);
+}
+
+/** (N) scored tokens of every reference, the same at all exits. */
+function tokenCounts(logprobs: readonly TokenLogprobs[]): Int32Array {
+  return Int32Array.from(logprobs, ({ length }) => length);
 }
 
 /** log Σ exp(x), stable; −∞ for nothing but −∞. */

@@ -35,6 +35,7 @@ export function scoredRow(row: InputRow, completion: string): OutputRow | undefi
     reward: numberOrNull(columns.reward),
     baseline: numberOrNull(columns.baseline),
     referenceUtilities: null,
+    referenceTokens: null,
     sigmaEss: null,
     sigmaMaxWeight: null,
     status: status === 'ok' ? [] : status.split(';'),

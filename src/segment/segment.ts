@@ -45,7 +45,7 @@ export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32
     hybrid: () => splitHybrid(tokens, thought, opts.longPiece),
     newline: () => splitNewline(tokens, thought),
     fixed: () => splitFixed(opts.fixedLength, thought),
-    given: () => splitGiven(given ?? new Int32Array(0), thought),
+    given: () => splitGiven(given ?? new Int32Array(0), tokens, thought),
   }[opts.segmenter]();
   return { tokens, thought, ends, segments: Math.min(ends.length, opts.maxSegments ?? ends.length) };
 }

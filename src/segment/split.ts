@@ -67,9 +67,16 @@ export function splitFixed(length: number, thought: ThoughtSpan): Int32Array {
   return pieceEnds(cuts, thought);
 }
 
-/** Pieces that end where a column says (token boundaries). @returns piece ends as {@link splitHybrid} */
-export function splitGiven(ends: Int32Array, thought: ThoughtSpan): Int32Array {
-  return pieceEnds(Array.from(ends), thought);
+/**
+ * Pieces that end where a column says (token boundaries). White space between the last of them and the thought's end is no
+ * piece: it belongs to the last one.
+ * @returns piece ends as {@link splitHybrid}
+ */
+export function splitGiven(ends: Int32Array, tokens: TokenText, thought: ThoughtSpan): Int32Array {
+  const pieces = pieceEnds(Array.from(ends), thought);
+  const last = pieces.at(-2);
+  if (last === undefined || !isBlank(tokens, last, thought.end)) return pieces;
+  return Int32Array.from([...pieces.subarray(0, -2), thought.end]);
 }
 
 /** Boundaries after every token that contains a newline. */
@@ -118,18 +125,22 @@ function pieceEnds(cuts: readonly number[], { start, end }: ThoughtSpan): Int32A
 const BLANK = /^[ \t\r\n\v\f]*$/;
 
 /** Joins pieces of nothing but white space to the piece on their left; what leads the thought has none, and joins the first. */
-function withoutBlanks(ends: Int32Array, { text, units }: TokenText, { start }: ThoughtSpan): Int32Array {
-  const isBlank = (from: number, to: number) => BLANK.test(text.slice(units[from], units[to]));
+function withoutBlanks(ends: Int32Array, tokens: TokenText, { start }: ThoughtSpan): Int32Array {
   const kept: number[] = [];
   let from = start;
   for (const end of ends) {
     // the piece before ends here instead
-    if (isBlank(from, end) && kept.length > 0) kept.pop();
+    if (isBlank(tokens, from, end) && kept.length > 0) kept.pop();
     kept.push(end);
     from = end;
   }
-  if (kept.length > 1 && isBlank(start, kept[0] as number)) kept.shift();
+  if (kept.length > 1 && isBlank(tokens, start, kept[0] as number)) kept.shift();
   return kept.length === ends.length ? ends : Int32Array.from(kept);
+}
+
+/** Whether there is nothing but white space between two token boundaries. */
+function isBlank({ text, units }: TokenText, from: number, to: number): boolean {
+  return BLANK.test(text.slice(units[from], units[to]));
 }
 
 function isRising(values: Int32Array): boolean {

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { GroupBanks } from '../../dist/estimate/bank.js';
+import { GroupBanks, referencesOf } from '../../dist/estimate/bank.js';
 import { bankMaker } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
 import { queryDuckdb, traceOf } from '../support/io-helpers.js';
@@ -62,6 +62,45 @@ describe('GroupBanks', () => {
     expect(mates(banks, 'g', text('7'), 1)).toEqual([{ answer: '7', utility: 0.75 }]);
     expect(mates(banks, 'g', text('7'), 0.75)).toEqual([{ answer: '7', utility: 1 }]);
     expect(mates(banks, 'g', text('6'), 0.5)).toEqual([{ answer: '7', utility: 1 }]);
+  });
+
+  it('snis: has the wrong answers too, at utility 0, and not the own one', () => {
+    const banks = new GroupBanks(TEMPLATE, 'snis', textOf);
+    for (const [answer, reward] of [
+      ['7', 1],
+      ['8', 0],
+      ['8', 0.25],
+      ['9', 0],
+      ['5', null],
+    ] as const)
+      add(banks, 'g', text(answer), reward);
+    const of = (answer: string, reward: number) =>
+      mates(banks, 'g', text(answer), reward).map((mate) => [mate.answer, mate.utility]);
+    expect(of('7', 1)).toEqual([
+      ['8', 0],
+      ['9', 0],
+    ]);
+    expect(of('9', 0)).toEqual([
+      ['7', 1],
+      ['8', 0],
+    ]);
+    expect(of('8', 0).length).toBe(3);
+    // no mate is right: the row's own references stand against the wrong ones
+    const own = { ...trace('g', text('7')), references: [{ answer: '7.0', utility: 1 }] };
+    expect(referencesOf(own, 1, banks)).toEqual({
+      references: [
+        { answer: '7.0', utility: 1 },
+        { answer: '8', utility: 0 },
+        { answer: '9', utility: 0 },
+      ],
+      bankStatus: ['bank:row'],
+    });
+    expect(referencesOf({ ...own, references: [] }, 1, banks).bankStatus).toEqual(['uniform:no-bank']);
+    // many wrong answers do not crowd out a right one
+    for (let n = 0; n < 100; n++) add(banks, 'many', text(`wrong ${n}`), 0);
+    add(banks, 'many', text('7'), 1);
+    expect(mates(banks, 'many', text('8'), 0).filter(({ utility }) => utility === 1)).toHaveLength(1);
+    expect(mates(banks, 'many', text('8'), 0)).toHaveLength(65);
   });
 
   it('keeps the thoughts where the estimator reads them', () => {

@@ -35,7 +35,7 @@ function credit(reward: number | null, groupMean: number | undefined, opts: Part
   const row = creditTrace(
     item,
     result,
-    { values: VALUES, referenceLogprobs: [] },
+    { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) },
     {
       ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
       ...({ estimator: 'pr', baseline: 'auto' } as const),

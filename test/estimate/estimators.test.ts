@@ -1,7 +1,9 @@
 /** Value estimators and σ against METHOD 3 and 4: worked examples, every invariant as a property, and the oracle. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { bankOf, ESTIMATORS, type Estimator, suffixOf } from '../../dist/estimate/references.js';
+import { bankFault } from '../../dist/estimate/bank.js';
+import { ESTIMATORS, type Estimator, natureOf } from '../../dist/estimate/estimators.js';
+import { bankOf, suffixOf } from '../../dist/estimate/references.js';
 import {
   RESIDUALS,
   type Redistribution,
@@ -13,9 +15,23 @@ import {
   sigmaMaxWeight,
   WITHINS,
 } from '../../dist/estimate/sigma.js';
-import { logSumExp, stateValue, summedLogprobs } from '../../dist/estimate/value.js';
+import {
+  givenValues,
+  logSumExp,
+  stateValue,
+  storedValue,
+  summedLogprobs,
+  traceValues,
+} from '../../dist/estimate/value.js';
 import type { Reference } from '../../dist/trace.js';
-import { differences, logValue, meanValue } from '../oracle/rredcot.js';
+import {
+  contrastValue,
+  differences,
+  geometricValue,
+  logValue,
+  meanValue,
+  type Estimator as OracleEstimator,
+} from '../oracle/rredcot.js';
 import { computeSigma, type SigmaResult } from '../oracle/sigma.js';
 import { seeded } from '../oracle/toy.js';
 
@@ -29,6 +45,9 @@ const shuffled = <T>(items: readonly T[], random: () => number): T[] =>
 
 // ------ values
 
+/** those that score references */
+const SCORING = ESTIMATORS.filter((estimator) => natureOf(estimator).scores !== 'nothing');
+
 describe('state values', () => {
   test('worked example of (3): p = .6·.5 and .2·.4, q = .5, ζ = 1 and 0 → v̂ = 0.3', () => {
     const logprobs = [logs(0.6, 0.5), logs(0.2, 0.4)];
@@ -36,6 +55,10 @@ describe('state values', () => {
     expect(Math.exp(stateValue(logprobs, utilities, 'joint'))).toBeCloseTo(0.3, 6);
     expect(stateValue(logprobs, utilities, 'pr')).toBeCloseTo(0.3, 6);
     expect(stateValue(logprobs, utilities, 'pr-mean')).toBeCloseTo(0.55, 6);
+    expect(stateValue(logprobs, utilities, 'pr-geo')).toBeCloseTo(Math.sqrt(0.3), 6);
+    // .3 of .3 + .08
+    expect(stateValue(logprobs, utilities, 'snis')).toBeCloseTo(0.3 / 0.38, 6);
+    expect(stateValue(logprobs, utilities, 'joint-log')).toBe(stateValue(logprobs, utilities, 'joint'));
   });
 
   test('probabilities of distinct references add up in pr, the largest counts in pr-mean', () => {
@@ -59,6 +82,7 @@ describe('state values', () => {
   test('joint does not underflow where the probability itself is 0 in float64', () => {
     const long = new Float32Array(2000).fill(-2);
     expect(stateValue([long, long], Float32Array.of(1, 1), 'joint')).toBeCloseTo(-4000 + Math.LN2, 9);
+    expect(stateValue([long, long], Float32Array.of(1, 0), 'snis')).toBeCloseTo(0.5, 12);
   });
 
   test('log-probabilities are summed in float64', () => {
@@ -88,13 +112,49 @@ describe('state values', () => {
       const scored = logprobs.map((lp, i) => ({ utility: utilities[i] as number, logprobs: lp }));
       const log = logValue(scored);
       const joint = stateValue(logprobs, utilities, 'joint');
+      // a reference's log p is stored as float32, and values follow from that
+      const rounding = 1e-7 * Math.max(1, ...scored.map(({ logprobs: lp }) => Math.abs(total(lp))));
       if (log === Number.NEGATIVE_INFINITY) expect(joint).toBe(log);
-      else expect(Math.abs(joint - log)).toBeLessThan(1e-9 * Math.max(1, Math.abs(log)));
-      expect(Math.abs(stateValue(logprobs, utilities, 'pr') - Math.exp(log))).toBeLessThan(
-        1e-12 * N + 1e-300,
-      );
-      expect(Math.abs(stateValue(logprobs, utilities, 'pr-mean') - meanValue(scored))).toBeLessThan(1e-12);
+      else expect(Math.abs(joint - log)).toBeLessThan(rounding);
+      const close = (estimator: Estimator, expected: number) =>
+        expect(Math.abs(stateValue(logprobs, utilities, estimator) - expected)).toBeLessThanOrEqual(
+          2 * rounding * Math.abs(expected) + 1e-300,
+        );
+      close('pr', Math.exp(log));
+      close('pr-mean', meanValue(scored));
+      close('pr-geo', geometricValue(scored));
+      close('snis', contrastValue(scored));
     }
+  });
+});
+
+describe('what a row stores', () => {
+  test('values follow from the stored log-probabilities alone, bit for bit, but for pr-mean', () => {
+    const branches = [0, 1, 2].map((k) => [logs(0.3 + k / 10, 0.7), logs(0.1, 0.2, 0.9 - k / 4)]);
+    const utilities = Float32Array.of(1, 0);
+    for (const estimator of SCORING) {
+      const { values, referenceLogprobs, referenceTokens } = traceValues(branches, utilities, estimator);
+      expect([...referenceTokens]).toEqual([2, 3]);
+      if (!natureOf(estimator).isStored) continue;
+      const again = referenceLogprobs.map((lp) => storedValue(lp, referenceTokens, utilities, estimator));
+      expect([...Float32Array.from(again)]).toEqual([...values]);
+    }
+  });
+
+  test('given: as many values as exit points, or a reject that names both numbers', () => {
+    expect([...givenValues(Float32Array.of(0.5, 1), 2).values]).toEqual([0.5, 1]);
+    expect(givenValues(Float32Array.of(0.5, 1), 2).referenceLogprobs).toHaveLength(2);
+    expect(() => givenValues(Float32Array.of(0.5, 1), 3)).toThrow(/2 entries.*3 exit points/);
+    expect(() => givenValues(undefined, 3)).toThrow('--map values=<path>');
+  });
+
+  test('snis: a bank of one side has no contrast', () => {
+    expect(bankFault(Float32Array.of(1, 0), 'snis')).toBeUndefined();
+    expect(bankFault(Float32Array.of(1, 0.75), 'snis')).toBe('uniform:one-sided-bank');
+    expect(bankFault(Float32Array.of(0), 'snis')).toBe('uniform:one-sided-bank');
+    expect(bankFault(Float32Array.of(1), 'pr')).toBeUndefined();
+    expect(bankFault(new Float32Array(0), 'pr')).toBe('uniform:no-bank');
+    expect(bankFault(new Float32Array(0), 'given')).toBeUndefined();
   });
 });
 
@@ -163,13 +223,14 @@ describe('the bank', () => {
     );
   };
 
-  test.each(ESTIMATORS)('%s: repeats change nothing, permutations change nothing', (estimator) => {
+  test.each(SCORING)('%s: repeats change nothing, permutations change nothing', (estimator) => {
     fc.assert(
       fc.property(fc.array(reference, { maxLength: 12 }), fc.integer(), (references, seed) => {
         const value = bankValue(references, estimator);
         const again = bankValue(shuffled([...references, ...references], seeded(seed)), estimator);
         if (value === Number.NEGATIVE_INFINITY) expect(again).toBe(value);
         else expect(again).toBeCloseTo(value, 12);
+        if (estimator === 'snis') expect(value).toBeLessThanOrEqual(1 + 1e-12);
       }),
     );
   });
@@ -259,7 +320,8 @@ const anyTrace = fc
     const ends = lengths.map((_, k) => total(lengths.slice(0, k + 1)));
     const K = lengths.length - (answered ? 1 : 0);
     const values = Float32Array.from(rest.values.slice(0, K + 1), (v) =>
-      estimator === 'joint' ? Math.log(v) * 9 : v,
+      // the values of a logarithm of steps are all impossible, or none is
+      natureOf(estimator).isLog ? Math.log(estimator === 'joint' ? v : Math.max(v, 1e-3)) * 9 : v,
     );
     const entropies = Float32Array.from(rest.entropies.slice(0, ends.at(-1)));
     for (const [k, end] of ends.entries())
@@ -643,14 +705,15 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
       const { reward, baseline, estimator } = input;
       if (baseline === undefined) return;
       const advantage = reward === null ? 0 : reward - baseline;
-      const deltas = differences([...input.values], estimator, advantage);
+      const deltas = differences([...input.values], estimator as OracleEstimator, advantage);
       const expected: SigmaResult = computeSigma(
         options.rule,
         {
           segmentEnds: [...input.ends],
           deltas,
           values: [...input.values],
-          logarithmic: estimator === 'joint',
+          logarithmic: natureOf(estimator).isLog,
+          logSteps: estimator === 'joint-log',
           entropies: input.entropies,
           reward,
           baseline,
@@ -665,7 +728,10 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
         );
       const isUnscaled = reward === null || options.rule === 'uniform' || expected.uniformBecause === 'flat';
       if (!(estimator === 'joint' && isUnscaled))
-        for (const [k, delta] of deltas.entries()) expect(found.deltas[k]).toBeCloseTo(delta, 6);
+        for (const [k, delta] of deltas.entries())
+          expect(Math.abs((found.deltas[k] as number) - delta)).toBeLessThan(
+            5e-7 * Math.max(1, Math.abs(delta)),
+          );
       if (!isUniform(found)) uneven++;
     }),
     { numRuns: 3000 },

@@ -234,26 +234,35 @@ describe.skipIf(!existsSync(folder))('a trace under stories260K', () => {
   /** log p of ids[from..] from scratch, without the cache. */
   const scratch = (all: number[], from: number) => tokenStats(model, all).logprobs.slice(from);
 
-  test.each(['pr', 'pr-mean', 'joint'] as Estimator[])('%s by separate passes from scratch', (estimator) => {
-    const score = scoreTrace(model, { ...input, estimator });
-    expect(score.exits).toEqual([2, 5, 7, 8]);
-    expect(score.segmentEnds).toEqual([5, 7, 8, 11]);
-    for (const [k, exit] of score.exits.entries()) {
-      const s = [...input.promptIds, ...ids.slice(0, exit)];
-      const pass = (u: number[], y: number[]) => {
-        const asked = estimator === 'joint' ? [...s, 13, 99, ...u, 267] : [...s, 13, 99, 267];
-        const from = estimator === 'joint' ? s.length : asked.length;
-        return [...scratch([...asked, ...y, 13], from)];
-      };
-      const first = pass([286], [432, 383]);
-      const second = pass([], [261]);
-      const p = [Math.exp(total(first)), 0.5 * Math.exp(total(second))];
-      const means = [total(first.map(Math.exp)) / 3, (0.5 * total(second.map(Math.exp))) / 2];
-      const expected = { pr: total(p), 'pr-mean': Math.max(...means), joint: Math.log(total(p)) }[estimator];
-      expect((score.values[k] as number) / expected).toBeCloseTo(1, 12);
-    }
-    expect(total(score.sigma)).toBeCloseTo(1, 12);
-  });
+  test.each(['pr', 'pr-mean', 'pr-geo', 'joint', 'joint-log', 'snis'] as Estimator[])(
+    '%s by separate passes from scratch',
+    (estimator) => {
+      const score = scoreTrace(model, { ...input, estimator });
+      expect(score.exits).toEqual([2, 5, 7, 8]);
+      expect(score.segmentEnds).toEqual([5, 7, 8, 11]);
+      const isWhole = estimator.startsWith('joint');
+      for (const [k, exit] of score.exits.entries()) {
+        const s = [...input.promptIds, ...ids.slice(0, exit)];
+        const pass = (u: number[], y: number[]) => {
+          const asked = isWhole ? [...s, 13, 99, ...u, 267] : [...s, 13, 99, 267];
+          const from = isWhole ? s.length : asked.length;
+          return [...scratch([...asked, ...y, 13], from)];
+        };
+        const first = pass([286], [432, 383]);
+        const second = pass([], [261]);
+        const p = [Math.exp(total(first)), 0.5 * Math.exp(total(second))];
+        const means = [total(first.map(Math.exp)) / 3, (0.5 * total(second.map(Math.exp))) / 2];
+        const whole = Math.log(total(p));
+        const expected = {
+          ...{ pr: total(p), joint: whole, 'joint-log': whole, 'pr-mean': Math.max(...means) },
+          'pr-geo': Math.max(Math.exp(total(first) / 3), 0.5 * Math.exp(total(second) / 2)),
+          snis: total(p) / (total(p) + (p[1] as number)),
+        }[estimator];
+        expect((score.values[k] as number) / expected).toBeCloseTo(1, 12);
+      }
+      expect(total(score.sigma)).toBeCloseTo(1, 12);
+    },
+  );
 
   test('the rest of the score', () => {
     const score = scoreTrace(model, { ...input, maxSegments: 2, baseline: 'value' });

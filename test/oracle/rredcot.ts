@@ -11,7 +11,7 @@ import {
 import { hybridSegments, pieceEntropies, type Span } from './segment.js';
 import { computeSigma, type SigmaOptions, type SigmaResult, type SigmaRule } from './sigma.js';
 
-export type Estimator = 'pr' | 'pr-mean' | 'joint';
+export type Estimator = 'pr' | 'pr-mean' | 'pr-geo' | 'joint' | 'joint-log' | 'snis';
 
 export interface Reference {
   answerIds: readonly number[]; // y
@@ -35,7 +35,7 @@ export function distinctReferences(
 ): Required<Reference>[] {
   const bank = new Map<string, Required<Reference>>();
   for (const { answerIds, solutionIds = [], utility = 1 } of references) {
-    const entry = { answerIds, solutionIds: estimator === 'joint' ? solutionIds : [], utility };
+    const entry = { answerIds, solutionIds: isWhole(estimator) ? solutionIds : [], utility };
     const key = `${entry.answerIds}|${entry.solutionIds}`;
     if (utility > (bank.get(key)?.utility ?? Number.NEGATIVE_INFINITY)) bank.set(key, entry);
   }
@@ -63,7 +63,26 @@ export function meanValue(scored: readonly ScoredReference[]): number {
   );
 }
 
-/** v̂ at the state's end, log v̂ for `joint`. */
+/** `pr-geo`: the largest ζ·exp(mean_i log p_i). */
+export function geometricValue(scored: readonly ScoredReference[]): number {
+  return Math.max(
+    0,
+    ...scored.map(({ utility, logprobs }) => utility * Math.exp(sum(logprobs) / logprobs.length)),
+  );
+}
+
+/** `snis`: Σ p_n ζ_n / Σ p_n. */
+export function contrastValue(scored: readonly ScoredReference[]): number {
+  if (scored.length === 0) return 0;
+  // the largest is taken out, or all may underflow
+  const largest = Math.max(...scored.map(({ logprobs }) => sum(logprobs)));
+  const p = scored.map(({ logprobs }) => Math.exp(sum(logprobs) - largest));
+  return sum(scored.map(({ utility }, n) => utility * (p[n] as number))) / sum(p);
+}
+
+const isWhole = (estimator: Estimator) => estimator === 'joint' || estimator === 'joint-log';
+
+/** v̂ at the state's end, log v̂ for `joint` and `joint-log`. */
 export function valueAt(
   model: OracleModel,
   state: State,
@@ -72,7 +91,7 @@ export function valueAt(
   { close, open, closer }: ExitTemplate,
 ): number {
   const bank = distinctReferences(references, estimator);
-  if (estimator === 'joint') {
+  if (isWhole(estimator)) {
     return logValue(
       bank.map(({ answerIds, solutionIds, utility }) => {
         const ids = [...close, ...solutionIds, ...open, ...answerIds, ...closer];
@@ -85,7 +104,10 @@ export function valueAt(
   const scored = bank.map(({ answerIds, utility }) => {
     return { utility, logprobs: continuationLogprobs(model, asked, asserted([...answerIds, ...closer])) };
   });
-  return estimator === 'pr' ? Math.exp(logValue(scored)) : meanValue(scored);
+  if (estimator === 'pr') return Math.exp(logValue(scored));
+  return { 'pr-mean': meanValue, 'pr-geo': geometricValue, snis: contrastValue }[
+    estimator as 'pr-mean' | 'pr-geo' | 'snis'
+  ](scored);
 }
 
 function asserted(ids: number[]): number[] {
@@ -99,7 +121,7 @@ function sum(numbers: ArrayLike<number>): number {
   return total;
 }
 
-/** Δ_k = v̂(s_k) − v̂(s_{k−1}), k = 1..K; `joint` takes log v̂ and scales to Σ|Δ| = |R*|. */
+/** Δ_k = v̂(s_k) − v̂(s_{k−1}), k = 1..K; of log v̂ for `joint-log`; `joint` takes log v̂ and scales to Σ|Δ| = |R*|. */
 export function differences(values: readonly number[], estimator: Estimator, advantage: number): number[] {
   const step = (v: readonly number[]) => v.slice(1).map((value, k) => value - (v[k] as number));
   if (estimator !== 'joint') return step(values);
@@ -168,13 +190,22 @@ export function scoreTrace(model: OracleModel, input: TraceInput): TraceScore {
     return valueAt(model, fork(stats.state, promptIds.length + exit), estimator, references, template);
   });
 
-  if (input.baseline === 'value' && estimator === 'joint') {
+  if (input.baseline === 'value' && isWhole(estimator)) {
     throw new Error('joint needs a group or numeric baseline');
   }
   const baseline = input.baseline === 'value' ? (values[0] as number) : input.baseline;
   const deltas = differences(values, estimator, reward === null ? 0 : reward - baseline);
-  const logarithmic = estimator === 'joint';
-  const found = { segmentEnds, deltas, values, logarithmic, entropies, reward, baseline };
+  const logarithmic = isWhole(estimator);
+  const found = {
+    segmentEnds,
+    deltas,
+    values,
+    logarithmic,
+    logSteps: estimator === 'joint-log',
+    entropies,
+    reward,
+    baseline,
+  };
   const sigma = computeSigma(rule, found, input);
   return {
     logprobs,

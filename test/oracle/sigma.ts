@@ -6,7 +6,8 @@ export interface SigmaInput {
   segmentEnds: readonly number[]; // (K or K+1) token index, exclusive; the last is |o|
   deltas: readonly number[]; // (K) Δ_k of the thought segments; one segment more is the answer's
   values: readonly number[]; // (K+1) v̂(s_0..K), as stored; log v̂ where `logarithmic`
-  logarithmic?: boolean; // `joint`
+  logarithmic?: boolean; // `joint`, `joint-log`
+  logSteps?: boolean; // Δ are differences of the logarithms: `joint-log`
   entropies: ArrayLike<number>; // (|o|)
   reward: number | null; // ζ
   baseline: number; // b
@@ -30,11 +31,11 @@ const NO_DIFFERENCE = 1e-6;
 const FLAT = 0.001;
 
 /** Values that do not move: steps below .001; of logarithms, all within one part in 2^23 (float32's digits). */
-function isFlat({ values, logarithmic = false }: SigmaInput): boolean {
+function isFlat({ values, logarithmic = false, logSteps = false }: SigmaInput): boolean {
   const largest = Math.max(...values);
   if (logarithmic && largest === Number.NEGATIVE_INFINITY) return true;
-  if (!logarithmic)
-    return values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < FLAT);
+  const isStill = values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < FLAT);
+  if (!logarithmic || (logSteps && isStill)) return isStill;
   const smallest = Math.min(...values);
   return Number.isFinite(smallest) && (largest - smallest) * 2 ** 23 <= Math.abs(smallest);
 }

@@ -67,6 +67,13 @@ function naiveMerge(ends: readonly number[], weights: readonly number[], max: nu
   return left.map(({ end }) => end);
 }
 
+/** Tokens of one letter each. */
+const letters = (text: string) => ({
+  text,
+  units: Int32Array.from({ length: text.length + 1 }, (_, n) => n),
+  textEnd: text.length,
+});
+
 describe('merge', () => {
   test('worked example: H = .2 .3 1.8 2.0 .4 .5 1.5 .1, K = 3 → {1–3}, {4}, {5–8}', () => {
     const weights = Float64Array.of(0.2, 0.3, 1.8, 2.0, 0.4, 0.5, 1.5, 0.1);
@@ -408,13 +415,29 @@ describe('the other segmenters', () => {
     expect(segment(tokens, { segmenter: 'given', given: [1, 2, 5] }).thoughtEnds).toEqual(
       Int32Array.of(5, 7),
     );
-    expect([...splitGiven(new Int32Array(0), { start: 0, end: 5, answered: false })]).toEqual([5]);
+    expect([
+      ...splitGiven(new Int32Array(0), letters('aaaaa'), { start: 0, end: 5, answered: false }),
+    ]).toEqual([5]);
+  });
+
+  test('given: white space behind the last end belongs to the segment before it', () => {
+    const thought = { start: 0, end: 6, answered: true };
+    expect([...splitGiven(Int32Array.of(2, 4), letters('ab cd\n</think>'), { ...thought, end: 6 })]).toEqual([
+      2, 4, 6,
+    ]);
+    expect([...splitGiven(Int32Array.of(2, 5), letters('ab cd\n</think>'), thought)]).toEqual([2, 6]);
+    // between two ends it is what the column says
+    expect([...splitGiven(Int32Array.of(2, 3), letters('ab cd\n</think>'), thought)]).toEqual([2, 3, 6]);
   });
 
   test('ends are sorted as numbers', () => {
-    expect([...splitGiven(Int32Array.of(100, 9, 20), { start: 0, end: 120, answered: false })]).toEqual([
-      9, 20, 100, 120,
-    ]);
+    expect([
+      ...splitGiven(Int32Array.of(100, 9, 20), letters('a'.repeat(120)), {
+        start: 0,
+        end: 120,
+        answered: false,
+      }),
+    ]).toEqual([9, 20, 100, 120]);
   });
 
   test('max segments merges whichever segmenter is chosen', () => {

@@ -1,7 +1,7 @@
 // What score and segment are told, with every value checked: flags of the command line in, options out.
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
-import { ESTIMATORS } from '../../estimate/references.js';
+import { ESTIMATORS, natureOf } from '../../estimate/estimators.js';
 import { RESIDUALS, SIGMA_RULES, type SigmaRule, WITHINS } from '../../estimate/sigma.js';
 import type { ExportName } from '../../io/export/exports.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
@@ -84,9 +84,9 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
   const estimator = oneOf('--estimator', flags.estimator, ESTIMATORS);
   const rule = oneOf('--sigma', flags.sigma, SIGMA_RULES);
   const baseline = resolveBaseline(flags.baseline);
-  if (estimator === 'joint' && baseline === 'value' && rule !== 'uniform')
+  if (natureOf(estimator).isLog && baseline === 'value' && rule !== 'uniform')
     throw usageError(
-      '--estimator joint scores whole continuations, so v̂(s_0) is no baseline for a reward',
+      `--estimator ${estimator} scores whole continuations, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
   const residual = oneOf('--residual', flags.residual, RESIDUALS);

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
+import { valueNameOf } from '../../estimate/estimators.js';
 import { sumFigures } from '../../figures.js';
 import { readJson } from '../../io/files/json-file.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
@@ -258,7 +259,7 @@ async function ownCounts(folder: string, { index, count: n }: Shard, workers: nu
     ...sumCounts(own.map(({ counts }) => counts)),
     chunks,
     figures: own.map(({ figures }) => figures),
-    valueName: state?.description.config.estimator === 'joint' ? 'log v̂' : 'v̂',
+    valueName: valueNameOf(state?.description.config.estimator),
   };
 }
 

@@ -62,7 +62,10 @@ export function withSources(
     const sources = known
       .flatMap((fields) => fields.get(field) ?? [])
       // of a completion that the user found elsewhere the preset knows neither the segments nor the place in a list
-      .filter((source) => !isOthers || !(field.startsWith('segment_') || (isEach(source) && !explodes)));
+      .filter(
+        (source) =>
+          !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
+      );
     defaults.set(field, sources.length > 0 ? sources : namesOf(field));
   }
   return { mapped, defaults, join };

@@ -17,6 +17,7 @@ export const FIELDS = [
   'reward',
   'segment_ends',
   'segment_char_ends',
+  'values',
 ] as const;
 
 export type Field = (typeof FIELDS)[number];

@@ -52,6 +52,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
+    const values = valueList(cells);
     const promptText = cells.get('prompt_text')?.value;
     const completion = textField(row, cells, 'completion', completionIds === undefined);
     if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
@@ -68,6 +69,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       ...(completionIds === undefined ? {} : { completionIds }),
       ...(segmentEnds === undefined ? {} : { segmentEnds }),
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
+      ...(values === undefined ? {} : { values }),
       references: references(row, cells, needs.references, group !== undefined),
       reward: reward(cells),
       ...(place.index === undefined ? {} : { item: place.index }),
@@ -167,6 +169,21 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
     ids[i] = item;
   }
   return ids;
+}
+
+/** Values at exit points. A column that merely happens to be called `values` is no promise. */
+function valueList(cells: Cells): Float32Array | undefined {
+  const { path = 'values', value, isMapped = false } = cells.get('values') ?? {};
+  if (value === undefined || value === null) return undefined;
+  const items: readonly unknown[] | undefined = Array.isArray(value) ? value : undefined;
+  const wrong = items?.findIndex((item) => typeof item !== 'number' || !Number.isFinite(item)) ?? -1;
+  if (items !== undefined && wrong < 0) return Float32Array.from(items as number[]);
+  if (!isMapped) return undefined;
+  const found =
+    items === undefined
+      ? `${path} is ${describeValue(value)}`
+      : `${path}[${wrong}] is ${describeValue(items[wrong])}`;
+  throw new Mismatch('map', `values: ${found}, expected a list of finite numbers, one for every exit point`);
 }
 
 function references(row: InputRow, cells: Cells, isNeeded: boolean, hasGroup: boolean): readonly Reference[] {

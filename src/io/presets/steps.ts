@@ -154,13 +154,18 @@ const thoughtAnchors = preset({
     prompt: 'base_solution.prompt',
     completion: 'base_solution.solution',
     segment_char_ends: rule('chunks[].chunk in base_solution.solution', chunkEnds),
+    values: rule('chunks[].accuracy, then base_solution.is_correct', (columns) => {
+      const chunks = at(columns, 'chunks');
+      const outcome = at(columns, 'base_solution.is_correct');
+      return Array.isArray(chunks) ? [...chunks.map((item) => item?.accuracy), Number(outcome)] : undefined;
+    }),
     reference: 'problem.gt_answer',
     solution: 'problem.gt_solution',
     reward: 'base_solution.is_correct',
   },
   notes: [
     'a row is problem.json, base_solution.json and chunks_labeled.json of one folder, under the keys problem, base_solution, chunks',
-    'chunks[i].accuracy is the value before chunk i, of the model that wrote the chain',
+    'chunks[i].accuracy is the value before chunk i, of the model that wrote the chain; --estimator given takes them, and the outcome as the value after the last chunk, which nobody has sampled',
   ],
 });
 

@@ -36,6 +36,7 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   reward: 'the reward ζ of the trace; null where unknown',
   baseline: 'the baseline b; R* = ζ − b is what σ spreads',
   reference_utilities: 'what each reference answer earns',
+  reference_tokens: 'how many tokens of each reference answer were scored',
   source_row: 'row of the input that the trace comes from, counted from 0',
   source_item: 'place in the list of a row that held several traces, counted from 0; null for a row of one',
   sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
@@ -46,7 +47,12 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
 const ESTIMATES: Readonly<Record<string, string>> = {
   pr: 'the probability of the reference answer, if the policy had to answer there',
   'pr-mean': 'the mean token probability of the reference answer, if the policy had to answer there',
+  'pr-geo':
+    'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
   joint: 'the log-probability of the reference solution and answer as the continuation',
+  'joint-log': 'the same, with differences of the logarithm',
+  snis: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
+  given: 'values that the input brought along',
 };
 
 const RULES: Readonly<Record<string, string>> = {

@@ -68,6 +68,7 @@ const OURS = [
   { name: 'reward', type: FLOAT32, value: (row) => row.reward },
   { name: 'baseline', type: FLOAT32, value: (row) => row.baseline },
   { name: 'reference_utilities', type: FLOAT32_LIST, value: (row) => row.referenceUtilities },
+  { name: 'reference_tokens', type: INT32_LIST, value: (row) => row.referenceTokens },
   { name: 'source_row', type: { kind: 'int64' }, value: (row) => row.trace.source.row },
   { name: 'source_item', type: INT32, value: (row) => row.trace.item ?? null },
   { name: 'sigma_ess', type: FLOAT32, value: (row) => row.sigmaEss },

@@ -18,6 +18,7 @@ export function checkRanges(row: StoredRow, vocab: number | undefined, fault: (t
     ['logprobs', Number.NEGATIVE_INFINITY, LOGIT_TOLERANCE],
     ['entropies', -LOGIT_TOLERANCE, most],
     ['reference_utilities', 0, 1],
+    ['reference_tokens', 1, 2 ** 31 - 1],
   ] as const;
   for (const [name, low, high] of ranges) {
     const list = numbers(row.cell(name)) ?? [];

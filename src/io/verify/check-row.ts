@@ -36,6 +36,7 @@ const NEVER_NULL = {
     'value_start',
     'reference_logprobs',
     'reference_utilities',
+    'reference_tokens',
     'sigma_ess',
     'sigma_max_weight',
   ],
@@ -197,6 +198,11 @@ function isSum(share: unknown, sigma: Numbers, from: number, to: number): boolea
 function checkReferences(row: StoredRow, fault: (text: string) => void): void {
   const exits = row.cell('reference_logprobs');
   const utilities = numbers(row.cell('reference_utilities'));
+  const counts = numbers(row.cell('reference_tokens'));
+  if (counts !== null && utilities !== null && counts.length !== utilities.length)
+    fault(
+      `reference_tokens has ${plural(counts.length, 'entry', 'entries')}, reference_utilities ${utilities.length}, expected as many`,
+    );
   if (!Array.isArray(exits)) return;
   if (row.has('segments')) checkExits(row, exits.length, fault);
   for (const [k, exit] of exits.entries()) {

@@ -21,6 +21,7 @@ export const STATUS_CODES: readonly string[] = [
   'uniform:no-bank',
   'uniform:no-baseline',
   'uniform:no-gain',
+  'uniform:one-sided-bank',
   'uniform:small-return',
 ];
 

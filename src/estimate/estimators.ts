@@ -1,0 +1,46 @@
+// The value estimators by name, and what the rest of the method has to know of each (METHOD §3).
+
+/** What an estimator's values are made of, and what they mean. */
+interface Nature {
+  /** what is scored after every exit: the answer behind the exit template, a whole continuation, or nothing */
+  readonly scores: 'answers' | 'continuations' | 'nothing';
+  /** values are logarithms: as baselines, and beside a reward, they mean nothing */
+  readonly isLog: boolean;
+  /** values are expected rewards, so that ζ − V(s) is an advantage */
+  readonly onRewardScale: boolean;
+  /** values follow from the stored `reference_logprobs`, `reference_tokens` and `reference_utilities` */
+  readonly isStored: boolean;
+}
+
+const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
+const CONTINUATIONS = {
+  scores: 'continuations',
+  isLog: true,
+  onRewardScale: false,
+  isStored: true,
+} as const;
+
+const NATURES = {
+  pr: ANSWERS,
+  // the mean of a reference's token probabilities does not follow from their product
+  'pr-mean': { ...ANSWERS, isStored: false },
+  'pr-geo': ANSWERS,
+  joint: CONTINUATIONS,
+  'joint-log': CONTINUATIONS,
+  snis: ANSWERS,
+  given: { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false },
+} as const satisfies Readonly<Record<string, Nature>>;
+
+export type Estimator = keyof typeof NATURES;
+export const ESTIMATORS = Object.keys(NATURES) as readonly Estimator[];
+
+/** What an estimator's values are. */
+export function natureOf(estimator: Estimator): Nature {
+  return NATURES[estimator];
+}
+
+/** How its values are called where they are shown. */
+export function valueNameOf(estimator: unknown): string {
+  const known = ESTIMATORS.find((name) => name === estimator);
+  return known !== undefined && natureOf(known).isLog ? 'log v̂' : 'v̂';
+}

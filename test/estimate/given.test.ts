@@ -1,0 +1,38 @@
+// `--estimator given`: values that a row brings along become its credit; one that brings another number of them is rejected.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { ROOT, readJsonl, rredcot, type ScoredRow, temporaryFolder } from '../support/program.js';
+
+it('takes the published values of Thought Anchors by its preset, on its own segments', async () => {
+  const folder = await temporaryFolder();
+  const dump = await readFile(join(ROOT, 'test/io/presets/dumps/thought-anchors.jsonl'), 'utf8');
+  const row = JSON.parse(dump);
+  const short = {
+    ...row,
+    id: 'short',
+    chunks: [...row.chunks.slice(0, 2), { ...row.chunks[2], accuracy: null }],
+  };
+  const input = join(folder, 'anchors.jsonl');
+  await writeFile(input, `${JSON.stringify(row)}\n${JSON.stringify(short)}\n`);
+  const out = join(folder, 'given.jsonl');
+  const flags = ['--estimator', 'given', '--segmenter', 'given', '--sigma', 'rudder'];
+  const run = await rredcot(['score', input, '-o', out, ...flags]);
+  expect(run.code, run.stderr).toBe(0);
+  const [scored] = await readJsonl<ScoredRow & { reference_tokens: number[] }>(out);
+  expect([scored?.value_start, scored?.baseline]).toEqual([0.9, 0.9]);
+  expect(scored?.segments.map(({ value }) => value)).toEqual([0.9, 1, 1]);
+  for (const [k, delta] of [0, 0.1, 0].entries()) expect(scored?.segments[k]?.delta).toBeCloseTo(delta, 6);
+  expect([scored?.reference_logprobs, scored?.reference_tokens]).toEqual([[[], [], [], []], []]);
+  const [reject] = await readJsonl<{ id: string; code: string; reason: string }>(`${out}.rejects.jsonl`);
+  expect(reject).toMatchObject({ id: 'short', code: 'values' });
+  expect(reject?.reason).toContain('--map values=<path>');
+  const verified = await rredcot(['verify', out]);
+  expect(verified.code, verified.stdout).toBe(0);
+
+  const cut = await rredcot(['score', input, '-o', '-', '--format', 'jsonl', '--estimator', 'given'], {
+    cwd: folder,
+  });
+  expect(cut.code).toBe(65);
+  expect(cut.stderr).toMatch(/values has 4 entries, the trace has 3 exit points/);
+});
