@@ -42,6 +42,8 @@ export interface OutputRow {
   readonly status: readonly string[];
   /** whether the completion has `</think>` in it; absent where nobody has looked */
   readonly closesThought?: boolean;
+  /** what the columns hold that were asked for beside ours, by name; absent where none were */
+  readonly requested?: Readonly<Record<string, unknown>>;
   /** what an export's columns hold, by name; absent where ours are written */
   readonly exported?: Readonly<Record<string, unknown>>;
 }

@@ -1,12 +1,11 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
-import { Command, CommanderError, Option } from 'commander';
+import { Command, CommanderError } from 'commander';
 import { oneOf } from '../commands/job/flag-values.js';
 import { interruptible, parseTimeLimit } from '../commands/job/interrupt.js';
-import { checkExportRule, resolveCreditOptions } from '../commands/job/options.js';
+import { checkExport, refuseOfOthers, resolveCreditOptions } from '../commands/job/options.js';
 import { parseExport } from '../commands/job/written-columns.js';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
-import { ESTIMATORS } from '../estimate/estimators.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
@@ -15,6 +14,7 @@ import { record, tellBug, tellError } from '../report/fatal.js';
 import { coloursOf } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
+import { credited } from './credit-flags.js';
 import {
   type JobFlags,
   job,
@@ -64,41 +64,18 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  job(program.command('score'), 'scored.parquet')
+  credited(job(program.command('score'), 'scored.parquet'), true)
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
-    .addOption(
-      new Option(
-        '--estimator <name>',
-        `value of a state from its references: ${ESTIMATORS.join('|')} (docs/method.md)`,
-      ).default('pr'),
-    )
-    .addOption(
-      new Option('--sigma <rule>', 'from values to σ: share|rudder|uniform (docs/method.md)').default(
-        'share',
-      ),
-    )
-    .option(
-      '--baseline <b>',
-      "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale (given)",
-      'auto',
-    )
     .option(
       '--bank <source>',
       "references: row, or group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
-    .option(
-      '--residual <where>',
-      'of --sigma rudder, where the reward that no segment explains goes: uniform|answer',
-      'uniform',
-    )
-    .option('--within <how>', 'weights inside a segment: uniform|entropy', 'uniform')
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
-    .option('--reward-range <low,high>', "the rewards' scale, mapped onto 0..1", '0,1')
     .option(
       '--dry-run',
       'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
@@ -127,7 +104,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const exportName = parseExport(flags.export);
-        checkExportRule(exportName, credit.rule);
+        checkExport(exportName, credit);
+        refuseOfOthers(credit);
         const bank = oneOf('--bank', flags.bank, BANKS);
         if (bank === 'group' && credit.estimator === 'given')
           throw usageError(

@@ -2,11 +2,12 @@
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
-import { type CreditOptions, creditTrace } from '../estimate/credit.js';
+import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
+import { requestedColumns } from '../estimate/requested.js';
 import { resolveReward } from '../estimate/reward.js';
 import { givenValues, traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
@@ -120,9 +121,15 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     command: 'score' as const,
     isDry: dryRun !== undefined,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
-    columns: written.columns,
+    columns: [...written.columns, ...requestedColumns(credit)],
     texts: written.texts,
-    config: { export: opts.exportName, bank: opts.bank, chatTemplateArgs, ...credit, ...segments },
+    config: {
+      export: opts.exportName,
+      bank: opts.bank,
+      chatTemplateArgs,
+      ...creditConfig(credit),
+      ...segments,
+    },
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && natureOf(estimator).scores !== 'nothing' },

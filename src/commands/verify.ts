@@ -1,7 +1,10 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import { mayBeGroupMean, recomputedFaults, storedCredit } from '../estimate/recompute.js';
+import type { CreditOptions } from '../estimate/credit.js';
+import { mayBeGroupMean, recomputedFaults } from '../estimate/recompute.js';
+import { requestedColumns } from '../estimate/requested.js';
+import { storedCredit } from '../estimate/stored-credit.js';
 import type { ExportName } from '../io/export/exports.js';
 import { sumPath } from '../io/files/sum-file.js';
 import { chunkCount, shardOf } from '../io/layout/chunks.js';
@@ -75,12 +78,19 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
   const credit = storedCredit(config);
   return {
     // a trainer's form has none of our columns
-    chosen: facts.export === undefined ? (facts.chosen ?? segmentColumns(config)) : null,
+    chosen:
+      facts.export === undefined ? (withRequested(facts.chosen, credit) ?? segmentColumns(config)) : null,
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
     seen: new SeenRows(inputs, credit === undefined || mayBeGroupMean(credit)),
     recompute: (row, whole) => [...recomputedFaults(row, credit), ...textFaults(row, whole, config.map)],
   };
+}
+
+/** The chosen ones of our columns, and those that were asked for besides. */
+function withRequested(chosen: readonly string[] | undefined, credit: CreditOptions | undefined) {
+  if (chosen === undefined || credit === undefined) return chosen;
+  return [...chosen, ...requestedColumns(credit).map(({ name }) => name)];
 }
 
 /** What `segment` writes where nothing was chosen; undefined for `score`, which writes all of ours. */

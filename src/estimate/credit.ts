@@ -8,7 +8,9 @@ import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import { type Estimator, natureOf } from './estimators.js';
 import type { ScoredBank } from './references.js';
-import { redistribute, type SigmaInput, type SigmaOptions, sigmaEss, sigmaMaxWeight } from './sigma.js';
+import { type RequestOptions, requestedOf } from './requested.js';
+import type { TokenCounts } from './rules/normalisers.js';
+import { type Redistribution, redistribute, type SigmaInput, sigmaEss, sigmaMaxWeight } from './sigma.js';
 import type { TraceResult } from './trace-result.js';
 import type { TraceValues } from './value.js';
 
@@ -19,11 +21,22 @@ import type { TraceValues } from './value.js';
 export type Baseline = 'auto' | 'group' | 'value' | number;
 
 /** How values become credit. */
-export interface CreditOptions extends SigmaOptions {
+export interface CreditOptions extends RequestOptions {
   readonly estimator: Estimator;
   readonly baseline: Baseline;
   /** input rewards low..high are mapped onto 0..1 */
   readonly rewardRange: readonly [low: number, high: number];
+}
+
+/** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
+export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
+  const { baseline, residual, within, rewardRange, ...shaping } = rest;
+  const { tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength } = shaping;
+  return {
+    ...{ estimator, rule: others.length === 0 ? rule : [rule, ...others] },
+    ...{ baseline, residual, within, rewardRange },
+    ...{ tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength },
+  };
 }
 
 /** A trace with everything that its scoring needs. */
@@ -31,31 +44,61 @@ export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, Scor
   readonly pieces: Pieces;
 }
 
-/** Values to σ: METHOD §4, from what is stored, in float32. */
+/** What of a trace its credit follows from, all of it as stored. */
+export interface Creditable
+  extends GroupMean,
+    Pick<SigmaInput, 'ends' | 'answered' | 'values' | 'entropies' | 'logprobs' | 'reward'> {
+  /** (N) ζ_n of the bank */
+  readonly utilities: Float32Array;
+}
+
+/** A trace's credit, as it is stored. */
+export interface Credit extends Pick<OutputRow, 'baseline' | 'sigmaEss' | 'sigmaMaxWeight' | 'requested'> {
+  readonly sigma: Float32Array;
+  readonly deltas: Float32Array;
+  /** codes */
+  readonly status: readonly string[];
+}
+
+/** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
+export function creditOf(
+  { groupMean, utilities, ...trace }: Creditable,
+  opts: CreditOptions,
+  counts?: Pick<TokenCounts, 'group' | 'batch'>,
+): Credit {
+  const fault = bankFault(utilities, opts.estimator);
+  const { baseline, noBaseline } =
+    fault === undefined
+      ? baselineOf(groupMean, trace.values[0] as number, trace.reward, opts)
+      : { baseline: undefined };
+  const input: SigmaInput = { ...trace, estimator: opts.estimator, baseline, noBaseline, fault };
+  const { sigma, deltas, fallback }: Redistribution = redistribute(input, opts);
+  const { columns, status } = requestedOf(input, opts, counts);
+  return {
+    sigma,
+    deltas,
+    baseline: baseline ?? null,
+    sigmaEss: sigmaEss(sigma),
+    sigmaMaxWeight: sigmaMaxWeight(sigma),
+    requested: columns,
+    status: fallback === undefined ? status : [fallback, ...status],
+  };
+}
+
+/** The row of a trace that was scored. */
 export function creditTrace(
   item: ReadyTrace,
   { entropies, logprobs, segmentation }: TraceResult,
   { values, referenceLogprobs, referenceTokens }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
+  const { groupMean } = item;
   const { reward } = item.reward;
   const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
-  const fault = bankFault(referenceUtilities, opts.estimator);
-  const { baseline, status } =
-    fault === undefined
-      ? baselineOf(item.groupMean, values[0] as number, reward, opts)
-      : { baseline: undefined, status: fault };
   const ends = allEnds(segmentation);
-  const input: SigmaInput = {
-    ends,
-    answered: segmentation.answered,
-    values,
-    estimator: opts.estimator,
-    entropies,
-    reward,
-    baseline,
-  };
-  const { sigma, deltas, fallback } = redistribute(input, opts);
+  const stored = { ends, answered: segmentation.answered, values, entropies, logprobs, reward };
+  const credit = creditOf({ ...stored, groupMean, utilities: referenceUtilities }, opts);
+  const { sigma, deltas, status, ...summary } = credit;
   return {
     trace: item.trace,
     promptIds: item.promptIds,
@@ -74,23 +117,21 @@ export function creditTrace(
     valueStart: values[0] as number,
     referenceLogprobs,
     reward,
-    baseline: baseline ?? null,
     referenceUtilities,
     referenceTokens,
-    sigmaEss: sigmaEss(sigma),
-    sigmaMaxWeight: sigmaMaxWeight(sigma),
+    ...summary,
     closesThought: item.tokens.text.includes(THINK_CLOSE),
-    status: [...new Set([...item.status, ...item.reward.status, ...(fallback ? [status ?? fallback] : [])])],
+    status: [...new Set([...item.status, ...item.reward.status, ...status])],
   };
 }
 
-/** b of METHOD §4, as stored (float32); undefined, with the reason, where the trace has none. */
+/** b of METHOD §4, as stored (float32); undefined, with the reason where it is a special one, where the trace has none. */
 function baselineOf(
   groupMean: number | undefined,
   valueStart: number,
   reward: number | null,
   { baseline, estimator }: CreditOptions,
-): { baseline: number | undefined; status?: string } {
+): { baseline: number | undefined; noBaseline?: string } {
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const { isLog, onRewardScale } = natureOf(estimator);
   const asksForMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale);
@@ -100,6 +141,6 @@ function baselineOf(
   if (onRewardScale) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward
   if (reward !== null && reward !== 0 && reward !== 1)
-    return { baseline: undefined, status: 'uniform:graded-reward' };
+    return { baseline: undefined, noBaseline: 'uniform:graded-reward' };
   return { baseline: valueStart };
 }

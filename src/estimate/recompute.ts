@@ -1,41 +1,16 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { segmentSums } from '../segment/segment.js';
-import { NO_BANK, ONE_SIDED } from './bank.js';
-import { ESTIMATORS, type Estimator, natureOf } from './estimators.js';
-import {
-  RESIDUALS,
-  redistribute,
-  SIGMA_RULES,
-  type SigmaOptions,
-  sigmaEss,
-  sigmaMaxWeight,
-  WITHINS,
-} from './sigma.js';
+import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
+import type { CreditOptions } from './credit.js';
+import { natureOf } from './estimators.js';
+import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
+import { OF_OTHERS } from './rules/normalisers.js';
+import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
 import { storedValue } from './value.js';
 
-/** What of a run's configuration its credit follows from. */
-export interface StoredCredit extends SigmaOptions {
-  readonly estimator: Estimator;
-  /** auto, group, value or a number */
-  readonly baseline: unknown;
-}
-
-/** The part of a stored configuration that credit follows from; undefined where it says nothing of that. */
-export function storedCredit(config: Readonly<Record<string, unknown>>): StoredCredit | undefined {
-  const oneOf = <T extends string>(names: readonly T[], value: unknown): T | undefined =>
-    names.find((name) => name === value);
-  const estimator = oneOf(ESTIMATORS, config.estimator);
-  const rule = oneOf(SIGMA_RULES, config.rule);
-  const residual = oneOf(RESIDUALS, config.residual);
-  const within = oneOf(WITHINS, config.within);
-  if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
-    return undefined;
-  return { estimator, rule, residual, within, baseline: config.baseline };
-}
-
 /** Whether rows of a group share their baseline, the group's mean reward. */
-export function mayBeGroupMean({ baseline, estimator }: StoredCredit): boolean {
+export function mayBeGroupMean({ baseline, estimator }: CreditOptions): boolean {
   return baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
 }
 
@@ -50,7 +25,7 @@ type Fault = (text: string) => void;
  * references' log-probabilities, differences, σ and its status, effective number and largest weight.
  * @param credit undefined where the file does not say how σ was made
  */
-export function recomputedFaults(row: StoredRow, credit: StoredCredit | undefined): string[] {
+export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefined): string[] {
   const faults: string[] = [];
   const fault: Fault = (text) => void faults.push(text);
   const cell = row.cell('segments');
@@ -74,38 +49,68 @@ export function recomputedFaults(row: StoredRow, credit: StoredCredit | undefine
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
   checkBaseline(row, credit, fault);
+  const T = ends.at(-1);
   const isComplete = values !== undefined && row.has('reward') && row.has('baseline');
-  const needsEntropies = credit.within === 'entropy' && !isWhole(entropies);
-  if (!isComplete || needsEntropies || ends.length === 0) return faults;
-  const {
-    deltas,
-    sigma: expected,
-    fallback,
-  } = redistribute(
-    {
-      ends,
-      answered: segments.at(-1)?.kind === 'answer',
-      values,
-      estimator: credit.estimator,
-      entropies: entropies ?? new Float32Array(ends.at(-1) as number),
-      reward: numberOrNull(row.cell('reward')),
-      baseline: numberOrNull(row.cell('baseline')) ?? undefined,
-    },
-    credit,
-  );
-  for (const [k, delta] of deltas.entries())
-    if (!isRounded(segments[k]?.delta, delta))
-      fault(`segments[${k}].delta is ${segments[k]?.delta}, from the values it is ${delta}`);
-  if (isWhole(sigma)) {
-    const t = expected.findIndex((value, t) => !isRounded(sigma[t], value));
-    if (t >= 0) fault(`sigma[${t}] is ${sigma[t]}, from values, reward and baseline it is ${expected[t]}`);
+  const logprobs = floats(row.cell('logprobs'));
+  if (!isComplete || T === undefined) return faults;
+  const utilities = floats(row.cell('reference_utilities'));
+  const input: SigmaInput = {
+    ends,
+    answered: segments.at(-1)?.kind === 'answer',
+    values,
+    estimator: credit.estimator,
+    entropies: entropies ?? new Float32Array(T),
+    logprobs: logprobs ?? new Float32Array(T),
+    reward: numberOrNull(row.cell('reward')),
+    baseline: numberOrNull(row.cell('baseline')) ?? undefined,
+    fault: utilities === null ? undefined : bankFault(utilities, credit.estimator),
+  };
+  /** whether the row has all that a rule reads */
+  const isReadable = (rule: SigmaRule): boolean => {
+    const readsEntropies = credit.within === 'entropy' || rule.endsWith('entropy');
+    return (!readsEntropies || isWhole(entropies)) && (rule !== 'surprise' || isWhole(logprobs));
+  };
+  if (isReadable(credit.rule)) {
+    const { deltas, sigma: expected, fallback } = redistribute(input, credit);
+    for (const [k, delta] of deltas.entries())
+      if (!isRounded(segments[k]?.delta, delta))
+        fault(`segments[${k}].delta is ${segments[k]?.delta}, from the values it is ${delta}`);
+    if (isWhole(sigma)) expectList('sigma', sigma, expected, fault);
+    checkFallback(row, fallback, fault);
   }
-  checkFallback(row, fallback, fault);
+  checkRequested(row, input, { ...credit, others: (credit.others ?? []).filter(isReadable) }, fault);
   return faults;
 }
 
+/** The columns that were asked for beside ours, as far as the row alone tells what is in them. */
+function checkRequested(row: StoredRow, input: SigmaInput, credit: CreditOptions, fault: Fault): void {
+  const { others = [], method, normalisers = [] } = credit;
+  const { columns } = requestedOf(input, credit);
+  const lists = [...others.map(creditColumn), ...(method === 'segment' ? [TOKEN_ADVANTAGE] : [])];
+  for (const name of lists) {
+    const [found, expected] = [floats(row.cell(name)), columns[name] as Float32Array | null];
+    if (!row.has(name)) fault(`has no ${name}`);
+    else if (found?.length !== expected?.length)
+      fault(`${name} has ${found?.length ?? 'no'} entries, expected ${expected?.length ?? 'null'}`);
+    else if (found !== null && expected !== null) expectList(name, found, expected, fault);
+  }
+  for (const name of normalisers.filter((each) => !OF_OTHERS.includes(each))) {
+    const expected = columns[normaliserColumn(name)] as number;
+    if (!isRounded(row.cell(normaliserColumn(name)), expected))
+      fault(
+        `${normaliserColumn(name)} is ${row.cell(normaliserColumn(name))}, expected ${Math.fround(expected)}`,
+      );
+  }
+}
+
+/** The first entry that is not what it has to be. */
+function expectList(name: string, found: Float32Array, expected: Float32Array, fault: Fault): void {
+  const t = expected.findIndex((value, t) => !isRounded(found[t], value));
+  if (t >= 0) fault(`${name}[${t}] is ${found[t]}, from values, reward and baseline it is ${expected[t]}`);
+}
+
 /** (K+1) v̂(s_0..K); undefined where a column of them is missing. JSON has no −∞. */
-function storedValues(row: StoredRow, segments: readonly Segment[], { estimator }: StoredCredit) {
+function storedValues(row: StoredRow, segments: readonly Segment[], { estimator }: CreditOptions) {
   if (!row.has('segments') || !row.has('value_start')) return undefined;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
   const values = [row.cell('value_start'), ...thoughts].map((value) =>
@@ -115,7 +120,7 @@ function storedValues(row: StoredRow, segments: readonly Segment[], { estimator 
 }
 
 /** v̂ from log p, token counts and ζ as they are stored. */
-function checkValues(row: StoredRow, values: Float32Array, { estimator }: StoredCredit, fault: Fault): void {
+function checkValues(row: StoredRow, values: Float32Array, { estimator }: CreditOptions, fault: Fault): void {
   const exits = row.cell('reference_logprobs');
   const utilities = floats(row.cell('reference_utilities'));
   if (!Array.isArray(exits) || utilities === null || !natureOf(estimator).isStored) return;
@@ -132,7 +137,7 @@ function checkValues(row: StoredRow, values: Float32Array, { estimator }: Stored
 }
 
 /** b where the configuration alone says what it is. */
-function checkBaseline(row: StoredRow, { baseline, estimator }: StoredCredit, fault: Fault): void {
+function checkBaseline(row: StoredRow, { baseline, estimator }: CreditOptions, fault: Fault): void {
   const found = numberOrNull(row.cell('baseline'));
   if (!row.has('baseline') || found === null) return;
   const isStart = row.has('value_start') && found === numberOrNull(row.cell('value_start'));

@@ -1,9 +1,18 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
 import { type Estimator, natureOf } from './estimators.js';
+import { abs, type PerSegment, rudder, type Steps, share, signed, softmax } from './rules/per-segment.js';
+import { entropy, surprise, topEntropy } from './rules/per-token.js';
+import { penalised, smoothed, spread, swept } from './rules/shaping.js';
 
 /** The default first: METHOD §4 measures the rules against each other. */
-export const SIGMA_RULES = ['share', 'rudder', 'uniform'] as const;
+export const SIGMA_RULES = [
+  ...(['share', 'rudder', 'signed', 'softmax', 'abs'] as const),
+  ...(['surprise', 'entropy', 'top-entropy', 'uniform'] as const),
+] as const;
 export type SigmaRule = (typeof SIGMA_RULES)[number];
+
+/** The rules that look at tokens alone; nothing but the others reads values, and is shaped. */
+export const TOKEN_RULES: readonly SigmaRule[] = ['surprise', 'entropy', 'top-entropy', 'uniform'];
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy'] as const;
@@ -14,6 +23,14 @@ export interface SigmaOptions {
   readonly residual: (typeof RESIDUALS)[number];
   /** weights of a segment's tokens: equal, or by H_t with mean 1 in the segment */
   readonly within: (typeof WITHINS)[number];
+  /** τ of `softmax`; 1 where absent */
+  readonly tau?: number;
+  /** segments on either side that σ is averaged over; 0 where absent */
+  readonly smooth?: number;
+  /** factor on Δ_k < 0; 1 where absent */
+  readonly penalty?: number;
+  /** λ of the backward sweep that mixes the outcome into the values; 0 where absent */
+  readonly lambda?: number;
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
@@ -24,18 +41,24 @@ export interface SigmaInput {
   /** (K+1) v̂(s_0..K); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
   readonly estimator: Estimator;
-  /** (T) nats; read where `within` is `entropy` */
+  /** (T) nats; read where `within` is `entropy`, and by rules that are called so */
   readonly entropies: Float32Array;
+  /** (T) nats; read by `surprise` */
+  readonly logprobs: Float32Array;
   /** ζ; null where unknown */
   readonly reward: number | null;
   /** b; undefined where the trace has none */
   readonly baseline: number | undefined;
+  /** status code that says why there is no baseline, where that is known */
+  readonly noBaseline?: string | undefined;
+  /** status code that says why the values mean nothing; undefined where they do */
+  readonly fault?: string | undefined;
 }
 
 export interface Redistribution {
   /** (T) token-wise coefficient, Σ_t σ_t = 1 */
   readonly sigma: Float32Array;
-  /** (K or K+1) Δ_k; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint` */
+  /** (K or K+1) Δ_k of the values, swept where `lambda` is not 0; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint` */
   readonly deltas: Float32Array;
   /** why σ is uniform although the rule is not: a status code */
   readonly fallback?: string;
@@ -45,42 +68,67 @@ export interface Redistribution {
 const FLAT = 1e-3;
 /** The same of log v̂ (`joint`): so far apart, relative to their size, are neighbours in float32. */
 const FLOAT32_STEP = 2 ** -23;
-/** Below this |R*| the `rudder` rule's division blows up. */
-const SMALL_RETURN = 0.05;
-/** Below this Σg no segment helped: `share` has nothing to share out. */
-const SMALL_GAIN = 1e-6;
-/** λ of the `share` rule: the part of σ that is spread evenly. */
-const SHARE_UNIFORM = 0.1;
 
 /** σ of one trace (METHOD §4). All arithmetic in float64, rounded once at the end. */
 export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribution {
-  const { ends, reward, baseline } = input;
+  const { ends, reward, baseline, entropies } = input;
+  const values = swept(input.values, reward, opts.lambda ?? 0);
+  const raw = valueDifferences(values, input);
   const T = ends[ends.length - 1] as number;
-  const uniform = new Float32Array(T).fill(1 / T);
-  const raw = valueDifferences(input);
-  const unscaled = Float32Array.from(raw);
-
-  if (opts.rule === 'uniform') return { sigma: uniform, deltas: unscaled };
-  if (reward === null) return { sigma: uniform, deltas: unscaled, fallback: 'reward:unknown' };
-  if (baseline === undefined) return { sigma: uniform, deltas: unscaled, fallback: 'uniform:no-baseline' };
-  if (areFlat(input, raw)) return { sigma: uniform, deltas: unscaled, fallback: 'uniform:flat-values' };
-  const ret = reward - baseline; // R* = ζ − b
-  const deltas = input.estimator === 'joint' ? scaleTo(raw, Math.abs(ret)) : raw;
-  const perSegment =
-    opts.rule === 'rudder' ? rudder(deltas, ret, input, opts.residual) : share(deltas, ret, ends);
-  if (typeof perSegment === 'string')
-    return { sigma: uniform, deltas: Float32Array.from(deltas), fallback: perSegment };
-  return {
-    sigma: spread(perSegment, input, opts.within),
+  const uniform = (fallback?: string, deltas = raw): Redistribution => ({
+    sigma: new Float32Array(T).fill(1 / T),
     deltas: Float32Array.from(deltas),
-  };
+    ...(fallback === undefined ? {} : { fallback }),
+  });
+
+  if (opts.rule === 'uniform') return uniform();
+  if (TOKEN_RULES.includes(opts.rule)) {
+    const sigma = byTokens(input, opts.rule);
+    return sigma === undefined ? uniform('uniform:no-weight') : { sigma, deltas: Float32Array.from(raw) };
+  }
+  if (input.fault !== undefined) return uniform(input.fault);
+  if (reward === null) return uniform('reward:unknown');
+  // what happened, and the literal differences, need no baseline
+  if (baseline === undefined && opts.rule !== 'abs' && opts.rule !== 'signed')
+    return uniform(input.noBaseline ?? 'uniform:no-baseline');
+  if (areFlat(values, input.estimator, raw)) return uniform('uniform:flat-values');
+  const advantage = baseline === undefined ? Number.NaN : reward - baseline; // R* = ζ − b
+  const isScaled = input.estimator === 'joint' && baseline !== undefined;
+  const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
+  const last = values[values.length - 1] as number;
+  const steps = { ...input, reward, advantage, last, deltas: penalised(deltas, opts.penalty ?? 1) };
+  const perSegment = bySegments(steps, opts);
+  if (typeof perSegment === 'string') return uniform(perSegment, deltas);
+  const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
+  return { sigma: spread(smooth, ends, entropies, opts.within), deltas: Float32Array.from(deltas) };
+}
+
+/** @returns undefined where no token has any weight */
+function byTokens({ logprobs, entropies }: SigmaInput, rule: SigmaRule): Float32Array | undefined {
+  if (rule === 'surprise') return surprise(logprobs);
+  return rule === 'entropy' ? entropy(entropies) : topEntropy(entropies);
+}
+
+function bySegments(steps: Steps, { rule, residual, tau = 1 }: SigmaOptions): PerSegment {
+  switch (rule) {
+    case 'rudder':
+      return rudder(steps, residual);
+    case 'signed':
+      return signed(steps);
+    case 'softmax':
+      return softmax(steps, tau);
+    case 'abs':
+      return abs(steps);
+    default:
+      return share(steps);
+  }
 }
 
 /**
  * Δ_k = v̂(s_k) − v̂(s_{k−1}) for thought segments, 0 for the answer. `joint` takes them from exp(log v̂ − largest): the
  * trace's own scale, since the values themselves underflow. `joint-log` takes them from log v̂.
  */
-function valueDifferences({ ends, values, estimator }: SigmaInput): Float64Array {
+function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput): Float64Array {
   const deltas = new Float64Array(ends.length);
   const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
@@ -93,7 +141,7 @@ function valueDifferences({ ends, values, estimator }: SigmaInput): Float64Array
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
-function areFlat({ values, estimator }: SigmaInput, deltas: Float64Array): boolean {
+function areFlat(values: Float64Array, estimator: Estimator, deltas: Float64Array): boolean {
   const isStill = deltas.every((delta) => Math.abs(delta) < FLAT);
   if (!natureOf(estimator).isLog || (estimator === 'joint-log' && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
@@ -109,63 +157,17 @@ function scaleTo(deltas: Float64Array, total: number): Float64Array {
 }
 
 /**
- * RUDDER's additive correction: σ of a token of segment k = (Δ_k/n_k + ρ/|o|) / R*, ρ = R* − ΣΔ.
- * @returns (K or K+1) σ of one token of each segment, or why there is none
+ * `--method segment`: every token of a thought segment gets Δ_k, those of the answer ζ − V(s_K), the policy gradient with a
+ * segment as one action. No σ: it does not sum to 1, and not to R* either.
+ * @returns (T); null where the reward is not known
  */
-function rudder(
-  deltas: Float64Array,
-  ret: number,
-  { ends, answered }: SigmaInput,
-  residual: SigmaOptions['residual'],
-): Float64Array | string {
-  if (Math.abs(ret) < SMALL_RETURN) return 'uniform:small-return';
-  const T = ends[ends.length - 1] as number;
-  const rho = ret - deltas.reduce((sum, d) => sum + d, 0);
-  return deltas.map((delta, k) => {
-    const n = length(ends, k);
-    // a trace without an answer segment has no answer step to give ρ to
-    const share = residual === 'uniform' || !answered ? rho / T : k === ends.length - 1 ? rho / n : 0;
-    return (delta / n + share) / ret;
-  });
-}
-
-/**
- * g_k = max(0, sign(R*)·Δ_k); a segment's σ is (1−λ) g_k/Σg + λ n_k/|o|, spread over its tokens.
- * @returns as {@link rudder}
- */
-function share(deltas: Float64Array, ret: number, ends: Int32Array): Float64Array | string {
-  if (ret === 0) return 'uniform:small-return';
-  const gains = deltas.map((delta) => Math.max(0, Math.sign(ret) * delta));
-  const total = gains.reduce((sum, g) => sum + g, 0);
-  if (total < SMALL_GAIN) return 'uniform:no-gain';
-  const T = ends[ends.length - 1] as number;
-  return gains.map((g, k) => ((1 - SHARE_UNIFORM) * g) / total / length(ends, k) + SHARE_UNIFORM / T);
-}
-
-/** σ_t = m_t · σ of the segment's tokens; m_t is 1, or H_t over the segment's mean H (1 where that is 0). */
-function spread(
-  perSegment: Float64Array,
-  { ends, entropies }: SigmaInput,
-  within: SigmaOptions['within'],
-): Float32Array {
-  const sigma = new Float32Array(ends[ends.length - 1] as number);
-  let start = 0;
-  for (let k = 0; k < ends.length; k++) {
-    const end = ends[k] as number;
-    let total = 0;
-    for (let t = start; t < end; t++) total += entropies[t] as number;
-    const mean = total / (end - start);
-    for (let t = start; t < end; t++) {
-      const m = within === 'uniform' || mean === 0 ? 1 : (entropies[t] as number) / mean;
-      sigma[t] = m * (perSegment[k] as number);
-    }
-    start = end;
-  }
-  return sigma;
-}
-
-function length(ends: Int32Array, k: number): number {
-  return (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
+export function segmentAdvantages(input: SigmaInput, { lambda = 0 }: SigmaOptions): Float32Array | null {
+  const { ends, answered, reward } = input;
+  if (reward === null) return null;
+  const values = swept(input.values, reward, lambda);
+  const steps = valueDifferences(values, input);
+  if (answered) steps[ends.length - 1] = reward - (values[values.length - 1] as number);
+  return spread(steps, ends, input.entropies, 'uniform');
 }
 
 /** Effective number of tokens that carry the credit, 1/Σσ². */

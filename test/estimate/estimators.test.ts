@@ -4,6 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { bankFault } from '../../dist/estimate/bank.js';
 import { ESTIMATORS, type Estimator, natureOf } from '../../dist/estimate/estimators.js';
 import { bankOf, suffixOf } from '../../dist/estimate/references.js';
+import { requestedOf } from '../../dist/estimate/requested.js';
+import { smoothed, swept } from '../../dist/estimate/rules/shaping.js';
 import {
   RESIDUALS,
   type Redistribution,
@@ -11,8 +13,11 @@ import {
   SIGMA_RULES,
   type SigmaInput,
   type SigmaOptions,
+  type SigmaRule,
+  segmentAdvantages,
   sigmaEss,
   sigmaMaxWeight,
+  TOKEN_RULES,
   WITHINS,
 } from '../../dist/estimate/sigma.js';
 import {
@@ -32,7 +37,7 @@ import {
   meanValue,
   type Estimator as OracleEstimator,
 } from '../oracle/rredcot.js';
-import { computeSigma, type SigmaResult } from '../oracle/sigma.js';
+import { computeSigma, type SigmaResult, sweep } from '../oracle/sigma.js';
 import { seeded } from '../oracle/toy.js';
 
 const total = (numbers: ArrayLike<number>) => Array.from(numbers).reduce((a, b) => a + b, 0);
@@ -285,6 +290,7 @@ const WRONG: SigmaInput = {
   values: Float32Array.of(0.5, 0.5, 0.8, 0.1),
   estimator: 'pr',
   entropies: Float32Array.from({ length: 40 }, (_, t) => (t % 7) / 4),
+  logprobs: Float32Array.from({ length: 40 }, (_, t) => -(t % 5) / 8),
   reward: 0,
   baseline: 0.5,
 };
@@ -327,8 +333,31 @@ const anyTrace = fc
     for (const [k, end] of ends.entries())
       if (silent[k] && k % 2 === 0) entropies.fill(0, ends[k - 1] ?? 0, end);
     const { reward, baseline } = rest;
-    return { ends: Int32Array.from(ends), answered, values, estimator, entropies, reward, baseline };
+    const logprobs = entropies.map((h, t) => -h * ((t % 4) / 2));
+    return {
+      ends: Int32Array.from(ends),
+      answered,
+      values,
+      estimator,
+      entropies,
+      logprobs,
+      reward,
+      baseline,
+    };
   });
+
+/** `signed` divides by ζ − v(s_0), so it is not offered where values are logarithms. */
+const readable = (input: SigmaInput, rule: SigmaRule): SigmaInput =>
+  rule === 'signed' && natureOf(input.estimator).isLog
+    ? { ...input, estimator: 'pr', values: input.values.map((v) => Math.exp(v)) }
+    : input;
+/** The rules that read values. */
+const SEGMENT_RULES = SIGMA_RULES.filter((rule) => !TOKEN_RULES.includes(rule));
+
+const softmaxed = (scores: number[]) => {
+  const sum = total(scores.map(Math.exp));
+  return scores.map((score) => Math.exp(score) / sum);
+};
 
 describe('the wrong-trace table', () => {
   const shares = (options: Partial<SigmaOptions>) =>
@@ -338,6 +367,10 @@ describe('the wrong-trace table', () => {
     ['rudder', {}, [0.05, -0.55, 1.45, 0.05]],
     ['share', { rule: 'share' }, [0.025, 0.025, 0.925, 0.025]],
     ['residual answer', { residual: 'answer' }, [0, -0.6, 1.4, 0.2]],
+    ['signed', { rule: 'signed' }, [0, -0.6, 1.4, 0.2]],
+    ['abs', { rule: 'abs' }, [0, 0.3, 0.7, 0]],
+    ['softmax', { rule: 'softmax', tau: 0.1 }, softmaxed([0, -3, 7, 0])],
+    ['a penalty of 2', { penalty: 2 }, [-0.3, -0.9, 2.5, -0.3]],
     ['uniform', { rule: 'uniform' }, [0.25, 0.25, 0.25, 0.25]],
   ] as const)('%s', (_, options, expected) => {
     for (const within of WITHINS) {
@@ -362,12 +395,12 @@ describe('invariants of METHOD 4', () => {
     (options) => {
       fc.assert(
         fc.property(anyTrace, (input) => {
-          const { sigma } = redistribute(input, options);
+          const { sigma } = redistribute(readable(input, options.rule), options);
           expect(sigma).toHaveLength(input.ends.at(-1) as number);
           const mass = total(sigma.map(Math.abs));
           expect(Math.abs(total(sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
         }),
-        { numRuns: 300 },
+        { numRuns: 100 },
       );
     },
   );
@@ -382,6 +415,7 @@ describe('invariants of METHOD 4', () => {
       values: Float32Array.from({ length: 41 }, random),
       estimator: 'pr',
       entropies: Float32Array.from({ length: ends.at(-1) as number }, () => random() ** 4 * 3),
+      logprobs: Float32Array.from({ length: ends.at(-1) as number }, () => -(random() ** 8)),
       reward: 1,
       baseline: 0.9375,
     };
@@ -391,7 +425,7 @@ describe('invariants of METHOD 4', () => {
     }
   });
 
-  test.each(['rudder', 'share'] as const)('%s: Δ = 0 ⇒ uniform', (rule) => {
+  test.each(['rudder', 'share', 'abs'] as const)('%s: Δ = 0 ⇒ uniform', (rule) => {
     fc.assert(
       fc.property(anyTrace, float, (input, v) => {
         const flat = { ...input, values: input.values.map(() => v) };
@@ -400,7 +434,7 @@ describe('invariants of METHOD 4', () => {
     );
   });
 
-  test.each(['rudder', 'share'] as const)('%s: K = 1 without an answer segment ⇒ uniform', (rule) => {
+  test.each(['rudder', 'share', 'abs'] as const)('%s: K = 1 without an answer segment ⇒ uniform', (rule) => {
     fc.assert(
       fc.property(anyTrace, fc.constantFrom(...RESIDUALS), (input, residual) => {
         const T = input.ends.at(-1) as number;
@@ -413,7 +447,7 @@ describe('invariants of METHOD 4', () => {
 
   test('K = 0: the whole completion is the answer ⇒ uniform', () => {
     const bare = { ...WRONG, ends: Int32Array.of(40), values: Float32Array.of(0.3) };
-    for (const rule of SIGMA_RULES)
+    for (const rule of SEGMENT_RULES)
       for (const residual of RESIDUALS)
         expect(nearUniform(redistribute(bare, { rule, residual, within: 'uniform' }))).toBe(true);
   });
@@ -422,7 +456,7 @@ describe('invariants of METHOD 4', () => {
     fc.assert(
       fc.property(
         anyTrace,
-        fc.constantFrom(...OPTIONS),
+        fc.constantFrom(...OPTIONS.filter(({ rule }) => rule !== 'signed')),
         fc.integer({ min: -64, max: 64 }),
         (input, options, c) => {
           // sixty-fourths: exact in float32, so that nothing is lost by the addition itself
@@ -473,12 +507,13 @@ describe('invariants of METHOD 4', () => {
 
   test('within entropy: each segment keeps its share, σ_t is proportional to H_t, m_t = 1 where ΣH = 0', () => {
     fc.assert(
-      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
+        const input = readable(drawn, options.rule);
         const even = redistribute(input, { ...options, within: 'uniform' });
         const weighted = redistribute(input, { ...options, within: 'entropy' });
         expect(weighted.deltas).toEqual(even.deltas);
         expect(weighted.fallback).toBe(even.fallback);
-        const plain = options.rule === 'uniform' || even.fallback !== undefined;
+        const plain = TOKEN_RULES.includes(options.rule) || even.fallback !== undefined;
         for (const [k, end] of input.ends.entries()) {
           const start = input.ends[k - 1] ?? 0;
           const [a, b] = [even, weighted].map(({ sigma }) => sigma.slice(start, end)) as [
@@ -504,7 +539,8 @@ describe('invariants of METHOD 4', () => {
   test('recomputable: from float32 bytes and back, σ and Δ are the same bit for bit; no input is changed', () => {
     const stored = (x: Float32Array) => new Float32Array(Uint8Array.from(Buffer.from(x.buffer)).buffer);
     fc.assert(
-      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+      fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
+        const input = readable(drawn, options.rule);
         const before = structuredClone(input);
         const first = redistribute(input, options);
         expect(input).toEqual(before);
@@ -525,7 +561,8 @@ describe('invariants of METHOD 4', () => {
 
   test('entropies do not matter for within uniform', () => {
     fc.assert(
-      fc.property(anyTrace, fc.constantFrom(...SIGMA_RULES), (input, rule) => {
+      fc.property(anyTrace, fc.constantFrom(...SEGMENT_RULES), (drawn, rule) => {
+        const input = readable(drawn, rule);
         const plain = redistribute(input, { ...RUDDER, rule });
         const noisy = redistribute(
           { ...input, entropies: input.entropies.map((h, t) => h * (t % 3)) },
@@ -692,41 +729,148 @@ describe('fallbacks', () => {
   });
 });
 
+/** None, as is the default, or some of each. */
+const shaping = fc.oneof(
+  fc.constant({ tau: 1, smooth: 0, penalty: 1, lambda: 0 }),
+  fc.record({
+    tau: fc.constantFrom(0.1, 0.5, 3),
+    smooth: fc.constantFrom(0, 1, 2, 20),
+    penalty: fc.constantFrom(0, 0.5, 1, 4),
+    lambda: fc.constantFrom(0, 0.25, 0.9, 1),
+  }),
+);
+
+describe('shaping', () => {
+  test('smoothing keeps Σσ, uniform σ, and what is not negative; over equal segments it is the plain mean', () => {
+    const wide = { ...RUDDER, smooth: 1 };
+    // rudder: .05 −.55 1.45 .05; each end keeps half of its window of three
+    const shares = segmentShares(redistribute(WRONG, wide).sigma, WRONG.ends);
+    const [a, b, c, d] = [0.05, -0.55, 1.45, 0.05];
+    const expected = [a + (b - a) / 3, (a + b + c) / 3, (b + c + d) / 3, d + (c - d) / 3];
+    for (const [k, share] of shares.entries()) expect(share).toBeCloseTo(expected[k] as number, 6);
+    fc.assert(
+      fc.property(anyTrace, fc.constantFrom(...OPTIONS), shaping, (drawn, options, { tau, ...shaped }) => {
+        const input = readable(drawn, options.rule);
+        const lambda = natureOf(input.estimator).isLog ? 0 : shaped.lambda;
+        const found = redistribute(input, { ...options, ...shaped, tau, lambda });
+        const mass = total(found.sigma.map(Math.abs));
+        expect(Math.abs(total(found.sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
+        const mayBeNegative = options.rule === 'rudder' || options.rule === 'signed';
+        if (!mayBeNegative) for (const s of found.sigma) expect(s).toBeGreaterThanOrEqual(0);
+      }),
+      { numRuns: 500 },
+    );
+    const even = Float64Array.from({ length: 4 }, () => 0.025);
+    for (const s of smoothed(even, Int32Array.of(3, 10, 11, 40), 2)) expect(s).toBeCloseTo(0.025, 12);
+  });
+
+  test('a sweep mixes the outcome in from the back; 1 leaves nothing but it', () => {
+    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 1, 0)]).toEqual([0.5, 0.25, 0.75]);
+    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 1, 0.5)]).toEqual([0.53125, 0.5625, 0.875]);
+    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 0, 1)]).toEqual([0, 0, 0]);
+    expect([...swept(Float32Array.of(0.5, 0.25), null, 0.5)]).toEqual([0.5, 0.25]);
+  });
+
+  test('advantages of segments: Δ_k for every token of a thought, ζ − V(s_K) for the answer', () => {
+    const advantages = segmentAdvantages(WRONG, RUDDER) as Float32Array;
+    for (const [t, advantage] of advantages.entries())
+      expect(advantage).toBeCloseTo([0, 0.3, -0.7, -0.1][Math.floor(t / 10)] as number, 6);
+    const swung = segmentAdvantages(WRONG, { ...RUDDER, lambda: 1 }) as Float32Array;
+    expect(swung.every((advantage) => advantage === 0)).toBe(true);
+    expect(segmentAdvantages({ ...WRONG, reward: null }, RUDDER)).toBeNull();
+    const cut = segmentAdvantages({ ...WRONG, answered: false, ends: Int32Array.of(10, 20, 30) }, RUDDER);
+    expect((cut as Float32Array)[29]).toBeCloseTo(-0.7, 6);
+  });
+
+  test('token rules look at tokens alone, and say where there is nothing to weigh', () => {
+    const of = (rule: SigmaRule, more: Partial<SigmaInput> = {}) =>
+      redistribute({ ...WRONG, reward: null, baseline: undefined, ...more }, { ...RUDDER, rule });
+    expect(of('top-entropy').sigma.filter((s) => s > 0)).toHaveLength(8);
+    expect(Math.max(...of('top-entropy').sigma)).toBeCloseTo(1 / 8, 6);
+    expect(of('entropy').sigma[6]).toBeCloseTo(1.5 / total(WRONG.entropies), 6);
+    expect(of('surprise').sigma[4]).toBeCloseTo(0.5 / -total(WRONG.logprobs), 6);
+    for (const rule of ['surprise', 'entropy'] as const) {
+      const none = of(rule, { logprobs: new Float32Array(40), entropies: new Float32Array(40) });
+      expect(none.fallback).toBe('uniform:no-weight');
+      expect(isUniform(none)).toBe(true);
+      expect(of(rule).fallback).toBeUndefined();
+    }
+    // of rounding a log-probability is a little above 0
+    expect(of('surprise', { logprobs: WRONG.logprobs.map((lp, t) => (t === 0 ? 1e-5 : lp)) }).sigma[0]).toBe(
+      0,
+    );
+  });
+
+  test('what is asked for beside σ: credits, advantages, normalisers, each in its column', () => {
+    const { columns, status } = requestedOf(
+      WRONG,
+      {
+        ...RUDDER,
+        others: ['share', 'top-entropy'],
+        method: 'segment',
+        normalisers: ['grpo', 'dapo', 'batch_tokens', 'dr_grpo'],
+        maxCompletionLength: 100,
+      },
+      { group: 160, batch: undefined },
+    );
+    expect(columns.sigma_share).toEqual(redistribute(WRONG, { ...RUDDER, rule: 'share' }).sigma);
+    expect(columns.token_advantage).toEqual(segmentAdvantages(WRONG, RUDDER));
+    expect(columns).toMatchObject({
+      ...{ normaliser_grpo: 1 / 40, normaliser_dapo: 1 / 160 },
+      ...{ normaliser_batch_tokens: null, normaliser_dr_grpo: 0.01 },
+    });
+    expect(Object.keys(columns)).toContain('sigma_top_entropy');
+    expect(status).toEqual([]);
+    const small = requestedOf({ ...WRONG, reward: 0.5 }, { ...RUDDER, others: ['rudder', 'abs'] });
+    expect(small.status).toEqual(['rudder:small-return']);
+  });
+});
+
 test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () => {
   const codes: Record<string, string | undefined> = {
     'reward:unknown': 'reward:unknown',
     flat: 'uniform:flat-values',
     'small-advantage': 'uniform:small-return',
     'no-difference': 'uniform:no-gain',
+    'no-weight': 'uniform:no-weight',
   };
   let uneven = 0;
   fc.assert(
-    fc.property(anyTrace, fc.constantFrom(...OPTIONS), (input, options) => {
+    fc.property(anyTrace, fc.constantFrom(...OPTIONS), shaping, (drawn, rules, shaped) => {
+      const options = { ...rules, ...shaped };
+      const input = readable(drawn, options.rule);
       const { reward, baseline, estimator } = input;
       if (baseline === undefined) return;
       const advantage = reward === null ? 0 : reward - baseline;
-      const deltas = differences([...input.values], estimator as OracleEstimator, advantage);
+      const lambda = natureOf(estimator).isLog ? 0 : shaped.lambda;
+      const isSwept = reward !== null && lambda > 0;
+      const values = isSwept ? sweep([...input.values], reward, lambda) : [...input.values];
+      const deltas = differences(values, estimator as OracleEstimator, advantage);
+      // what stands on a knife's edge falls either way by rounding
+      if (deltas.some((delta) => Math.abs(Math.abs(delta) - 1e-3) < 1e-9)) return;
       const expected: SigmaResult = computeSigma(
         options.rule,
         {
           segmentEnds: [...input.ends],
           deltas,
-          values: [...input.values],
+          values,
           logarithmic: natureOf(estimator).isLog,
           logSteps: estimator === 'joint-log',
           entropies: input.entropies,
+          logprobs: input.logprobs,
           reward,
           baseline,
         },
-        options,
+        { ...options, lambda: 0.1 },
       );
-      const found = redistribute(input, options);
+      const found = redistribute(input, { ...options, lambda });
       expect(found.fallback).toBe(expected.uniformBecause && codes[expected.uniformBecause]);
       for (const [t, s] of expected.sigma.entries())
         expect(Math.abs((found.sigma[t] as number) - s)).toBeLessThanOrEqual(
-          1e-7 * Math.max(1e-4, Math.abs(s)),
+          1e-7 * Math.max(1e-4, Math.abs(s), ...expected.sigma.map((each) => Math.abs(each) / 10)),
         );
-      const isUnscaled = reward === null || options.rule === 'uniform' || expected.uniformBecause === 'flat';
+      const isUnscaled =
+        reward === null || TOKEN_RULES.includes(options.rule) || expected.uniformBecause === 'flat';
       if (!(estimator === 'joint' && isUnscaled))
         for (const [k, delta] of deltas.entries())
           expect(Math.abs((found.deltas[k] as number) - delta)).toBeLessThan(

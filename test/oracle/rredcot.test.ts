@@ -168,7 +168,16 @@ describe('sigma', () => {
     expect(shares('rudder', 'answer')).toEqual([0, -0.6, 1.4, 0.2]);
   });
 
-  const rules: SigmaRule[] = ['rudder', 'share', 'uniform', 'signed', 'abs', 'softmax'];
+  const rules: SigmaRule[] = [
+    'rudder',
+    'share',
+    'uniform',
+    'signed',
+    'abs',
+    'softmax',
+    'entropy',
+    'top-entropy',
+  ];
   test.each(rules)('%s: Σσ = 1 and each segment keeps its share', (rule) => {
     for (const within of ['uniform', 'entropy'] as const) {
       for (const reward of [0, 1, 0.52, 0.5, null]) {

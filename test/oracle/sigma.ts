@@ -1,6 +1,15 @@
 /** Turns value differences into σ over the tokens of a trace, by the formulas of METHOD 4. */
 
-export type SigmaRule = 'rudder' | 'share' | 'uniform' | 'signed' | 'abs' | 'softmax';
+export type SigmaRule =
+  | 'rudder'
+  | 'share'
+  | 'uniform'
+  | 'signed'
+  | 'abs'
+  | 'softmax'
+  | 'surprise'
+  | 'entropy'
+  | 'top-entropy';
 
 export interface SigmaInput {
   segmentEnds: readonly number[]; // (K or K+1) token index, exclusive; the last is |o|
@@ -9,6 +18,7 @@ export interface SigmaInput {
   logarithmic?: boolean; // `joint`, `joint-log`
   logSteps?: boolean; // Δ are differences of the logarithms: `joint-log`
   entropies: ArrayLike<number>; // (|o|)
+  logprobs?: ArrayLike<number>; // (|o|), read by `surprise`
   reward: number | null; // ζ
   baseline: number; // b
 }
@@ -18,12 +28,14 @@ export interface SigmaOptions {
   within?: 'uniform' | 'entropy';
   lambda?: number; // of `share`
   tau?: number; // of `softmax`
+  penalty?: number; // on Δ < 0
+  smooth?: number; // segments on either side
 }
 
 export interface SigmaResult {
   sigma: Float64Array; // (|o|)
   segmentShares: number[]; // (K or K+1) Σσ of each segment
-  uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference';
+  uniformBecause?: 'reward:unknown' | 'flat' | 'small-advantage' | 'no-difference' | 'no-weight';
 }
 
 const SMALL_ADVANTAGE = 0.05;
@@ -42,22 +54,37 @@ function isFlat({ values, logarithmic = false, logSteps = false }: SigmaInput): 
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
-  const { residual = 'uniform', lambda = 0.1, tau = 1 } = options;
+  const { residual = 'uniform', lambda = 0.1, tau = 1, penalty = 1, smooth = 0 } = options;
   const lengths = segmentEnds.map((end, k) => end - (segmentEnds[k - 1] ?? 0)); // n_k
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
   const hasAnswer = segmentEnds.length > thoughts;
-  const deltas = lengths.map((_, k) => input.deltas[k] ?? 0); // Δ_{K+1} = 0
+  const unpunished = lengths.map((_, k) => input.deltas[k] ?? 0); // Δ_{K+1} = 0
+  const deltas = unpunished.map((delta) => delta * (delta < 0 ? penalty : 1));
   const uniformShares = lengths.map((length) => length / total);
   const uniform = (uniformBecause?: SigmaResult['uniformBecause']): SigmaResult => ({
     sigma: new Float64Array(total).fill(1 / total),
     segmentShares: uniformShares,
     ...(uniformBecause && { uniformBecause }),
   });
-  const spread = (segmentShares: number[]): SigmaResult => ({
-    sigma: spreadWithin(segmentShares, segmentEnds, input.entropies, options.within ?? 'uniform'),
-    segmentShares,
-  });
+  const spread = (rough: number[]): SigmaResult => {
+    const segmentShares = smoothedShares(rough, lengths, smooth);
+    const within = options.within ?? 'uniform';
+    return { sigma: spreadWithin(segmentShares, segmentEnds, input.entropies, within), segmentShares };
+  };
+  /** σ_t ∝ w_t, whatever the values */
+  const byToken = (weights: number[]): SigmaResult => {
+    const sum = weights.reduce((a, b) => a + b, 0);
+    if (!(sum > 0)) return uniform('no-weight');
+    const sigma = Float64Array.from(weights, (w) => w / sum);
+    return {
+      sigma,
+      segmentShares: lengths.map((n, k) => {
+        const end = segmentEnds[k] as number;
+        return sigma.slice(end - n, end).reduce((a, b) => a + b, 0);
+      }),
+    };
+  };
   const byWeight = (weights: number[], mixed: number): SigmaResult => {
     const sum = weights.reduce((a, b) => a + b, 0);
     if (sum < NO_DIFFERENCE) return uniform('no-difference');
@@ -75,6 +102,15 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   };
 
   if (rule === 'uniform') return uniform();
+  const H = Array.from(input.entropies).slice(0, total);
+  if (rule === 'entropy') return byToken(H.map((h) => Math.max(h, 0)));
+  if (rule === 'surprise')
+    return byToken(Array.from(input.logprobs ?? [], (lp) => Math.max(-lp, 0)).slice(0, total));
+  if (rule === 'top-entropy') {
+    // a token is among the top fifth where fewer than so many are above it, or equal and before it
+    const above = (t: number) => H.filter((h, i) => h > (H[t] as number) || (h === H[t] && i < t)).length;
+    return byToken(H.map((_, t) => (above(t) < Math.ceil(total / 5) ? 1 : 0)));
+  }
   if (reward === null) return uniform('reward:unknown');
   if (isFlat(input)) return uniform('flat');
   const advantage = reward - baseline; // R*
@@ -85,10 +121,11 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       return byStep(rho, advantage, residual === 'answer' && hasAnswer);
     }
     case 'signed': {
-      // (2) in full: the answer's step ζ − v(s_K); the normaliser telescopes to ζ − v(s_0)
-      const first = input.values[0] as number;
+      // (2) in full: the answer's step ζ − v(s_K);
+      // without a penalty the normaliser telescopes to ζ − v(s_0)
       const last = input.values[thoughts] as number;
-      return byStep(reward - last, reward - first, hasAnswer);
+      const steps = deltas.reduce((a, b) => a + b, 0);
+      return byStep(reward - last, steps + reward - last, hasAnswer);
     }
     case 'share':
       if (sign === 0) return uniform('small-advantage');
@@ -99,6 +136,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
     case 'abs':
       return byWeight(deltas.map(Math.abs), 0);
     case 'softmax': {
+      if (sign === 0) return uniform('small-advantage');
       const scores = deltas.map((delta) => (sign * delta) / tau);
       const largest = Math.max(...scores);
       return byWeight(
@@ -107,6 +145,28 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       );
     }
   }
+}
+
+/** The values with the outcome mixed in: v_k = (1−λ) v̂_k + λ v_{k+1} from the last on, v_{K+1} = ζ. */
+export function sweep(values: readonly number[], reward: number, lambda: number): number[] {
+  if (values.length === 0) return [];
+  const later = sweep(values.slice(1), reward, lambda);
+  return [(1 - lambda) * (values[0] as number) + lambda * (later[0] ?? reward), ...later];
+}
+
+/**
+ * Shares averaged over windows of `reach` segments on either side, as a matrix: of the share of segment j a part
+ * n_k / max(N_j, N_k) goes to its neighbour k, N the tokens of a segment's window, and the rest stays.
+ */
+function smoothedShares(shares: readonly number[], lengths: readonly number[], reach: number): number[] {
+  const near = (j: number, k: number) => Math.abs(j - k) <= reach;
+  const windows = lengths.map((_, j) => lengths.reduce((sum, n, k) => sum + (near(j, k) ? n : 0), 0));
+  const part = (k: number, j: number) =>
+    near(j, k) && j !== k ? (lengths[k] as number) / Math.max(windows[j] as number, windows[k] as number) : 0;
+  const kept = lengths.map((_, j) => 1 - lengths.reduce((sum, _, k) => sum + part(k, j), 0));
+  return lengths.map((_, k) =>
+    shares.reduce((sum, share, j) => sum + share * (j === k ? (kept[j] as number) : part(k, j)), 0),
+  );
 }
 
 /** σ_t = share_k/n_k · m_t, with m_t = 1 or H_t over its mean in the segment (1 where the segment's ΣH = 0). */

@@ -113,6 +113,7 @@ export function storedSigmaInput(row: ScoredRow): SigmaInput {
     values: Float32Array.from(storedValues(row)),
     estimator: 'pr',
     entropies: Float32Array.from(row.entropies),
+    logprobs: Float32Array.from(row.logprobs),
     reward: row.reward,
     baseline: row.baseline ?? undefined,
   };

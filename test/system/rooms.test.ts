@@ -30,6 +30,7 @@ const ROOMS = [
   'src/policy',
   'src/policy/device',
   'src/policy/run',
+  'src/estimate/rules',
   'src/estimate',
   'src/estimate/passes',
   'src/commands/job',

@@ -2,7 +2,9 @@
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
 import { ESTIMATORS, natureOf } from '../../estimate/estimators.js';
-import { RESIDUALS, SIGMA_RULES, type SigmaRule, WITHINS } from '../../estimate/sigma.js';
+import { METHODS } from '../../estimate/requested.js';
+import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
+import { RESIDUALS, SIGMA_RULES, type SigmaRule, TOKEN_RULES, WITHINS } from '../../estimate/sigma.js';
 import type { ExportName } from '../../io/export/exports.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
@@ -78,21 +80,40 @@ export interface CreditFlags {
   readonly residual: string;
   readonly within: string;
   readonly rewardRange: string;
+  readonly tau?: string;
+  readonly smooth?: string;
+  readonly penalty?: string;
+  readonly lambda?: string;
+  readonly method?: string;
+  readonly normalisers?: string;
+  readonly batchSize?: string;
+  readonly maxCompletionLength?: string;
 }
 
+/**
+ * Checks the flags of the method.
+ * @throws RredcotError (exit 2) for a value that none is, and for a flag that the others leave without a meaning
+ */
 export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
   const estimator = oneOf('--estimator', flags.estimator, ESTIMATORS);
-  const rule = oneOf('--sigma', flags.sigma, SIGMA_RULES);
+  const rules = listOf('--sigma', flags.sigma, SIGMA_RULES);
+  const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
+  const { isLog } = natureOf(estimator);
   const baseline = resolveBaseline(flags.baseline);
-  if (natureOf(estimator).isLog && baseline === 'value' && rule !== 'uniform')
+  if (isLog && baseline === 'value' && rules.some((each) => each !== 'uniform'))
     throw usageError(
       `--estimator ${estimator} scores whole continuations, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
-  const residual = oneOf('--residual', flags.residual, RESIDUALS);
-  if (residual !== 'uniform' && rule !== 'rudder')
+  if (isLog && rules.includes('signed'))
     throw usageError(
-      `--residual ${residual}: --sigma ${rule} leaves no residual`,
+      `--sigma signed divides by ζ − v̂(s_0), and the values of --estimator ${estimator} are logarithms`,
+      '--sigma share, or another estimator',
+    );
+  const residual = oneOf('--residual', flags.residual, RESIDUALS);
+  if (residual !== 'uniform' && !rules.includes('rudder'))
+    throw usageError(
+      `--residual ${residual}: --sigma ${flags.sigma} leaves no residual`,
       'add --sigma rudder, or leave out --residual',
     );
   return {
@@ -102,15 +123,119 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
     residual,
     within: oneOf('--within', flags.within, WITHINS),
     rewardRange: resolveRange(flags.rewardRange),
+    ...(others.length === 0 ? {} : { others }),
+    ...resolveShaping(flags, rules, isLog),
+    ...resolveRequests(flags, estimator),
+  };
+}
+
+/** `--tau`, `--smooth`, `--penalty` and `--lambda`, each where a rule reads it; one that changes nothing is left out. */
+function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], isLog: boolean) {
+  const readBy = (flag: string, readers: readonly SigmaRule[]): void => {
+    if (!rules.some((rule) => readers.includes(rule)))
+      throw usageError(
+        `${flag} has no meaning with --sigma ${rules.join(',')}`,
+        `leave it out, or take one of --sigma ${readers.join('|')}`,
+      );
+  };
+  const shaped = SIGMA_RULES.filter((rule) => !TOKEN_RULES.includes(rule));
+  const shaping: { tau?: number; smooth?: number; penalty?: number; lambda?: number } = {};
+  if (flags.tau !== undefined) {
+    readBy('--tau', ['softmax']);
+    const tau = finite('--tau', flags.tau, 'a number above 0', '0.5');
+    if (tau <= 0) throw usageError(`--tau ${flags.tau}: expected a number above 0`, '--tau 0.5');
+    if (tau !== 1) shaping.tau = tau;
+  }
+  if (flags.smooth !== undefined) {
+    readBy('--smooth', shaped);
+    const smooth = positiveInteger('--smooth', flags.smooth, 1, 0);
+    if (smooth !== 0) shaping.smooth = smooth;
+  }
+  if (flags.penalty !== undefined) {
+    // of `share` each sign is shared out by itself: a factor on one of them cancels
+    readBy('--penalty', ['rudder', 'signed', 'softmax', 'abs']);
+    const penalty = finite('--penalty', flags.penalty, 'a number of at least 0', '2');
+    if (penalty < 0) throw usageError(`--penalty ${flags.penalty}: expected at least 0`, '--penalty 2');
+    if (penalty !== 1) shaping.penalty = penalty;
+  }
+  if (flags.lambda !== undefined) {
+    if (flags.method !== 'segment') readBy('--lambda', shaped);
+    const lambda = finite('--lambda', flags.lambda, 'a number from 0 to 1', '0.5');
+    if (lambda < 0 || lambda > 1)
+      throw usageError(`--lambda ${flags.lambda}: expected a number from 0 to 1`, '--lambda 0.5');
+    if (isLog && lambda !== 0)
+      throw usageError(
+        '--lambda mixes the reward into the values, and these are logarithms',
+        'leave it out, or take another --estimator',
+      );
+    if (lambda !== 0) shaping.lambda = lambda;
+  }
+  return shaping;
+}
+
+/** `--method` and `--normalisers`: what is written beside σ. */
+function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator']) {
+  const method = oneOf('--method', flags.method ?? 'sigma', METHODS);
+  if (method === 'segment' && !natureOf(estimator).onRewardScale)
+    throw usageError(
+      `--method segment: the values of --estimator ${estimator} are no expected rewards, so ζ − V is no advantage`,
+      `--estimator ${ESTIMATORS.filter((name) => natureOf(name).onRewardScale).join('|')}`,
+    );
+  const normalisers =
+    flags.normalisers === undefined ? [] : listOf('--normalisers', flags.normalisers, NORMALISERS);
+  const needs = (flag: string, text: string | undefined, reader: Normaliser): number | undefined => {
+    const isRead = normalisers.includes(reader);
+    if (isRead !== (text !== undefined))
+      throw usageError(
+        isRead ? `--normalisers ${reader} needs ${flag}` : `${flag} has no meaning here`,
+        isRead ? `add ${flag} <n>` : `add --normalisers ${reader}, or leave it out`,
+      );
+    return text === undefined ? undefined : positiveInteger(flag, text, 1024);
+  };
+  const most = needs('--max-completion-length', flags.maxCompletionLength, 'dr_grpo');
+  const batchSize = needs('--batch-size', flags.batchSize, 'batch_tokens');
+  return {
+    ...(method === 'segment' ? { method } : {}),
+    ...(normalisers.length === 0 ? {} : { normalisers }),
+    ...(batchSize === undefined ? {} : { batchSize }),
+    ...(most === undefined ? {} : { maxCompletionLength: most }),
   };
 }
 
 /**
- * Steps are labelled by the sign of their σ, which one rule alone gives them.
- * @throws RredcotError (exit 2) for an export that the rule cannot make
+ * What a pass over traces cannot know is made of the file that it writes.
+ * @throws RredcotError (exit 2) for normalisers that count the tokens of other traces
  */
-export function checkExportRule(exportName: ExportName | undefined, rule: SigmaRule): void {
-  if (exportName === 'prm' && rule !== 'rudder')
+export function refuseOfOthers({ normalisers = [] }: CreditOptions): void {
+  const found = normalisers.find((name) => OF_OTHERS.includes(name));
+  if (found !== undefined)
+    throw usageError(
+      `--normalisers ${found} counts the tokens of other traces, which are known when all are scored`,
+      `score without it, then rredcot redistribute <scored> --normalisers ${normalisers.join(',')}`,
+    );
+}
+
+/** A list of named choices, each once. */
+function listOf<T extends string>(flag: string, text: string, choices: readonly T[]): readonly T[] {
+  const found = text.split(',').map((name) => oneOf(flag, name.trim(), choices));
+  const double = found.find((name, n) => found.indexOf(name) < n);
+  if (double !== undefined) throw usageError(`${flag} ${text}: ${double} stands there twice`, 'name it once');
+  return found;
+}
+
+/**
+ * Steps are labelled by the sign of their σ, which not all rules give them.
+ * @throws RredcotError (exit 2) for an export that the rule cannot make, or beside columns that it has no place for
+ */
+export function checkExport(exportName: ExportName | undefined, credit: CreditOptions): void {
+  if (exportName === undefined) return;
+  const { rule, others = [], method, normalisers = [] } = credit;
+  if (others.length > 0 || method === 'segment' || normalisers.length > 0)
+    throw usageError(
+      `--export ${exportName} writes a trainer's columns alone`,
+      'leave it out, or name one --sigma, and no --method or --normalisers',
+    );
+  if (exportName === 'prm' && rule !== 'rudder' && rule !== 'signed')
     throw usageError(
       `--export prm labels steps by the sign of σ, and with --sigma ${rule} all have the same`,
       'add --sigma rudder',

@@ -56,6 +56,12 @@ const ESTIMATES: Readonly<Record<string, string>> = {
 };
 
 const RULES: Readonly<Record<string, string>> = {
+  signed: 'the value differences as they stand, the answer as the last step; signed',
+  softmax: 'a softmax of the value differences in the direction of the reward; not negative',
+  abs: 'the sizes of the value differences; not negative',
+  surprise: 'the negative log-probabilities of the tokens, whatever the values',
+  entropy: 'the entropies of the tokens, whatever the values',
+  'top-entropy': 'the fifth of the tokens with most entropy, whatever the values',
   rudder: 'value differences over the return, what they leave unexplained spread evenly; signed',
   share: 'the shares of the value differences that go the way of the reward; not negative',
   uniform: '1/T: no redistribution',
@@ -108,8 +114,11 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.includes('sigma');
   const form = EXPORT_FORMS[config.export as ExportName];
+  const requested = requestedMeanings(config);
   // beside an export stand the input's columns alone, whatever their names
-  const ours = new Set<string>(form === undefined ? OUR_COLUMNS : form.columns.map(({ name }) => name));
+  const ours = new Set<string>(
+    form === undefined ? [...OUR_COLUMNS, ...Object.keys(requested)] : form.columns.map(({ name }) => name),
+  );
   const input = columns.filter((name) => !ours.has(name));
   const written = columns.filter((name) => ours.has(name));
   const parts = [
@@ -121,7 +130,7 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
     form === undefined
       ? table(
           ['column', 'meaning'],
-          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn]]),
+          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? requested[name] ?? '']),
         )
       : `The columns of \`--export ${config.export}\`: ${listed(written)}.`,
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
@@ -132,9 +141,31 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   return `${parts.join('\n\n')}\n`;
 }
 
+/** What the columns mean that were asked for beside ours. */
+function requestedMeanings({ rule, method, normalisers }: Record<string, unknown>): Record<string, string> {
+  const names = (value: unknown) => (Array.isArray(value) ? (value as unknown[]).map(String) : []);
+  const credits = names(rule).slice(1);
+  const meanings = [
+    ...credits.map((each) => [
+      `sigma_${each.replaceAll('-', '_')}`,
+      `the same credit by another rule: ${RULES[each] ?? each}`,
+    ]),
+    ...(method === 'segment'
+      ? [
+          [
+            'token_advantage',
+            'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
+          ],
+        ]
+      : []),
+    ...names(normalisers).map((each) => [`normaliser_${each}`, `the weight of every token under ${each}`]),
+  ];
+  return Object.fromEntries(meanings) as Record<string, string>;
+}
+
 function sigmaSection(config: Record<string, unknown>, hasSigma: boolean): string[] {
   const named = (key: string, names: Readonly<Record<string, string>>): string => {
-    const name = String(config[key]);
+    const name = String([config[key]].flat()[0]);
     return names[name] === undefined ? `\`${name}\`` : `\`${name}\`: ${names[name]}`;
   };
   const use = `In a trainer, multiply each token's advantage by w = σ·T, which has mean 1 over the trace (by σ itself where the loss sums over tokens). Multiply advantages, never rewards.`;

@@ -16,7 +16,7 @@ export interface OutputColumn {
 
 const STRING: ColumnType = { kind: 'string' };
 const INT32: ColumnType = { kind: 'int32' };
-const FLOAT32: ColumnType = { kind: 'float32' };
+export const FLOAT32: ColumnType = { kind: 'float32' };
 export const INT32_LIST: ColumnType = { kind: 'list', element: INT32 };
 export const FLOAT32_LIST: ColumnType = { kind: 'list', element: FLOAT32 };
 

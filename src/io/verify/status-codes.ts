@@ -21,14 +21,20 @@ export const STATUS_CODES: readonly string[] = [
   'uniform:no-bank',
   'uniform:no-baseline',
   'uniform:no-gain',
+  'uniform:no-weight',
   'uniform:one-sided-bank',
   'uniform:small-return',
 ];
 
+/** The code of a further credit, `<rule>:<reason>`, as that of the first one. */
+function asFirst(code: string): string {
+  return code.replace(/^(?:share|rudder|signed|softmax|abs|surprise|entropy|top-entropy):/, 'uniform:');
+}
+
 /** What is wrong with a status; undefined where nothing is. */
 export function statusFault(status: string): string | undefined {
   const codes = status.split(';');
-  const unknown = codes.find((code) => !STATUS_CODES.includes(code));
+  const unknown = codes.find((code) => !STATUS_CODES.includes(asFirst(code)));
   if (unknown !== undefined) return `status is ${status}: ${unknown} is no code`;
   const isSorted = codes.every((code, n) => n === 0 || (codes[n - 1] as string) < code);
   if (!isSorted || (codes.length > 1 && codes.includes('ok')))

@@ -1,0 +1,80 @@
+// Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
+import { FLOAT32, FLOAT32_LIST, type OutputColumn } from '../io/table/output-columns.js';
+import { type Normaliser, normaliser, type TokenCounts } from './rules/normalisers.js';
+import {
+  redistribute,
+  type SigmaInput,
+  type SigmaOptions,
+  type SigmaRule,
+  segmentAdvantages,
+} from './sigma.js';
+
+export const METHODS = ['sigma', 'segment'] as const;
+
+/** What may be asked for beside σ. */
+export interface RequestOptions extends SigmaOptions {
+  /** rules of further credits, each in a column of its own */
+  readonly others?: readonly SigmaRule[];
+  /** `segment`: advantages of segments as actions, in `token_advantage` */
+  readonly method?: (typeof METHODS)[number];
+  readonly normalisers?: readonly Normaliser[];
+  /** M of `dr_grpo`, tokens */
+  readonly maxCompletionLength?: number;
+  /** traces a batch of `batch_tokens`, in the order of the file */
+  readonly batchSize?: number;
+}
+
+/** The column of `--method segment`. */
+export const TOKEN_ADVANTAGE = 'token_advantage';
+
+/** The column of a further credit. */
+export function creditColumn(rule: SigmaRule): string {
+  return `sigma_${rule.replaceAll('-', '_')}`;
+}
+
+/** The column of a normaliser. */
+export function normaliserColumn(name: Normaliser): string {
+  return `normaliser_${name}`;
+}
+
+/** The columns that were asked for, in their order. */
+export function requestedColumns({ others = [], method, normalisers = [] }: RequestOptions): OutputColumn[] {
+  const column = (name: string, type: OutputColumn['type']): OutputColumn => ({
+    name,
+    type,
+    value: ({ requested }) => requested?.[name] ?? null,
+  });
+  return [
+    ...others.map((rule) => column(creditColumn(rule), FLOAT32_LIST)),
+    ...(method === 'segment' ? [column(TOKEN_ADVANTAGE, FLOAT32_LIST)] : []),
+    ...normalisers.map((name) => column(normaliserColumn(name), FLOAT32)),
+  ];
+}
+
+/** What stands in them. */
+export interface Requested {
+  readonly columns: Readonly<Record<string, unknown>>;
+  /** which of the credits are uniform although their rules are not: `<rule>:<reason>` */
+  readonly status: readonly string[];
+}
+
+/** Fills them for a trace. @param counts of tokens beyond the trace's own, where they are known */
+export function requestedOf(
+  input: SigmaInput,
+  opts: RequestOptions,
+  counts?: Pick<TokenCounts, 'group' | 'batch'>,
+): Requested {
+  const { others = [], method, normalisers = [], maxCompletionLength: most } = opts;
+  const columns: Record<string, unknown> = {};
+  const status: string[] = [];
+  for (const rule of others) {
+    const { sigma, fallback } = redistribute(input, { ...opts, rule });
+    columns[creditColumn(rule)] = sigma;
+    if (fallback?.startsWith('uniform:')) status.push(fallback.replace('uniform', rule));
+  }
+  if (method === 'segment') columns[TOKEN_ADVANTAGE] = segmentAdvantages(input, opts);
+  const own = input.ends[input.ends.length - 1] as number;
+  const known = { own, group: counts?.group, batch: counts?.batch, most };
+  for (const name of normalisers) columns[normaliserColumn(name)] = normaliser(name, known);
+  return { columns, status };
+}
