@@ -1,11 +1,6 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
 import { oneOf, positiveInteger } from '../commands/job/flag-values.js';
-import {
-  DEFAULT_FIXED_LENGTH,
-  DEFAULT_MAX_SEGMENTS,
-  resolveSegmentOptions,
-} from '../commands/job/options.js';
 import { resolveMaxRejects } from '../commands/job/reject-limits.js';
 import { parseShard } from '../commands/job/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
@@ -16,6 +11,7 @@ import { parseDevice } from '../policy/device/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
 import { applyConfigFile } from './config-file.js';
 import { CHAT_TEMPLATE_ARG } from './policy-commands.js';
+import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
 /** Flags that say how rows become traces. */
 export interface MappingFlags {
@@ -27,7 +23,7 @@ export interface MappingFlags {
 }
 
 /** Flags of `score` and `segment` as commander hands them on. */
-export interface JobFlags extends MappingFlags {
+export interface JobFlags extends MappingFlags, SegmentFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
@@ -40,9 +36,6 @@ export interface JobFlags extends MappingFlags {
   readonly device: string;
   readonly limit?: string;
   readonly maxRejects?: string;
-  readonly segmenter: string;
-  readonly maxSegments?: string;
-  readonly fixedLength?: string;
   readonly shard?: string;
   readonly rowsPerChunk?: string;
   readonly restart: boolean;
@@ -54,7 +47,7 @@ export interface JobFlags extends MappingFlags {
 
 /** The flags that `score` and `segment` share. */
 export function job(command: Command, defaultOutput: string): Command {
-  return mapped(command)
+  return segmented(mapped(command))
     .argument(
       '[inputs...]',
       'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
@@ -75,16 +68,6 @@ export function job(command: Command, defaultOutput: string): Command {
       'write prompt and completion as text (default: where no column of the input holds them)',
     )
     .option('--no-text', 'never write them')
-    .option(
-      '--segmenter <name>',
-      'where a thought is cut: hybrid (lines, sentences that open with a transition word), newline, fixed, given (by the row)',
-      'hybrid',
-    )
-    .option(
-      '--max-segments <n>',
-      `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
-    )
-    .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
     .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--join-columns <a,b>',

@@ -26,6 +26,7 @@ import {
 } from './job-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
+import { checkSegmenter } from './segment-flags.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
@@ -115,6 +116,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
         const method = { credit, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
+        checkSegmenter(job.segments, job);
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
       },
@@ -144,6 +146,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         );
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
       const job = { ...jobOptions(flags), policy, signal };
+      checkSegmenter(job.segments, job);
       result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
     });
 

@@ -24,6 +24,7 @@ import { textFaults } from '../io/verify/text-faults.js';
 import { formatOf } from '../io/write/output.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { segmentFaults } from '../segment/stored-segments.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
@@ -83,7 +84,11 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
     seen: new SeenRows(inputs, credit === undefined || mayBeGroupMean(credit)),
-    recompute: (row, whole) => [...recomputedFaults(row, credit), ...textFaults(row, whole, config.map)],
+    recompute: (row, whole) => [
+      ...segmentFaults(row, config),
+      ...recomputedFaults(row, credit),
+      ...textFaults(row, whole, config.map),
+    ],
   };
 }
 

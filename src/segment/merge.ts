@@ -1,14 +1,21 @@
-// Merges neighbouring pieces until few enough are left: always the two with the lowest total entropy (METHOD §2).
+// Merges neighbouring pieces until few enough are left, or none are poor enough: always the two with the lowest total entropy (METHOD §2).
 
 /**
  * Greedy merge by a heap over a linked list: O(P log P), equal to the naive loop on every input, ties leftmost.
  * @param ends (P) piece ends as token boundaries, rising
  * @param weights (P) total entropy of each piece (or its length, where there is no policy)
+ * @param max pieces that may be left
+ * @param limit pairs of no larger sum are merged also where no more than `max` pieces are left; absent: none are
  * @returns the ends that survive, at most `max` of them
  */
-export function mergePieces(ends: Int32Array, weights: Float64Array, max: number): Int32Array {
+export function mergePieces(
+  ends: Int32Array,
+  weights: Float64Array,
+  max: number,
+  limit = Number.NEGATIVE_INFINITY,
+): Int32Array {
   const P = ends.length;
-  if (P <= max) return ends;
+  if (P < 2 || (P <= max && limit === Number.NEGATIVE_INFINITY)) return ends;
   const weight = Float64Array.from(weights);
   const next = new Int32Array(P); // P: none
   const previous = new Int32Array(P);
@@ -20,8 +27,10 @@ export function mergePieces(ends: Int32Array, weights: Float64Array, max: number
   }
   const pairs = new PairHeap(sums, P - 1);
 
-  for (let count = P; count > max; count--) {
+  let count = P;
+  for (; count > 1; count--) {
     const i = pairs.top();
+    if (count <= max && (sums[i] as number) > limit) break;
     const j = next[i] as number;
     const after = next[j] as number;
     weight[i] = sums[i] as number;
@@ -37,7 +46,7 @@ export function mergePieces(ends: Int32Array, weights: Float64Array, max: number
     if (before >= 0) pairs.update(before, (weight[before] as number) + (weight[i] as number));
   }
 
-  const kept = new Int32Array(max);
+  const kept = new Int32Array(count);
   for (let i = 0, k = 0; i < P; i = next[i] as number, k++) kept[k] = ends[(next[i] as number) - 1] as number;
   return kept;
 }

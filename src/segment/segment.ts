@@ -1,10 +1,34 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { mergePieces } from './merge.js';
 import { findThought, type ThoughtSpan, type TokenText } from './span.js';
-import { splitFixed, splitGiven, splitHybrid, splitNewline } from './split.js';
+import {
+  splitAt,
+  splitFixed,
+  splitGiven,
+  splitHybrid,
+  splitKeyword,
+  splitNewline,
+  splitSentence,
+} from './split.js';
+import { cutpointCuts, entropyCuts, type TokenFigures } from './token-cuts.js';
 
-export const SEGMENTERS = ['hybrid', 'newline', 'fixed', 'given'] as const;
+export const SEGMENTERS = [
+  ...([
+    'hybrid',
+    'newline',
+    'sentence',
+    'keyword',
+    'fixed',
+    'entropy',
+    'cutpoint',
+    'adaptive',
+    'given',
+  ] as const),
+] as const;
 export type Segmenter = (typeof SEGMENTERS)[number];
+
+/** The segmenters that cut by what the policy says of the tokens: where, shows when it has read the trace. */
+export const LATE_SEGMENTERS: readonly Segmenter[] = ['entropy', 'cutpoint'];
 
 export interface SegmentOptions {
   readonly segmenter: Segmenter;
@@ -12,9 +36,24 @@ export interface SegmentOptions {
   readonly maxSegments?: number;
   /** tokens a segment of `fixed` */
   readonly fixedLength: number;
-  /** tokens beyond which the hybrid segmenter splits a piece at sentence ends */
+  /** tokens beyond which `hybrid` and `adaptive` split a piece at sentence ends */
   readonly longPiece?: number;
+  /** words that open a piece, for `hybrid`, `keyword` and `adaptive`; absent: METHOD's transition words */
+  readonly keywords?: readonly string[];
+  /** share of the thought's tokens before which `entropy` cuts */
+  readonly entropyShare?: number;
+  /** in its place: nats from which on a token is cut before */
+  readonly entropyThreshold?: number;
+  /** `cutpoint`: tokens of a lower probability are cutpoints, before every so many of which is cut */
+  readonly cutpointProbability?: number;
+  readonly cutpointEvery?: number;
+  /** `adaptive`: neighbours are merged while the lowest sum of two is at most so much (nats; characters without a policy) */
+  readonly adaptiveLimit?: number;
 }
+
+/** METHOD §2, but for the share, which is ours: a piece for twenty tokens. */
+export const DEFAULT_ENTROPY_SHARE = 0.05;
+export const DEFAULT_CUTPOINT = { probability: 0.9, every: 5 };
 
 /** A completion's segments as token boundaries. */
 export interface Segmentation {
@@ -32,22 +71,45 @@ export interface Segmentation {
 export interface Pieces {
   readonly tokens: TokenText;
   readonly thought: ThoughtSpan;
-  /** (P) piece ends as token boundaries, the last one the thought's end */
+  /** (P) piece ends as token boundaries, the last one the thought's end; every one that may be, where that shows late */
   readonly ends: Int32Array;
-  /** thought segments that will be left after merging */
+  /** thought segments that will be left after merging, at most */
   readonly segments: number;
+  readonly opts: SegmentOptions;
+}
+
+/** Whether the policy has to read the trace before its pieces are known. */
+export function isCutLate({ opts }: Pieces): boolean {
+  return LATE_SEGMENTERS.includes(opts.segmenter);
 }
 
 /** @param given segment ends (token boundaries) for the `given` segmenter */
 export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32Array): Pieces {
   const thought = findThought(tokens);
+  const { longPiece, keywords } = opts;
+  const everyToken = () => splitFixed(1, thought);
+  const hybrid = () => splitHybrid(tokens, thought, longPiece, keywords);
   const ends = {
-    hybrid: () => splitHybrid(tokens, thought, opts.longPiece),
+    hybrid,
     newline: () => splitNewline(tokens, thought),
+    sentence: () => splitSentence(tokens, thought),
+    keyword: () => splitKeyword(tokens, thought, keywords),
     fixed: () => splitFixed(opts.fixedLength, thought),
+    entropy: everyToken,
+    cutpoint: everyToken,
+    adaptive: hybrid,
     given: () => splitGiven(given ?? new Int32Array(0), tokens, thought),
   }[opts.segmenter]();
-  return { tokens, thought, ends, segments: Math.min(ends.length, opts.maxSegments ?? ends.length) };
+  const most = Math.min(ends.length, opts.maxSegments ?? ends.length);
+  return { tokens, thought, ends, segments: Math.min(most, likelyPieces(ends.length, opts)), opts };
+}
+
+/** Of `tokens` places for a cut, those that a late segmenter takes, where its options tell. */
+function likelyPieces(tokens: number, opts: SegmentOptions): number {
+  if (opts.segmenter === 'cutpoint')
+    return Math.min(tokens, 1 + Math.ceil(tokens / (opts.cutpointEvery ?? DEFAULT_CUTPOINT.every)));
+  if (opts.segmenter !== 'entropy' || opts.entropyThreshold !== undefined) return tokens;
+  return Math.min(tokens, 1 + Math.ceil(tokens * (opts.entropyShare ?? DEFAULT_ENTROPY_SHARE)));
 }
 
 /** Exit points 0..P if no pieces were merged: the segments' exits are among them, whatever the entropies. */
@@ -63,14 +125,33 @@ export function candidateExits({
   return exits;
 }
 
-/** @param entropies (T) nats, what the merge keeps apart; null where length stands in for them */
-export function mergeSegments(pieces: Pieces, entropies: Float32Array | null): Segmentation {
-  const { tokens, thought, ends } = pieces;
-  const weights = entropies === null ? lengths(ends) : segmentSums(entropies, ends);
-  const thoughtEnds = mergePieces(ends, weights, pieces.segments);
+/** @param figures what the policy said of the tokens; null without one: length stands in for entropy in the merge */
+export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Segmentation {
+  const { tokens, thought, opts } = pieces;
+  const ends = isCutLate(pieces) ? lateEnds(pieces, figures) : pieces.ends;
+  const weights = figures === null ? lengths(ends) : segmentSums(figures.entropies, ends);
+  const max = opts.maxSegments ?? ends.length;
+  const limit = opts.segmenter === 'adaptive' ? opts.adaptiveLimit : undefined;
+  const thoughtEnds = mergePieces(ends, weights, max, limit);
   const T = tokens.units.length - 1;
   const exits = candidateExits({ ...pieces, ends: thoughtEnds });
   return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
+}
+
+/** Piece ends of a segmenter that cuts by the policy's figures; they are among the ends that `cutPieces` gave. */
+function lateEnds({ tokens, thought, opts }: Pieces, figures: TokenFigures | null): Int32Array {
+  if (figures === null)
+    throw new TypeError(`${opts.segmenter} cuts by the policy's figures, and there are none`);
+  const { entropyShare: share = DEFAULT_ENTROPY_SHARE, entropyThreshold: threshold } = opts;
+  const {
+    cutpointProbability: probability = DEFAULT_CUTPOINT.probability,
+    cutpointEvery: every = DEFAULT_CUTPOINT.every,
+  } = opts;
+  const cuts =
+    opts.segmenter === 'entropy'
+      ? entropyCuts(tokens, thought, figures, threshold === undefined ? { share } : { threshold })
+      : cutpointCuts(tokens, thought, figures, { probability, every });
+  return splitAt(cuts, tokens, thought);
 }
 
 /** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */

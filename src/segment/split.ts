@@ -1,46 +1,29 @@
-// Splits a thought into pieces at token boundaries: by newlines and transition words, or every N tokens.
+// Splits a thought into pieces at token boundaries: by lines, keywords, sentences, a column, or every N tokens.
+import { keywordCuts } from './keywords.js';
+import { sentenceCuts } from './sentences.js';
 import { boundaryAfter, boundaryBefore, type ThoughtSpan, type TokenText } from './span.js';
-
-/** Words that open a new step at the start of a sentence (METHOD §2). */
-export const TRANSITIONS: readonly string[] = [
-  'Wait',
-  'Alternatively',
-  'Hmm',
-  'But',
-  'However',
-  'So',
-  'Therefore',
-  'Thus',
-  'Now',
-  'First',
-  'Next',
-  'Then',
-  'Finally',
-  'Let me',
-  "Let's",
-  'Actually',
-  'Maybe',
-];
 
 /** A piece longer than this (tokens) is split at sentence ends. */
 export const LONG_PIECE = 256;
 
 const SENTENCE_END = /[.!?]\s+/g;
-const INITIALS = [...new Set(TRANSITIONS.map((word) => word[0]))].join('');
-/** The start of a line or sentence, where a transition word may begin: looked for without the words, four times as fast. */
-const START = new RegExp(`(?:\\n|[.!?]\\s+)(?=[${INITIALS}])`, 'g');
-const TRANSITION = new RegExp(`(?:${TRANSITIONS.join('|')})(?![\\p{L}\\p{N}_])`, 'uy');
 
 /**
  * The pieces of the hybrid segmenter before merging: a boundary after every token with a newline and before every
- * token that opens a sentence with a transition word; pieces of over `longPiece` tokens are split at sentence ends. Blank
+ * token that opens a sentence with a keyword; pieces of over `longPiece` tokens are split at sentence ends. Blank
  * lines belong to the piece on their left, those before the first to it.
+ * @param keywords absent: METHOD's transition words
  * @returns piece ends: token boundaries, rising, the last one the thought's end; none for an empty thought
  */
-export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece = LONG_PIECE): Int32Array {
+export function splitHybrid(
+  tokens: TokenText,
+  thought: ThoughtSpan,
+  longPiece = LONG_PIECE,
+  keywords?: readonly string[],
+): Int32Array {
   const cuts = newlineCuts(tokens);
-  addTransitionCuts(tokens, cuts);
-  const pieces = withoutBlanks(pieceEnds(cuts, thought), tokens, thought);
+  for (const cut of keywordCuts(tokens, keywords)) cuts.push(cut);
+  const pieces = splitAt(cuts, tokens, thought);
   const { units } = tokens;
   const ends: number[] = [];
   let from = thought.start;
@@ -57,7 +40,26 @@ export function splitHybrid(tokens: TokenText, thought: ThoughtSpan, longPiece =
 
 /** One piece a line; blank lines belong to the line before. @returns piece ends as {@link splitHybrid} */
 export function splitNewline(tokens: TokenText, thought: ThoughtSpan): Int32Array {
-  return withoutBlanks(pieceEnds(newlineCuts(tokens), thought), tokens, thought);
+  return splitAt(newlineCuts(tokens), tokens, thought);
+}
+
+/** Pieces that open with a keyword, and what stands before the first. @returns piece ends as {@link splitHybrid} */
+export function splitKeyword(
+  tokens: TokenText,
+  thought: ThoughtSpan,
+  keywords?: readonly string[],
+): Int32Array {
+  return splitAt(keywordCuts(tokens, keywords), tokens, thought);
+}
+
+/** One piece a sentence. @returns piece ends as {@link splitHybrid} */
+export function splitSentence(tokens: TokenText, thought: ThoughtSpan): Int32Array {
+  return splitAt(sentenceCuts(tokens, thought), tokens, thought);
+}
+
+/** Pieces between the cuts (token boundaries, in any order), blank ones joined. @returns piece ends as {@link splitHybrid} */
+export function splitAt(cuts: readonly number[], tokens: TokenText, thought: ThoughtSpan): Int32Array {
+  return withoutBlanks(pieceEnds(cuts, thought), tokens, thought);
 }
 
 /** Pieces of `length` tokens, the last one shorter. @returns piece ends as {@link splitHybrid} */
@@ -85,15 +87,6 @@ function newlineCuts({ text, units }: TokenText): number[] {
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1))
     cuts.push(boundaryAfter(units, at + 1));
   return cuts;
-}
-
-/** Boundaries before the tokens that open a sentence with a transition word. */
-function addTransitionCuts({ text, units }: TokenText, cuts: number[]): void {
-  START.lastIndex = 0;
-  while (START.test(text)) {
-    TRANSITION.lastIndex = START.lastIndex;
-    if (TRANSITION.test(text)) cuts.push(boundaryBefore(units, START.lastIndex));
-  }
 }
 
 /** Boundaries before the tokens that follow a pattern's matches in text positions from..to. */

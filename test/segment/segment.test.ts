@@ -2,18 +2,20 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { alignTokens } from '../../dist/policy/text/align.js';
+import { TRANSITIONS } from '../../dist/segment/keywords.js';
 import { mergePieces } from '../../dist/segment/merge.js';
 import {
   allEnds,
   cutPieces,
   mergeSegments,
+  SEGMENTERS,
   type Segmentation,
   type Segmenter,
   type SegmentOptions,
   segmentSums,
 } from '../../dist/segment/segment.js';
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../../dist/segment/span.js';
-import { splitFixed, splitGiven, splitHybrid, splitNewline, TRANSITIONS } from '../../dist/segment/split.js';
+import { splitFixed, splitGiven, splitHybrid, splitNewline } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
 import { seeded } from '../oracle/toy.js';
 
@@ -22,7 +24,7 @@ const segmentCompletion = (
   weights: Float32Array,
   opts: SegmentOptions,
   given?: Int32Array,
-) => mergeSegments(cutPieces(tokens, opts, given), weights);
+) => mergeSegments(cutPieces(tokens, opts, given), { entropies: weights, logprobs: weights.map((w) => -w) });
 
 /** Tokens given as strings, of which trailing empty ones stand for end tokens that the text does not show. */
 function spell(tokens: readonly string[]): TokenText {
@@ -505,7 +507,10 @@ function wildTokens(random: () => number): string[] {
 
 describe('properties on random texts', () => {
   const options = fc.record({
-    segmenter: fc.constantFrom<Segmenter>('hybrid', 'newline', 'fixed', 'given'),
+    segmenter: fc.constantFrom<Segmenter>(...SEGMENTERS),
+    entropyThreshold: fc.constantFrom(0.5, 1, 1.5),
+    cutpointEvery: fc.integer({ min: 1, max: 6 }),
+    adaptiveLimit: fc.integer({ min: 0, max: 20 }),
     maxSegments: fc.integer({ min: 1, max: 12 }),
     fixedLength: fc.integer({ min: 1, max: 9 }),
     longPiece: fc.integer({ min: 1, max: 20 }),

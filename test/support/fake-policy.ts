@@ -14,7 +14,7 @@ const segmentCompletion = (
   weights: Float32Array,
   opts: SegmentOptions,
   given?: Int32Array,
-) => mergeSegments(cutPieces(tokens, opts, given), weights);
+) => mergeSegments(cutPieces(tokens, opts, given), { entropies: weights, logprobs: weights });
 
 /** A hash of a token sequence; `from` goes on from the hash of what came before. */
 function hash(ids: Iterable<number>, from = 0x811c9dc5): number {

@@ -133,7 +133,9 @@ function describeRows(count: number): void {
             const encoded = await encodeTrace(trace, tokenizer, architecture.vocab, architecture.maxTokens);
             const pieces = cutTrace(encoded, { segmenter, fixedLength: 7, maxSegments: 5 });
             const T = encoded.completionIds.length;
-            const ends = allEnds(mergeSegments(pieces, Float32Array.from({ length: T }, random)));
+            const entropies = Float32Array.from({ length: T }, random);
+            const logprobs = entropies.map((entropy) => -entropy);
+            const ends = allEnds(mergeSegments(pieces, { entropies, logprobs }));
             expect(ends.every((end, k) => end > (ends[k - 1] ?? -1) && end <= T)).toBe(true);
             counts.cut++;
           } catch (error) {

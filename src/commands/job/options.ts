@@ -11,14 +11,9 @@ import type { ColumnChoice } from '../../io/write/column-choice.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import type { TextChoice } from '../../io/write/text-columns.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
-import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
-import { finite, oneOf, positiveInteger } from './flag-values.js';
+import type { SegmentOptions } from '../../segment/segment.js';
+import { finite, oneOf } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
-
-/** METHOD §2: thought segments a trace is cut into. */
-export const DEFAULT_MAX_SEGMENTS = 40;
-/** tokens a segment of `--segmenter fixed` */
-export const DEFAULT_FIXED_LENGTH = 64;
 
 /** What `score` and `segment` share. */
 export interface JobOptions {
@@ -42,34 +37,6 @@ export interface JobOptions {
   readonly segments: SegmentOptions;
   /** variables for the policy's chat template */
   readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
-}
-
-/** Raw flag values of the segmentation, as commander hands them on. */
-export interface SegmentFlags {
-  readonly segmenter: string;
-  readonly maxSegments?: string;
-  readonly fixedLength?: string;
-}
-
-export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
-  const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
-  const asked =
-    flags.maxSegments === undefined
-      ? undefined
-      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MAX_SEGMENTS);
-  if (flags.fixedLength !== undefined && segmenter !== 'fixed')
-    throw usageError('--fixed-length has no meaning here', 'add --segmenter fixed');
-  // only hybrid is defined by its merge; the others are cut down only where the user says so
-  const maxSegments = asked ?? (segmenter === 'hybrid' ? DEFAULT_MAX_SEGMENTS : undefined);
-  return {
-    segmenter,
-    fixedLength: positiveInteger(
-      '--fixed-length',
-      flags.fixedLength ?? String(DEFAULT_FIXED_LENGTH),
-      DEFAULT_FIXED_LENGTH,
-    ),
-    ...(maxSegments === undefined ? {} : { maxSegments }),
-  };
 }
 
 /** Raw flag values of the method, as commander hands them on. */

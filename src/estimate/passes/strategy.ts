@@ -3,7 +3,13 @@ import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import type { Device } from '../../policy/device/device.js';
 import type { Branch } from '../../policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../../policy/run/session.js';
-import { candidateExits, mergeSegments, type Pieces, type Segmentation } from '../../segment/segment.js';
+import {
+  candidateExits,
+  isCutLate,
+  mergeSegments,
+  type Pieces,
+  type Segmentation,
+} from '../../segment/segment.js';
 import { joinIds, type Suffix } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
 import { type Load, planBatches } from './batch.js';
@@ -47,6 +53,8 @@ export function chooseStrategy(
   { name }: Device = { name: 'cpu' },
 ): 'one-run' | 'two-run' {
   if (name === 'cpu' && ids.length > LONG_TRACE) return 'two-run';
+  // a candidate at every token
+  if (isCutLate(pieces) && continuations.length > 0) return 'two-run';
   const wasted = (pieces.ends.length - pieces.segments) * rowsPerExit(continuations);
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * ids.length ? 'one-run' : 'two-run';
 }
@@ -115,7 +123,7 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
   assertPossible(scored, jobs, session);
   return scored.map(({ entropies, logprobs, branches }, b) => {
     const { pieces, continuations } = jobs[b] as TraceJob;
-    const segmentation = mergeSegments(pieces, entropies);
+    const segmentation = mergeSegments(pieces, { entropies, logprobs });
     const N = continuations.length;
     const perExit = Array.from(segmentation.exits, (exit) => {
       const n = (candidates[b] as number[]).indexOf(exit);
@@ -142,9 +150,7 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       kept,
     );
     assertPossible(trunks, jobs, session);
-    const segmentations = jobs.map(({ pieces }, b) =>
-      mergeSegments(pieces, (trunks[b] as TraceScores).entropies),
-    );
+    const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, trunks[b] as TraceScores));
     const scored = await session.branches(
       kept,
       jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),

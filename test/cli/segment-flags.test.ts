@@ -1,0 +1,89 @@
+/** The flags of the segmenters: what they stand for, which go together, and a word list in either form. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { checkSegmenter, resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
+import { SEGMENTERS } from '../../dist/segment/segment.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+describe('what a segmenter is told', () => {
+  it('is its defaults, and nothing of the others', () => {
+    const options = Object.fromEntries(
+      SEGMENTERS.map((segmenter) => [
+        segmenter,
+        resolveSegmentOptions({ segmenter, ...(segmenter === 'adaptive' ? { adaptiveLimit: '4' } : {}) }),
+      ]),
+    );
+    const plain = (segmenter: string) => ({ segmenter, fixedLength: 64 });
+    expect(options).toEqual({
+      hybrid: { ...plain('hybrid'), maxSegments: 40 },
+      newline: plain('newline'),
+      sentence: plain('sentence'),
+      keyword: plain('keyword'),
+      fixed: plain('fixed'),
+      entropy: { ...plain('entropy'), entropyShare: 0.05 },
+      cutpoint: { ...plain('cutpoint'), cutpointProbability: 0.9, cutpointEvery: 5 },
+      adaptive: { ...plain('adaptive'), adaptiveLimit: 4 },
+      given: plain('given'),
+    });
+  });
+
+  it('takes a threshold in place of the share', () => {
+    expect(resolveSegmentOptions({ segmenter: 'entropy', entropyThreshold: '0' })).toEqual({
+      segmenter: 'entropy',
+      fixedLength: 64,
+      entropyThreshold: 0,
+    });
+  });
+
+  it.each([
+    [{ segmenter: 'adaptive' }, /--adaptive-limit <nats>/],
+    [{ segmenter: 'hybrid', adaptiveLimit: '4' }, /add --segmenter adaptive/],
+    [{ segmenter: 'newline', keywords: 'Wait' }, /add --segmenter hybrid\|keyword\|adaptive/],
+    [{ segmenter: 'cutpoint', entropyShare: '.5' }, /add --segmenter entropy/],
+    [{ segmenter: 'entropy', cutpointEvery: '5' }, /leave out --cutpoint-every/],
+    [{ segmenter: 'entropy', entropyShare: '.1', entropyThreshold: '2' }, /leave out one/],
+    [{ segmenter: 'entropy', entropyShare: '0' }, /--entropy-share 0: expected a number above 0, at most 1/],
+    [{ segmenter: 'entropy', entropyShare: 'NaN' }, /--entropy-share NaN/],
+    [{ segmenter: 'entropy', entropyThreshold: '-1' }, /--entropy-threshold -1/],
+    [{ segmenter: 'cutpoint', cutpointProbability: '1.1' }, /--cutpoint-probability 1\.1/],
+    [{ segmenter: 'cutpoint', cutpointEvery: '0' }, /--cutpoint-every 0/],
+    [{ segmenter: 'adaptive', adaptiveLimit: 'x' }, /--adaptive-limit x/],
+    [{ segmenter: 'keyword', keywords: ' , ' }, /holds no word/],
+    [{ segmenter: 'words' }, /hybrid\|newline\|sentence\|keyword\|fixed\|entropy\|cutpoint\|adaptive\|given/],
+  ])('%j is refused', (flags, message) => {
+    let told = '';
+    try {
+      resolveSegmentOptions(flags);
+    } catch (error) {
+      const { message, hint } = error as { message: string; hint: string };
+      told = `${message} ${hint}`;
+    }
+    expect(told).toMatch(message);
+  });
+});
+
+describe('--keywords', () => {
+  const keywords = (text: string) => resolveSegmentOptions({ segmenter: 'keyword', keywords: text }).keywords;
+
+  it('is a list, or a file with a word a line', async () => {
+    expect(keywords('Wait, Let me,Wait')).toEqual(['Wait', 'Let me']);
+    const folder = await temporaryFolder();
+    const path = join(folder, 'words.txt');
+    await writeFile(path, 'Wait\r\n\n 等等 \nLet me\n');
+    expect(keywords(path)).toEqual(['Wait', '等等', 'Let me']);
+    await writeFile(path, 'Well, then\n');
+    expect(() => keywords(path)).toThrow('"Well, then" has a comma in it');
+    expect(() => keywords(folder)).toThrow(folder);
+  });
+});
+
+describe('segmenters that cut by what a policy says', () => {
+  it.each(['entropy', 'cutpoint'] as const)('%s needs one, and two runs of it', (segmenter) => {
+    const options = { segmenter, fixedLength: 1 };
+    expect(() => checkSegmenter(options, { policy: null })).toThrow('there is none');
+    expect(() => checkSegmenter(options, { policy: 'p', strategy: 'one-run' })).toThrow('--strategy one-run');
+    for (const strategy of ['auto', 'two-run'] as const) checkSegmenter(options, { policy: 'p', strategy });
+    checkSegmenter({ segmenter: 'adaptive', fixedLength: 1 }, { policy: null, strategy: 'one-run' });
+  });
+});
