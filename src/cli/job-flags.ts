@@ -47,7 +47,7 @@ export interface JobFlags extends MappingFlags, SegmentFlags {
 
 /** The flags that `score` and `segment` share. */
 export function job(command: Command, defaultOutput: string): Command {
-  return segmented(mapped(command))
+  const output = mapped(command)
     .argument(
       '[inputs...]',
       'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
@@ -67,7 +67,8 @@ export function job(command: Command, defaultOutput: string): Command {
       '--text',
       'write prompt and completion as text (default: where no column of the input holds them)',
     )
-    .option('--no-text', 'never write them')
+    .option('--no-text', 'never write them');
+  return segmented(output)
     .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--join-columns <a,b>',
