@@ -12,7 +12,7 @@ import type { OutputFormat } from '../../io/write/output.js';
 import type { TextChoice } from '../../io/write/text-columns.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
 import type { SegmentOptions } from '../../segment/segment.js';
-import { finite, oneOf } from './flag-values.js';
+import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
 
 /** What `score` and `segment` share. */
