@@ -2,16 +2,9 @@
 import type { Architecture } from './architecture.js';
 import { type BranchInputs, branchAttention, type Rope, trunkAttention } from './attention.js';
 import { FAMILIES } from './families.js';
-import { entropyHead, type MatrixSlice } from './head.js';
-import { type Dtype, type ExternalData, Graph } from './onnx.js';
+import { rowLayers, type Weight } from './layers.js';
+import { Graph } from './onnx.js';
 import { cast, type Precision } from './precision.js';
-
-/** A tensor of the checkpoint with the file (beside the graph) that holds it. */
-export interface Weight extends ExternalData {
-  readonly name: string;
-  readonly dtype: Dtype;
-  readonly shape: readonly number[];
-}
 
 /** Every tensor name the graphs need, with the shape that the architecture demands of it. */
 export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
@@ -87,7 +80,7 @@ export function buildScoringGraph(
   };
   const rows = g.input('rows', 'i64', ['n', 'C']);
   const targets = g.input('targets', 'i64', ['n', 'C']);
-  const layer = decoder(g, arch, weights, precision);
+  const layer = rowLayers(g, arch, weights, precision);
   const attendTrunk = trunkAttention(g, arch, ids, rope, precision);
   const attendBranches = branchAttention(g, arch, branchIds, branch, rope, precision);
 
@@ -126,93 +119,4 @@ export function buildScoringGraph(
   g.output('entropies', entropies, 'f32', ['n', 'C']);
   g.output('logprobs', logprobs, 'f32', ['n', 'C']);
   return g;
-}
-
-/** The parts of a layer that act on single rows. */
-function decoder(g: Graph, arch: Architecture, weights: ReadonlyMap<string, Weight>, precision: Precision) {
-  const weightOf = (name: string): Weight => {
-    const weight = weights.get(name);
-    if (weight === undefined) throw new Error(`graph builder asked for the unknown weight ${name}`);
-    return weight;
-  };
-  const placed = new Set<string>();
-  const stored = (name: string): string => {
-    const { dtype, shape, location, offset, length } = weightOf(name);
-    if (!placed.has(name)) g.weight(name, dtype, shape, { location, offset, length });
-    placed.add(name);
-    return name;
-  };
-  const converted = new Map<string, string>();
-  /** a weight in the graph's precision; one of another type is cast in the main graph, where bodies see it too */
-  const weight = (name: string): string => {
-    const value = converted.get(name) ?? cast(g, stored(name), weightOf(name).dtype, precision);
-    converted.set(name, value);
-    return value;
-  };
-  /** rows of a matrix, cast after they are gathered: only the rows in use */
-  const rowsOf = (name: string, ids: string, graph = g) =>
-    cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
-  const norm = (x: string, name: string, graph = g) =>
-    graph.node('SimplifiedLayerNormalization', [x, weight(name)], {
-      axis: -1,
-      epsilon: { float: arch.rmsNormEps },
-    });
-  const linear = (x: string, name: string, bias?: string) =>
-    g.node('Gemm', [x, weight(name), ...(bias === undefined ? [] : [weight(bias)])], { transB: 1 });
-  const { qkvBias, qkNorm } = FAMILIES[arch.family];
-  /** RMS norm of each head on its own: x [N,heads·hd], weight [hd] */
-  const normHeads = (x: string, name: string, heads: number) => {
-    const perHead = g.node('Reshape', [x, g.ints([-1, arch.headDim])]);
-    return g.node('Reshape', [norm(perHead, name), g.ints([-1, heads * arch.headDim])]);
-  };
-  const at = (i: number) => `model.layers.${i}`;
-  const headWeight = arch.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight';
-  /** some rows of the head's matrix as a tensor of their own, of the same bytes of the same file */
-  const headSlice = ({ name, first, shape }: MatrixSlice) => {
-    const { dtype, location, offset, length } = weightOf(headWeight);
-    const bytes = length / (arch.vocab * arch.hidden);
-    const place = { location, offset: offset + first * arch.hidden * bytes };
-    const size = shape.reduce((product, n) => product * n, 1);
-    g.weight(name, dtype, shape, { ...place, length: size * bytes });
-    return cast(g, name, dtype, precision);
-  };
-  return {
-    /** ids [N] → [N,d] */
-    embed: (ids: string) => rowsOf('model.embed_tokens.weight', ids),
-    /** x [N,d] → q [N,heads·hd], k and v [N,kvHeads·hd], before rotation */
-    project(i: number, x: string) {
-      const h = norm(x, `${at(i)}.input_layernorm.weight`);
-      const projected = (letter: 'q' | 'k' | 'v') => {
-        const name = `${at(i)}.self_attn.${letter}_proj`;
-        return linear(h, `${name}.weight`, qkvBias ? `${name}.bias` : undefined);
-      };
-      const [q, k, v] = [projected('q'), projected('k'), projected('v')] as const;
-      if (!qkNorm) return { q, k, v };
-      return {
-        q: normHeads(q, `${at(i)}.self_attn.q_norm.weight`, arch.heads),
-        k: normHeads(k, `${at(i)}.self_attn.k_norm.weight`, arch.kvHeads),
-        v,
-      };
-    },
-    /** output projection and SwiGLU, both residual: x [N,d], attended [N,heads·hd] → [N,d] */
-    finish(i: number, x: string, attended: string) {
-      const y = g.node('Add', [x, linear(attended, `${at(i)}.self_attn.o_proj.weight`)]);
-      const h = norm(y, `${at(i)}.post_attention_layernorm.weight`);
-      const gate = linear(h, `${at(i)}.mlp.gate_proj.weight`);
-      const silu = g.node('Mul', [gate, g.node('Sigmoid', [gate])]);
-      const mixed = g.node('Mul', [silu, linear(h, `${at(i)}.mlp.up_proj.weight`)]);
-      return g.node('Add', [y, linear(mixed, `${at(i)}.mlp.down_proj.weight`)]);
-    },
-    /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
-    head(x: string, targets: string) {
-      return entropyHead(g, x, targets, {
-        hidden: arch.hidden,
-        vocab: arch.vocab,
-        precision,
-        norm: (rows, body) => norm(rows, 'model.norm.weight', body),
-        matrix: (slice) => (slice === undefined ? weight(headWeight) : headSlice(slice)),
-        tokenRows: (tokens, body) => rowsOf(headWeight, tokens, body),
-      });
-    },
-  };
 }

@@ -18,7 +18,8 @@ import {
 import { describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
 import { type Architecture, parseArchitecture } from '../../../dist/policy/build/architecture.js';
-import { buildScoringGraph, expectedWeights, type Weight } from '../../../dist/policy/build/graphs.js';
+import { buildScoringGraph, expectedWeights } from '../../../dist/policy/build/graphs.js';
+import type { Weight } from '../../../dist/policy/build/layers.js';
 import { headRows } from '../../../dist/policy/build/head.js';
 import { DTYPE, Graph, serialiseModel } from '../../../dist/policy/build/onnx.js';
 import { ProtoWriter } from '../../../dist/policy/build/protobuf.js';
