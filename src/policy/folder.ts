@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { foreignFile, foreignText } from '../io/files/foreign-files.js';
+import { shellWord } from '../printable.js';
 import { type Architecture, ArchitectureSchema } from './build/architecture.js';
 import { chooseWeights, parseConfig, readCheckpoint, type WeightFile } from './build/checkpoint.js';
 import { buildScoringGraph } from './build/graphs.js';
@@ -13,6 +14,7 @@ import { linkOrCopy, replaceFile } from './build/link-files.js';
 import { serialiseModel } from './build/onnx.js';
 import { CUDA_PRECISIONS, type CudaPrecision, cudaPrecisionOf } from './build/precision.js';
 import { readSafetensorsHeader, type StoredTensor } from './build/safetensors.js';
+import { buildDecodingGraph } from './decode/graph.js';
 import {
   checkExitTemplate,
   deriveExitTemplate,
@@ -21,6 +23,7 @@ import {
   readChatTemplate,
 } from './text/exit-template.js';
 import { openTokenizer } from './text/open-tokenizer.js';
+import { readStops } from './text/stops.js';
 
 export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 
@@ -32,6 +35,8 @@ const CHAT_TEMPLATE = 'chat_template.jinja';
 /** float32 */
 export const GRAPH = 'policy.onnx';
 const CUDA_GRAPH = 'policy.cuda.onnx';
+const DECODING_GRAPH = 'policy.decode.onnx';
+const CUDA_DECODING_GRAPH = 'policy.decode.cuda.onnx';
 
 /** A policy folder's manifest, as read from its policy.json. */
 export interface PolicyFolder {
@@ -40,6 +45,8 @@ export interface PolicyFolder {
   readonly exitTemplate: ExitTemplate;
   /** the graph for CUDA; absent in folders of versions that had none */
   readonly cuda?: CudaGraph;
+  /** what writes; absent in folders of versions that could not */
+  readonly decoding?: Decoding;
   /** sha256 of every file of the policy, by name */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -50,11 +57,20 @@ const CudaGraphSchema = z.object({ graph: FileName, precision: z.enum(CUDA_PRECI
 /** A graph in half precision, and in which. */
 export type CudaGraph = Readonly<z.infer<typeof CudaGraphSchema>>;
 
+const DecodingSchema = z.object({
+  graph: FileName,
+  cudaGraph: FileName,
+  stops: z.array(z.number().int().nonnegative()),
+});
+/** The graphs that write, float32 and half precision, and the tokens after which the policy's own completions end. */
+export type Decoding = Readonly<z.infer<typeof DecodingSchema>>;
+
 const Manifest = z.object({
   format: z.literal(FORMAT),
   architecture: ArchitectureSchema,
   exitTemplate: ExitTemplateSchema,
   cuda: CudaGraphSchema.exactOptional(),
+  decoding: DecodingSchema.exactOptional(),
   files: z.record(FileName, z.string().regex(/^[0-9a-f]{64}$/)),
 });
 
@@ -77,13 +93,21 @@ export async function openPolicyFolder(
       exitCode: EXIT.usage,
       hint,
     });
-  const { cuda, files } = parsed.data;
-  const needed = [GRAPH, ...TOKENIZER_FILES, ...(cuda ? [cuda.graph] : [])];
+  const { cuda, decoding, files } = parsed.data;
+  const graphs = [GRAPH, ...(cuda ? [cuda.graph] : []), ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
+  const needed = [...graphs, ...TOKENIZER_FILES];
   for (const file of new Set([...needed, ...Object.keys(files)])) await checkFile(path, file, hint);
   if (opts.verify ?? true) await verifySmallFiles(path, files);
   const { architecture, exitTemplate } = parsed.data;
   await checkWeights(path, architecture, Object.keys(files));
-  return { path, architecture, exitTemplate, ...(cuda ? { cuda } : {}), files };
+  return {
+    path,
+    architecture,
+    exitTemplate,
+    ...(cuda ? { cuda } : {}),
+    ...(decoding ? { decoding } : {}),
+    files,
+  };
 }
 
 /**
@@ -103,10 +127,12 @@ export async function buildPolicyFolder(
   const { architecture, weights, files: weightFiles } = await readCheckpoint(checkpoint);
   const tokenizer = await openTokenizer(checkpoint); // refuses now what would fail at the first trace
   let exitTemplate: ExitTemplate;
+  let stops: readonly number[];
   try {
     const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
     exitTemplate = { ...derived, ...given };
     await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+    stops = await readStops(checkpoint, tokenizer, architecture.vocab);
   } finally {
     await tokenizer.close();
   }
@@ -118,11 +144,18 @@ export async function buildPolicyFolder(
     const kept = await linkedFiles(checkpoint, out, weightFiles, opts.log);
     const types = Array.from(weights.values(), ({ dtype }) => dtype);
     const cuda = { graph: CUDA_GRAPH, precision: opts.cudaPrecision ?? cudaPrecisionOf(types) };
-    for (const [name, precision] of [[GRAPH, 'f32'] as const, [CUDA_GRAPH, cuda.precision] as const])
-      await replaceFile(join(out, name), serialiseModel(buildScoringGraph(architecture, weights, precision)));
+    const decoding = { graph: DECODING_GRAPH, cudaGraph: CUDA_DECODING_GRAPH, stops };
+    const graphs = [
+      [GRAPH, buildScoringGraph, 'f32'],
+      [CUDA_GRAPH, buildScoringGraph, cuda.precision],
+      [DECODING_GRAPH, buildDecodingGraph, 'f32'],
+      [CUDA_DECODING_GRAPH, buildDecodingGraph, cuda.precision],
+    ] as const;
+    for (const [name, build, precision] of graphs)
+      await replaceFile(join(out, name), serialiseModel(build(architecture, weights, precision)));
     const files: Record<string, string> = {};
-    for (const file of [GRAPH, CUDA_GRAPH, ...kept]) files[file] = await sha256(join(out, file));
-    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, files };
+    for (const file of [...graphs.map(([name]) => name), ...kept]) files[file] = await sha256(join(out, file));
+    const manifest = { format: FORMAT, architecture, exitTemplate, cuda, decoding, files };
     await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
@@ -134,6 +167,14 @@ export async function buildPolicyFolder(
     });
   }
   return openPolicyFolder(out, { verify: false });
+}
+
+/** A folder that an earlier version has built. */
+export function noDecodingGraph(path: string): RredcotError {
+  return usageError(
+    `${path}: has no graph that writes, ${MANIFEST} is of an earlier version`,
+    `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`,
+  );
 }
 
 /** Refuses a target that ONNX Runtime could not read, or that holds another checkpoint's weights. */

@@ -11,12 +11,15 @@ import type { Precision } from '../build/precision.js';
 import { type RopeTables, ropeTables } from '../build/rope.js';
 import { type Device, deviceName } from '../device/device.js';
 import { placementCheck } from '../device/placement.js';
+import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
 import { blockRows, type PackedTrace, packBranches } from './pack.js';
 
 export interface WorkerInit {
   readonly folder: string;
   /** file of the folder, and what it computes in */
   readonly graph: string;
+  /** the one that writes; absent in folders of versions that had none */
+  readonly decodingGraph?: string;
   readonly precision: Precision;
   readonly architecture: Architecture;
   readonly device: Device;
@@ -38,15 +41,42 @@ export interface JobResult {
 
 type Feeds = Record<string, Tensor>;
 
-const { folder, graph, precision, architecture: arch, device } = workerData as WorkerInit;
+const { folder, graph, decodingGraph, precision, architecture: arch, device } = workerData as WorkerInit;
 let session: InferenceSession;
+let decoder: InferenceSession;
 /** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
 let rope: RopeTables = ropeTables(arch, 1024);
 
 async function open(): Promise<void> {
+  session = await opened(graph, async (made) => {
+    session = made;
+    const ids = Int32Array.of(0, 0);
+    await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
+  });
+}
+
+/** Opens the graph that writes; {@link open} comes first. */
+async function openDecoder(): Promise<void> {
+  decoder = await opened(decodingGraph as string, async (made) => {
+    decoder = made;
+    await scores({ traces: [{ ids: new Int32Array(1), promptLength: 1, branches: [] }], cache: TINY });
+    const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
+    beginRows(TINY.id, { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] });
+    await advanceRows(TINY.id);
+    release(TINY.id);
+    endRows(TINY.id);
+  });
+}
+const TINY = { id: -1, mode: 'keep' } as const;
+
+/** @param tinyRun of the session, on a device whose placement is checked */
+async function opened(
+  file: string,
+  tinyRun: (made: InferenceSession) => Promise<void>,
+): Promise<InferenceSession> {
   const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
-  session = await InferenceSession.create(join(folder, graph), {
+  const made = await InferenceSession.create(join(folder, file), {
     executionProviders: [device],
     graphOptimizationLevel: 'all',
     intraOpNumThreads: ownCores(),
@@ -54,23 +84,21 @@ async function open(): Promise<void> {
     extra: { session: { intra_op: { allow_spinning: '0' } } },
     // warnings about unused initialisers and the like are nobody's business on stderr
     logSeverityLevel: 3,
-    ...placement?.options(graph),
+    ...placement?.options(file),
   });
-  await placement?.verify([session], async () => {
-    const ids = Int32Array.of(0, 0);
-    await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
-  });
+  await placement?.verify([made], () => tinyRun(made));
+  return made;
 }
 
 async function run(job: RunJob): Promise<JobResult> {
-  try {
-    const result = await scores(job);
-    return moved(result, result.entropies, result.logprobs);
-  } catch (error) {
-    const text = String((error as Error).message ?? error);
-    const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
-    throw new Kind(`the policy's run failed: ${text}`);
-  }
+  const result = await scores(job).catch(failed);
+  return moved(result, result.entropies, result.logprobs);
+}
+
+function failed(error: unknown): never {
+  const text = String((error as Error).message ?? error);
+  const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
+  throw new Kind(`the policy's run failed: ${text}`);
 }
 
 /** Frees what a run has kept. */
@@ -78,7 +106,27 @@ function release(kept: number): void {
   caches.delete(kept);
 }
 
-const functions = { open, run, release };
+const writing = new Map<number, DecodingRun>();
+
+/** Puts rows on trunks that a run has kept. @param id by which they are called from now on */
+function beginRows(id: number, job: DecodeJob): void {
+  const kept = caches.get(job.kept);
+  if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
+  writing.set(id, new DecodingRun(arch, job, kept, device.name !== 'cpu'));
+}
+
+/** Lets rows write their next tokens. */
+async function advanceRows(id: number): Promise<Advance> {
+  const rows = writing.get(id);
+  if (rows === undefined) throw new Error(`no rows are at work as ${id}`);
+  return rows.advance(decoder, ropeFor).catch(failed);
+}
+
+function endRows(id: number): void {
+  writing.delete(id);
+}
+
+const functions = { open, run, release, openDecoder, beginRows, advanceRows, endRows };
 export type SessionThread = typeof functions;
 serve(functions);
 

@@ -2,7 +2,8 @@
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
-import { GRAPH, type PolicyFolder } from '../folder.js';
+import { GRAPH, noDecodingGraph, type PolicyFolder } from '../folder.js';
+import type { Advance, DecodeJob } from './decoding-run.js';
 import type { Branch, PackedTrace } from './pack.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
 import './no-telemetry.js';
@@ -25,6 +26,7 @@ export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
 export class PolicySession {
   private constructor(
     private readonly thread: Thread<SessionThread>,
+    private readonly folder: PolicyFolder,
     readonly device: Device,
     /** tokens of the vocabulary */
     readonly vocab: number,
@@ -42,19 +44,10 @@ export class PolicySession {
     });
     try {
       await thread.call('open', []);
-      return new PolicySession(thread, device, architecture.vocab);
+      return new PolicySession(thread, folder, device, architecture.vocab);
     } catch (cause) {
       await thread.finish();
-      throw new RredcotError(
-        `${folder.path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${(cause as Error).message}`,
-        {
-          exitCode: EXIT.device,
-          hint:
-            sessionHint(device) ??
-            'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
-          cause,
-        },
-      );
+      throw cannotLoad(folder.path, device, cause as Error);
     }
   }
 
@@ -90,6 +83,38 @@ export class PolicySession {
     return this.send({ traces, cache: { id: kept, mode: 'use' } }, traces);
   }
 
+  /**
+   * Opens the graph that writes, for {@link beginRows} and its like.
+   * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
+   */
+  async openDecoder(): Promise<void> {
+    const { path, decoding } = this.folder;
+    if (decoding === undefined) throw noDecodingGraph(path);
+    await this.thread.call('openDecoder', []).catch((cause: Error) => {
+      throw cannotLoad(path, this.device, cause);
+    });
+  }
+
+  /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of TRUNK_MULTIPLE */
+  async keepTrunks(keep: number, ids: readonly Int32Array[]): Promise<void> {
+    const traces = ids.map((own) => ({ ids: own, promptLength: own.length, branches: [] }));
+    await this.call('run', [{ traces, cache: { id: keep, mode: 'keep' } }]);
+  }
+
+  /** Puts rows on kept traces. @param id by which they are called from now on */
+  async beginRows(id: number, job: DecodeJob): Promise<void> {
+    await this.call('beginRows', [id, job]);
+  }
+
+  /** Lets rows write their next tokens, a block of them. @throws OutOfMemoryError */
+  advanceRows(id: number): Promise<Advance> {
+    return this.call('advanceRows', [id]);
+  }
+
+  async endRows(id: number): Promise<void> {
+    await this.thread.call('endRows', [id]);
+  }
+
   /** Frees what a run has kept. */
   async release(kept: number): Promise<void> {
     await this.thread.call('release', [kept]);
@@ -103,10 +128,17 @@ export class PolicySession {
     return this.thread.finish();
   }
 
-  private async send(job: RunJob, traces: readonly PackedTrace[]): Promise<TraceScores[]> {
-    const { entropies, logprobs } = await this.thread.call('run', [job]).catch((error: Error) => {
+  private call<Name extends keyof SessionThread>(
+    name: Name,
+    args: Parameters<SessionThread[Name]>,
+  ): Promise<Awaited<ReturnType<SessionThread[Name]>>> {
+    return this.thread.call(name, args).catch((error: Error) => {
       throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
     });
+  }
+
+  private async send(job: RunJob, traces: readonly PackedTrace[]): Promise<TraceScores[]> {
+    const { entropies, logprobs } = await this.call('run', [job]);
     // the traces' own tokens come first, then the branches': unpack in the same order
     let own = 0;
     let branch = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
@@ -127,12 +159,26 @@ export class PolicySession {
   }
 }
 
-/** CUDA runs the half-precision graph, every other device the float32 one. @throws RredcotError (exit 69) */
+function cannotLoad(path: string, device: Device, cause: Error): RredcotError {
+  return new RredcotError(
+    `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
+    {
+      exitCode: EXIT.device,
+      hint:
+        sessionHint(device) ??
+        'build the folder again with: rredcot policy build; reinstall with: npm ci --onnxruntime-node-install=skip',
+      cause,
+    },
+  );
+}
+
+/** CUDA runs the half-precision graphs, every other device the float32 ones. @throws RredcotError (exit 69) */
 export function graphFor(
-  { path, cuda }: PolicyFolder,
+  { path, cuda, decoding }: PolicyFolder,
   device: Device,
-): Pick<WorkerInit, 'graph' | 'precision'> {
-  if (device.name !== 'cuda') return { graph: GRAPH, precision: 'f32' };
+): Pick<WorkerInit, 'graph' | 'decodingGraph' | 'precision'> {
+  if (device.name !== 'cuda')
+    return { graph: GRAPH, precision: 'f32', ...(decoding && { decodingGraph: decoding.graph }) };
   if (cuda === undefined) throw noCudaGraph(path);
-  return cuda;
+  return { ...cuda, ...(decoding && { decodingGraph: decoding.cudaGraph }) };
 }
