@@ -22,8 +22,8 @@ export interface MappingFlags {
   readonly maxLineBytes?: string;
 }
 
-/** Flags of `score` and `segment` as commander hands them on. */
-export interface JobFlags extends MappingFlags, SegmentFlags {
+/** Flags of every command that makes a run, as commander hands them on. */
+export interface RunFlags extends MappingFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
@@ -45,8 +45,20 @@ export interface JobFlags extends MappingFlags, SegmentFlags {
   readonly logJson: boolean;
 }
 
+/** Flags of `score` and `segment`. */
+export interface JobFlags extends RunFlags, SegmentFlags {}
+
 /** The flags that `score` and `segment` share. */
 export function job(command: Command, defaultOutput: string): Command {
+  return run(command, defaultOutput, segmented);
+}
+
+/** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */
+export function run(
+  command: Command,
+  defaultOutput: string,
+  more: (command: Command) => Command = (same) => same,
+): Command {
   const output = mapped(command)
     .argument(
       '[inputs...]',
@@ -54,7 +66,7 @@ export function job(command: Command, defaultOutput: string): Command {
     )
     .option(
       '-o, --output <file|folder>',
-      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput === 'scored.parquet' ? './<input>.scored.parquet' : defaultOutput})`,
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
     )
     .option(
       '--format <name>',
@@ -68,7 +80,7 @@ export function job(command: Command, defaultOutput: string): Command {
       'write prompt and completion as text (default: where no column of the input holds them)',
     )
     .option('--no-text', 'never write them');
-  return segmented(output)
+  return more(output)
     .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--join-columns <a,b>',
@@ -153,6 +165,10 @@ export function mappingOptions(flags: MappingFlags) {
 }
 
 export function jobOptions(flags: JobFlags) {
+  return { ...runOptions(flags), segments: resolveSegmentOptions(flags) };
+}
+
+export function runOptions(flags: RunFlags) {
   if (flags.text === true && flags.columns !== undefined)
     throw usageError(
       '--columns says which columns are written',
@@ -170,7 +186,6 @@ export function jobOptions(flags: JobFlags) {
       flags.joinColumns === undefined ? undefined : parseNames('--join-columns', flags.joinColumns),
     limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
     maxRejects: resolveMaxRejects(flags.maxRejects),
-    segments: resolveSegmentOptions(flags),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
     shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
     rowsPerChunk:

@@ -26,11 +26,12 @@ import {
 } from './job-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
+import { addSample } from './sample-command.js';
 import { checkSegmenter } from './segment-flags.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
-const KEEPS_WORK: ReadonlySet<string> = new Set(['score', 'segment', 'verify', 'merge']);
+const KEEPS_WORK: ReadonlySet<string> = new Set(['score', 'segment', 'sample', 'verify', 'merge']);
 
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
@@ -150,6 +151,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
     });
 
+  addSample(program, interruption, (code) => {
+    result = code;
+  });
   mapped(program.command('inspect'))
     .summary('show one row as a trace: the preset found, what is missing')
     .description(

@@ -4,6 +4,7 @@ import { positiveInteger } from '../commands/job/flag-values.js';
 import { shardOfEnvironment } from '../commands/job/shard.js';
 import type { WorkersOptions } from '../commands/workers/processes.js';
 import { type ExitCode, usageError } from '../errors.js';
+import type { RunCommand } from '../io/run/description.js';
 import { type Log, openLog } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
 import { FROM_FILE } from './config-file.js';
@@ -24,7 +25,7 @@ const OWN_FLAGS: readonly string[] = [
   ],
 ];
 
-/** The log of `score` and `segment`, which may be workers themselves. */
+/** The log of a command that makes a run, which may be workers themselves. */
 export function jobLog({
   quiet,
   logJson,
@@ -70,7 +71,7 @@ export async function shareAmongWorkers(
   if (shares === undefined) return undefined;
   if (devices !== undefined && command.getOptionValueSource('device') === 'cli')
     throw usageError('--device and --devices both say where to run', 'leave out --device');
-  const name = command.name() === 'score' ? 'score' : 'segment';
+  const name = command.name() as RunCommand;
   return runWorkers(inputs, { ...job, command: name, flags: workerFlags(command), devices: shares }, log);
 }
 

@@ -26,12 +26,12 @@ import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
 import { dryRun as tellDryRun } from './dry-run.js';
 import type { Run, RunOptions } from './job/open-run.js';
-import type { JobOptions } from './job/options.js';
+import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { writtenColumns } from './job/written-columns.js';
 
-export interface ScoreOptions extends JobOptions, RunOptions {
+export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;
   readonly strategy: Strategy;
   readonly bank: BankSource;

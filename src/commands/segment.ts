@@ -5,12 +5,12 @@ import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { byLength } from '../segment/by-length.js';
 import type { Run, RunOptions } from './job/open-run.js';
-import type { JobOptions } from './job/options.js';
+import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { chosenColumns } from './job/written-columns.js';
 
-export interface SegmentCommandOptions extends JobOptions, RunOptions {
+export interface SegmentCommandOptions extends CutOptions, RunOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
 }

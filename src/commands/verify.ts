@@ -26,6 +26,7 @@ import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { segmentFaults } from '../segment/stored-segments.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
+import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {
@@ -100,6 +101,7 @@ function withRequested(chosen: readonly string[] | undefined, credit: CreditOpti
 
 /** What `segment` writes where nothing was chosen; undefined for `score`, which writes all of ours. */
 function segmentColumns({ command, weights }: Readonly<Record<string, unknown>>) {
+  if (command === 'sample') return SAMPLE_COLUMNS;
   if (command !== 'segment') return undefined;
   return weights === 'entropy' ? POLICY_COLUMNS : COLUMNS;
 }

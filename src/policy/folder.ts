@@ -94,7 +94,11 @@ export async function openPolicyFolder(
       hint,
     });
   const { cuda, decoding, files } = parsed.data;
-  const graphs = [GRAPH, ...(cuda ? [cuda.graph] : []), ...(decoding ? [decoding.graph, decoding.cudaGraph] : [])];
+  const graphs = [
+    GRAPH,
+    ...(cuda ? [cuda.graph] : []),
+    ...(decoding ? [decoding.graph, decoding.cudaGraph] : []),
+  ];
   const needed = [...graphs, ...TOKENIZER_FILES];
   for (const file of new Set([...needed, ...Object.keys(files)])) await checkFile(path, file, hint);
   if (opts.verify ?? true) await verifySmallFiles(path, files);
@@ -154,7 +158,8 @@ export async function buildPolicyFolder(
     for (const [name, build, precision] of graphs)
       await replaceFile(join(out, name), serialiseModel(build(architecture, weights, precision)));
     const files: Record<string, string> = {};
-    for (const file of [...graphs.map(([name]) => name), ...kept]) files[file] = await sha256(join(out, file));
+    for (const file of [...graphs.map(([name]) => name), ...kept])
+      files[file] = await sha256(join(out, file));
     const manifest = { format: FORMAT, architecture, exitTemplate, cuda, decoding, files };
     await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
   } catch (cause) {

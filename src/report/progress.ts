@@ -19,6 +19,25 @@ export interface Expected {
   readonly share: () => number | undefined;
 }
 
+/** Tokens that a command writes, counted as they come: a row of the output may take long. */
+export class TokenMeter {
+  private total = 0;
+  private tell: (() => void) | undefined;
+
+  get tokens(): number {
+    return this.total;
+  }
+
+  add(tokens: number): void {
+    this.total += tokens;
+    this.tell?.();
+  }
+
+  onAdd(tell: () => void): void {
+    this.tell = tell;
+  }
+}
+
 const INTERVAL_MS = 50;
 
 export class Progress {
@@ -31,7 +50,10 @@ export class Progress {
   constructor(
     private readonly log: Log,
     private readonly expected: Expected,
-  ) {}
+    private readonly meter?: TokenMeter,
+  ) {
+    meter?.onAdd(() => this.report());
+  }
 
   trace(tokens: number): void {
     this.done++;
@@ -45,7 +67,8 @@ export class Progress {
   }
 
   totals(): Totals {
-    const { done: traces, tokens, rejects } = this;
+    const { done: traces, rejects } = this;
+    const tokens = this.meter?.tokens ?? this.tokens;
     return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
   }
 

@@ -15,7 +15,7 @@ import type { SegmentOptions } from '../../segment/segment.js';
 import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
 
-/** What `score` and `segment` share. */
+/** What `score`, `segment` and `sample` share. */
 export interface JobOptions {
   readonly device: DeviceChoice;
   readonly map: string | undefined;
@@ -34,9 +34,13 @@ export interface JobOptions {
   readonly maxLineBytes: number;
   readonly signal: AbortSignal;
   readonly maxRejects: MaxRejects | undefined;
-  readonly segments: SegmentOptions;
   /** variables for the policy's chat template */
   readonly chatTemplateArgs: Readonly<Record<string, unknown>>;
+}
+
+/** What `score` and `segment` share. */
+export interface CutOptions extends JobOptions {
+  readonly segments: SegmentOptions;
 }
 
 /** Raw flag values of the method, as commander hands them on. */

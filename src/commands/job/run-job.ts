@@ -7,7 +7,7 @@ import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import { sweepFolder } from '../../io/run/claim.js';
-import type { RunDescription } from '../../io/run/description.js';
+import type { RunCommand, RunDescription } from '../../io/run/description.js';
 import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout } from '../../io/write/output-layout.js';
@@ -16,6 +16,7 @@ import { policyFacts } from '../../policy/embedded.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
+import type { TokenMeter } from '../../report/progress.js';
 import { terminalNotice } from '../../report/terminal-input.js';
 import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
@@ -32,7 +33,11 @@ import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
 
 /** What a command adds to that. */
 export interface Job {
-  readonly command: 'score' | 'segment';
+  readonly command: RunCommand;
+  /** rows of the output that a trace of the input becomes (default 1) */
+  readonly rowsPerTrace?: number;
+  /** where the command counts tokens as it writes them */
+  readonly meter?: TokenMeter;
   /** nothing is written: the stages tell what they would do */
   readonly isDry?: boolean;
   /** where no `-o` is given */
@@ -50,6 +55,8 @@ export interface Job {
   readonly reward?: ((trace: Trace) => number | null) | undefined;
   /** whether the output's reward is the input's, on the same scale */
   readonly rewardAsIs: boolean;
+  /** completions are the command's own, not the input's */
+  readonly isSampled?: boolean;
   /** filled by the survey, for references from a trace's group */
   readonly banks?: GroupBanks | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
@@ -109,7 +116,20 @@ export async function runJob(
       await assertInputs();
       await files?.assertUnchanged();
     };
-    const opened = { run, read, map, needs, limit, maxLineBytes, typed, columnar, assertUnchanged, log };
+    const { rowsPerTrace, meter } = job;
+    const opened = {
+      run,
+      read,
+      map,
+      needs,
+      limit,
+      maxLineBytes,
+      typed,
+      columnar,
+      assertUnchanged,
+      log,
+      rowsPerTrace,
+    };
     const source = await openSource(inputs, opened);
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
@@ -123,7 +143,17 @@ export async function runJob(
     }
     const written = { ...layout, choice, metadata, config };
     const made = policy === undefined ? undefined : policyFacts(policy);
-    const sink = await openSink({ target, run, ...written, maxRejects, expected, policy: made, log, signal });
+    const sink = await openSink({
+      target,
+      run,
+      ...written,
+      maxRejects,
+      expected,
+      meter,
+      policy: made,
+      log,
+      signal,
+    });
     await sink.drain(job.stages(source, run));
     sink.report(job.valueName);
     return EXIT.done;

@@ -16,13 +16,13 @@ import { allEnds, segmentSums } from '../../segment/segment.js';
 import { segmentRows } from '../../segment/segment-rows.js';
 import { THINK_CLOSE } from '../../segment/span.js';
 import type { Run } from './open-run.js';
-import type { JobOptions } from './options.js';
+import type { CutOptions } from './options.js';
 import type { Source } from './source.js';
 
 /** Opens the policy, and hands back what cuts traces by its entropies. */
 export async function preparePolicy(
   folder: string,
-  opts: Pick<JobOptions, 'device' | 'segments' | 'chatTemplateArgs' | 'signal'>,
+  opts: Pick<CutOptions, 'device' | 'segments' | 'chatTemplateArgs' | 'signal'>,
   log: Log,
 ) {
   const policy = await openPolicyFolder(folder);

@@ -13,7 +13,7 @@ import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { escapeControls } from '../../printable.js';
 import { colours, type Log } from '../../report/log.js';
-import { type Expected, Progress } from '../../report/progress.js';
+import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
 import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
 import { Summary } from '../../report/summary.js';
 import { drawTrace } from '../../report/trace-view.js';
@@ -43,6 +43,7 @@ export interface SinkOptions {
   readonly config: Readonly<Record<string, unknown>>;
   readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;
+  readonly meter?: TokenMeter | undefined;
   /** what made the rows, where a policy did */
   readonly policy: PolicyFacts | undefined;
   readonly log: Log;
@@ -64,7 +65,7 @@ const ENOUGH_TO_WARN = 64;
 
 export async function openSink(opts: SinkOptions): Promise<Sink> {
   const { target, run, log, maxRejects } = opts;
-  const progress = new Progress(log, opts.expected);
+  const progress = new Progress(log, opts.expected, opts.meter);
   const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
   const warned = new Set<string>();
   const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);

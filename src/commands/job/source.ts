@@ -26,6 +26,8 @@ export interface SourceOptions {
   readonly typed: boolean;
   /** columns of columnar inputs, which bring their types along */
   readonly columnar: ColumnarColumns | null;
+  /** rows of the output that a trace becomes (default 1) */
+  readonly rowsPerTrace?: number | undefined;
   /** asked at the end: throws where an input is no longer what it was when the run began */
   readonly assertUnchanged: () => Promise<void>;
   readonly log: Log;
@@ -46,7 +48,7 @@ export interface Traced {
 
 /** Opens inputs that were surveyed where they can be. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
-  const { maxLineBytes, run, read, map, needs, columnar, log } = opts;
+  const { maxLineBytes, run, read, map, needs, columnar, rowsPerTrace = 1, log } = opts;
   const { survey, wanted, before } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
@@ -60,7 +62,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? survey?.columns : undefined) ?? window?.columns ?? [];
-  const done = before.traces + before.rejects;
+  const done = before.traces / rowsPerTrace + before.rejects;
   const check = (row: InputRow): void => {
     if (typed && survey !== undefined) assertFits(row, survey.columns);
   };
@@ -101,10 +103,10 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
 /** Traces that are still to come, as far as anybody can tell. */
 function expectedTraces(
   survey: Survey | undefined,
-  { limit, run }: SourceOptions,
+  { limit, run, rowsPerTrace = 1 }: SourceOptions,
   done: number,
 ): number | undefined {
   if (typeof survey?.traces !== 'number') return undefined;
   const own = Math.ceil((survey.traces + (survey.rejects ?? 0)) / run.shard.count);
-  return Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
+  return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
 }

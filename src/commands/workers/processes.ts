@@ -16,7 +16,7 @@ import { endEmptyRun } from '../../io/merge/empty-run.js';
 import { publishFile, publishRejects } from '../../io/merge/publish.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
-import { readRunDescription } from '../../io/run/description.js';
+import { type RunCommand, readRunDescription } from '../../io/run/description.js';
 import { type ChunkRecord, hasRecords, sumCounts } from '../../io/run/records.js';
 import { emptyRunFolder } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
@@ -46,7 +46,7 @@ import { resolveTarget, stemOf, type Target } from '../job/target.js';
 import { superviseWorkers, type Worker } from './supervise.js';
 
 export interface WorkersOptions extends RunOptions {
-  readonly command: 'score' | 'segment';
+  readonly command: RunCommand;
   /** as the user gave them: whatever is not the workers' own matter */
   readonly flags: readonly string[];
   /** one entry a worker; undefined: as the command's own default */

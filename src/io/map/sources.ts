@@ -36,6 +36,8 @@ export interface FieldMap {
 export interface Needs {
   readonly prompt: boolean;
   readonly references: boolean;
+  /** false where the command writes completions itself: a row's own are not looked at */
+  readonly completion?: boolean;
 }
 
 /** A field that no single path leads to. */

@@ -49,13 +49,14 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     }
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
-    const completionIds = int32List(cells, 'completion_ids', 'ids');
+    const completionIds = needs.completion === false ? undefined : int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
     const values = valueList(cells);
     const promptText = cells.get('prompt_text')?.value;
-    const completion = textField(row, cells, 'completion', completionIds === undefined);
-    if (completionIds === undefined ? completion === '' : completionIds.length === 0) {
+    const isRead = needs.completion !== false;
+    const completion = isRead ? textField(row, cells, 'completion', completionIds === undefined) : '';
+    if (isRead && (completionIds === undefined ? completion === '' : completionIds.length === 0)) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
       throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
     }

@@ -6,6 +6,8 @@ import { EXPORT_FORMS, type ExportName } from '../export/exports.js';
 import { OUR_COLUMNS, type OurColumn } from '../table/output-columns.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
+import type { RunCommand } from './description.js';
+
 /** What a card tells of a folder of scored traces. Nothing in it depends on place or time. */
 export interface CardFacts {
   readonly format: OutputFormat;
@@ -28,6 +30,7 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   prompt_ids: 'token ids of the prompt, as scored',
   completion_ids: 'T token ids of the completion, as scored',
   logprobs: 'log-probability of each completion token under the policy, nats, temperature 1',
+  finish_reason: '`stop`: ended by itself; `length`: cut at the limit of tokens',
   entropies: "entropy of the policy's distribution at each completion token, nats",
   sigma: 'the credit of each completion token; sums to 1, may be negative',
   segments: 'steps of the trace with the value after each, its difference, and their σ',
@@ -42,6 +45,12 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
   sigma_max_weight: 'the largest σ·T of a token, without its sign',
   status: '`ok`, or codes for what was out of the ordinary',
+};
+
+const DONE: Readonly<Record<RunCommand, string>> = {
+  score: 'scored',
+  segment: 'cut into segments',
+  sample: 'sampled',
 };
 
 const ESTIMATES: Readonly<Record<string, string>> = {
@@ -122,8 +131,8 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   const input = columns.filter((name) => !ours.has(name));
   const written = columns.filter((name) => ours.has(name));
   const parts = [
-    '# Reasoning traces with token-wise credit',
-    `${count(rows)} chain-of-thought traces, ${config.command === 'segment' ? 'cut into segments' : 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
+    config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
+    `${count(rows)} chain-of-thought traces, ${DONE[config.command as RunCommand] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
     ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
     ...policySection(metadata),
     '## Columns',

@@ -15,6 +15,10 @@ export const RUN_FORMAT = 3;
 /** Rows a chunk at most: a chunk is held to be small. */
 const MAX_ROWS_PER_CHUNK = 2 ** 31 - 1;
 
+/** The commands that make runs. */
+export const COMMANDS = ['score', 'segment', 'sample'] as const;
+export type RunCommand = (typeof COMMANDS)[number];
+
 /** A file as it lay there: enough to notice that it was written since. */
 const FileStampSchema = z.object({ bytes: z.int(), mtime_ms: z.number(), inode: z.number() });
 export type FileStamp = Readonly<z.infer<typeof FileStampSchema>>;
@@ -24,7 +28,7 @@ const DescriptionSchema = z.object({
   /** {@link runIdentity} of the rest */
   run: z.string().regex(/^[0-9a-f]{64}$/),
   rredcot: z.string(),
-  command: z.enum(['score', 'segment']),
+  command: z.enum(COMMANDS),
   /** the resolved configuration, as in the output's metadata */
   config: z.record(z.string(), z.unknown()),
   /** sha256 of the policy's files; null without a policy */

@@ -7,6 +7,7 @@ import { readJson } from '../files/json-file.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
 import type { Shard } from '../layout/chunks.js';
 import { CARD_NAME, runPaths } from '../layout/run-paths.js';
+import { COMMANDS } from './description.js';
 import { isOwnCard } from './success.js';
 
 /** First what says that something is done, last what says that there is a run: cut off anywhere, it can be dropped again. */
@@ -55,7 +56,7 @@ async function findStranger(folder: string): Promise<string | undefined> {
   const isOurs =
     typeof found?.rredcot === 'string' &&
     typeof found.format === 'number' &&
-    (found.command === 'score' || found.command === 'segment');
+    COMMANDS.some((name) => name === found.command);
   if (!isOurs) return `${paths.run}: is not what rredcot writes`;
   if (!(await isOwnCard(folder, found.format as number))) return `${paths.card}: is not the card of the run`;
   for (const [name, own] of Object.entries(OWN_FILES)) {

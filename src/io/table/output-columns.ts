@@ -52,6 +52,7 @@ const OURS = [
   { name: 'prompt_ids', type: INT32_LIST, value: (row) => row.promptIds },
   { name: 'completion_ids', type: INT32_LIST, value: (row) => row.completionIds },
   { name: 'logprobs', type: FLOAT32_LIST, value: (row) => row.logprobs },
+  { name: 'finish_reason', type: STRING, value: (row) => row.finish ?? null },
   { name: 'entropies', type: FLOAT32_LIST, value: (row) => row.entropies },
   { name: 'sigma', type: FLOAT32_LIST, value: (row) => row.sigma },
   {

@@ -10,12 +10,14 @@ import type { PassThroughColumn } from '../table/schema.js';
  * own `id`, `group`, `prompt_ids`, `completion_ids`, `reward`, taken from there) is left out; any other becomes
  * `input_<name>`, with a warning.
  * @param rewardAsIs the output's reward is the input's, on the same scale
+ * @param isSampled completions, and with them the traces' ids, are not the input's
  */
 export function resolveColumnNames(
   passThrough: readonly PassThroughColumn[],
   ourColumns: readonly WrittenColumn[],
   map: FieldMap,
   rewardAsIs: boolean,
+  isSampled = false,
 ): { columns: PassThroughColumn[]; warnings: string[] } {
   const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
   const own = new Set(passThrough.filter(({ isJoined }) => !isJoined).map(({ name }) => name));
@@ -28,7 +30,8 @@ export function resolveColumnNames(
       columns.push(column);
       continue;
     }
-    if (!isJoined && isRepeated(column, map, rewardAsIs, ourColumns)) continue;
+    const isNew = isSampled && SAMPLED.includes(name);
+    if (!isJoined && !isNew && isRepeated(column, map, rewardAsIs, ourColumns)) continue;
     const prefix = isJoined ? 'join_' : 'input_';
     let as = `${prefix}${name}`;
     while (taken.has(as)) as = `${prefix}${as}`;
@@ -44,6 +47,8 @@ const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 're
   | OurColumn
   | 'prompt'
 )[];
+
+const SAMPLED: readonly string[] = ['id', 'completion_ids', 'reward'];
 
 function isRepeated(
   { name: column, type, arrow }: PassThroughColumn,

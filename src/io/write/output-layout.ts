@@ -29,6 +29,7 @@ export interface LayoutOptions {
   readonly text: TextChoice;
   readonly choice: ColumnChoice;
   readonly rewardAsIs: boolean;
+  readonly isSampled?: boolean;
   /** whether the output has column types, and metadata */
   readonly typed: boolean;
 }
@@ -41,7 +42,7 @@ export interface LayoutOptions {
 export function outputLayout(
   input: readonly PassThroughColumn[],
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
-  { columns, texts: possible, text, choice, rewardAsIs, typed }: LayoutOptions,
+  { columns, texts: possible, text, choice, rewardAsIs, isSampled, typed }: LayoutOptions,
 ): OutputLayout {
   refuseUnknown(choice, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
@@ -57,6 +58,7 @@ export function outputLayout(
     ourColumns,
     map,
     rewardAsIs,
+    isSampled,
   );
   return { ourColumns, passThrough, metadata: textMetadata(texts, ourColumns, passThrough), warnings };
 }

@@ -6,8 +6,8 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
 import { type Architecture, parseArchitecture } from './architecture.js';
 import { expectedWeights } from './graphs.js';
-import type { Weight } from './layers.js';
 import { repeatedKey } from './json-keys.js';
+import type { Weight } from './layers.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 const CONFIG = 'config.json';

@@ -79,7 +79,7 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
   /** [G,R,kvHeads·hd] → [G,kvHeads,R,1,hd] */
   const asKeys = (wide: string): string => {
     const heads = g.node('Reshape', [wide, g.ints([0, 0, kvHeads, 1, headDim])]);
-    return g.node('Transpose', [heads, ], { perm: [0, 2, 1, 3, 4] });
+    return g.node('Transpose', [heads], { perm: [0, 2, 1, 3, 4] });
   };
   const scores = (q: string, k: string): string =>
     g.node('FusedMatMul', [q, k], { transB: 1, alpha: { float: 1 / Math.sqrt(headDim) } }, MICROSOFT);
@@ -109,10 +109,7 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
     const flatTrunk = g.node('Concat', [g.ints([0, 0, -1]), one(keys)], { axis: 0 });
     const fromTrunk = g.node('MatMul', [g.node('Reshape', [ofTrunk, flatTrunk]), trunk.v]);
     const perHead = g.node('Reshape', [fromTrunk, g.ints([0, 0, -1, shared, headDim])]);
-    const fromOwn = g.node('Add', [
-      g.node('MatMul', [ofPast, past.v]),
-      g.node('MatMul', [ofBlock, blockV]),
-    ]);
+    const fromOwn = g.node('Add', [g.node('MatMul', [ofPast, past.v]), g.node('MatMul', [ofBlock, blockV])]);
     const mixed = g.node('Transpose', [g.node('Add', [perHead, fromOwn])], { perm: [0, 2, 1, 3, 4] });
     const attended = g.node('Reshape', [mixed, g.ints([-1, arch.heads * headDim])]);
     return { attended: cast(g, attended, 'f32', precision), k: blockK, v: blockV };

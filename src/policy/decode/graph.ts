@@ -52,7 +52,10 @@ export function buildDecodingGraph(
     v: body.input(`step.v_${i}`, 'f32', ['G', kvHeads, 'R', 't', headDim]),
   }));
   const layer = rowLayers(g, arch, weights, precision, body);
-  const at = <T>(list: readonly T[]) => (i: number) => list[i] as T;
+  const at =
+    <T>(list: readonly T[]) =>
+    (i: number) =>
+      list[i] as T;
   const sight = { pos: body.node('Add', [pos, step]), exit, cos, sin };
   const attend = rowAttention(
     body,
@@ -84,7 +87,9 @@ export function buildDecodingGraph(
     body.ints([0], []),
     body.node('Sub', [stillLeft, body.ints([1], [])]),
   ]);
-  const isAlive = body.node('Cast', [body.node('Greater', [nextLeft, body.ints([0], [])])], { to: DTYPE.f32 });
+  const isAlive = body.node('Cast', [body.node('Greater', [nextLeft, body.ints([0], [])])], {
+    to: DTYPE.f32,
+  });
   const alive = body.node('ReduceSum', [isAlive, body.ints([0])], { keepdims: 0 });
   body.output('step.is_on', body.node('Greater', [alive, body.float(0)]), 'bool', []);
   body.output('step.next_token', chosen.token, 'i64', ['N']);

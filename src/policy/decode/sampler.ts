@@ -1,6 +1,5 @@
 // The nodes that choose a token of every row from its logits, by a number between 0 and 1 that comes from outside.
-import { Graph } from '../build/onnx.js';
-import { DTYPE } from '../build/onnx.js';
+import { DTYPE, Graph } from '../build/onnx.js';
 
 /** Entries of a block of the vocabulary: sums of blocks first, then inside one, lose less than one sum over all. */
 const BLOCK = 512;
@@ -49,8 +48,7 @@ const belowEnd = (g: Graph, end: string) => g.node('Mul', [end, g.float(BELOW_ON
 
 function fromAll(g: Graph, vocab: number, p: string, u: string): Graph {
   const column = (t: string) => g.node('Unsqueeze', [t, g.ints([1])]);
-  const cumulate = (t: string, exclusive = 0) =>
-    g.node('CumSum', [t, g.ints([1], [])], { exclusive });
+  const cumulate = (t: string, exclusive = 0) => g.node('CumSum', [t, g.ints([1], [])], { exclusive });
   const missing = (BLOCK - (vocab % BLOCK)) % BLOCK;
   const whole = missing === 0 ? p : g.node('Pad', [p, g.ints([0, missing]), '', g.ints([1])]);
   const blocks = g.node('Reshape', [whole, g.ints([0, -1, BLOCK])]); // [N,blocks,BLOCK]

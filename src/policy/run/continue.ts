@@ -27,9 +27,16 @@ export type PolicyWrites = Pick<
   'keepTrunks' | 'release' | 'beginRows' | 'advanceRows' | 'endRows'
 >;
 
-export interface ContinueOptions extends Choosing {
-  /** rows that write at once */
+/** How a policy samples. */
+export interface SamplingOptions extends Omit<Choosing, 'stops'> {
+  /** new tokens at most */
+  readonly maxTokens: number;
+  readonly seed: number;
+  /** rows that write at once: no part of what is written */
   readonly batch: number;
+}
+
+export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'> {
   readonly signal?: AbortSignal;
   /** told of tokens as they are written */
   readonly onTokens?: ((count: number) => void) | undefined;
@@ -59,11 +66,20 @@ export async function continueTraces(
         together.map((b) => trunkOf(traces[b] as Begun)),
       );
       const starts = together.flatMap((b, trace) =>
-        (traces[b] as Begun).starts.map((start, n) => ({ b, n, row: rowOf(traces[b] as Begun, start, trace) })),
+        (traces[b] as Begun).starts.map((start, n) => ({
+          b,
+          n,
+          row: rowOf(traces[b] as Begun, start, trace),
+        })),
       );
       for (let from = 0; from < starts.length; from += opts.batch) {
         const wave = starts.slice(from, from + opts.batch);
-        const results = await writeRows(session, kept, wave.map(({ row }) => row), opts);
+        const results = await writeRows(
+          session,
+          kept,
+          wave.map(({ row }) => row),
+          opts,
+        );
         for (const [i, { b, n }] of wave.entries()) (written[b] as Written[])[n] = results[i] as Written;
       }
     } finally {

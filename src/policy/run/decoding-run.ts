@@ -92,7 +92,9 @@ export class DecodingRun {
     const traces = [...new Set(job.rows.map(({ trace }) => trace))];
     const rows = job.rows.map((row, number): Row => ({ ...row, number, ids: [], logprobs: [] }));
     this.groups = traces.map((trace) => rows.filter((row) => row.trace === trace));
-    const renamed = Object.entries(kept).map(([name, tensor]) => [name.replace('past_', 'trunk_'), tensor] as const);
+    const renamed = Object.entries(kept).map(
+      ([name, tensor]) => [name.replace('past_', 'trunk_'), tensor] as const,
+    );
     this.trunk = takeFirst(Object.fromEntries(renamed), traces);
     this.stops = new Set(job.stops);
   }

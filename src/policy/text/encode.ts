@@ -31,13 +31,7 @@ export async function encodeTrace(
   vocab: number,
   maxTokens: number,
 ): Promise<EncodedTrace> {
-  const promptIds = await promptIdsOf(trace, tokenizer);
-  if (promptIds.length === 0)
-    throw new TraceRejected(
-      'empty_prompt',
-      'the prompt has no token, expected at least one to predict the completion from: --map prompt=<path>',
-    );
-  checkIds(promptIds, 'prompt_ids', vocab);
+  const promptIds = await encodePrompt(trace, tokenizer, vocab);
   const completionIds = trace.completionIds ?? (await tokenizer.encode(trace.completion));
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
@@ -53,8 +47,24 @@ export async function encodeTrace(
   return { trace, promptIds, completionIds, ...completion, status };
 }
 
+/** The ids of a trace's prompt, checked. @throws TraceRejected where nothing can follow it */
+export async function encodePrompt(
+  trace: Trace,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+): Promise<Int32Array> {
+  const promptIds = await promptIdsOf(trace, tokenizer);
+  if (promptIds.length === 0)
+    throw new TraceRejected(
+      'empty_prompt',
+      'the prompt has no token, expected at least one to predict the completion from: --map prompt=<path>',
+    );
+  checkIds(promptIds, 'prompt_ids', vocab);
+  return promptIds;
+}
+
 /** Ids win over a prompt's text; it may lack the special tokens, as dumps do. */
-function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling): readonly string[] {
+export function promptStatus({ prompt, promptIds }: Trace, tokenizer: Spelling): readonly string[] {
   if (promptIds === undefined || typeof prompt !== 'string' || prompt === '') return [];
   const kept = [promptIds, promptIds.filter((id) => !tokenizer.isSpecial(id))];
   const spelled = kept.map((ids) => tokenizer.decode(ids).toString('utf8'));

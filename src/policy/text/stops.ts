@@ -37,7 +37,8 @@ export async function readStops(
   const eos = config.eos_token;
   const spelled = eos ? await tokenizer.encode(eos) : new Int32Array(0);
   const [only] = spelled;
-  if (spelled.length === 1 && only !== undefined && only < vocab && tokenizer.isSpecial(only)) stops.add(only);
+  if (spelled.length === 1 && only !== undefined && only < vocab && tokenizer.isSpecial(only))
+    stops.add(only);
   return [...stops].sort((a, b) => a - b);
 }
 

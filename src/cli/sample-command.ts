@@ -1,0 +1,87 @@
+// The flags and help of `rredcot sample`, and those of sampling that `score` shares with it.
+import type { Command } from 'commander';
+import { finite, oneOf, positiveInteger } from '../commands/job/flag-values.js';
+import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
+import { type ExitCode, usageError } from '../errors.js';
+import { JUDGES } from '../estimate/judge.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/continue.js';
+import { type RunFlags, run, runOptions } from './job-flags.js';
+import { jobLog, shareAmongWorkers } from './worker-flags.js';
+
+/** Raw flag values of sampling. */
+export interface SamplingFlags {
+  readonly temperature: string;
+  readonly topP: string;
+  readonly seed: string;
+  readonly batch: string;
+  readonly judge: string;
+}
+
+/** The flags of sampling. @param of what they are about, for the help of a command with other flags */
+export function sampling(command: Command, of = ''): Command {
+  return command
+    .option('--temperature <t>', `${of}1 samples from the policy itself, 0 takes the likeliest token`, '1')
+    .option('--top-p <p>', `${of}only the likeliest tokens that hold so much probability together`, '1')
+    .option('--seed <n>', `${of}the same seed writes the same, whatever --batch, shards or workers`, '0')
+    .option('--batch <n>', `${of}completions that are written at once`, String(DEFAULT_BATCH))
+    .option(
+      '--judge <how>',
+      `${of}reward: compare (docs/answers.md)|exact (the answer's very text)`,
+      'compare',
+    );
+}
+
+/** Checks the values. @param maxTokens raw value of the flag of that name */
+export function resolveSampling(flags: SamplingFlags, maxTokensFlag: string, maxTokens: string) {
+  const temperature = finite('--temperature', flags.temperature, 'a number of at least 0', '1');
+  if (temperature < 0)
+    throw usageError(
+      `--temperature ${flags.temperature}: expected a number of at least 0`,
+      '--temperature 1',
+    );
+  const topP = finite('--top-p', flags.topP, 'a number above 0, up to 1', '0.95');
+  if (topP <= 0 || topP > 1)
+    throw usageError(`--top-p ${flags.topP}: expected a number above 0, up to 1`, '--top-p 0.95');
+  const options: SamplingOptions = {
+    temperature,
+    topP,
+    maxTokens: positiveInteger(maxTokensFlag, maxTokens, 2048),
+    seed: positiveInteger('--seed', flags.seed, 1, 0),
+    batch: positiveInteger('--batch', flags.batch, DEFAULT_BATCH),
+  };
+  return { sampling: options, judge: oneOf('--judge', flags.judge, JUDGES) };
+}
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addSample(
+  program: Command,
+  interruption: Interruption,
+  done: (code: ExitCode) => void,
+): void {
+  sampling(run(program.command('sample'), 'samples.jsonl'))
+    .summary('write completions of prompts: traces that score reads')
+    .description(
+      'Lets the policy complete every prompt, and writes the completions with token ids, log-probabilities and, where the row has references, rewards. Columns of the input pass through.',
+    )
+    .option('-n, --samples <n>', 'completions a prompt', '8')
+    .option('--max-tokens <n>', "tokens a completion at most; the policy's context ends it too", '4096')
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
+    .action(
+      async (
+        inputs: string[],
+        flags: RunFlags & SamplingFlags & { samples: string; maxTokens: string; policy: string },
+        command: Command,
+      ) => {
+        const log = jobLog(flags);
+        const { sample } = await import('../commands/sample.js');
+        const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
+        const samples = positiveInteger('--samples', flags.samples, 8);
+        const { signal } = interruption;
+        const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, signal };
+        interruption.limitTime(parseTimeLimit(flags.timeLimit));
+        done((await shareAmongWorkers(command, inputs, job, log)) ?? (await sample(inputs, job, log)));
+      },
+    );
+}

@@ -1,0 +1,144 @@
+// `rredcot sample`: prompts in, completions that the policy writes out, as traces that `score` reads.
+import { type ExitCode, TraceRejected } from '../errors.js';
+import { type Judge, judged } from '../estimate/judge.js';
+import { continued } from '../estimate/passes/continued.js';
+import type { Reward } from '../estimate/reward.js';
+import { windowOf } from '../io/layout/chunks.js';
+import type { OurColumn } from '../io/table/output-columns.js';
+import { resolveDevice } from '../policy/device/device.js';
+import { openPolicyFolder } from '../policy/folder.js';
+import type { SamplingOptions } from '../policy/run/continue.js';
+import type { Written } from '../policy/run/decoding-run.js';
+import { rowKey } from '../policy/run/random.js';
+import { graphFor, PolicySession } from '../policy/run/session.js';
+import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
+import { openTokenizer } from '../policy/text/open-tokenizer.js';
+import { Prompts } from '../policy/text/prompts.js';
+import type { Log } from '../report/log.js';
+import { TokenMeter } from '../report/progress.js';
+import { type BadRow, eachTrace, isBad } from '../rows.js';
+import { blankRow, type OutputRow } from '../scored.js';
+import type { Trace } from '../trace.js';
+import type { Run, RunOptions } from './job/open-run.js';
+import type { JobOptions } from './job/options.js';
+import { runJob } from './job/run-job.js';
+import type { Source } from './job/source.js';
+import { chosenColumns } from './job/written-columns.js';
+
+export interface SampleOptions extends JobOptions, RunOptions {
+  readonly policy: string;
+  /** completions a prompt */
+  readonly samples: number;
+  readonly sampling: SamplingOptions;
+  readonly judge: Judge;
+}
+
+/** What it writes. */
+export const COLUMNS: readonly OurColumn[] = [
+  ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids', 'logprobs'] as const),
+  ...(['finish_reason', 'reward', 'source_row', 'source_item', 'status'] as const),
+];
+
+/** Samples completions of every prompt; errors and exit codes as `score`. */
+export async function sample(paths: readonly string[], opts: SampleOptions, log: Log): Promise<ExitCode> {
+  const { samples, judge, chatTemplateArgs, signal } = opts;
+  const { batch, ...sampling } = opts.sampling;
+  const policy = await openPolicyFolder(opts.policy);
+  const { architecture, exitTemplate } = policy;
+  const [{ device }, tokenizer] = await Promise.all([
+    resolveDevice(opts.device, policy),
+    openTokenizer(policy.path, { signal }),
+  ]);
+  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
+  const meter = new TokenMeter();
+  const choosing = { ...sampling, batch, stops: policy.decoding?.stops ?? [], signal };
+
+  async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
+    // read, map, encode the prompt: what the policy cannot continue shows here
+    const ready = eachTrace(source.traces(), async (item) => {
+      const trace = await prompts.prepare(item.trace);
+      const ids = await encodePrompt(trace, tokenizer, architecture.vocab);
+      const room = architecture.maxTokens - ids.length;
+      if (room < 1)
+        throw new TraceRejected(
+          'too_long',
+          `the prompt has ${ids.length} tokens, the policy takes ${architecture.maxTokens} with the completion: --policy <one with a longer context>`,
+        );
+      const status = [...(trace.status ?? []), ...promptStatus(trace, tokenizer)];
+      const text = typeof trace.prompt === 'string' && trace.prompt !== '';
+      const prompt = text ? (trace.prompt as string) : tokenizer.decode(ids).toString('utf8');
+      const starts = Array.from({ length: samples }, (_, m) => ({
+        exit: ids.length,
+        key: rowKey(sampling.seed, trace.id, 0, m),
+        most: Math.min(sampling.maxTokens, room),
+      }));
+      return { trace: { ...trace, prompt }, begun: { ids, starts }, status };
+    });
+
+    const session = await PolicySession.open(policy, device);
+    try {
+      await session.openDecoder();
+      const onTokens = (count: number): void => meter.add(count);
+      const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+      const written = eachTrace(continued(ready, session, { ...choosing, onTokens }, window), (each) => {
+        if (each.written instanceof TraceRejected) throw each.written;
+        return { ...each.item, written: each.written };
+      });
+      for await (const item of written) {
+        if (isBad(item)) yield item;
+        else for (const [m, own] of item.written.entries()) yield sampleRow(item, own, m);
+      }
+    } finally {
+      await session.close();
+    }
+  }
+
+  function sampleRow(
+    { trace, begun, status }: { trace: Trace; begun: { ids: Int32Array }; status: readonly string[] },
+    { ids, logprobs, finish }: Written,
+    m: number,
+  ): OutputRow {
+    const completion = spelledText(ids, tokenizer);
+    const { reward, status: why } = rewardOf(trace, completion);
+    const place = {
+      id: `${trace.id}/${m}`,
+      group: trace.group ?? trace.id,
+      item: (trace.item ?? 0) * samples + m,
+    };
+    return {
+      ...blankRow({ ...trace, ...place, completion }),
+      promptIds: begun.ids,
+      completionIds: ids,
+      logprobs,
+      finish,
+      reward,
+      status: [...new Set([...status, ...why])],
+    };
+  }
+
+  function rewardOf({ references, prompt }: Trace, completion: string): Reward {
+    if (references.length === 0) return { reward: null, status: [] };
+    return judged(completion, references, exitTemplate, judge, typeof prompt === 'string' ? prompt : '');
+  }
+
+  const job = {
+    command: 'sample' as const,
+    output: (stem: string) => ({ path: `${stem}.samples.jsonl` }),
+    ...chosenColumns(COLUMNS, opts.columns),
+    config: { samples, ...sampling, judge, chatTemplateArgs },
+    policy,
+    passes: { strategy: 'decode', precision: graphFor(policy, device).precision },
+    needs: { prompt: true, references: false, completion: false },
+    rewardAsIs: false,
+    isSampled: true,
+    rowsPerTrace: samples,
+    meter,
+    stages,
+  };
+  try {
+    return await runJob(paths, opts, job, log);
+  } finally {
+    await prompts.close();
+    await tokenizer.close();
+  }
+}

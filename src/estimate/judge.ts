@@ -1,0 +1,27 @@
+// Judges what a policy has sampled against the references of its prompt.
+import type { ExitTemplate } from '../policy/folder.js';
+import type { Reference } from '../trace.js';
+import { compareAnswer, ownAnswer, type Reward } from './reward.js';
+
+/** By the documented comparison (docs/answers.md), or letter by letter. */
+export const JUDGES = ['compare', 'exact'] as const;
+export type Judge = (typeof JUDGES)[number];
+
+/**
+ * ζ of a sampled text. `exact` takes an answer for right where it is a reference, spaces around it left out, and everything
+ * else for wrong; `compare` leaves open what it cannot tell.
+ * @param text of the completion, whole
+ * @param prompt as {@link compareAnswer} takes it
+ */
+export function judged(
+  text: string,
+  references: readonly Reference[],
+  template: ExitTemplate,
+  judge: Judge,
+  prompt = '',
+): Reward {
+  if (judge === 'compare') return compareAnswer(text, references, template, prompt);
+  const own = ownAnswer(text, template)?.trim();
+  const equal = references.filter(({ answer }) => answer.trim() === own);
+  return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };
+}

@@ -1,0 +1,81 @@
+// Puts a stream of traces that are to be continued to the policy: neighbours share a batch, results in input order.
+import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import {
+  type Begun,
+  type ContinueOptions,
+  continueTraces,
+  type PolicyWrites,
+} from '../../policy/run/continue.js';
+import type { Written } from '../../policy/run/decoding-run.js';
+import { type BadRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+
+/** A trace with the states from which it is continued. */
+export interface Continuable {
+  readonly trace: Trace;
+  readonly begun: Begun;
+}
+
+export interface Continued<T> {
+  readonly item: T;
+  readonly trace: Trace;
+  /** in the order of the starts */
+  readonly written: readonly Written[] | TraceRejected;
+}
+
+/**
+ * Continues every trace; what was set aside passes by in its place.
+ * @param windowOf the window of an input row, by its number over all inputs: traces of other windows never share a run
+ */
+export async function* continued<T extends Continuable>(
+  items: AsyncIterable<T | BadRow>,
+  session: PolicyWrites,
+  opts: ContinueOptions,
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<Continued<T> | BadRow> {
+  let held: (T | BadRow)[] = [];
+  let [rows, window] = [0, -1];
+  async function* flush(): AsyncGenerator<Continued<T> | BadRow> {
+    const whole = held;
+    [held, rows] = [[], 0];
+    const own = whole.filter((item) => !isBad(item)) as T[];
+    const written = await writeAll(
+      session,
+      own.map(({ begun }) => begun),
+      opts,
+    );
+    for (const item of whole) {
+      if (isBad(item)) yield item;
+      else yield { item, trace: item.trace, written: written[own.indexOf(item)] as Written[] };
+    }
+  }
+  for await (const item of items) {
+    const current = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
+    if (held.length > 0 && (current !== window || rows >= opts.batch)) yield* flush();
+    window = current;
+    held.push(item);
+    if (!isBad(item)) rows += item.begun.starts.length;
+  }
+  yield* flush();
+}
+
+/** Where memory runs out, each trace is tried by itself. */
+async function writeAll(
+  session: PolicyWrites,
+  traces: readonly Begun[],
+  opts: ContinueOptions,
+): Promise<(Written[] | TraceRejected)[]> {
+  try {
+    return await continueTraces(session, traces, opts);
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const [only, ...others] = traces;
+    if (only !== undefined && others.length === 0) {
+      const reason = `the machine has not enough memory to continue its ${only.ids.length} tokens: run it where there is more`;
+      return [new TraceRejected('out_of_memory', reason)];
+    }
+    const apart: (Written[] | TraceRejected)[] = [];
+    for (const trace of traces) apart.push(...(await writeAll(session, [trace], opts)));
+    return apart;
+  }
+}
