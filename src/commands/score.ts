@@ -42,11 +42,14 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly dryRun?: ((line: string) => void) | undefined;
 }
 
+/** What it writes. */
+export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
+
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const { credit, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
   const { estimator, baseline, rewardRange } = credit;
-  const written = writtenColumns(OUR_COLUMNS, opts.columns, opts.exportName);
+  const written = writtenColumns(COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
   const { architecture, exitTemplate } = policy;
   const [{ device }, tokenizer] = await Promise.all([

@@ -137,11 +137,14 @@ function heads(x: Row, size: number, turn: (head: Row) => Row, norm?: (head: Row
   });
 }
 
-/** Log-probabilities and entropies (nats) of a sequence; position 0 has no predicting distribution: NaN. */
+/**
+ * Log-probabilities and entropies (nats) of a sequence; position 0 has no predicting distribution: NaN. `next` has the
+ * log-probabilities of all tokens after the last.
+ */
 export function familyScores(
   model: FamilyModel,
   ids: readonly number[],
-): { logprobs: Float64Array; entropies: Float64Array } {
+): { logprobs: Float64Array; entropies: Float64Array; next: Float64Array } {
   const { config, tensors } = model;
   const name = (config.architectures as string[])[0];
   const d = config.hidden_size as number;
@@ -229,10 +232,13 @@ export function familyScores(
   const head = config.tie_word_embeddings === true ? embedding : weight('lm_head.weight');
   const logprobs = new Float64Array(ids.length).fill(Number.NaN);
   const entropies = new Float64Array(ids.length).fill(Number.NaN);
+  const logitsAfter = (t: number) => times(head, rms(xs[t] as Row, weight('model.norm.weight'), epsilon));
   for (let t = 1; t < ids.length; t++) {
-    const logits = times(head, rms(xs[t - 1] as Row, weight('model.norm.weight'), epsilon));
+    const logits = logitsAfter(t - 1);
     logprobs[t] = (logits[ids[t] as number] as number) - logSumExp(logits);
     entropies[t] = entropyNats(logits);
   }
-  return { logprobs, entropies };
+  const last = logitsAfter(ids.length - 1);
+  const total = logSumExp(last);
+  return { logprobs, entropies, next: last.map((logit) => logit - total) };
 }

@@ -64,6 +64,7 @@ export async function readersFolder(): Promise<string> {
   await jsonl('traces.jsonl', { ...row, ...plain });
   await jsonl('damaged.jsonl', plain, { ...plain, reward: 5 });
   await jsonl('chat.jsonl', { ...plain, prompt: [{ role: 'user', content: question.trim() }] });
+  await jsonl('prompts.jsonl', { prompt: question, answer: '7' });
   await jsonl('gold.jsonl', { question, gold: '7' });
   await writeFile(at('question.txt'), question);
   const dumps = join(ROOT, 'test/io/presets/dumps');

@@ -26,6 +26,7 @@ const ROOMS = [
   'src/segment',
   'src/report',
   'src/policy/build',
+  'src/policy/decode',
   'src/policy/text',
   'src/policy',
   'src/policy/device',

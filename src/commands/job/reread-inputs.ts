@@ -38,14 +38,19 @@ export async function* rereadRows({
     joinOn: undefined,
     maxLineBytes: undefined,
   });
-  const needs = { prompt: policy !== null, references: command === 'score' };
+  const isSampled = command === 'sample';
+  const needs = { prompt: policy !== null, references: command === 'score', completion: !isSampled };
   const limit = typeof config.limit === 'number' ? config.limit : Number.POSITIVE_INFINITY;
   let taken = 0;
   for await (const row of readRows(inputs)) {
     if (taken >= limit) return;
     const found = isBad(row) ? [null] : [...mapRow(row, map, needs)];
     const expected = found.flatMap((trace) =>
-      trace === null || isBad(trace) ? [] : [expectedTrace(trace, config)],
+      trace === null || isBad(trace)
+        ? []
+        : isSampled
+          ? expectedSamples(trace, config.samples)
+          : [expectedTrace(trace, config)],
     );
     yield { file: row.file, row: row.row, traces: Math.min(found.length, limit - taken), expected };
     taken += found.length;
@@ -62,6 +67,16 @@ function expectedTrace(trace: Trace, { rewardRange }: RunDescription['config']):
     reward: reward === null ? null : Math.fround((reward - low) / (high - low)),
     characters: completion === '' ? null : codePoints(completion),
   };
+}
+
+/** The same where every row is a completion of the trace's prompt. */
+function expectedSamples({ id, group = id }: Trace, samples: unknown): ExpectedTrace[] {
+  return Array.from({ length: Number(samples) }, (_, m) => ({
+    id: `${id}/${m}`,
+    group,
+    reward: null,
+    characters: null,
+  }));
 }
 
 function textOf(value: unknown): string | undefined {

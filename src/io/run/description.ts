@@ -57,6 +57,11 @@ export type SameRun = Omit<RunDescription, 'format' | 'run' | 'made_by' | 'polic
 /** A run as it is asked for, before anybody has counted the rows that say how large a chunk is. */
 export type AskedRun = Omit<SameRun, 'rows_per_chunk'> & { readonly rows_per_chunk: number | undefined };
 
+/** Rows of the output that a trace of the input becomes. */
+export function rowsPerTrace({ command, config }: Pick<RunDescription, 'command' | 'config'>): number {
+  return command === 'sample' && typeof config.samples === 'number' ? config.samples : 1;
+}
+
 /** What has to be the same, of all that is known of a run. */
 export function sameOf(run: SameRun): SameRun {
   const { rredcot, command, config, policy, vocab, passes, output, inputs, shards, rows_per_chunk } = run;

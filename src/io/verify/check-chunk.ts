@@ -4,7 +4,7 @@ import { are, plural } from '../../plural.js';
 import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
-import type { RunDescription } from '../run/description.js';
+import { type RunDescription, rowsPerTrace } from '../run/description.js';
 import { type ChunkRecord, sha256OfFile } from '../run/records.js';
 import { CONFIG_KEY, type OutputFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
 import { type RowChecks, rowFindings } from './check-rows.js';
@@ -194,11 +194,13 @@ function traceFaults(row: StoredRow, expected: readonly ExpectedTrace[]): string
 
 /** The input rows that a chunk's record stands for, in order, each held against the inputs. */
 function* recordedRows(
-  { inputs: files, rows_per_chunk: rowsPerChunk }: RunDescription,
+  run: RunDescription,
   { chunk, rows, traces_per_row: counts }: ChunkRecord,
   rejects: ReadonlyMap<string, RowRejects>,
   inputs: readonly RereadRow[] | undefined,
 ): Generator<RecordedRow> {
+  const { inputs: files, rows_per_chunk: rowsPerChunk } = run;
+  const perTrace = rowsPerTrace(run);
   const [only] = files;
   for (let k = 0; k < rows; k++) {
     const traces = counts === null ? 1 : (counts[k] ?? 0);
@@ -213,9 +215,9 @@ function* recordedRows(
     const known = rejects.get(placeKey(file, row)) ?? { count: 0, isWholeRow: false };
     // without the inputs all that can be said is that no row may vanish
     const wanted =
-      known.isWholeRow && traces === 0 ? 1 : (reread?.traces ?? Math.max(1, traces + known.count));
+      known.isWholeRow && traces === 0 ? 1 : (reread?.traces ?? Math.max(1, traces / perTrace + known.count));
     const problem =
-      traces + known.count === wanted
+      traces / perTrace + known.count === wanted
         ? {}
         : {
             problem: `input row ${file}:${row} has ${plural(wanted, 'trace')}, ${traces} ${are(traces)} in the output and ${known.count} in the rejects`,

@@ -48,7 +48,9 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
   const over = (t: string) => g.node('Unsqueeze', [t, g.ints([1, 3, 4])]); // [G,R] → [G,1,R,1,1]
 
   const [keys, earlier] = [dim(first.k, 2), dim(sight.past(0).k, 3)];
-  const perRow = g.node('Concat', [g.node('Shape', [pos]), g.ints([-1])], { axis: 0 }); // [G,R,-1]
+  const perRow = (heads: number) =>
+    g.node('Concat', [g.node('Shape', [pos]), g.ints([kvHeads, heads, headDim])], { axis: 0 });
+  const [asQueries, asKeys] = [perRow(shared), perRow(1)]; // [G,R,kv,shared or 1,hd]
   const asRows = g.node('Concat', [g.ints([0, 0, -1, shared]), one(keys)], { axis: 0 }); // [G,kv,R,shared,T]
   const seesTrunk = g.node('Less', [range(keys), over(exit)]); // [G,1,R,1,T]
   const trunkBias = new Map<number | undefined, string>();
@@ -73,26 +75,28 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
     return bias(g.node('GreaterOrEqual', [range(count), last]));
   };
   const rotated = (flat: string): string => {
-    const wide = g.node('Reshape', [cast(g, flat, precision, 'f32'), perRow]);
-    return g.node('RotaryEmbedding', [wide, pos, cos, sin], {}, MICROSOFT);
+    // rows are sequences of one token: of longer ones the operator wants tables at least as long
+    const wide = g.node('Reshape', [cast(g, flat, precision, 'f32'), g.ints([0, 1, -1])]);
+    return g.node(
+      'RotaryEmbedding',
+      [wide, g.node('Reshape', [pos, g.ints([-1, 1])]), cos, sin],
+      {},
+      MICROSOFT,
+    );
   };
-  /** [G,R,kvHeads·hd] → [G,kvHeads,R,1,hd] */
-  const asKeys = (wide: string): string => {
-    const heads = g.node('Reshape', [wide, g.ints([0, 0, kvHeads, 1, headDim])]);
-    return g.node('Transpose', [heads], { perm: [0, 2, 1, 3, 4] });
-  };
+  /** a row's heads → [G,kvHeads,R,shared or 1,hd] */
+  const perHead = (t: string, shape: string): string =>
+    g.node('Transpose', [g.node('Reshape', [t, shape])], { perm: [0, 2, 1, 3, 4] });
   const scores = (q: string, k: string): string =>
     g.node('FusedMatMul', [q, k], { transB: 1, alpha: { float: 1 / Math.sqrt(headDim) } }, MICROSOFT);
 
   return (i: number, q: string, k: string, v: string): { attended: string } & Pair => {
     const window = layerWindow(arch, i);
     const [trunk, past, block] = [sight.trunk(i), sight.past(i), sight.block(i)];
-    const own = g.node('Reshape', [rotated(q), g.ints([0, 0, kvHeads, shared, headDim])]);
-    const queries = g.node('Transpose', [own], { perm: [0, 2, 1, 3, 4] }); // [G,kv,R,shared,hd]
+    const queries = perHead(rotated(q), asQueries);
     const grouped = g.node('Reshape', [queries, g.ints([0, 0, -1, headDim])]); // [G,kv,R·shared,hd]
-    const plain = g.node('Reshape', [cast(g, v, precision, 'f32'), perRow]);
-    const blockK = g.node('Concat', [block.k, asKeys(rotated(k))], { axis: 3 });
-    const blockV = g.node('Concat', [block.v, asKeys(plain)], { axis: 3 });
+    const blockK = g.node('Concat', [block.k, perHead(rotated(k), asKeys)], { axis: 3 });
+    const blockV = g.node('Concat', [block.v, perHead(cast(g, v, precision, 'f32'), asKeys)], { axis: 3 });
 
     const onTrunk = g.node('Add', [
       g.node('Reshape', [scores(grouped, trunk.k), asRows]),
@@ -108,9 +112,9 @@ export function rowAttention(g: Graph, arch: Architecture, sight: Sight, precisi
     const [ofTrunk, ofPast, ofBlock] = parts as [string, string, string];
     const flatTrunk = g.node('Concat', [g.ints([0, 0, -1]), one(keys)], { axis: 0 });
     const fromTrunk = g.node('MatMul', [g.node('Reshape', [ofTrunk, flatTrunk]), trunk.v]);
-    const perHead = g.node('Reshape', [fromTrunk, g.ints([0, 0, -1, shared, headDim])]);
+    const trunkPart = g.node('Reshape', [fromTrunk, g.ints([0, 0, -1, shared, headDim])]);
     const fromOwn = g.node('Add', [g.node('MatMul', [ofPast, past.v]), g.node('MatMul', [ofBlock, blockV])]);
-    const mixed = g.node('Transpose', [g.node('Add', [perHead, fromOwn])], { perm: [0, 2, 1, 3, 4] });
+    const mixed = g.node('Transpose', [g.node('Add', [trunkPart, fromOwn])], { perm: [0, 2, 1, 3, 4] });
     const attended = g.node('Reshape', [mixed, g.ints([-1, arch.heads * headDim])]);
     return { attended: cast(g, attended, 'f32', precision), k: blockK, v: blockV };
   };
