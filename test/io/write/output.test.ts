@@ -75,6 +75,7 @@ const FULL: OutputRow = {
   referenceTokens: Int32Array.of(2, 1),
   referenceUtilities: f32(1, 0.5),
   sigmaEss: 1.4,
+  finish: 'stop',
   sigmaMaxWeight: 2.7,
   status: ['uniform:flat', 'truncated', 'truncated'],
 };
@@ -90,6 +91,7 @@ const FULL_EXPECTED = {
   prompt_ids: [1],
   completion_ids: [5, 2147483647, 0],
   logprobs: [r(-0.1), -2.5, 0],
+  finish_reason: 'stop',
   entropies: [1.5, 0, r(3e-20)],
   sigma: [r(0.2), r(-0.1), r(0.9)],
   segments: [
@@ -188,6 +190,7 @@ describe('our columns', () => {
       prompt_ids: 'INTEGER[]',
       completion_ids: 'INTEGER[]',
       logprobs: 'FLOAT[]',
+      finish_reason: 'VARCHAR',
       entropies: 'FLOAT[]',
       sigma: 'FLOAT[]',
       segments:
