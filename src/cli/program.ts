@@ -15,6 +15,7 @@ import { coloursOf } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import { credited } from './credit-flags.js';
+import { addCalibrateCommand } from './calibrate-command.js';
 import {
   type JobFlags,
   job,
@@ -171,6 +172,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await inspect(file, opts, (text) => process.stdout.write(text));
     });
 
+  addCalibrateCommand(program, signal, (code) => {
+    result = code;
+  });
   addRunCommands(program, signal, (code) => {
     result = code;
   });

@@ -1,0 +1,28 @@
+// The flags and help of `rredcot calibrate`.
+import type { Command } from 'commander';
+import type { ExitCode } from '../errors.js';
+import { openLog } from '../report/log.js';
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addCalibrateCommand(
+  program: Command,
+  signal: AbortSignal,
+  done: (code: ExitCode) => void,
+): void {
+  program
+    .command('calibrate')
+    .summary("fit a value on the reward's scale to scored traces")
+    .description(
+      "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score takes it with --estimator calibrated.",
+    )
+    .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
+    .requiredOption('-o, --output <file>', 'the calibration, as JSON')
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false)
+    .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n')
+    .action(async (scored: string[], flags: { output: string; quiet: boolean; logJson: boolean }) => {
+      const { calibrate } = await import('../commands/calibrate.js');
+      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+      done(await calibrate(scored, { output: flags.output, signal }, log));
+    });
+}

@@ -1,0 +1,184 @@
+// `rredcot calibrate`: scored files in, the calibrated value's weights out, with how good they are.
+import { randomBytes } from 'node:crypto';
+import { basename, dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
+import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimate/calibrate/calibration.js';
+import { stateFeatures } from '../estimate/calibrate/features.js';
+import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
+import { groupPlace } from '../estimate/calibrate/folds.js';
+import { STATE_COLUMNS, storedStates } from '../estimate/stored-states.js';
+import { writeText } from '../io/files/json-file.js';
+import { openChunkReader } from '../io/parquet/chunk-reader.js';
+import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';
+import { openScratch, type Scratch } from '../io/scored/scratch.js';
+import type { StoredRow } from '../io/verify/stored-rows.js';
+import { plural } from '../plural.js';
+import { drawCalibration } from '../report/calibration-view.js';
+import type { Log } from '../report/log.js';
+import { VERSION } from '../version.js';
+import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+
+export interface CalibrateOptions {
+  readonly output: string;
+  readonly signal: AbortSignal;
+}
+
+/** Columns without which nothing can be fitted. */
+const NEEDED = [...STATE_COLUMNS, 'reward', 'id'] as const;
+/** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
+const SCORED_WITH = ['segmenter', 'maxSegments', 'bank', 'rewardRange'] as const;
+
+/**
+ * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
+ * scratch file beside the output until the fit has ended.
+ * @throws RredcotError: exit 2 for files that are not to be fitted to, 65 where no trace can be used
+ */
+export async function calibrate(
+  paths: readonly string[],
+  { output, signal }: CalibrateOptions,
+  log: Log,
+): Promise<ExitCode> {
+  await refuseInputs(
+    [output],
+    paths.map((path) => ({ path })),
+  );
+  await refuseUnreplaceable(output);
+  const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
+  const scratch = await openScratch(join(dirname(output), name));
+  try {
+    const { skipped, ...scoredWith } = await gather(paths, scratch, signal, log);
+    const fit = await fitCalibration(() => fitTraces(scratch, signal));
+    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...scoredWith });
+    await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
+    report(file, output, log);
+    return EXIT.done;
+  } finally {
+    await scratch.close();
+  }
+}
+
+/** Reads all files, and leaves the features of their traces in the scratch file. */
+async function gather(
+  paths: readonly string[],
+  scratch: Scratch,
+  signal: AbortSignal,
+  log: Log,
+): Promise<ScoredWith & { readonly skipped: Record<string, number> }> {
+  const parquet = openChunkReader();
+  const skipped = new Map<string, number>();
+  let traces = 0;
+  let example: string | undefined;
+  let scoredWith: ScoredWith | undefined;
+  try {
+    for await (const file of scoredFiles(paths, parquet)) {
+      checkFile(file);
+      scoredWith = together(scoredWith, scoredWithOf(file), file.path, log);
+      for await (const row of file.rows) {
+        throwIfInterrupted(signal);
+        const found = traceOf(row);
+        if (typeof found !== 'string') {
+          const { features, reward, place } = found;
+          await scratch.add(Float64Array.of(reward, place.fold, place.mark, ...features));
+          log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
+          continue;
+        }
+        const reason = found.replaceAll(/-?\d[\d.e+-]*(, )?/g, '').trim();
+        skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
+        example ??= `${file.path}: row ${row.number}: ${found}`;
+      }
+    }
+  } finally {
+    await parquet.close();
+  }
+  const left = [...skipped.values()].reduce((sum, n) => sum + n, 0);
+  if (traces === 0)
+    throw dataError(
+      example === undefined
+        ? `${paths.join(', ')}: no trace`
+        : `no trace of ${left} can be fitted to, the first: ${example}`,
+      'rredcot score with rewards and references in the rows',
+    );
+  if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
+  const { policy = null, scored_with = null } = scoredWith ?? {};
+  return {
+    policy,
+    scored_with,
+    skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
+  };
+}
+
+/** A trace as the fit takes it, or why it does not. */
+function traceOf(row: StoredRow): FitTrace | string {
+  const reward = row.cell('reward');
+  if (typeof reward !== 'number') return 'its reward is unknown';
+  if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
+  const states = storedStates(row);
+  if (typeof states === 'string') return states;
+  return { features: stateFeatures(states), reward: Math.fround(reward), place: groupPlace(groupKey(row)) };
+}
+
+/** What a trace is left out with: its group, or itself. */
+function groupKey(row: StoredRow): string {
+  const group = row.cell('group');
+  return typeof group === 'string' ? group : String(row.cell('id'));
+}
+
+async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator<FitTrace> {
+  for await (const row of scratch.rows()) {
+    throwIfInterrupted(signal);
+    const [reward = 0, fold = 0, mark = 0] = row;
+    yield { features: row.subarray(3), reward, place: { fold, mark } };
+  }
+}
+
+/** @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind */
+function checkFile({ path, columns, config }: ScoredFile): void {
+  const missing = columns === undefined ? [] : NEEDED.filter((name) => !columns.includes(name));
+  if (missing.length > 0)
+    throw usageError(
+      `${path}: has no column ${missing.join(', ')}, expected a file of score`,
+      `score without --columns and --export, or with --columns ${NEEDED.join(',')},group`,
+    );
+  if (config?.estimator === 'joint')
+    throw usageError(
+      `${path}: was scored with --estimator joint, whose references are whole continuations; expected answers at exit points`,
+      'score with --estimator pr',
+    );
+}
+
+function scoredWithOf({ config, ...file }: ScoredFile): ScoredWith {
+  const policy = file.policy === undefined ? null : { ...file.policy };
+  if (config === undefined) return { policy, scored_with: null };
+  const keys = config.segmenter === 'fixed' ? [...SCORED_WITH, 'fixedLength'] : SCORED_WITH;
+  const own = keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const]));
+  return { policy, scored_with: Object.fromEntries(own) };
+}
+
+/** What two files say alike; where they differ the user is told, and the calibration says nothing. */
+function together(before: ScoredWith | undefined, own: ScoredWith, path: string, log: Log): ScoredWith {
+  if (before === undefined || isDeepStrictEqual(before, own)) return own;
+  const isPolicy = !isDeepStrictEqual(before.policy, own.policy);
+  const isWay = !isDeepStrictEqual(before.scored_with, own.scored_with);
+  const what = [...(isPolicy ? ['by another policy'] : []), ...(isWay ? ['with other flags'] : [])];
+  log.warn('files_differ', `${path}: was scored ${what.join(' and ')} than the files before it`);
+  return { policy: isPolicy ? null : own.policy, scored_with: isWay ? null : own.scored_with };
+}
+
+function report(file: CalibrationFile, output: string, log: Log): void {
+  log.text(`\n${drawCalibration(file).join('\n')}\n`);
+  const { stands_back, traces, groups, log_loss } = file;
+  if (stands_back !== null)
+    log.warn(
+      'calibration_stands_back',
+      `${STANDS_BACK[stands_back]}: with it, --estimator calibrated leaves the values of pr as they are (status value:uncalibrated)`,
+    );
+  log.record('calibrated', { traces, groups, stands_back, log_loss, output });
+  log.info(`written to ${output}`);
+}
+
+const STANDS_BACK = {
+  'too-few-groups': 'too few groups to leave some of them out',
+  'one-reward': 'all traces have the same reward',
+  'no-gain': 'on groups that it has not seen, the calibration is no better than v̂ or than a constant',
+} as const;

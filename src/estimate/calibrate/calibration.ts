@@ -1,0 +1,173 @@
+// The calibration file: what it says, checked, and the values that it gives the states of a trace.
+import { z } from 'zod';
+import { FEATURES, type States, stateFeatures } from './features.js';
+import { type Fit, L2 } from './fit.js';
+import { FOLDS, groupPlace, KnownGroups } from './folds.js';
+import { logitOf, sigmoid } from './logistic.js';
+import { standardise } from './moments.js';
+
+const Count = z.int().nonnegative();
+const Finite = z.number();
+const PerFeature = z.array(Finite).length(FEATURES.length);
+/** intercept first */
+const Weights = z.array(Finite).length(1 + FEATURES.length);
+
+/** What a value is computed with. */
+const ModelShape = {
+  /** null: the calibration is used; else why it stands back */
+  stands_back: z.enum(['too-few-groups', 'one-reward', 'no-gain']).nullable(),
+  /** whose v̂ φ is made of */
+  estimator: z.literal('pr'),
+  features: z.array(z.string()).refine((names) => names.join() === FEATURES.join(), {
+    error: `expected ${FEATURES.join(', ')}`,
+  }),
+  mean: PerFeature,
+  sd: z.array(z.number().positive()).length(FEATURES.length),
+  /** of all traces; null where there was nothing to fit */
+  weights: Weights.nullable(),
+  /** of each fold, fitted to the groups of the others */
+  fold_weights: z.array(Weights).length(FOLDS).nullable(),
+};
+
+const CalibrationSchema = z.strictObject({
+  version: z.literal(1),
+  /** version of the program */
+  rredcot: z.string(),
+  ...ModelShape,
+  l2: z.number().nonnegative(),
+  traces: Count,
+  states: Count,
+  /** traces that were left out, by reason */
+  skipped: z.record(z.string(), Count),
+  /** at least so many where `group_marks` is null */
+  groups: Count,
+  /** 32 bits of each group's hash, sorted, in base64; null where they are too many */
+  group_marks: z.base64().nullable(),
+  mean_reward: z.number().nullable(),
+  /** nats a trace, each of folds that were left out; null where there was nothing to fit */
+  log_loss: z
+    .strictObject({
+      calibrated: Finite,
+      constant: Finite,
+      group_mean: Finite.nullable(),
+      value: Finite,
+      value_fitted: Finite,
+    })
+    .nullable(),
+  reliability: z
+    .array(
+      z.strictObject({
+        from: Finite,
+        to: Finite,
+        states: Count,
+        value: Finite.nullable(),
+        reward: Finite.nullable(),
+      }),
+    )
+    .nullable(),
+  /** sha256 of the files of the policy that scored the traces; null where their files do not say */
+  policy: z.record(z.string(), z.string()).nullable(),
+  /** how the traces were scored, as far as φ depends on it; null where their files do not say */
+  scored_with: z.record(z.string(), z.unknown()).nullable(),
+});
+
+/** What `rredcot calibrate` writes. */
+export type CalibrationFile = Readonly<z.infer<typeof CalibrationSchema>>;
+
+const ModelSchema = z.strictObject(ModelShape);
+/** The part of it that a run keeps in its configuration: enough to compute its values again. */
+export type StoredModel = Readonly<z.infer<typeof ModelSchema>>;
+
+/** How traces were scored, where a file of them says so. */
+export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
+
+/** The file that a fit makes. */
+export function calibrationFile(
+  fit: Fit,
+  about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
+): CalibrationFile {
+  const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
+  return {
+    version: 1,
+    rredcot: about.rredcot,
+    stands_back: standsBack,
+    estimator: 'pr',
+    features: [...FEATURES],
+    mean: [...scale.mean],
+    sd: [...scale.sd],
+    weights: weights && [...weights.whole],
+    fold_weights: weights && weights.folds.map((fold) => [...fold]),
+    l2: L2,
+    traces,
+    states,
+    skipped: about.skipped,
+    groups: groups.size,
+    group_marks: groups.toText(),
+    mean_reward: traces === 0 ? null : meanReward,
+    log_loss: quality && { ...quality.logLoss },
+    reliability: quality && quality.reliability.map((bin) => ({ ...bin })),
+    policy: about.policy,
+    scored_with: about.scored_with,
+  };
+}
+
+/** @returns the calibration, or what is wrong with it: the place in the file, and what was expected there */
+export function parseCalibration(found: unknown): CalibrationFile | string {
+  const parsed = CalibrationSchema.safeParse(found);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const place = issue?.path.join('.') ?? '';
+    return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
+  }
+  const { data } = parsed;
+  if (data.stands_back === null && (data.weights === null || data.fold_weights === null))
+    return 'stands_back is null, and there are no weights';
+  return data;
+}
+
+/** The model in a run's stored configuration; undefined where there is none. */
+export function storedModel(found: unknown): StoredModel | undefined {
+  const parsed = ModelSchema.safeParse(found);
+  return parsed.success ? parsed.data : undefined;
+}
+
+/** What of a calibration a run keeps in its configuration. */
+export function modelOf(file: CalibrationFile): StoredModel {
+  const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
+  return { stands_back, estimator, features, mean, sd, weights, fold_weights };
+}
+
+/** A calibration as traces are valued with it. */
+export class Calibration {
+  readonly model: StoredModel;
+  readonly #known: KnownGroups;
+
+  constructor(readonly file: CalibrationFile) {
+    this.model = modelOf(file);
+    this.#known = KnownGroups.ofText(file.group_marks);
+  }
+
+  /**
+   * V(s_0..K) of a trace, as it is stored (float32): by the weights of all traces, or, where its own group was among them,
+   * by those of its fold, which never saw a reward of the group.
+   * @param key the trace's group, or its id where it has none
+   */
+  values(key: string, states: States): Float32Array {
+    const place = groupPlace(key);
+    return modelValues(this.model, states, this.#known.has(place) ? place.fold : null);
+  }
+}
+
+/** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
+export function modelValues(model: StoredModel, states: States, fold: number | null): Float32Array {
+  const weights = fold === null ? model.weights : model.fold_weights?.[fold];
+  if (!weights) throw new Error('the calibration has no weights');
+  const all = Float64Array.from(weights);
+  const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
+  const features = stateFeatures(states);
+  const z = new Float64Array(FEATURES.length);
+  return Float32Array.from(states.values, (_, k) => {
+    standardise(features, k * FEATURES.length, scale, z);
+    return sigmoid(logitOf(all, z));
+  });
+}

@@ -1,0 +1,53 @@
+// What the calibrated value knows of a state: v̂ there, and how surprising the thought up to it was (METHOD §3).
+
+/** φ(s_k), in the order in which weights stand: a calibration file names them. */
+export const FEATURES = [
+  'logit_value',
+  'value',
+  'tokens',
+  'lowest_logprob',
+  'logprob_sum',
+  'improbable_tokens',
+  'two_lowest_logprobs',
+] as const;
+
+/** v̂ is held this far from 0 and 1 where a logarithm is taken of it. */
+const CLIP = 1e-4;
+/** nats: a token less likely than about one in ten */
+const IMPROBABLE = -2.3;
+
+/** A trace's states: K+1 of them, the last after `ends[K−1]` tokens. */
+export interface States {
+  /** (K+1) v̂(s_0..K): the probability of the references now (`pr`) */
+  readonly values: Float32Array;
+  /** (K) tokens before s_1..s_K; s_0 has none, whatever opens the thought */
+  readonly ends: Int32Array;
+  /** (T) log p of the completion's tokens, nats; nothing behind `ends[k−1]` is read for s_k */
+  readonly logprobs: Float32Array;
+}
+
+/** v̂ within 1e-4 of neither 0 nor 1. */
+export function clipped(value: number): number {
+  return Math.min(1 - CLIP, Math.max(CLIP, value));
+}
+
+/** φ(s_0..K), one state after the other: (K+1)·F. */
+export function stateFeatures({ values, ends, logprobs }: States): Float64Array {
+  const features = new Float64Array(values.length * FEATURES.length);
+  let [lowest, second, sum, improbable] = [0, 0, 0, 0];
+  let t = 0;
+  for (let k = 0; k < values.length; k++) {
+    for (const end = k === 0 ? 0 : (ends[k - 1] as number); t < end; t++) {
+      const logprob = logprobs[t] as number;
+      sum += logprob;
+      if (logprob < IMPROBABLE) improbable++;
+      if (logprob < lowest) [lowest, second] = [logprob, lowest];
+      else if (logprob < second) second = logprob;
+    }
+    const value = values[k] as number;
+    const held = clipped(value);
+    const own = [Math.log(held / (1 - held)), value, t, lowest, sum, improbable, lowest + second];
+    features.set(own, k * FEATURES.length);
+  }
+  return features;
+}

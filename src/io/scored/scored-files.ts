@@ -1,0 +1,116 @@
+// Names of scored files and run folders in, their files out, each with what it says of how it was made.
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
+import { readJson } from '../files/json-file.js';
+import { shardOf } from '../layout/chunks.js';
+import { runPaths, summaryPath } from '../layout/run-paths.js';
+import { readMerged } from '../merge/merged.js';
+import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { readRunState, recordsInOrder } from '../run/state.js';
+import { openRows, type StoredRow, storedConfig } from '../verify/stored-rows.js';
+import { formatOf, type OutputFormat, POLICY_KEY } from '../write/output.js';
+
+/** A file of scored rows, opened. */
+export interface ScoredFile {
+  readonly path: string;
+  /** undefined where it has no row and no columns */
+  readonly columns: readonly string[] | undefined;
+  /** the resolved configuration of the run that made it; undefined where nothing tells */
+  readonly config: Readonly<Record<string, unknown>> | undefined;
+  /** sha256 of the policy's files; undefined where nothing tells */
+  readonly policy: Readonly<Record<string, string>> | undefined;
+  /** to be read to the end, or returned, before the next file */
+  readonly rows: AsyncGenerator<StoredRow>;
+}
+
+/** What is known of a file before it is opened. */
+interface KnownFile {
+  readonly path: string;
+  readonly format: OutputFormat;
+  readonly config?: ScoredFile['config'];
+  readonly policy?: ScoredFile['policy'];
+}
+
+/**
+ * Opens scored files one after the other, those of folders in the order of their rows.
+ * @throws RredcotError: exit 2 for a name that stands for nothing of ours, 65 for a file that cannot be read, 75 for a run
+ * that is not finished
+ */
+export async function* scoredFiles(
+  paths: readonly string[],
+  parquet: ChunkReader,
+): AsyncGenerator<ScoredFile> {
+  for (const path of paths)
+    for await (const file of filesOf(path)) {
+      const { metadata, columns, rows } = await openRows(file.path, file.format, parquet).catch(
+        (error: unknown) => {
+          throw unreadable(error, file.path);
+        },
+      );
+      const stored = storedConfig(metadata);
+      const policy = metadata.get(POLICY_KEY);
+      yield {
+        path: file.path,
+        columns,
+        config: file.config ?? (Object.keys(stored).length > 0 ? stored : undefined),
+        policy: file.policy ?? (policy === undefined ? undefined : JSON.parse(policy)),
+        rows: named(rows, file.path),
+      };
+    }
+}
+
+/** Damage of a file is told as what it is, by the file's name. */
+async function* named(rows: AsyncGenerator<StoredRow>, path: string): AsyncGenerator<StoredRow> {
+  try {
+    yield* rows;
+  } catch (error) {
+    throw unreadable(error, path);
+  }
+}
+
+function unreadable(error: unknown, path: string): unknown {
+  if (error instanceof RredcotError) return error;
+  const { message } = error as Error;
+  return dataError(
+    message.startsWith(path) ? message : `${path}: ${message}`,
+    'rredcot verify names what is damaged; score makes it again',
+  );
+}
+
+async function* filesOf(path: string): AsyncGenerator<KnownFile> {
+  const found = await stat(path).catch(() => null);
+  if (found === null)
+    throw usageError(`${path}: no such file or folder`, 'name a file or folder that score has written');
+  if (found.isFile()) {
+    const format = formatOf(path);
+    yield { path, format, ...(format === 'jsonl' ? await summarised(path) : {}) };
+    return;
+  }
+  const folder = path.replace(/(?<=.)\/+$/, '');
+  const merged = await readMerged(folder);
+  if (merged === null)
+    throw dataError(`${folder}: its _merged.json is damaged`, 'rredcot merge makes it again');
+  if (merged !== undefined) {
+    const { output: format, config } = merged;
+    for (const { name } of merged.files) yield { path: join(folder, name), format, config };
+    return;
+  }
+  const state = await readRunState(folder);
+  const { config, policy, output: format } = state.description;
+  if (!state.isFinished)
+    throw new RredcotError(`${folder}: the run is not finished`, {
+      exitCode: EXIT.interrupted,
+      hint: 'the command that made it, once more; rredcot status says what is missing',
+    });
+  for await (const { chunk } of recordsInOrder(state)) {
+    const at = runPaths(folder).chunk(shardOf(chunk, state.shards.length), chunk, format);
+    yield { path: at, format, config, ...(policy === null ? {} : { policy }) };
+  }
+}
+
+/** JSON lines say nothing of themselves, the summary beside them does. */
+async function summarised(path: string): Promise<Pick<KnownFile, 'config'>> {
+  const summary = await readJson<{ config?: Record<string, unknown> }>(summaryPath(path));
+  return summary?.config === undefined ? {} : { config: summary.config };
+}

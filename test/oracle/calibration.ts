@@ -1,0 +1,137 @@
+// METHOD §3, "the calibrated value", in float64, written from the formulas: φ by sorting, the fit by another optimiser.
+import { createHash } from 'node:crypto';
+
+export interface OracleTrace {
+  readonly key: string;
+  readonly reward: number;
+  /** (K+1) */
+  readonly values: readonly number[];
+  /** (K) */
+  readonly ends: readonly number[];
+  readonly logprobs: readonly number[];
+}
+
+/** φ(s_k) = (logit v̂, v̂, tokens, lowest log p, Σ log p, number below −2.3, sum of the two lowest), of what is before s_k. */
+export function oracleFeatures({ values, ends, logprobs }: Omit<OracleTrace, 'key' | 'reward'>): number[][] {
+  return values.map((value, k) => {
+    const before = logprobs.slice(0, k === 0 ? 0 : ends[k - 1]);
+    const sorted = [...before].sort((a, b) => a - b);
+    const held = Math.max(1e-4, Math.min(1 - 1e-4, value));
+    return [
+      Math.log(held) - Math.log(1 - held),
+      value,
+      before.length,
+      sorted[0] ?? 0,
+      before.reduce((a, b) => a + b, 0),
+      before.filter((lp) => lp < -2.3).length,
+      (sorted[0] ?? 0) + (sorted[1] ?? 0),
+    ];
+  });
+}
+
+/** The fold of a group: the first 32 bits of its SHA-256, modulo 5. */
+export function oracleFold(key: string): number {
+  return Number.parseInt(createHash('sha256').update(key).digest('hex').slice(0, 8), 16) % 5;
+}
+
+export interface OracleFit {
+  readonly mean: number[];
+  readonly sd: number[];
+  readonly whole: number[];
+  readonly folds: number[][];
+  /** cross-fitted, nats a trace */
+  readonly loss: number;
+}
+
+/** Mean and spread over all states (each of weight 1/(K+1)), then one regression for all and one without each fold. */
+export function oracleFit(traces: readonly OracleTrace[], l2 = 1): OracleFit {
+  const samples = traces.flatMap((trace) => {
+    const fold = oracleFold(trace.key);
+    return oracleFeatures(trace).map((x) => ({ x, y: trace.reward, w: 1 / trace.values.length, fold }));
+  });
+  const weight = samples.reduce((sum, { w }) => sum + w, 0);
+  const F = samples[0]?.x.length ?? 0;
+  const average = (of: (x: number[]) => number) =>
+    samples.reduce((sum, { x, w }) => sum + w * of(x), 0) / weight;
+  const mean = Array.from({ length: F }, (_, f) => average((x) => x[f] as number));
+  const sd = mean.map((m, f) => Math.sqrt(average((x) => ((x[f] as number) - m) ** 2)) || 1);
+  const standard = samples.map(({ x, ...rest }) => ({
+    ...rest,
+    z: [1, ...x.map((value, f) => (value - (mean[f] as number)) / (sd[f] as number))],
+  }));
+  const folds = [0, 1, 2, 3, 4].map((left) =>
+    descend(
+      standard.filter(({ fold }) => fold !== left),
+      l2,
+    ),
+  );
+  const losses = standard.map(({ z, y, w, fold }) => {
+    const p = 1 / (1 + Math.exp(-dot(folds[fold] as number[], z)));
+    return -w * (y * Math.log(p) + (1 - y) * Math.log(1 - p));
+  });
+  return {
+    mean,
+    sd,
+    whole: descend(standard, l2),
+    folds,
+    loss: losses.reduce((a, b) => a + b, 0) / traces.length,
+  };
+}
+
+type Standard = readonly { readonly z: number[]; readonly y: number; readonly w: number }[];
+
+/** Minimises Σ w·cross-entropy + l2/2 Σ_{f>0} b_f² by BFGS: gradients alone, and steps that are halved until they go down. */
+export function descend(samples: Standard, l2: number): number[] {
+  const P = samples[0]?.z.length ?? 0;
+  const loss = (b: readonly number[]) =>
+    samples.reduce((sum, { z, y, w }) => {
+      const logit = dot(b, z);
+      return sum + w * (Math.log1p(Math.exp(-Math.abs(logit))) + Math.max(0, logit) - y * logit);
+    }, 0) + b.reduce((sum, value, f) => sum + (f === 0 ? 0 : (l2 / 2) * value * value), 0);
+  const slope = (b: readonly number[]) => {
+    const gradient = b.map((value, f) => (f === 0 ? 0 : l2 * value));
+    for (const { z, y, w } of samples) {
+      const error = w * (1 / (1 + Math.exp(-dot(b, z))) - y);
+      for (let f = 0; f < P; f++) gradient[f] = (gradient[f] as number) + error * (z[f] as number);
+    }
+    return gradient;
+  };
+  const unit = () =>
+    Array.from({ length: P }, (_, i) => Array.from({ length: P }, (_, j) => Number(i === j)));
+  let b: number[] = new Array(P).fill(0);
+  let inverse = unit();
+  let g = slope(b);
+  for (let n = 0; n < 2000 && Math.max(...g.map(Math.abs)) > 1e-9; n++) {
+    const direction = inverse.map((row) => -dot(row, g));
+    let length = 1;
+    const at = (t: number) => b.map((value, f) => value + t * (direction[f] as number));
+    // where the slope is next to nothing, losses are equal to rounding
+    const isNear = Math.max(...g.map(Math.abs)) < 1e-4;
+    while (!isNear && length > 1e-9 && loss(at(length)) > loss(b) + 1e-4 * length * dot(g, direction))
+      length /= 2;
+    const next = at(length);
+    const after = slope(next);
+    const s = next.map((value, f) => value - (b[f] as number));
+    const y = after.map((value, f) => value - (g[f] as number));
+    const sy = dot(s, y);
+    const Hy = inverse.map((row) => dot(row, y));
+    const scale = (1 + dot(y, Hy) / sy) / sy;
+    inverse =
+      sy > 0
+        ? inverse.map((row, i) =>
+            row.map(
+              (value, j) =>
+                value +
+                scale * (s[i] as number) * (s[j] as number) -
+                ((Hy[i] as number) * (s[j] as number) + (s[i] as number) * (Hy[j] as number)) / sy,
+            ),
+          )
+        : unit();
+    [b, g] = [next, after];
+  }
+  return b;
+}
+
+function dot(a: readonly number[], b: readonly number[]): number {
+  return a.reduce((sum, x, n) => sum + x * (b[n] as number), 0);
+}

@@ -1,0 +1,63 @@
+// Made-up scored traces, in which a surprising token costs the reward more often than not: what a calibration is fitted to.
+
+export interface MadeTrace {
+  readonly id: string;
+  readonly group: string | null;
+  readonly reward: number;
+  /** (K+1) v̂, float32 */
+  readonly values: number[];
+  /** (K) */
+  readonly ends: number[];
+  /** (T) float32 */
+  readonly logprobs: number[];
+}
+
+/** A stream of numbers in [0, 1) that is always the same (mulberry32). */
+export function randomStream(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** @param size traces a group; 1: they have none */
+export function madeTraces(groups: number, size: number, seed = 1): MadeTrace[] {
+  const random = randomStream(seed);
+  return Array.from({ length: groups * size }, (_, n) => {
+    const K = 2 + Math.floor(4 * random());
+    const ends = Array.from({ length: K }, (_, k) => 5 * (k + 1));
+    const slip = random() < 0.4 ? Math.floor(5 * K * random()) : -1;
+    const logprobs = Array.from({ length: 5 * K + 3 }, (_, t) =>
+      Math.fround(t === slip ? -2.4 - 3 * random() : -0.4 * random()),
+    );
+    const reward = Number(random() < (slip < 0 ? 0.9 : 0.2));
+    const values = [0, ...ends].map((end, k) => {
+      const known = slip >= 0 && slip < end ? 0.3 : 0.6;
+      return Math.fround(Math.min(1, Math.max(0, known * (0.4 + k / K) + 0.1 * (random() - 0.5))));
+    });
+    const group = size === 1 ? null : `g${Math.floor(n / size)}`;
+    return { id: `t${n}`, group, reward, values, ends, logprobs };
+  });
+}
+
+/** The row of `score`'s output that such a trace stands in, as far as `calibrate` reads it. */
+export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unknown>> = {}) {
+  const segments = [
+    ...trace.ends.map((end, k) => ({ end, kind: 'thought', value: trace.values[k + 1] })),
+    { end: trace.logprobs.length, kind: 'answer', value: null },
+  ];
+  return {
+    id: trace.id,
+    group: trace.group,
+    reward: trace.reward,
+    logprobs: trace.logprobs,
+    segments,
+    value_start: trace.values[0],
+    reference_logprobs: trace.values.map((value) => [Math.fround(Math.log(value))]),
+    reference_utilities: [1],
+    ...more,
+  };
+}
