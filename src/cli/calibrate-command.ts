@@ -1,6 +1,8 @@
 // The flags and help of `rredcot calibrate`.
 import type { Command } from 'commander';
-import type { ExitCode } from '../errors.js';
+import { type ExitCode, usageError } from '../errors.js';
+import type { Calibration } from '../estimate/calibrate/calibration.js';
+import type { Estimator } from '../estimate/estimators.js';
 import { openLog } from '../report/log.js';
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
@@ -25,4 +27,24 @@ export function addCalibrateCommand(
       const log = openLog({ quiet: flags.quiet, json: flags.logJson });
       done(await calibrate(scored, { output: flags.output, signal }, log));
     });
+}
+
+/** `--calibration <file>`, which goes with `--estimator calibrated`. @throws RredcotError (exit 2) where one is without the other */
+export async function calibrationFlag(
+  estimator: Estimator,
+  path: string | undefined,
+): Promise<Calibration | undefined> {
+  if (estimator !== 'calibrated' && path !== undefined)
+    throw usageError(
+      `--calibration has no meaning with --estimator ${estimator}`,
+      'add --estimator calibrated',
+    );
+  if (estimator !== 'calibrated') return undefined;
+  if (path === undefined)
+    throw usageError(
+      '--estimator calibrated needs a calibration',
+      'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+    );
+  const { readCalibration } = await import('../estimate/calibrated.js');
+  return readCalibration(path);
 }

@@ -67,9 +67,10 @@ function flagsOfRun(path: string, config: Values, command: Command): Values {
   for (const [key, value] of Object.entries(config)) {
     // a length belongs to its segmenter, and a joined file's path is not kept
     if (key === 'command' || (key === 'fixedLength' && config.segmenter !== 'fixed')) continue;
-    if (key === 'join') {
-      if (command.opts<{ join?: string }>().join !== undefined) continue;
-      throw usageError(`--config ${path}: does not say which file was joined`, 'add --join <file>');
+    if (key === 'join' || key === 'calibration') {
+      if (command.opts<Record<string, unknown>>()[key] !== undefined) continue;
+      const what = key === 'join' ? 'was joined' : 'the calibration was read from';
+      throw usageError(`--config ${path}: does not say which file ${what}`, `add --${key} <file>`);
     }
     if (key === 'weights') {
       if (value === 'characters') flags.policy = false;

@@ -14,8 +14,8 @@ import { record, tellBug, tellError } from '../report/fatal.js';
 import { coloursOf } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
+import { addCalibrateCommand, calibrationFlag } from './calibrate-command.js';
 import { credited } from './credit-flags.js';
-import { addCalibrateCommand } from './calibrate-command.js';
 import {
   type JobFlags,
   job,
@@ -96,6 +96,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
+            calibration?: string;
             export?: string;
             dryRun: boolean;
           },
@@ -115,8 +116,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
             '--bank group has no meaning with --estimator given: nothing is scored',
             'leave it out',
           );
+        const calibration = await calibrationFlag(credit.estimator, flags.calibration);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
-        const method = { credit, strategy, bank, exportName, dryRun };
+        const method = { credit, calibration, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
         checkSegmenter(job.segments, job);
         interruption.limitTime(parseTimeLimit(flags.timeLimit));

@@ -7,6 +7,8 @@ import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estim
 import { stateFeatures } from '../estimate/calibrate/features.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
 import { groupPlace } from '../estimate/calibrate/folds.js';
+import { scoredWith } from '../estimate/calibrated.js';
+import { ESTIMATORS, natureOf } from '../estimate/estimators.js';
 import { STATE_COLUMNS, storedStates } from '../estimate/stored-states.js';
 import { writeText } from '../io/files/json-file.js';
 import { openChunkReader } from '../io/parquet/chunk-reader.js';
@@ -26,8 +28,6 @@ export interface CalibrateOptions {
 
 /** Columns without which nothing can be fitted. */
 const NEEDED = [...STATE_COLUMNS, 'reward', 'id'] as const;
-/** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
-const SCORED_WITH = ['segmenter', 'maxSegments', 'bank', 'rewardRange'] as const;
 
 /**
  * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
@@ -47,9 +47,9 @@ export async function calibrate(
   const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
   const scratch = await openScratch(join(dirname(output), name));
   try {
-    const { skipped, ...scoredWith } = await gather(paths, scratch, signal, log);
+    const { skipped, ...common } = await gather(paths, scratch, signal, log);
     const fit = await fitCalibration(() => fitTraces(scratch, signal));
-    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...scoredWith });
+    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common });
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     report(file, output, log);
     return EXIT.done;
@@ -69,11 +69,11 @@ async function gather(
   const skipped = new Map<string, number>();
   let traces = 0;
   let example: string | undefined;
-  let scoredWith: ScoredWith | undefined;
+  let common: ScoredWith | undefined;
   try {
     for await (const file of scoredFiles(paths, parquet)) {
       checkFile(file);
-      scoredWith = together(scoredWith, scoredWithOf(file), file.path, log);
+      common = together(common, scoredWithOf(file), file.path, log);
       for await (const row of file.rows) {
         throwIfInterrupted(signal);
         const found = traceOf(row);
@@ -100,7 +100,7 @@ async function gather(
       'rredcot score with rewards and references in the rows',
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  const { policy = null, scored_with = null } = scoredWith ?? {};
+  const { policy = null, scored_with = null } = common ?? {};
   return {
     policy,
     scored_with,
@@ -140,19 +140,19 @@ function checkFile({ path, columns, config }: ScoredFile): void {
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
       `score without --columns and --export, or with --columns ${NEEDED.join(',')},group`,
     );
-  if (config?.estimator === 'joint')
+  const estimator = ESTIMATORS.find((known) => known === config?.estimator);
+  if (estimator !== undefined && natureOf(estimator).scores !== 'answers')
     throw usageError(
-      `${path}: was scored with --estimator joint, whose references are whole continuations; expected answers at exit points`,
+      `${path}: was scored with --estimator ${estimator}, expected one that scores answers at exit points`,
       'score with --estimator pr',
     );
 }
 
-function scoredWithOf({ config, ...file }: ScoredFile): ScoredWith {
-  const policy = file.policy === undefined ? null : { ...file.policy };
-  if (config === undefined) return { policy, scored_with: null };
-  const keys = config.segmenter === 'fixed' ? [...SCORED_WITH, 'fixedLength'] : SCORED_WITH;
-  const own = keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const]));
-  return { policy, scored_with: Object.fromEntries(own) };
+function scoredWithOf({ config, policy }: ScoredFile): ScoredWith {
+  return {
+    policy: policy === undefined ? null : { ...policy },
+    scored_with: config === undefined ? null : scoredWith(config),
+  };
 }
 
 /** What two files say alike; where they differ the user is told, and the calibration says nothing. */

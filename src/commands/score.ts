@@ -2,6 +2,8 @@
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
+import type { Calibration } from '../estimate/calibrate/calibration.js';
+import { calibratedValues, calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
@@ -36,6 +38,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly strategy: Strategy;
   readonly bank: BankSource;
   readonly credit: CreditOptions;
+  /** of `--estimator calibrated` */
+  readonly calibration?: Calibration | undefined;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
   /** takes what is told of a run that is not made; undefined: the run is made */
@@ -47,7 +51,11 @@ export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { credit, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  // a calibration that stands back leaves the values as they are
+  const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
+  const isUncalibrated = opts.calibration !== calibration;
+  const credit: CreditOptions = isUncalibrated ? { ...opts.credit, estimator: 'pr' } : opts.credit;
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
@@ -90,7 +98,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const trace = await prompts.prepare(item.trace);
       const most = architecture.maxTokens - longest;
       const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
-      const status = [...tokens.status, ...bankStatus, ...scoredBank.status];
+      const valueStatus = isUncalibrated ? [UNCALIBRATED] : [];
+      const status = [...tokens.status, ...bankStatus, ...scoredBank.status, ...valueStatus];
       const pieces = cutTrace(tokens, segments);
       return { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer), status, pieces };
     });
@@ -109,10 +118,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;
         const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
-        const values =
+        const found =
           estimator === 'given'
             ? givenValues(job.trace.values, result.segmentation.exits.length)
             : traceValues(result.branches, utilities, estimator);
+        const values =
+          calibration === undefined ? found : calibratedValues(found, job.trace, result, calibration);
         return withExport(creditTrace(job, result, values, credit), written.export);
       });
     } finally {
@@ -120,19 +131,27 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     }
   }
 
+  const config = {
+    ...{
+      export: opts.exportName,
+      bank: opts.bank,
+      chatTemplateArgs,
+      ...creditConfig(opts.credit),
+      ...segments,
+    },
+    ...(opts.calibration && { calibration: opts.calibration.model }),
+  };
+  const doubt =
+    opts.calibration &&
+    calibrationDoubt(opts.calibration, { policy: policy.files, scored_with: scoredWith(config) });
+  if (doubt !== undefined) log.warn('calibration', doubt);
   const job = {
     command: 'score' as const,
     isDry: dryRun !== undefined,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
     columns: [...written.columns, ...requestedColumns(credit)],
     texts: written.texts,
-    config: {
-      export: opts.exportName,
-      bank: opts.bank,
-      chatTemplateArgs,
-      ...creditConfig(credit),
-      ...segments,
-    },
+    config,
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && natureOf(estimator).scores !== 'nothing' },

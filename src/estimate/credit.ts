@@ -6,6 +6,7 @@ import { segmentRows } from '../segment/segment-rows.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
+import type { StoredModel } from './calibrate/calibration.js';
 import { type Estimator, natureOf } from './estimators.js';
 import type { ScoredBank } from './references.js';
 import { type RequestOptions, requestedOf } from './requested.js';
@@ -23,6 +24,8 @@ export type Baseline = 'auto' | 'group' | 'value' | number;
 /** How values become credit. */
 export interface CreditOptions extends RequestOptions {
   readonly estimator: Estimator;
+  /** what `calibrated` computes values with; where it stands back the estimator is `pr` */
+  readonly calibration?: StoredModel | undefined;
   readonly baseline: Baseline;
   /** input rewards low..high are mapped onto 0..1 */
   readonly rewardRange: readonly [low: number, high: number];

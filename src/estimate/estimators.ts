@@ -28,6 +28,8 @@ const NATURES = {
   joint: CONTINUATIONS,
   'joint-log': CONTINUATIONS,
   snis: ANSWERS,
+  // they follow from what is stored and from the calibration's weights
+  calibrated: { scores: 'answers', isLog: false, onRewardScale: true, isStored: false },
   given: { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false },
 } as const satisfies Readonly<Record<string, Nature>>;
 

@@ -2,11 +2,15 @@
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { segmentSums } from '../segment/segment.js';
 import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
+import { modelValues, type StoredModel } from './calibrate/calibration.js';
+import { groupPlace } from './calibrate/folds.js';
+import { UNCALIBRATED } from './calibrated.js';
 import type { CreditOptions } from './credit.js';
 import { natureOf } from './estimators.js';
 import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
 import { OF_OTHERS } from './rules/normalisers.js';
 import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
+import { STATE_COLUMNS, storedStates } from './stored-states.js';
 import { storedValue } from './value.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */
@@ -48,6 +52,8 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
 
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
+  if (values !== undefined && credit.calibration !== undefined)
+    checkCalibrated(row, values, credit.calibration, fault);
   checkBaseline(row, credit, fault);
   const T = ends.at(-1);
   const isComplete = values !== undefined && row.has('reward') && row.has('baseline');
@@ -134,6 +140,23 @@ function checkValues(row: StoredRow, values: Float32Array, { estimator }: Credit
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${value}, from reference_logprobs it is ${Math.fround(expected)}`);
   }
+}
+
+/** V from v̂ and log p as they are stored: by the weights of all traces, or by those of the trace's fold. */
+function checkCalibrated(row: StoredRow, values: Float32Array, model: StoredModel, fault: Fault): void {
+  const status = row.cell('status');
+  const isUncalibrated = typeof status === 'string' && status.split(';').includes(UNCALIBRATED);
+  if (row.has('status') && isUncalibrated !== (model.stands_back !== null))
+    fault(`status is ${status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`);
+  if (model.stands_back !== null || !STATE_COLUMNS.every((name) => row.has(name))) return;
+  const states = storedStates(row);
+  // a trace without a reference has no value
+  if (typeof states === 'string' || !row.has('id') || !row.has('group')) return;
+  const key = row.cell('group') ?? row.cell('id');
+  const sets = [null, groupPlace(String(key)).fold].map((fold) => modelValues(model, states, fold));
+  const isOf = (expected: Float32Array) => expected.every((value, k) => isRounded(values[k], value));
+  if (!sets.some(isOf))
+    fault(`its values begin with ${values[0]}, by the calibration with ${sets.map(([v]) => v).join(' or ')}`);
 }
 
 /** b where the configuration alone says what it is. */

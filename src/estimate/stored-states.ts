@@ -1,21 +1,10 @@
 // A scored row in, the states of its trace out: what the calibrated value is fitted to, and computed again from.
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import type { States } from './calibrate/features.js';
-import { stateValue } from './value.js';
+import { storedValue } from './value.js';
 
 /** Columns that the states of a trace are read from. */
 export const STATE_COLUMNS = ['segments', 'logprobs', 'reference_logprobs', 'reference_utilities'] as const;
-
-/** v̂(s_0..K) of `pr` from a row's references, as they are stored (float32). @param logprobs (K+1) of (N) */
-export function prValues(logprobs: readonly Float32Array[], utilities: Float32Array): Float32Array {
-  return Float32Array.from(logprobs, (exit) =>
-    stateValue(
-      Array.from(exit, (lp) => Float32Array.of(lp)),
-      utilities,
-      'pr',
-    ),
-  );
-}
 
 /** @returns the states, or why the row has none, as half a sentence */
 export function storedStates(row: StoredRow): States | string {
@@ -38,7 +27,7 @@ export function storedStates(row: StoredRow): States | string {
   const found = exits.map(floats);
   if (!found.every((exit): exit is Float32Array => exit?.length === utilities.length))
     return `reference_logprobs does not have ${utilities.length} entries at every exit`;
-  const values = prValues(found, utilities);
+  const values = Float32Array.from(found, (exit) => storedValue(exit, new Int32Array(0), utilities, 'pr'));
   const isWhole = values.every(Number.isFinite) && logprobs.every(Number.isFinite);
   return isWhole ? { values, ends: Int32Array.from(ends, Number), logprobs } : 'its numbers are not finite';
 }

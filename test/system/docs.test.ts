@@ -12,7 +12,10 @@ import { OUR_COLUMNS } from '../../dist/io/table/output-columns.js';
 import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
 import { ROOT, rredcot } from '../support/program.js';
 
-const COMMANDS = ['score', 'segment', 'sample', 'inspect', 'status', 'verify', 'merge', 'doctor'];
+const COMMANDS = [
+  ...['score', 'segment', 'sample', 'inspect', 'calibrate'],
+  ...['status', 'verify', 'merge', 'doctor'],
+];
 const POLICY_COMMANDS = ['policy build', 'policy info', 'policy check'];
 
 /** the flags that each command's help names */

@@ -120,15 +120,17 @@ export function parseCalibration(found: unknown): CalibrationFile | string {
     return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
   }
   const { data } = parsed;
-  if (data.stands_back === null && (data.weights === null || data.fold_weights === null))
-    return 'stands_back is null, and there are no weights';
-  return data;
+  return lacksWeights(data) ? 'stands_back is null, and there are no weights' : data;
+}
+
+function lacksWeights(model: StoredModel): boolean {
+  return model.stands_back === null && (model.weights === null || model.fold_weights === null);
 }
 
 /** The model in a run's stored configuration; undefined where there is none. */
 export function storedModel(found: unknown): StoredModel | undefined {
-  const parsed = ModelSchema.safeParse(found);
-  return parsed.success ? parsed.data : undefined;
+  const { data } = ModelSchema.safeParse(found);
+  return data === undefined || lacksWeights(data) ? undefined : data;
 }
 
 /** What of a calibration a run keeps in its configuration. */
@@ -145,6 +147,11 @@ export class Calibration {
   constructor(readonly file: CalibrationFile) {
     this.model = modelOf(file);
     this.#known = KnownGroups.ofText(file.group_marks);
+  }
+
+  /** Whether the values are to stay as they are. */
+  get standsBack(): boolean {
+    return this.file.stands_back !== null;
   }
 
   /**

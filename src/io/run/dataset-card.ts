@@ -61,6 +61,8 @@ const ESTIMATES: Readonly<Record<string, string>> = {
   joint: 'the log-probability of the reference solution and answer as the continuation',
   'joint-log': 'the same, with differences of the logarithm',
   snis: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
+  calibrated:
+    'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   given: 'values that the input brought along',
 };
 

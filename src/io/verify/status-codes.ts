@@ -24,6 +24,7 @@ export const STATUS_CODES: readonly string[] = [
   'uniform:no-weight',
   'uniform:one-sided-bank',
   'uniform:small-return',
+  'value:uncalibrated',
 ];
 
 /** The code of a further credit, `<rule>:<reason>`, as that of the first one. */

@@ -1,0 +1,148 @@
+// `--estimator calibrated`: values by the calibration's weights, in score's output and as verify computes them again.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { CalibrationFile } from '../../dist/estimate/calibrate/calibration.js';
+import { recomputedFaults } from '../../dist/estimate/recompute.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
+import { rredcotHere } from '../support/in-process.js';
+import { readJsonl, type ScoredRow, storedValues, writeFixtures } from '../support/program.js';
+import { madeTraces, scoredLine } from '../support/scored-traces.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+let folder: string;
+let file: CalibrationFile;
+const at = (name: string) => join(folder, name);
+const run = async (line: string) => {
+  const { code, stdout, stderr } = await rredcotHere(line.split(' '), { cwd: folder });
+  return { code, said: `${stdout}${stderr}` };
+};
+const configOf = async (name: string) =>
+  JSON.parse(await readFile(at(`${name}.summary.json`), 'utf8')).config as Record<string, unknown>;
+const stored = (row: object) => {
+  const cells = row as Record<string, unknown>;
+  return { number: 0, has: (name: string) => name in cells, cell: (name: string) => cells[name] ?? null };
+};
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  // top-0000 was in the fit, top-0001 was not
+  const rows = madeTraces(12, 8).map((trace) =>
+    scoredLine(trace, trace.group === 'g3' ? { group: 'top-0000' } : {}),
+  );
+  const lines = (all: readonly object[]) => all.map((row) => `${JSON.stringify(row)}\n`).join('');
+  await writeFile(at('made.jsonl'), lines(rows));
+  await writeFile(at('alike.jsonl'), lines(rows.map((row) => ({ ...row, reward: 1 }))));
+  await writeFixtures(at('traces.jsonl'), 12);
+  await run('calibrate made.jsonl -o calibration.json');
+  await run('calibrate alike.jsonl -o none.json');
+  file = JSON.parse(await readFile(at('calibration.json'), 'utf8')) as CalibrationFile;
+});
+
+describe('score --estimator calibrated', () => {
+  let rows: ScoredRow[];
+  beforeAll(async () => {
+    const { code, said } = await run(
+      'score traces.jsonl -o scored.jsonl --estimator calibrated --calibration calibration.json',
+    );
+    expect(code, said).toBe(0);
+    rows = await readJsonl<ScoredRow>(at('scored.jsonl'));
+  });
+
+  it('gives V by the weights of the fold where the group was in the fit, else by those of all; b is V(s_0)', () => {
+    const groups = new Set(rows.map(({ group }) => group));
+    expect([...groups]).toEqual(['top-0000', 'top-0001']);
+    for (const row of rows) {
+      const known = row.group === 'top-0000';
+      const weights = known ? file.fold_weights?.[oracleFold('top-0000')] : file.weights;
+      const values = row.reference_logprobs.map((exit) => Math.fround(Math.exp(exit[0] as number)));
+      const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end as number);
+      const expected = oracleFeatures({ values, ends, logprobs: row.logprobs }).map((phi) => {
+        const logit = phi.reduce(
+          (sum, x, f) =>
+            sum + ((x - (file.mean[f] as number)) / (file.sd[f] as number)) * (weights?.[f + 1] as number),
+          weights?.[0] as number,
+        );
+        return 1 / (1 + Math.exp(-logit));
+      });
+      for (const [k, value] of storedValues(row).entries())
+        expect(value).toBeCloseTo(expected[k] as number, 5);
+      expect(row.baseline).toBe(row.value_start);
+      expect(row.status).not.toContain('value:');
+    }
+  });
+
+  it('is computed again by verify, which finds a value that the calibration does not give', async () => {
+    expect((await run('verify scored.jsonl')).code).toBe(0);
+    const credit = storedCredit(await configOf('scored.jsonl'));
+    expect(credit?.calibration?.stands_back).toBe(null);
+    const row = rows[0] as ScoredRow;
+    expect(recomputedFaults(stored(row), credit)).toEqual([]);
+    const [first, ...others] = row.segments;
+    const other = { ...row, segments: [{ ...first, value: 0.123 }, ...others] };
+    expect(recomputedFaults(stored(other), credit).join('\n')).toMatch(
+      /by the calibration with 0\.\d+ or 0\.\d+/,
+    );
+    const marked = { ...row, status: 'value:uncalibrated' };
+    expect(recomputedFaults(stored(marked), credit).join('\n')).toContain('does not stand back');
+    // a configuration without weights says nothing of the values
+    const { calibration, ...less } = await configOf('scored.jsonl');
+    expect(storedCredit(less)).toBe(undefined);
+    expect(storedCredit({ ...less, calibration: { ...(calibration as object), weights: null } })).toBe(
+      undefined,
+    );
+  });
+
+  it('stands back where the calibration does: the bytes of pr, but for the status', async () => {
+    await run('score traces.jsonl --limit 4 -o pr.jsonl');
+    const { code } = await run(
+      'score traces.jsonl --limit 4 -o back.jsonl --estimator calibrated --calibration none.json',
+    );
+    expect(code).toBe(0);
+    const text = await readFile(at('back.jsonl'), 'utf8');
+    expect(text.match(/"status":"value:uncalibrated"/g)?.length).toBe(4);
+    expect(text.replaceAll('"status":"value:uncalibrated"', '"status":"ok"')).toBe(
+      await readFile(at('pr.jsonl'), 'utf8'),
+    );
+    expect((await run('verify back.jsonl')).code).toBe(0);
+    const credit = storedCredit(await configOf('back.jsonl'));
+    const [row] = await readJsonl<ScoredRow>(at('pr.jsonl'));
+    expect(recomputedFaults(stored(row as ScoredRow), credit).join('\n')).toContain('stands back');
+  });
+
+  it('is fitted again to its own output: v̂ is recovered from the references', async () => {
+    const more = madeTraces(12, 8).map((trace) => scoredLine(trace, { value_start: 0.5 }));
+    await writeFile(at('again.jsonl'), more.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await writeFile(
+      at('plain.jsonl'),
+      madeTraces(12, 8)
+        .map((row) => `${JSON.stringify(scoredLine(row))}\n`)
+        .join(''),
+    );
+    await writeFile(
+      at('again.jsonl.summary.json'),
+      JSON.stringify({ config: await configOf('scored.jsonl') }),
+    );
+    await run('calibrate again.jsonl -o again.json');
+    await run('calibrate plain.jsonl -o plain.json');
+    const [again, plain] = await Promise.all(
+      ['again.json', 'plain.json'].map(async (name) => JSON.parse(await readFile(at(name), 'utf8'))),
+    );
+    expect(again.weights).toEqual(plain.weights);
+  });
+
+  it('needs its file, and the file needs it', async () => {
+    const call = async (flags: string) => {
+      const { code, said } = await run(`score traces.jsonl -o x.jsonl ${flags}`);
+      return `${code} ${said}`;
+    };
+    expect(await call('--estimator calibrated')).toMatch(/^2 .*needs a calibration/);
+    expect(await call('--calibration calibration.json')).toMatch(/^2 .*no meaning with --estimator pr/);
+    expect(await call('--estimator calibrated --calibration gone.json')).toMatch(/^2 .*gone\.json/);
+    expect(await call('--estimator calibrated --calibration made.jsonl')).toMatch(/^2 .*is not JSON/);
+    await writeFile(at('bad.json'), JSON.stringify({ ...file, mean: [] }));
+    expect(await call('--estimator calibrated --calibration bad.json')).toMatch(/^2 .*bad\.json: mean: /);
+    expect(await call('--config scored.jsonl.summary.json')).toMatch(/^2 .*add --calibration/s);
+  });
+});
