@@ -7,9 +7,8 @@ import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estim
 import { stateFeatures } from '../estimate/calibrate/features.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
 import { groupPlace } from '../estimate/calibrate/folds.js';
-import { scoredWith } from '../estimate/calibrated.js';
+import { STATE_COLUMNS, scoredWith, storedStates } from '../estimate/calibrated.js';
 import { ESTIMATORS, natureOf } from '../estimate/estimators.js';
-import { STATE_COLUMNS, storedStates } from '../estimate/stored-states.js';
 import { writeText } from '../io/files/json-file.js';
 import { openChunkReader } from '../io/parquet/chunk-reader.js';
 import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';

@@ -4,13 +4,12 @@ import { segmentSums } from '../segment/segment.js';
 import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
 import { modelValues, type StoredModel } from './calibrate/calibration.js';
 import { groupPlace } from './calibrate/folds.js';
-import { UNCALIBRATED } from './calibrated.js';
+import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
 import type { CreditOptions } from './credit.js';
 import { natureOf } from './estimators.js';
 import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
 import { OF_OTHERS } from './rules/normalisers.js';
 import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
-import { STATE_COLUMNS, storedStates } from './stored-states.js';
 import { storedValue } from './value.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */

@@ -96,7 +96,7 @@ export function calibrationFile(
     mean: [...scale.mean],
     sd: [...scale.sd],
     weights: weights && [...weights.whole],
-    fold_weights: weights && weights.folds.map((fold) => [...fold]),
+    fold_weights: weights?.folds.map((fold) => [...fold]) ?? null,
     l2: L2,
     traces,
     states,
@@ -105,7 +105,7 @@ export function calibrationFile(
     group_marks: groups.toText(),
     mean_reward: traces === 0 ? null : meanReward,
     log_loss: quality && { ...quality.logLoss },
-    reliability: quality && quality.reliability.map((bin) => ({ ...bin })),
+    reliability: quality?.reliability.map((bin) => ({ ...bin })) ?? null,
     policy: about.policy,
     scored_with: about.scored_with,
   };
