@@ -2,6 +2,7 @@
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/layout/chunks.js';
+import { rejectsPath } from '../io/layout/run-paths.js';
 import { type MergeTarget, mergeRun } from '../io/merge/merge.js';
 import { readMerged } from '../io/merge/merged.js';
 import { sumCounts } from '../io/run/records.js';
@@ -90,7 +91,7 @@ async function resolveMergeTarget(
       `the chunks are jsonl, whose columns have no types: they cannot be merged as ${kind}`,
       `-o all.jsonl, or the command that made the run with --format ${kind} and another -o`,
     );
-  const rejects = `${path}.rejects.jsonl`;
+  const rejects = rejectsPath(path);
   await refuseInputs([path, rejects], description.inputs);
   for (const each of [path, rejects]) await refuseUnreplaceable(each);
   if (!isFolder) {

@@ -144,8 +144,9 @@ async function verifyFile(
       'no_hash',
       `${path}: nothing says which bytes were written${format === 'jsonl' ? `, ${sumPath(path)} is not there` : ''}: only its rows are checked`,
     );
+  const onProblem = (problem: string): void => log.warn('not_checked', problem);
   try {
-    for await (const finding of fileFindings({ path, format, parquet, checksOf, onUnsealed })) {
+    for await (const finding of fileFindings({ path, format, parquet, checksOf, onUnsealed, onProblem })) {
       throwIfInterrupted(signal);
       if (finding !== null) found.add(finding);
       else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });

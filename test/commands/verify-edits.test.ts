@@ -229,6 +229,7 @@ describe('of a run whose inputs are gone', () => {
   it.each<[string, (description: Row) => unknown, number]>([
     ['another flag', (run) => Object.assign(run.config as Row, { maxSegments: 6 }), 65],
     ['another policy', (run) => Object.assign(run.policy as Row, { 'policy.onnx': 'a'.repeat(64) }), 65],
+    ['another vocabulary', (run) => Object.assign(run, { vocab: 1e9 }), 65],
     ['another identity', (run) => Object.assign(run, { run: 'a'.repeat(64) }), 65],
     ['a hundred million shards', (run) => Object.assign(run, { shards: 1e8 }), 2],
     ['no shards', (run) => Object.assign(run, { shards: 0 }), 2],

@@ -1,5 +1,6 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { rejectsPath } from '../../io/layout/run-paths.js';
 import { count, plural } from '../../plural.js';
 import type { BadRow } from '../../rows.js';
 import { finite, positiveInteger } from './flag-values.js';
@@ -60,7 +61,7 @@ export type Reasons = Pick<Target, 'kind' | 'path' | 'rejects'>;
  * taken for another one than the folder's.
  */
 export function reasonsFile({ kind, path, rejects }: Reasons): string {
-  return kind === 'folder' ? `${path}.rejects.jsonl` : rejects;
+  return kind === 'folder' ? rejectsPath(path) : rejects;
 }
 
 /**

@@ -2,9 +2,9 @@
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { endEmptyRun } from '../../io/merge/empty-run.js';
-import { publishFile, publishRejects } from '../../io/merge/publish.js';
+import { publishFile, publishRejects, rejectsHash } from '../../io/merge/publish.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
-import type { CardSource } from '../../io/run/records.js';
+import { type CardSource, type ChunkRecord, sumCounts } from '../../io/run/records.js';
 import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
@@ -128,6 +128,15 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const done = { traces, tokens, rejects, seconds, tokens_per_s };
     return { ...done, ...figureRecord(summary.figures, opts.policy), output: target.path };
   }
+  /** The summary counts the whole run, earlier attempts included; the time is this attempt's. */
+  async function summarise(folder: string, identity: string, records: readonly ChunkRecord[]): Promise<void> {
+    const { traces, tokens, rejects } = sumCounts(records);
+    const rejectsSha256 = target.kind === 'file' ? await rejectsHash(folder, records, 1) : null;
+    const summarised = { run: identity, config: opts.config, folder, rejectsSha256 };
+    const figures = { ...doneRecord(), traces, tokens, rejects };
+    const problem = await writeSummary(target.path, summarised, figures);
+    if (problem !== undefined) log.warn('summary', problem);
+  }
   async function finish(): Promise<void> {
     // a worker's share is a part of what its parent counts
     if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
@@ -138,13 +147,10 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     await run.assertOurs();
     // the shards of a run have no summary in common, and a worker's parent writes it
-    const problem = isAll
-      ? await writeSummary(target.path, run.folder, opts.config, doneRecord())
-      : undefined;
-    if (problem !== undefined) log.warn('summary', problem);
+    const records = [...run.chunks.values()];
+    if (isAll) await summarise(run.folder, run.description.run, records);
     await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
-    const records = [...run.chunks.values()];
     await publishFile(run.folder, target, records, run.shard.count, () => throwIfInterrupted(opts.signal));
   }
   return {

@@ -5,7 +5,7 @@ import { usageError } from '../../errors.js';
 import { whyUnreplaceable } from '../../io/files/replaceable.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { sumPath } from '../../io/files/sum-file.js';
-import { hiddenFolder, summaryPath } from '../../io/layout/run-paths.js';
+import { hiddenFolder, rejectsPath, summaryPath } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import {
   CONFIG_KEY,
@@ -52,8 +52,9 @@ export async function resolveTarget(
     return { kind: 'folder', path: folder, format: kind, rejects, folder };
   }
   const isStdout = output === '-';
-  const rejects = `${isStdout ? stemOf(inputs) : output}.rejects.jsonl`;
+  const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
   const written = isStdout ? [rejects] : [output, rejects, summaryPath(output)];
+  if (!isStdout && (format ?? namedFormat(output)) === 'jsonl') written.push(sumPath(output));
   await refuseInputs(written, inputs);
   for (const path of written) await refuseOtherThanFile(path);
   if (isStdout) {
@@ -62,8 +63,7 @@ export async function resolveTarget(
   }
   const kind = formatOfFile(output, format);
   await refuseMissingFolder(output);
-  for (const each of [...written, ...(kind === 'jsonl' ? [sumPath(output)] : [])])
-    await refuseUnreplaceable(each);
+  for (const each of written) await refuseUnreplaceable(each);
   const folder = hiddenFolder(output);
   return { kind: 'file', path: output, format: kind, rejects, folder };
 }

@@ -13,7 +13,7 @@ import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { endEmptyRun } from '../../io/merge/empty-run.js';
-import { publishFile, publishRejects } from '../../io/merge/publish.js';
+import { publishFile, publishRejects, rejectsHash } from '../../io/merge/publish.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import { type RunCommand, readRunDescription } from '../../io/run/description.js';
@@ -162,17 +162,19 @@ async function shareWork(
   const { traces, tokens, rejects } = total;
   const counted = { traces, tokens, rejects, seconds, workers: workers.length };
   const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
-  const { config } = await readRunDescription(folder);
-  const problem = shard.count === 1 ? await writeSummary(target.path, folder, config, done) : undefined;
-  if (problem !== undefined) log.warn('summary', problem);
-  if (target.kind === 'file') {
-    const records: ChunkRecord[] = [];
+  const { run, config } = await readRunDescription(folder);
+  const records: ChunkRecord[] = [];
+  if (target.kind === 'file')
     for await (const record of recordsInOrder(await readRunState(folder))) records.push(record);
+  const rejectsSha256 = await rejectsHash(folder, records, shard.count * workers.length);
+  const summarised = { run, config, folder, rejectsSha256 };
+  const problem = shard.count === 1 ? await writeSummary(target.path, summarised, done) : undefined;
+  if (problem !== undefined) log.warn('summary', problem);
+  if (target.kind === 'file')
     await publishFile(folder, target, records, shard.count * workers.length, () => {
       throwIfInterrupted(opts.signal);
       log.progress(`joining ${plural(total.chunks, 'chunk')}`, {});
     });
-  }
   const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
   const tokensText = total.tokens === 0 ? '' : `, ${plural(total.tokens, 'token')}`;
   const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;

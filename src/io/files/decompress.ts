@@ -38,7 +38,8 @@ export async function* decompress(
   } catch (error) {
     if (error instanceof WindowError)
       throw dataError(`${file}: ${error.message}`, `unpack it first: zstd -d --long=31 ${shellWord(file)}`);
-    if (error instanceof TruncatedError || !isCorruption(error)) throw error;
+    // what stops the reader is no fault of the file's
+    if (error instanceof RredcotError || error instanceof TruncatedError || !isCorruption(error)) throw error;
     throw new RredcotError(
       `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
       {

@@ -1,8 +1,7 @@
 // The hash of a file of JSON lines, which has no metadata to keep it in: in a small file beside it.
-import { createHash } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { fileBytes } from './file-bytes.js';
+import { READ_AT_ONCE } from './file-bytes.js';
 import { fileError } from './file-error.js';
 import { writeText } from './json-file.js';
 import { isAbsent } from './stat-if-there.js';
@@ -12,9 +11,10 @@ export function sumPath(path: string): string {
   return `${path}.sha256`;
 }
 
-/** Writes it. @param sha256 of the file, in hexadecimal digits */
-export function writeSum(path: string, sha256: string): Promise<void> {
-  return writeText(sumPath(path), `${sha256}  ${basename(path)}\n`);
+/** Writes it. @param hashes SHA-256 in hexadecimal digits by the paths of files that lie beside each other, its own first */
+export function writeSum(path: string, hashes: ReadonlyMap<string, string>): Promise<void> {
+  const lines = Array.from(hashes, ([file, sha256]) => sumLine(sha256, basename(file)));
+  return writeText(sumPath(path), lines.join(''));
 }
 
 /** Removes it before the file is replaced: none says nothing, and another file's says something wrong. */
@@ -22,19 +22,32 @@ export function removeSum(path: string): Promise<void> {
   return rm(sumPath(path), { force: true });
 }
 
-/** What is wrong with the file's bytes: null where nothing is, undefined where there is no such file beside it. */
-export async function sumFault(path: string): Promise<string | null | undefined> {
+/**
+ * Reads it.
+ * @returns hashes by the files' names, the file's own first; undefined where it is not there, null where it is damaged
+ */
+export async function readSum(path: string): Promise<ReadonlyMap<string, string> | null | undefined> {
   let text: string;
   try {
-    text = await readFile(sumPath(path), 'latin1');
+    text = await readFile(sumPath(path), { encoding: 'utf8', flag: READ_AT_ONCE });
   } catch (error) {
     if (isAbsent(error)) return undefined;
     throw fileError(error, sumPath(path), 'read');
   }
-  const hash = createHash('sha256');
-  for await (const bytes of fileBytes(path)) hash.update(bytes);
-  const isWritten = text.slice(0, 64) === hash.digest('hex');
-  return isWritten
-    ? null
-    : `is not the file that was written: its bytes have another hash than ${basename(sumPath(path))}`;
+  const lines = Array.from(text.matchAll(/^(\\?)([0-9a-f]{64}) [ *](.+)\n/gm));
+  const isWhole = lines.length > 0 && lines.map(([line]) => line).join('') === text;
+  if (!isWhole) return null;
+  return new Map(
+    lines.map(([, escaped, sha256 = '', name = '']) => [escaped === '' ? name : unescaped(name), sha256]),
+  );
+}
+
+/** A line as `sha256sum` writes it: with a backslash in front where the name holds one, or a line break. */
+function sumLine(sha256: string, name: string): string {
+  const escaped = name.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('\r', '\\r');
+  return `${escaped === name ? '' : '\\'}${sha256}  ${escaped}\n`;
+}
+
+function unescaped(name: string): string {
+  return name.replaceAll(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c === 'r' ? '\r' : c));
 }

@@ -35,6 +35,11 @@ export function chunkNumber(name: string): number {
   return Number.parseInt(basename(name), 10);
 }
 
+/** The rejects of a single file, or of a merged folder, beside it. */
+export function rejectsPath(output: string): string {
+  return `${output}.rejects.jsonl`;
+}
+
 /** A run's closing figures, beside a file or a folder. */
 export function summaryPath(output: string): string {
   return `${output}.summary.json`;

@@ -3,12 +3,14 @@ import { readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../../errors.js';
 import { syncFolder } from '../files/atomic-file.js';
+import { sha256OfFile, sha256OfFiles } from '../files/file-bytes.js';
 import { removeSum, writeSum } from '../files/sum-file.js';
-import { type Shard, shardOf } from '../layout/chunks.js';
-import { chunkNumber, runPaths } from '../layout/run-paths.js';
+import { shardOf } from '../layout/chunks.js';
+import { chunkNumber, runPaths, summaryPath } from '../layout/run-paths.js';
 import { openChunkReader } from '../parquet/chunk-reader.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from '../run/records.js';
 import { emptyRunFolder } from '../run/remove.js';
+import { readSummary } from '../run/summary-file.js';
 import type { OutputFormat } from '../write/output.js';
 import { joinLines, openJoined } from './join.js';
 
@@ -46,11 +48,8 @@ export async function publishFile(
       hint: `if ${path} is not there, the same command again`,
     });
   }
-  const rejected = sorted.filter(({ rejects_sha256: sha256 }) => sha256 !== null);
-  const of = (each: readonly ChunkRecord[], name: (shard: Shard, chunk: number) => string) =>
-    each.map(({ chunk }) => name(shardOf(chunk, shards), chunk));
-  await joinRejects(of(rejected, paths.reject), folder, rejects, onProgress);
-  const chunks = of(sorted, (shard, chunk) => paths.chunk(shard, chunk, format));
+  await joinRejects(rejectsInOrder(folder, sorted, shards), folder, rejects, onProgress);
+  const chunks = sorted.map(({ chunk }) => paths.chunk(shardOf(chunk, shards), chunk, format));
   if (format === 'jsonl') await removeSum(path);
   let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
   // a packed file and a stream of Arrow are made of chunks that are neither
@@ -61,8 +60,35 @@ export async function publishFile(
     const { traces } = sumCounts(sorted);
     sha256 = await joinAll(chunks, path, format, { folder, traces, onProgress });
   }
-  if (format === 'jsonl' && sha256 !== null) await writeSum(path, sha256);
+  if (format === 'jsonl' && sha256 !== null) {
+    const own = new Map([[path, sha256]]);
+    const summary = await summaryHash(path, (sorted[0] as ChunkRecord).run);
+    await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary));
+  }
   await emptyRunFolder(folder);
+}
+
+/** The rejects files of chunks, in the order of their rows. @param sorted records */
+function rejectsInOrder(folder: string, sorted: readonly ChunkRecord[], shards: number): string[] {
+  const rejected = sorted.filter(({ rejects_sha256: sha256 }) => sha256 !== null);
+  return rejected.map(({ chunk }) => runPaths(folder).reject(shardOf(chunk, shards), chunk));
+}
+
+/** The hash of the rejects file that {@link publishFile} makes of such records; null where it makes none. */
+export async function rejectsHash(
+  folder: string,
+  records: readonly ChunkRecord[],
+  shards: number,
+): Promise<string | null> {
+  const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
+  const files = rejectsInOrder(folder, sorted, shards);
+  return files.length === 0 ? null : sha256OfFiles(files);
+}
+
+/** Of the run's own summary: with it the configuration is told of a file that has no metadata. */
+async function summaryHash(path: string, run: string): Promise<string | undefined> {
+  if ((await readSummary(path))?.run !== run) return undefined;
+  return (await sha256OfFile(summaryPath(path))) ?? undefined;
 }
 
 async function joinAll(

@@ -87,7 +87,12 @@ function lineLimit({ maxLineBytes = MAX_LINE_BYTES }: Pick<RowOptions, 'maxLineB
 /** The first byte that is no white space and no byte order mark. */
 function firstByte(chunk: Buffer, isFileStart: boolean): number | undefined {
   const start = isFileStart && BOM.every((byte, n) => chunk[n] === byte) ? BOM.length : 0;
-  return chunk.subarray(start).find((byte) => byte > 32 || ![32, 9, 10, CARRIAGE_RETURN].includes(byte));
+  // a plain loop: packed white space unpacks to gigabytes
+  for (let at = start; at < chunk.length; at++) {
+    const byte = chunk[at] as number;
+    if (byte !== 32 && byte !== 10 && byte !== CARRIAGE_RETURN && byte !== 9) return byte;
+  }
+  return undefined;
 }
 
 function withoutLineEnd(line: Buffer): Buffer {

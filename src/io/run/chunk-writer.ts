@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Tally } from '../../figures.js';
 import { isBad } from '../../rows.js';
 import { syncFolder } from '../files/atomic-file.js';
+import { sha256OfFile } from '../files/file-bytes.js';
 import { writeJson } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { chunkOf, type Shard } from '../layout/chunks.js';
@@ -11,7 +12,7 @@ import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';
-import { type ChunkRecord, sha256OfFile } from './records.js';
+import type { ChunkRecord } from './records.js';
 import { removeLeftovers, sharedFolders } from './remove.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {

@@ -73,9 +73,9 @@ export function sameOf(run: SameRun): SameRun {
  * it: where they differ, the bytes are the same.
  */
 export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
-  const { rredcot, command, config, policy, passes, output, rows_per_chunk } = run;
+  const { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk } = run;
   const contents = inputs.map(({ bytes, head, tail }) => ({ bytes, head, tail }));
-  const all = { rredcot, command, config, policy, passes, output, rows_per_chunk, inputs: contents };
+  const all = { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk, inputs: contents };
   return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 

@@ -1,14 +1,12 @@
 // What is done of a run: the record of each chunk and of each shard, read with distrust and written last.
-import { createHash } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../../errors.js';
 import type { Figures } from '../../figures.js';
-import { fileBytes } from '../files/file-bytes.js';
+import { sha256OfFile } from '../files/file-bytes.js';
 import { readJson } from '../files/json-file.js';
-import { statIfThere } from '../files/stat-if-there.js';
 import { MAX_CHUNKS, type Shard, shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { CardFacts } from './dataset-card.js';
@@ -190,14 +188,6 @@ export async function chunkDamage(
       : `${path} has changed since it was written`;
   }
   return undefined;
-}
-
-/** sha256 of a file in hex; null where there is none. */
-export async function sha256OfFile(path: string): Promise<string | null> {
-  if ((await statIfThere(path)) === null) return null;
-  const hash = createHash('sha256');
-  for await (const bytes of fileBytes(path)) hash.update(bytes);
-  return hash.digest('hex');
 }
 
 /** Whether a run has left a chunk worth keeping, whatever its layout. */

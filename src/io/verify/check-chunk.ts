@@ -1,11 +1,12 @@
 // A recorded chunk in, what is wrong with it out: its bytes, its rows, and whether every input row is accounted for.
 
 import { are, plural } from '../../plural.js';
+import { sha256OfFile } from '../files/file-bytes.js';
 import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { type RunDescription, rowsPerTrace } from '../run/description.js';
-import { type ChunkRecord, sha256OfFile } from '../run/records.js';
+import type { ChunkRecord } from '../run/records.js';
 import { CONFIG_KEY, type OutputFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
 import { type RowChecks, rowFindings } from './check-rows.js';
 import type { Finding } from './finding.js';

@@ -1,9 +1,10 @@
 // A file of rows by itself in, what is wrong with it out: its bytes against its own hash, then its rows.
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../export/exports.js';
 import { sealFault } from '../files/seal.js';
-import { sumFault } from '../files/sum-file.js';
+import { readSum } from '../files/sum-file.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
-import { INPUTS_KEY, type OutputFormat, VOCAB_KEY } from '../write/output.js';
+import { INPUTS_KEY, type OutputFormat, RUN_KEY, VOCAB_KEY } from '../write/output.js';
+import { ownSummary, sumFault, summaryFindings } from './check-beside.js';
 import { type RowChecks, rowFindings } from './check-rows.js';
 import type { Finding } from './finding.js';
 import { openRows, storedConfig } from './stored-rows.js';
@@ -30,27 +31,37 @@ export interface FileCheck {
   readonly checksOf: (facts: FileFacts) => RowChecks;
   /** told where nothing says what the file's bytes were */
   readonly onUnsealed: () => void;
+  /** told what of the file cannot be checked, and why */
+  readonly onProblem: (problem: string) => void;
 }
 
 /** Checks a file; null after every trace that is there. Errors of a file that cannot be read are thrown as they come. */
 export async function* fileFindings(check: FileCheck): AsyncGenerator<Finding | null> {
   const { path: file, format, parquet } = check;
-  const fault = await (format === 'jsonl' ? sumFault(file) : sealFault(file));
-  if (typeof fault === 'string') {
-    // what else is wrong with other bytes follows from that
-    yield { file, text: fault };
-    return;
-  }
+  const sum = format === 'jsonl' ? await readSum(file) : undefined;
+  const fault = format === 'jsonl' ? await sumFault(file, sum) : await sealFault(file);
+  // its rows are looked at all the same: they may show where
+  if (typeof fault === 'string') yield { file, text: fault };
   const { columns, chosen, metadata, rows } = await openRows(file, format, parquet);
   const isOurs = [...metadata.keys()].some((key) => key.startsWith('rredcot.'));
   if (fault === undefined && isOurs) yield { file, text: 'has lost the hash of its bytes' };
+  const { summary, findings, problem } = await ownSummary(file, metadata.get(RUN_KEY), sum);
+  yield* findings;
+  const config = format === 'jsonl' ? (summary?.config ?? {}) : storedConfig(metadata);
   const checks = check.checksOf({
-    ...{ columns, chosen, export: columns && exportOf(columns), config: storedConfig(metadata) },
+    ...{ columns, export: columns && exportOf(columns), config },
+    chosen: chosen ?? (config as { columns?: readonly string[] }).columns,
     vocab: numberOf(metadata.get(VOCAB_KEY)),
     inputs: numberOf(metadata.get(INPUTS_KEY)),
   });
   if (fault === undefined) check.onUnsealed();
-  for await (const found of rowFindings(file, rows, checks)) yield 'text' in found ? found : null;
+  if (problem !== undefined) check.onProblem(problem);
+  let traces = 0;
+  for await (const found of rowFindings(file, rows, checks)) {
+    if (!('text' in found)) traces++;
+    yield 'text' in found ? found : null;
+  }
+  if (summary !== undefined) yield* summaryFindings(file, summary, traces);
 }
 
 function numberOf(text: string | undefined): number | undefined {

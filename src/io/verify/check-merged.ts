@@ -2,10 +2,10 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { plural } from '../../plural.js';
-import { CARD_NAME } from '../layout/run-paths.js';
+import { sha256OfFile } from '../files/file-bytes.js';
+import { CARD_NAME, rejectsPath } from '../layout/run-paths.js';
 import { type MergedRecord, mergedPath } from '../merge/merged.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
-import { sha256OfFile } from '../run/records.js';
 import { RUN_KEY } from '../write/output.js';
 import { type RowChecks, rowFindings } from './check-rows.js';
 import type { Finding } from './finding.js';
@@ -18,7 +18,7 @@ export async function* mergedFindings(
   parquet: ChunkReader,
   checks: RowChecks,
 ): AsyncGenerator<Finding | null> {
-  const rejects = `${folder}.rejects.jsonl`;
+  const rejects = rejectsPath(folder);
   yield* await hashFindings(rejects, record.rejects_sha256);
   yield* await hashFindings(join(folder, CARD_NAME), record.card_sha256);
   const known = new Set(record.files.map(({ name }) => name));

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { EXIT, RredcotError } from '../../../dist/errors.js';
 import { type Compression, decompress } from '../../../dist/io/files/decompress.js';
 import { WindowError, ZstdWindows } from '../../../dist/io/files/zstd-window.js';
 
@@ -115,3 +116,15 @@ describe('a zstd frame', () => {
     }
   });
 });
+
+it.each(['gzip', 'zstd'] as const)(
+  'what stops the reader of %s is not taken for damage',
+  async (compression) => {
+    const stopped = new RredcotError('interrupted', { exitCode: EXIT.interrupted });
+    async function* cut(): AsyncGenerator<Buffer> {
+      yield Buffer.alloc(0);
+      throw stopped;
+    }
+    await expect(decompress(cut(), compression, 'traces').next()).rejects.toBe(stopped);
+  },
+);

@@ -50,11 +50,12 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sumFigures } from '../../../dist/figures.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
+import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
 import { runPaths } from '../../../dist/io/layout/run-paths.js';
 import { blobOfFile } from '../../../dist/io/parquet/blob.js';
 import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
-import { chunkDamage, sha256OfFile } from '../../../dist/io/run/records.js';
+import { chunkDamage } from '../../../dist/io/run/records.js';
 import { type OurColumn, outputColumns } from '../../../dist/io/table/output-columns.js';
 import type { RowWriter } from '../../../dist/io/table/row-writer.js';
 import type { OutputRow } from '../../../dist/scored.js';
