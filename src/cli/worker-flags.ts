@@ -63,7 +63,8 @@ export async function shareAmongWorkers(
   }>();
   if (dryRun || (workers === undefined && devices === undefined)) return undefined;
   // brings the merging of chunks along, which few runs need
-  const { runWorkers, workerDevices } = await import('../commands/workers/processes.js');
+  const { workerDevices } = await import('../commands/workers/devices.js');
+  const { runWorkers } = await import('../commands/workers/processes.js');
   const shares = workerDevices(
     workers === undefined ? undefined : positiveInteger('--workers', workers, 2),
     devices,

@@ -2,6 +2,7 @@
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
+import { colours } from './log.js';
 
 export interface ViewOptions {
   readonly colours: boolean;
@@ -11,6 +12,16 @@ export interface ViewOptions {
   readonly valueName: string;
 }
 
+/** How a trace is drawn among the lines of the log. */
+export function drawnHere(): Pick<ViewOptions, 'colours' | 'width'> {
+  return { colours: colours(), width: process.stderr.columns || 100 };
+}
+
+/** What of a scored trace is drawn. */
+export type DrawnTrace = Pick<OutputRow, 'segments' | 'valueStart' | 'reward' | 'baseline' | 'status'> & {
+  readonly trace: Pick<OutputRow['trace'], 'id' | 'completion'>;
+};
+
 const BAR_WIDTH = 10;
 /** more segments than this are cut out of the middle */
 const MAX_LINES = 18;
@@ -19,7 +30,7 @@ const MAX_LINES = 18;
  * The drawing, lines joined by newlines. Values draw as bars from 0 to 1. So does a segment's σ, leftwards where negative:
  * a full bar is the whole credit of the trace, or more, so that what is nearly nothing looks like it.
  */
-export function drawTrace(row: OutputRow, { colours, width, valueName }: ViewOptions): string {
+export function drawTrace(row: DrawnTrace, { colours, width, valueName }: ViewOptions): string {
   const characters = [...row.trace.completion];
   const paint = (text: string, sigma: number) =>
     colours && sigma !== 0 ? `\u001b[${sigma > 0 ? 32 : 31}m${text}\u001b[0m` : text;

@@ -1,5 +1,6 @@
 // The log of a process that another one has started: figures go to that one, which speaks to people.
 import type { Log } from './log.js';
+import type { SummaryPart } from './summary.js';
 
 /** Set for the processes of `--workers`. */
 export const WORKER_VARIABLE = 'RREDCOT_WORKER';
@@ -7,8 +8,12 @@ export const WORKER_VARIABLE = 'RREDCOT_WORKER';
 /** What a worker reports. */
 export type WorkerMessage =
   | { readonly kind: 'progress' | 'done'; readonly fields: Readonly<Record<string, unknown>> }
+  | { readonly kind: 'met'; readonly fields: SummaryPart }
   | { readonly kind: 'info'; readonly message: string }
   | { readonly kind: 'warning'; readonly code: string; readonly message: string };
+
+/** The record of what a worker's summary holds. */
+export const MET = 'met';
 
 /** What a worker is told: end as at a signal. */
 export const STOP = 'stop';
@@ -32,6 +37,7 @@ export function openWorkerLog(): Log {
     warn: (code, message) => send({ kind: 'warning', code, message }),
     record(message, fields) {
       if (message === 'done') send({ kind: 'done', fields });
+      if (message === MET) send({ kind: 'met', fields: fields as unknown as SummaryPart });
     },
     progress(_, fields) {
       const now = performance.now();

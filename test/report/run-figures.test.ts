@@ -9,6 +9,7 @@ import {
   type PolicyFacts,
 } from '../../dist/report/run-figures.js';
 import { Summary } from '../../dist/report/summary.js';
+import { drawTrace } from '../../dist/report/trace-view.js';
 import type { OutputRow, SegmentRow } from '../../dist/scored.js';
 import { bareRow } from '../support/io-helpers.js';
 
@@ -189,5 +190,36 @@ describe('warnings', () => {
   it('a folder whose name drives terminals is shown', () => {
     const [warning] = figureWarnings(tallied(guessed), { ...TOY, path: 'a\u001b[31m' });
     expect(warning?.message).toContain('a\\u{1b}[31m');
+  });
+});
+
+describe('what several processes have met', () => {
+  const at = (ordinal: number, id: string, deltas: readonly number[] = [0.5, -0.2]) => {
+    const row = scored();
+    const segments = deltas.map((delta) => ({ ...(row.segments[0] as (typeof row.segments)[0]), delta }));
+    const trace = { ...row.trace, id, completion: 'text', source: { ...row.trace.source, ordinal } };
+    return { ...row, trace, segments };
+  };
+  const bad = (ordinal: number, reason: string) => ({
+    ...{ kind: 'bad' as const, file: 'in.jsonl', row: ordinal, ordinal, byteOffset: null, raw: '', id: 'x' },
+    rejection: { code: 'map', reason },
+  });
+
+  it('is told as one process tells it: the first of the best traces, and the first reason', () => {
+    const whole = new Summary();
+    const parts = [new Summary(), new Summary()] as const;
+    const rows = [at(0, 'dull', [0.5]), at(1, 'first'), at(2, 'second')];
+    for (const [n, row] of rows.entries()) for (const each of [whole, parts[n % 2]]) each?.add(row);
+    for (const n of [3, 4]) for (const each of [whole, parts[n % 2]]) each?.reject(bad(n, `reason ${n}`));
+    const together = new Summary([whole.figures]);
+    // as a message carries it
+    for (const { part } of parts) together.include(JSON.parse(JSON.stringify(part)));
+    expect(together.example?.trace.id).toBe('first');
+    const view = { colours: false, width: 80, valueName: 'v̂' };
+    const drawn = (summary: Summary) =>
+      drawTrace(summary.example as NonNullable<typeof summary.example>, view);
+    expect(drawn(together)).toBe(drawn(whole));
+    expect(together.describeFigures(TOY, 'v̂')).toEqual(whole.describeFigures(TOY, 'v̂'));
+    expect(together.describeFigures(TOY, 'v̂')).toContain('  in.jsonl:3: reason 3');
   });
 });

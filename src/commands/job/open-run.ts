@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { readJson, writeJson } from '../../io/files/json-file.js';
+import { statIfThere } from '../../io/files/stat-if-there.js';
 import {
   chunkCount,
   chunkOf,
@@ -18,7 +19,14 @@ import type { Input } from '../../io/read/inputs.js';
 import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import type { AskedRun, RunDescription } from '../../io/run/description.js';
 import { fingerprint } from '../../io/run/fingerprint.js';
-import { type ChunkRecord, chunkDamage, hasRecords, readShard, sumCounts } from '../../io/run/records.js';
+import {
+  type ChunkRecord,
+  chunkDamage,
+  hasRecords,
+  holdsTraces,
+  readShard,
+  sumCounts,
+} from '../../io/run/records.js';
 import { hasRejects, removeLeftovers, sharedFolders } from '../../io/run/remove.js';
 import { markSuccess } from '../../io/run/success.js';
 import { are, plural } from '../../plural.js';
@@ -38,6 +46,7 @@ export interface RunOptions {
   /** drop what an earlier run has left in the folder */
   readonly restart: boolean;
   readonly limit: number | undefined;
+  readonly signal: AbortSignal;
 }
 
 /** What decides the bytes of a run, beside its inputs and how it is cut. */
@@ -101,7 +110,7 @@ export async function openRun(
     await files?.assertSince(null);
     const found = surveyor.isNeeded ? await survey() : undefined;
     const cut = { shard, rowsPerChunk: rowsPerChunk(found), survey: found };
-    return begun(target, cut, new Map(), false, undefined);
+    return begun(target, cut, new Map(), false, undefined, opts);
   }
 
   const asked: AskedRun = {
@@ -128,7 +137,8 @@ export async function openRun(
   try {
     if (!isOurs) await files?.assertSince(description.policy_files);
     const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
-    const run = await resumed(target, cut, { description, presence, isOurs }, started, log);
+    const place = { description, presence, isOurs };
+    const run = await resumed(target, cut, place, started, opts, log);
     if (run.isDone || isStream) return run;
     // the survey of a run is made by its first process, and read by those that resume it or do its other shards
     const path = runPaths(folder).survey;
@@ -168,7 +178,14 @@ interface Place {
 }
 
 /** Looks at what the shard's earlier attempts have done. */
-async function resumed(target: Target, cut: Cut, place: Place, started: number, log: Log): Promise<Run> {
+async function resumed(
+  target: Target,
+  cut: Cut,
+  place: Place,
+  started: number,
+  opts: RunOptions,
+  log: Log,
+): Promise<Run> {
   const { shard } = cut;
   const { description, isOurs } = place;
   const folder = target.folder as string;
@@ -201,7 +218,7 @@ async function resumed(target: Target, cut: Cut, place: Place, started: number, 
   }
   if (!isOurs && !isWhole && state.chunks.size > 0)
     log.info(`resuming: ${plural(state.chunks.size, 'chunk')} ${are(state.chunks.size)} done, in ${folder}`);
-  return begun(target, cut, state.chunks, isDone, place);
+  return begun(target, cut, state.chunks, isDone, place, opts);
 }
 
 function begun(
@@ -210,6 +227,7 @@ function begun(
   chunks: Map<number, ChunkRecord>,
   isDone: boolean,
   place: Place | undefined,
+  { signal }: RunOptions,
 ): Run {
   // what is done when the run begins; the writer adds to `chunks` while rows are still being read
   const done = new Set(chunks.keys());
@@ -219,10 +237,16 @@ function begun(
   };
   /** Leaves nothing of a run in which nothing is whole, unless others work on it. */
   async function clean({ presence, isOurs }: Place, folder: string): Promise<void> {
-    // another attempt may have made a chunk
-    if (!isOurs || cut.shard.count > 1 || chunks.size > 0 || (await hasRecords(folder))) return;
-    // the reasons of rejects are what the user needs next; a single file's have been put beside it
-    if (kind === 'folder' && (await hasRejects(folder, cut.shard))) return;
+    if (cut.shard.count > 1) return;
+    // rejects are soon found again, and a run of nothing else would stand in the way of the mended command
+    if (signal.aborted) {
+      if ((await holdsTraces(folder)) || (await statIfThere(runPaths(folder).success)) !== null) return;
+    } else {
+      // another attempt may have made a chunk
+      if (!isOurs || chunks.size > 0 || (await hasRecords(folder))) return;
+      // the reasons of rejects are what the user needs next; a single file's have been put beside it
+      if (kind === 'folder' && (await hasRejects(folder, cut.shard))) return;
+    }
     await assertOurs();
     await dropAlone(folder, kind === 'file', presence);
   }
@@ -247,15 +271,16 @@ function begun(
 }
 
 /** What an interrupted run tells its user. */
-export function interruption({ folder, chunks, rowsPerChunk }: Run): RredcotError {
+export function interruption({ folder, chunks, rowsPerChunk, shard }: Run): RredcotError {
+  const hasNoTraces = chunks.size > 0 && sumCounts(chunks.values()).traces === 0 && shard.count === 1;
   const message =
     folder === undefined
       ? 'interrupted'
-      : chunks.size === 0
-        ? 'interrupted before the first chunk was whole, nothing was kept'
+      : chunks.size === 0 || hasNoTraces
+        ? `interrupted before the first ${hasNoTraces ? 'trace that is no reject' : 'chunk was whole'}, nothing was kept`
         : `interrupted: ${plural(chunks.size, 'chunk')} of ${plural(rowsPerChunk, 'row')} ${are(chunks.size)} kept in ${folder}`;
   return new RredcotError(message, {
     exitCode: EXIT.interrupted,
-    ...(chunks.size > 0 ? { hint: 'the same command again, which goes on from there' } : {}),
+    ...(chunks.size > 0 && !hasNoTraces ? { hint: 'the same command again, which goes on from there' } : {}),
   });
 }

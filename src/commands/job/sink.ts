@@ -12,12 +12,12 @@ import type { PassThroughColumn } from '../../io/table/schema.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { escapeControls } from '../../printable.js';
-import { colours, type Log } from '../../report/log.js';
+import type { Log } from '../../report/log.js';
 import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
 import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
 import { Summary } from '../../report/summary.js';
-import { drawTrace } from '../../report/trace-view.js';
-import { isWorker } from '../../report/worker-log.js';
+import { drawnHere, drawTrace } from '../../report/trace-view.js';
+import { isWorker, MET } from '../../report/worker-log.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { interruption, type Run } from './open-run.js';
@@ -173,9 +173,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       }
     },
     report(valueName) {
+      if (isWorker()) log.record(MET, { ...summary.part });
       if (valueName !== undefined && summary.example !== undefined) {
-        const width = process.stderr.columns || 100;
-        log.text(`\n${drawTrace(summary.example, { colours: colours(), width, valueName })}\n`);
+        log.text(`\n${drawTrace(summary.example, { ...drawnHere(), valueName })}\n`);
       }
       const { figures } = summary;
       log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));

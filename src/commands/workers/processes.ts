@@ -1,48 +1,37 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
-import { readdir, rm, stat } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
+import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
-import { valueNameOf } from '../../estimate/estimators.js';
-import { sumFigures } from '../../figures.js';
 import { readJson } from '../../io/files/json-file.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
-import { endEmptyRun } from '../../io/merge/empty-run.js';
-import { publishFile, publishRejects, rejectsHash } from '../../io/merge/publish.js';
+import { publishFile, rejectsHash } from '../../io/merge/publish.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import { type RunCommand, readRunDescription } from '../../io/run/description.js';
-import { type ChunkRecord, hasRecords, sumCounts } from '../../io/run/records.js';
+import { type ChunkRecord, holdsTraces } from '../../io/run/records.js';
 import { emptyRunFolder } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { writeSummary } from '../../io/run/summary-file.js';
-import { readRejects } from '../../io/verify/stored-rejects.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { are, count, plural } from '../../plural.js';
-import { parseDevice } from '../../policy/device/device.js';
 import { policyFacts } from '../../policy/embedded.js';
 import { openPolicyFolder } from '../../policy/folder.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { duration } from '../../report/progress.js';
-import { figureLines, figureRecord, figureWarnings, listCodes } from '../../report/run-figures.js';
+import { figureRecord, figureWarnings } from '../../report/run-figures.js';
 import { SharedProgress } from '../../report/shared-progress.js';
+import { Summary, type SummaryPart } from '../../report/summary.js';
+import { drawnHere, drawTrace } from '../../report/trace-view.js';
 import type { RunOptions } from '../job/open-run.js';
-import {
-  type CommonReject,
-  checkRejects,
-  type MaxRejects,
-  RejectTally,
-  reasonsFile,
-  refuseAllRejected,
-} from '../job/reject-limits.js';
+import type { MaxRejects } from '../job/reject-limits.js';
 import { resolveShard } from '../job/shard.js';
 import { resolveTarget, stemOf, type Target } from '../job/target.js';
+import { ownCounts } from './counts.js';
+import { checkAll, type FolderTarget, isDataError, withRejects } from './rejected.js';
 import { superviseWorkers, type Worker } from './supervise.js';
 
 export interface WorkersOptions extends RunOptions {
@@ -62,31 +51,7 @@ export interface WorkersOptions extends RunOptions {
 /** The workers have compared them. */
 const NO_HASHES = { verify: false };
 
-/** So many workers may be asked for on any machine, however few its cores. */
-const LEAST_MOST_WORKERS = 16;
-
 const PROGRAM = fileURLToPath(new URL('../../../bin/rredcot.js', import.meta.url));
-
-/**
- * `--workers n` and `--devices a,b`: the device of every worker.
- * @returns undefined where neither flag is given
- */
-export function workerDevices(
-  workers: number | undefined,
-  devices: string | undefined,
-): readonly (string | undefined)[] | undefined {
-  const cores = availableParallelism();
-  const most = Math.max(LEAST_MOST_WORKERS, 2 * cores);
-  if (workers !== undefined && workers > most)
-    throw usageError(
-      `--workers ${workers}: expected at most ${most} on this machine, which has ${plural(cores, 'core')}`,
-      `--workers ${cores}`,
-    );
-  if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
-  const names = devices.split(',').map((name) => name.trim());
-  for (const name of names) parseDevice(name, '--devices');
-  return Array.from({ length: names.length * (workers ?? 1) }, (_, j) => names[j % names.length]);
-}
 
 /** Runs a command in several processes. @throws RredcotError as the command itself would */
 export async function runWorkers(
@@ -125,6 +90,7 @@ async function shareWork(
   const workers = workerCommands(paths, folder, target, shard, opts);
   const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
   const { survey } = runPaths(folder);
+  const met: SummaryPart[] = [];
   await superviseWorkers(workers, {
     program: PROGRAM,
     env: { ...process.env, [CORES_VARIABLE]: `${coreShare(workers.length)}` },
@@ -143,7 +109,8 @@ async function shareWork(
       // the others say the same
       else if (message.kind === 'info') {
         if (worker === 0) log.info(`${name}: ${message.message}`);
-      } else progress.set(worker, message.fields);
+      } else if (message.kind === 'met') met.push(message.fields);
+      else progress.set(worker, message.fields);
     },
     onRestart(worker, how) {
       log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
@@ -154,7 +121,9 @@ async function shareWork(
   });
 
   const total = await ownCounts(folder, shard, opts.devices.length);
-  const figures = sumFigures(total.figures);
+  const summary = new Summary(total.figures);
+  for (const part of met) summary.include(part);
+  const { figures } = summary;
   const facts =
     opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
   const seconds = (performance.now() - started) / 1000;
@@ -175,19 +144,17 @@ async function shareWork(
       throwIfInterrupted(opts.signal);
       log.progress(`joining ${plural(total.chunks, 'chunk')}`, {});
     });
+  const { example } = summary;
+  if (total.valueName !== undefined && example !== undefined)
+    log.text(`\n${drawTrace(example, { ...drawnHere(), valueName: total.valueName })}\n`);
   const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
   const tokensText = total.tokens === 0 ? '' : `, ${plural(total.tokens, 'token')}`;
   const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;
   log.text(
     [
       `${plural(total.traces, 'trace')}${tokensText} in ${duration(seconds)} (${plural(workers.length, 'worker')}${rateText})`,
-      ...figureLines(figures, facts, total.valueName),
-      ...(total.rejects > 0
-        ? [
-            `rejected: ${count(total.rejects)}${listCodes(Object.entries(figures.rejects))}`,
-            `rejects in ${escapeControls(target.rejects)}`,
-          ]
-        : []),
+      ...summary.describeFigures(facts, total.valueName),
+      ...(total.rejects > 0 ? [`rejects in ${escapeControls(target.rejects)}`] : []),
       `written to ${escapeControls(target.path)}`,
     ].join('\n'),
   );
@@ -195,8 +162,6 @@ async function shareWork(
   log.record('done', done);
   return EXIT.done;
 }
-
-type FolderTarget = Target & { readonly folder: string };
 
 async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<FolderTarget> {
   if (inputs.some(({ size }) => size === null))
@@ -221,7 +186,7 @@ async function clearFolder(
   else if (kind === 'file')
     // where others work on it, the workers tell whether it is the same run
     await presence.alone(async () => {
-      if (!(await hasRecords(folder))) await emptyRunFolder(folder);
+      if (!(await holdsTraces(folder))) await emptyRunFolder(folder);
     });
 }
 
@@ -247,79 +212,6 @@ function workerCommands(
       ...paths,
     ],
   }));
-}
-
-/** What the records of this command's own workers hold. */
-async function ownCounts(folder: string, { index, count: n }: Shard, workers: number) {
-  const hasRun = (await readdir(folder).catch((): string[] => [])).includes('run.json');
-  const state = hasRun ? await readRunState(folder) : undefined;
-  // a run of another layout is told of by the workers
-  const isOwn = state?.description.shards === n * workers;
-  const own = (state?.shards ?? []).filter(({ shard }) => isOwn && shard.index % n === index);
-  const chunks = own.reduce((sum, shard) => sum + shard.chunks, 0);
-  return {
-    ...sumCounts(own.map(({ counts }) => counts)),
-    chunks,
-    figures: own.map(({ figures }) => figures),
-    valueName: valueNameOf(state?.description.config.estimator),
-  };
-}
-
-/** The limits on rejects hold for all workers together. */
-async function checkAll(
-  total: { readonly traces: number; readonly rejects: number },
-  folder: string,
-  target: FolderTarget,
-  shard: Shard,
-  opts: WorkersOptions,
-): Promise<void> {
-  try {
-    checkRejects(total, opts.maxRejects, target, true);
-    if (shard.count === 1) refuseAllRejected(total, target, await commonestReject(folder));
-  } catch (error) {
-    await rm(runPaths(folder).success, { force: true });
-    if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
-    throw error;
-  }
-}
-
-function isDataError(error: unknown): error is RredcotError {
-  return error instanceof RredcotError && error.exitCode === EXIT.data;
-}
-
-/**
- * The reasons of too many rejects are what the user needs next: put beside the file, and the error tells of that place. A
- * run without a trace goes.
- */
-async function withRejects(
-  error: RredcotError,
-  folder: string,
-  target: FolderTarget,
-  shard: Shard,
-  { devices }: WorkersOptions,
-): Promise<RredcotError> {
-  // an input can be so damaged that no run was begun
-  if ((await statIfThere(runPaths(folder).run)) === null) return error;
-  const { traces, rejects } = await ownCounts(folder, shard, devices.length);
-  const isEmpty = shard.count === 1 && traces === 0 && rejects > 0;
-  const { kind } = target;
-  const reasons = isEmpty ? reasonsFile(target) : target.rejects;
-  if (isEmpty && kind !== 'stdout') await endEmptyRun(kind, folder, reasons, () => {});
-  else if (kind === 'file') await publishRejects(folder, reasons, () => {});
-  const { message, exitCode, hint } = error;
-  // a worker knows the hidden folder alone
-  const text = message.replace(escapeControls(join(folder, 'rejects')), reasons);
-  return new RredcotError(text, { exitCode, ...(hint === undefined ? {} : { hint }) });
-}
-
-/** What most rejects of a run have in common. */
-async function commonestReject(folder: string): Promise<CommonReject | undefined> {
-  const tally = new RejectTally();
-  for (const name of (await readdir(join(folder, 'rejects'), { recursive: true })).sort()) {
-    if (!name.endsWith('.jsonl')) continue;
-    for await (const reject of readRejects(join(folder, 'rejects', name))) tally.add(reject);
-  }
-  return tally.commonest;
 }
 
 /** An interruption, with what was kept. */

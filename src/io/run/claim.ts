@@ -6,11 +6,11 @@ import { runPaths } from '../layout/run-paths.js';
 import { createRun, findRun } from './begin.js';
 import type { AskedRun, RunDescription, SameRun } from './description.js';
 import { enterFolder, type Holder, holderText, type Presence } from './presence.js';
-import { hasRecords } from './records.js';
+import { holdsTraces } from './records.js';
 import { dropRun, emptyRunFolder, isBegun } from './remove.js';
 
 export interface ClaimOptions {
-  /** a folder of our own beside a single file: without a whole chunk nothing in it is worth keeping */
+  /** a folder of our own beside a single file: without a trace in a whole chunk nothing in it is worth keeping */
   readonly isHidden: boolean;
   /** drop the run that is there */
   readonly restart: boolean;
@@ -109,7 +109,7 @@ export async function dropAlone(
   );
 }
 
-/** The run of a hidden folder; another one is dropped where no chunk of it is whole and nobody works on it. */
+/** The run of a hidden folder; another one is dropped where no trace of it is in a whole chunk and nobody works on it. */
 async function findOrEmpty(
   folder: string,
   asked: AskedRun,
@@ -118,13 +118,13 @@ async function findOrEmpty(
   try {
     return await findRun(folder, asked);
   } catch (error) {
-    if ((await isBegun(folder)) && (await hasRecords(folder))) throw error;
+    if ((await isBegun(folder)) && (await holdsTraces(folder))) throw error;
   }
   const found = await alone(async () => {
     try {
       return await findRun(folder, asked);
     } catch (error) {
-      if ((await isBegun(folder)) && (await hasRecords(folder))) throw error;
+      if ((await isBegun(folder)) && (await holdsTraces(folder))) throw error;
       await emptyRunFolder(folder);
       return undefined;
     }

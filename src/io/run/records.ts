@@ -201,3 +201,15 @@ export async function hasRecords(folder: string): Promise<boolean> {
     return code !== 'ENOENT' && code !== 'ENOTDIR';
   }
 }
+
+/** Whether one of them holds a trace: rejects alone are soon found again, and nobody's work. */
+export async function holdsTraces(folder: string): Promise<boolean> {
+  if (!(await hasRecords(folder))) return false;
+  const done = join(folder, 'done');
+  for (const name of await readdir(done, { recursive: true })) {
+    if (!name.endsWith('.json')) continue;
+    // what cannot be read may hold some
+    if ((await readJson<{ readonly traces?: unknown }>(join(done, name)))?.traces !== 0) return true;
+  }
+  return false;
+}

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { workerFlags } from '../../../dist/cli/worker-flags.js';
-import { workerDevices } from '../../../dist/commands/workers/processes.js';
+import { workerDevices } from '../../../dist/commands/workers/devices.js';
 import { superviseWorkers } from '../../../dist/commands/workers/supervise.js';
 import { coreShare, ownCores } from '../../../dist/cores.js';
 import {
@@ -168,7 +168,7 @@ describe('workers', () => {
     const run = await rredcot(['segment', input, '-o', two, '--no-policy', '--workers', '3', ...FLAGS]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(
-      /40 traces in .* \(3 workers\)\nalso in status: \(segments:by-length 40\)\nrejected: 2 \(json 1, map 1\)/,
+      /40 traces in .* \(3 workers\)\nalso in status: \(segments:by-length 40\)\nrejected: 2 \(json 1, map 1\)\n {2}\S+traces\.jsonl:\d+: /,
     );
     for (const end of ['', '.rejects.jsonl'])
       expect(await readFile(`${two}${end}`, 'utf8')).toBe(await readFile(`${one}${end}`, 'utf8'));
