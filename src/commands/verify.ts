@@ -21,7 +21,7 @@ import { recordFindings } from '../io/verify/check-run.js';
 import type { Finding } from '../io/verify/finding.js';
 import { SeenRows } from '../io/verify/seen.js';
 import { textFaults } from '../io/verify/text-faults.js';
-import { formatOf } from '../io/write/output.js';
+import { namedFormat } from '../io/write/output.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { segmentFaults } from '../segment/stored-segments.js';
@@ -123,7 +123,12 @@ async function verifyFile(
   { signal }: VerifyOptions,
   log: Log,
 ): Promise<number> {
-  const format = formatOf(path);
+  const format = namedFormat(path);
+  if (format === undefined)
+    throw usageError(
+      `${path}: the name does not tell the format`,
+      'give it the ending that it was written with',
+    );
   let traces = 0;
   const checksOf = (facts: FileFacts): RowChecks => {
     const { columns, export: form } = facts;

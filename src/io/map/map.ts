@@ -9,7 +9,7 @@ import { didYouMean } from '../table/similar.js';
 import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
 import { type Columns, type FieldPath, parsePath, resolvePath } from './path.js';
-import { meantPath, proposePaths } from './propose.js';
+import { mapFlag, meantPath, proposePaths } from './propose.js';
 import {
   FIELDS,
   type Field,
@@ -223,7 +223,7 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
       if (found.value === null) return { path, value: null };
       throw new Mismatch(
         'map',
-        `${field}: ${path} leads to ${describeValue(found.value)}, expected a list: use --map ${field}=${path.replace('[]', '')}`,
+        `${field}: ${path} leads to ${describeValue(found.value)}, expected a list: use ${mapFlag(`${field}=${path.replace('[]', '')}`)}`,
       );
     case 'missing':
       return undefined;
@@ -233,8 +233,9 @@ function look(row: InputRow, field: Field, source: FieldSource): LocatedField | 
 /** What a path that leads nowhere was meant to be, or may be. */
 function otherPath({ columns }: InputRow, field: Field, path: string): string {
   const meant = meantPath(columns, path);
-  if (meant !== undefined) return `did you mean --map ${field}=${meant}?`;
-  return `use --map ${field}=${proposePaths(columns, [field]).get(field) ?? '<path>'}`;
+  if (meant !== undefined) return `did you mean ${mapFlag(`${field}=${meant}`)}?`;
+  const proposed = proposePaths(columns, [field]).get(field);
+  return `use ${proposed === undefined ? `--map ${field}=<path>` : mapFlag(`${field}=${proposed}`)}`;
 }
 
 // the fields' values for each trace of the row; several exploding paths go hand in hand

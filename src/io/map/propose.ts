@@ -1,5 +1,6 @@
 // A row that nobody has mapped in, paths for `--map` out: by the names that such columns have, where their values fit.
 
+import { shellWord } from '../../printable.js';
 import { didYouMean } from '../table/similar.js';
 import { isDialogue } from './dialogue.js';
 import type { Columns } from './path.js';
@@ -89,7 +90,15 @@ export function proposePaths(
 /** Paths as `--map` takes them; undefined without any. */
 export function mapText(paths: ReadonlyMap<Field, string>): string | undefined {
   if (paths.size === 0) return undefined;
-  return `--map ${FIELDS.flatMap((field) => (paths.has(field) ? [`${field}=${paths.get(field)}`] : [])).join(',')}`;
+  return mapFlag(
+    FIELDS.flatMap((field) => (paths.has(field) ? [`${field}=${paths.get(field)}`] : [])).join(','),
+  );
+}
+
+/** A value of `--map` with the flag, as one copies it into a shell: brackets that match no file stay as they are. */
+export function mapFlag(value: string): string {
+  const bare = value.replaceAll(/[[\]]/g, '');
+  return `--map ${shellWord(bare) === bare ? value : shellWord(value)}`;
 }
 
 /** The path in the row that a misspelled one stands for. */

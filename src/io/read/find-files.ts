@@ -1,7 +1,7 @@
 // Paths as the user gave them in, files out: patterns and folders become the files that they stand for, sorted.
 
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { basename, isAbsolute, join } from 'node:path';
+import { basename, dirname, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { readJson } from '../files/json-file.js';
@@ -28,7 +28,7 @@ export async function findFiles(path: string): Promise<string[]> {
   if (matches.length === 0)
     throw usageError(
       `${path}: no file matches`,
-      `** goes through folders, {a,b} is a or b; ls ${path.slice(0, path.search(PATTERN)) || '.'}`,
+      `** goes through folders, {a,b} is a or b; ls ${shellWord(dirname(path.slice(0, path.search(PATTERN) + 1)))}`,
     );
   return matches.sort(byCodeUnit);
 }

@@ -47,6 +47,15 @@ describe('proposed paths', () => {
     expect(proposed(columns)).toBe(expected === undefined ? undefined : `--map ${expected}`);
   });
 
+  it('are one word of a shell, whatever the columns are called', () => {
+    const columns = { 'model response': 'r', "it's": '', 'ground truth': '4', prompt: 'q' };
+    expect(proposed(columns)).toBe("--map 'prompt=prompt,completion=model response,reference=ground truth'");
+    expect(reason(columns, 'completion=its')).toMatch(/did you mean --map 'completion=it'\\''s'\?$/);
+    expect(cureOf(`in.jsonl:0: ${reason(columns)}`)).toBe(
+      "--map 'completion=model response,reference=ground truth'",
+    );
+  });
+
   it('maps a row as they say', () => {
     const columns = { question: 'q', generations: [{ text: 'a', correct: true }], gold: '4' };
     const map = parseFieldMap(proposed(columns)?.slice('--map '.length));
