@@ -20,6 +20,9 @@ export interface Figures {
   readonly uniform: number;
   /** traces whose text has `</think>` */
   readonly closed_thoughts: number;
+  /** exit points whose values were sampled, and the shares of their samples without a verdict, summed */
+  readonly sampled_exits: number;
+  readonly lost_shares: number;
   /** traces by status code; `ok` is not counted */
   readonly status: Histogram;
   /** rejects by code */
@@ -31,7 +34,10 @@ const UNEVEN = 0.01;
 /** Numbers below this are 0 in a histogram: it has a smallest bin. */
 const SMALLEST = 1e-6;
 
-const SUMS = ['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const;
+const SUMS = [
+  ...(['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const),
+  ...(['sampled_exits', 'lost_shares'] as const),
+] as const;
 const HISTOGRAMS = ['mean_logprobs', 'value_ranges', 'status', 'rejects'] as const;
 
 /** Gathers figures. */
@@ -54,6 +60,14 @@ export class Tally {
       if (sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN)) this.count('uniform');
     }
     if (row.closesThought) this.count('closed_thoughts');
+    const lost = row.requested?.lost_fraction;
+    if (lost instanceof Float32Array) {
+      this.count('sampled_exits', lost.length);
+      this.count(
+        'lost_shares',
+        lost.reduce((sum, share) => sum + share, 0),
+      );
+    }
     for (const code of status) this.bin('status', code);
   }
 

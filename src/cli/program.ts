@@ -6,6 +6,7 @@ import { checkExport, refuseOfOthers, resolveCreditOptions } from '../commands/j
 import { parseExport } from '../commands/job/written-columns.js';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
+import { natureOf } from '../estimate/estimators.js';
 import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
@@ -27,7 +28,7 @@ import {
 } from './job-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
-import { addSample } from './sample-command.js';
+import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
 import { checkSegmenter } from './segment-flags.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
@@ -67,7 +68,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  credited(job(program.command('score'), 'scored.parquet'), true)
+  monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
@@ -93,6 +94,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       async (
         inputs: string[],
         flags: JobFlags &
+          MonteCarloFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
@@ -111,14 +113,15 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         checkExport(exportName, credit);
         refuseOfOthers(credit);
         const bank = oneOf('--bank', flags.bank, BANKS);
-        if (bank === 'group' && credit.estimator === 'given')
+        if (bank === 'group' && natureOf(credit.estimator).scores === 'nothing')
           throw usageError(
-            '--bank group has no meaning with --estimator given: nothing is scored',
+            `--bank group has no meaning with --estimator ${credit.estimator}: nothing is scored`,
             'leave it out',
           );
         const calibration = await calibrationFlag(credit.estimator, flags.calibration);
+        const sampled = resolveMonteCarlo(flags, credit.estimator, command);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
-        const method = { credit, calibration, strategy, bank, exportName, dryRun };
+        const method = { credit, calibration, monteCarlo: sampled, strategy, bank, exportName, dryRun };
         const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
         checkSegmenter(job.segments, job);
         interruption.limitTime(parseTimeLimit(flags.timeLimit));

@@ -3,9 +3,12 @@ import type { Command } from 'commander';
 import { finite, oneOf, positiveInteger } from '../commands/job/flag-values.js';
 import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
 import { type ExitCode, usageError } from '../errors.js';
-import { JUDGES } from '../estimate/judge.js';
+import { type Estimator, natureOf } from '../estimate/estimators.js';
+import { JUDGES } from '../estimate/sampling/judge.js';
+import { UNFINISHED } from '../estimate/sampling/monte-carlo.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/continue.js';
+import { FROM_FILE } from './config-file.js';
 import { type RunFlags, run, runOptions } from './job-flags.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
@@ -51,6 +54,57 @@ export function resolveSampling(flags: SamplingFlags, maxTokensFlag: string, max
     batch: positiveInteger('--batch', flags.batch, DEFAULT_BATCH),
   };
   return { sampling: options, judge: oneOf('--judge', flags.judge, JUDGES) };
+}
+
+/** The flags of the Monte Carlo estimators, as commander hands them on. */
+export interface MonteCarloFlags extends SamplingFlags {
+  readonly mcSamples: string;
+  readonly mcMaxTokens?: string;
+  readonly mcUnfinished: string;
+  readonly keepSamples: boolean;
+}
+
+/** Tokens a sample at most. */
+const MOST_TOKENS = { mc: 4096, 'mc-truncated': 256 } as const;
+
+/** The flags of the Monte Carlo estimators. */
+export function monteCarlo(command: Command): Command {
+  const { mc, 'mc-truncated': truncated } = MOST_TOKENS;
+  command
+    .option('--mc-samples <n>', 'of mc and mc-truncated: completions an exit point', '20')
+    .option(
+      '--mc-max-tokens <n>',
+      `of mc and mc-truncated: new tokens a completion at most (default: ${mc}; ${truncated} for mc-truncated)`,
+    )
+    .option('--mc-unfinished <how>', 'what a completion without a verdict counts: zero|drop', 'zero')
+    .option('--keep-samples', 'write the completions too', false);
+  return sampling(command, 'of mc and mc-truncated: ');
+}
+
+const MONTE_CARLO_FLAGS = [
+  ...(['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'keepSamples'] as const),
+  ...(['temperature', 'topP', 'seed', 'batch', 'judge'] as const),
+] as const;
+
+/** Checks the values; undefined for an estimator that samples nothing. @throws RredcotError (exit 2) for a flag without meaning */
+export function resolveMonteCarlo(flags: MonteCarloFlags, estimator: Estimator, command: Command) {
+  if (!natureOf(estimator).isSampled) {
+    const given = MONTE_CARLO_FLAGS.find((name) =>
+      ['cli', FROM_FILE].includes(command.getOptionValueSource(name) ?? ''),
+    );
+    const long = command.options.find((option) => option.attributeName() === given)?.long;
+    if (long !== undefined && long !== null)
+      throw usageError(`${long} has no meaning with --estimator ${estimator}`, 'add --estimator mc');
+    return undefined;
+  }
+  const most = MOST_TOKENS[estimator as keyof typeof MOST_TOKENS];
+  const method = resolveSampling(flags, '--mc-max-tokens', flags.mcMaxTokens ?? String(most));
+  return {
+    samples: positiveInteger('--mc-samples', flags.mcSamples, 20),
+    unfinished: oneOf('--mc-unfinished', flags.mcUnfinished, UNFINISHED),
+    keep: flags.keepSamples,
+    ...method,
+  };
 }
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */

@@ -30,12 +30,14 @@ interface DryRun {
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
+  /** completions that are sampled at every exit */
+  readonly samples?: number | undefined;
 }
 
 /** Counts the traces, runs a few of them, and tells what was found. */
 export async function dryRun(
   ready: AsyncIterable<(PassJob & { readonly bank: readonly Reference[] }) | BadRow>,
-  { session, strategy, text, rows }: DryRun,
+  { session, strategy, text, rows, samples }: DryRun,
   print: (line: string) => void,
 ): Promise<void> {
   const rejects = new RejectTally();
@@ -46,6 +48,8 @@ export async function dryRun(
   });
   const found = await forecast(noted, session, strategy, (bad) => rejects.add(bad));
   for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
+  if (samples !== undefined)
+    print(`${'samples'.padEnd(LABEL_WIDTH)}${count(samples * found.exits)}, whose time is not in it`);
 }
 
 /** The lines, control characters made visible. */

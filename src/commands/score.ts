@@ -6,6 +6,8 @@ import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibratedValues, calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
+import { monteCarloColumns } from '../estimate/sampling/monte-carlo.js';
+import { type MonteCarloOptions, monteCarloConfig, sampledValues } from '../estimate/sampling/sampled.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
@@ -22,6 +24,7 @@ import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { Prompts } from '../policy/text/prompts.js';
 import type { Log } from '../report/log.js';
+import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { cutTrace } from '../segment/given.js';
@@ -40,6 +43,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly credit: CreditOptions;
   /** of `--estimator calibrated` */
   readonly calibration?: Calibration | undefined;
+  /** how values are sampled, for estimators that do */
+  readonly monteCarlo?: MonteCarloOptions | undefined;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
   /** takes what is told of a run that is not made; undefined: the run is made */
@@ -51,7 +56,7 @@ export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { monteCarlo, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
   // a calibration that stands back leaves the values as they are
   const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
   const isUncalibrated = opts.calibration !== calibration;
@@ -70,6 +75,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, estimator, textOf) : undefined;
+  const usesReferences = natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined;
+  const sampledColumns = monteCarlo === undefined ? [] : monteCarloColumns(monteCarlo.keep);
+  const meter = new TokenMeter();
   const usesMean = baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
   const usesGroups = banks !== undefined || usesMean;
 
@@ -101,18 +109,36 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const valueStatus = isUncalibrated ? [UNCALIBRATED] : [];
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status, ...valueStatus];
       const pieces = cutTrace(tokens, segments);
-      return { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer), status, pieces };
+      const whole = { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer) };
+      return { ...whole, references, status, pieces };
     });
 
     const session = await PolicySession.open(policy, device);
     try {
       if (dryRun !== undefined) {
         const text = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
-        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows }, dryRun);
+        const samples = monteCarlo?.samples;
+        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows, samples }, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points
-      const scored = scoreWindows(ready, session, strategy, (row) => windowOf(row, run.rowsPerChunk));
+      const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+      const scored = scoreWindows(ready, session, strategy, window);
+
+      // continue: completions from the exit points, and what they have earned
+      if (monteCarlo !== undefined) {
+        await session.openDecoder();
+        const onTokens = (count: number): void => meter.add(count);
+        const writer = { session, tokenizer, template: exitTemplate, stops: policy.decoding?.stops ?? [] };
+        const from = { ...writer, maxTokens: architecture.maxTokens };
+        const valued = sampledValues(scored, from, { ...monteCarlo, signal, onTokens }, window);
+        yield* eachTrace(valued, ({ job, result, values }) => {
+          const row = creditTrace(job, result, values, credit);
+          const requested = { ...row.requested, ...values.columns };
+          return withExport({ ...row, requested, status: [...row.status, ...values.status] }, written.export);
+        });
+        return;
+      }
 
       // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
       yield* eachTrace(scored, ({ job, result }) => {
@@ -137,6 +163,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       bank: opts.bank,
       chatTemplateArgs,
       ...creditConfig(opts.credit),
+      ...(monteCarlo && monteCarloConfig(monteCarlo)),
       ...segments,
     },
     ...(opts.calibration && { calibration: opts.calibration.model }),
@@ -149,12 +176,13 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     command: 'score' as const,
     isDry: dryRun !== undefined,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
-    columns: [...written.columns, ...requestedColumns(credit)],
+    columns: [...written.columns, ...requestedColumns(credit), ...sampledColumns],
     texts: written.texts,
     config,
     policy,
     passes: { strategy, precision: graphFor(policy, device).precision },
-    needs: { prompt: true, references: banks === undefined && natureOf(estimator).scores !== 'nothing' },
+    needs: { prompt: true, references: banks === undefined && usesReferences },
+    meter: monteCarlo && meter,
     reward: usesGroups ? (trace: Trace) => orNull(() => rewardOf(trace).reward) : undefined,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     banks,

@@ -2,6 +2,8 @@
 import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import type { CreditOptions } from '../estimate/credit.js';
+import { natureOf } from '../estimate/estimators.js';
+import { monteCarloColumns } from '../estimate/sampling/monte-carlo.js';
 import { mayBeGroupMean, recomputedFaults } from '../estimate/recompute.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { storedCredit } from '../estimate/stored-credit.js';
@@ -96,7 +98,8 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
 /** The chosen ones of our columns, and those that were asked for besides. */
 function withRequested(chosen: readonly string[] | undefined, credit: CreditOptions | undefined) {
   if (chosen === undefined || credit === undefined) return chosen;
-  return [...chosen, ...requestedColumns(credit).map(({ name }) => name)];
+  const sampled = natureOf(credit.estimator).isSampled ? monteCarloColumns(true) : [];
+  return [...chosen, ...[...requestedColumns(credit), ...sampled].map(({ name }) => name)];
 }
 
 /** What `segment` writes where nothing was chosen; undefined for `score`, which writes all of ours. */

@@ -10,6 +10,8 @@ interface Nature {
   readonly onRewardScale: boolean;
   /** values follow from the stored `reference_logprobs`, `reference_tokens` and `reference_utilities` */
   readonly isStored: boolean;
+  /** values are means over completions that the policy writes at every exit, judged by the row's references */
+  readonly isSampled?: true;
 }
 
 const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
@@ -19,6 +21,8 @@ const CONTINUATIONS = {
   onRewardScale: false,
   isStored: true,
 } as const;
+
+const EXPECTED = { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false } as const;
 
 const NATURES = {
   pr: ANSWERS,
@@ -30,7 +34,10 @@ const NATURES = {
   snis: ANSWERS,
   // they follow from what is stored and from the calibration's weights
   calibrated: { scores: 'answers', isLog: false, onRewardScale: true, isStored: false },
-  given: { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false },
+  given: EXPECTED,
+  mc: { ...EXPECTED, isSampled: true },
+  // the same with a low limit of tokens: what it cuts off counts as lost
+  'mc-truncated': { ...EXPECTED, isSampled: true },
 } as const satisfies Readonly<Record<string, Nature>>;
 
 export type Estimator = keyof typeof NATURES;

@@ -96,8 +96,13 @@ export function givenValues(given: Float32Array | undefined, exits: number): Tra
       'values',
       `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
     );
-  const none = Array.from({ length: exits }, () => new Float32Array(0));
-  return { values: given, referenceLogprobs: none, referenceTokens: new Int32Array(0) };
+  return { values: given, ...noReferences(exits) };
+}
+
+/** Of values for which no reference is scored. @param exits K+1 */
+export function noReferences(exits: number): Omit<TraceValues, 'values'> {
+  const referenceLogprobs = Array.from({ length: exits }, () => new Float32Array(0));
+  return { referenceLogprobs, referenceTokens: new Int32Array(0) };
 }
 
 /** Σ_i log p(y_n,i) of every reference: the row of `reference_logprobs` for one exit point. */

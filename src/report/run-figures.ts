@@ -38,6 +38,8 @@ export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 
     const values = range === undefined ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
     lines.push(`${name}mean log p ${shortNumber(mean)} a token${guessing}${values}`);
   }
+  const lost = lostFraction(figures);
+  if (lost !== undefined) lines.push(`samples cut or without a verdict: ${percent(lost)}`);
   if (credited > 0) {
     const codes = Object.entries(status).filter(([code]) => isFallback(code));
     const byFallback = `σ uniform by fallback: ${percent(fallbacks / credited)}${listCodes(codes)}`;
@@ -56,6 +58,7 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
     ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
     mean_logprob: meanLogprob(figures) ?? null,
     median_value_range: median(figures.value_ranges) ?? null,
+    ...(figures.sampled_exits > 0 && { lost_fraction: lostFraction(figures) }),
     uniform_share: share(fallbacks),
     uniform_in_effect_share: share(uniform),
   };
@@ -102,6 +105,11 @@ export function listCodes(counts: Iterable<readonly [code: string, n: number]>):
 
 function policyName({ path, isEmbedded }: PolicyFacts): string {
   return isEmbedded ? 'bundled' : escapeControls(path);
+}
+
+/** Of the samples of Monte Carlo values; undefined where there are none. */
+function lostFraction({ sampled_exits: exits, lost_shares: shares }: Figures): number | undefined {
+  return exits > 0 ? shares / exits : undefined;
 }
 
 function meanLogprob({ logprob_sum: sum, scored_tokens: tokens }: Figures): number | undefined {

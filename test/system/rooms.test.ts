@@ -36,6 +36,7 @@ const ROOMS = [
   'src/estimate/calibrate',
   'src/estimate',
   'src/estimate/passes',
+  'src/estimate/sampling',
   'src/commands/job',
   'src/commands/workers',
   'src/commands',

@@ -37,7 +37,7 @@ export interface Job {
   /** rows of the output that a trace of the input becomes (default 1) */
   readonly rowsPerTrace?: number;
   /** where the command counts tokens as it writes them */
-  readonly meter?: TokenMeter;
+  readonly meter?: TokenMeter | undefined;
   /** nothing is written: the stages tell what they would do */
   readonly isDry?: boolean;
   /** where no `-o` is given */

@@ -152,8 +152,15 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   return `${parts.join('\n\n')}\n`;
 }
 
+const SAMPLED: readonly (readonly [string, string])[] = [
+  ['value_sd', 'standard deviation of the value at each exit point, by the bootstrap over its samples'],
+  ['lost_fraction', 'share of the samples at each exit point that were cut, or could not be judged'],
+  ['samples', 'the samples: number of the exit point, text, token ids, how it ended, what it earned'],
+];
+
 /** What the columns mean that were asked for beside ours. */
-function requestedMeanings({ rule, method, normalisers }: Record<string, unknown>): Record<string, string> {
+function requestedMeanings(config: Record<string, unknown>): Record<string, string> {
+  const { rule, method, normalisers, mcSamples } = config;
   const names = (value: unknown) => (Array.isArray(value) ? (value as unknown[]).map(String) : []);
   const credits = names(rule).slice(1);
   const meanings = [
@@ -169,6 +176,7 @@ function requestedMeanings({ rule, method, normalisers }: Record<string, unknown
           ],
         ]
       : []),
+    ...(mcSamples === undefined ? [] : SAMPLED),
     ...names(normalisers).map((each) => [`normaliser_${each}`, `the weight of every token under ${each}`]),
   ];
   return Object.fromEntries(meanings) as Record<string, string>;

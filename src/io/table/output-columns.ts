@@ -14,8 +14,8 @@ export interface OutputColumn {
   readonly arrow?: Field;
 }
 
-const STRING: ColumnType = { kind: 'string' };
-const INT32: ColumnType = { kind: 'int32' };
+export const STRING: ColumnType = { kind: 'string' };
+export const INT32: ColumnType = { kind: 'int32' };
 export const FLOAT32: ColumnType = { kind: 'float32' };
 export const INT32_LIST: ColumnType = { kind: 'list', element: INT32 };
 export const FLOAT32_LIST: ColumnType = { kind: 'list', element: FLOAT32 };

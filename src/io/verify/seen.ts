@@ -30,8 +30,9 @@ export class SeenRows {
     if (typeof source === 'number' || typeof source === 'bigint')
       faults.push(...this.#orderFaults(Number(source), typeof id === 'string' ? id : ''));
     const [group, baseline] = [row.cell('group'), row.cell('baseline')];
-    // a group without any known reward has no mean
-    const hasMean = this.isGroupMean && typeof row.cell('reward') === 'number';
+    // a group without any known reward has no mean; a file that does not say so may have V(s_0) for its baseline
+    const isOwn = baseline === row.cell('value_start');
+    const hasMean = this.isGroupMean && !isOwn && typeof row.cell('reward') === 'number';
     if (hasMean && typeof group === 'string' && typeof baseline === 'number')
       faults.push(...this.#groupFaults(group, Math.fround(baseline)));
     return faults;

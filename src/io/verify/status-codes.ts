@@ -7,6 +7,7 @@ export const STATUS_CODES: readonly string[] = [
   'bank:row',
   'ids:not-utf8',
   'ids:text-mismatch',
+  'mc:lost',
   'prompt:messages-as-text',
   'prompt:retemplated',
   'prompt:stripped',

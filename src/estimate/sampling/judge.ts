@@ -1,7 +1,7 @@
 // Judges what a policy has sampled against the references of its prompt.
-import type { ExitTemplate } from '../policy/folder.js';
-import type { Reference } from '../trace.js';
-import { compareAnswer, ownAnswer, type Reward } from './reward.js';
+import type { ExitTemplate } from '../../policy/folder.js';
+import type { Reference } from '../../trace.js';
+import { compareAnswer, ownAnswer, type Reward } from '../reward.js';
 
 /** By the documented comparison (docs/answers.md), or letter by letter. */
 export const JUDGES = ['compare', 'exact'] as const;

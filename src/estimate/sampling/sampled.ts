@@ -1,0 +1,131 @@
+// Traces whose segments are known in, values of their exits by completions sampled there out.
+import { TraceRejected } from '../../errors.js';
+import type { ExitTemplate } from '../../policy/folder.js';
+import type { Begun, PolicyWrites, SamplingOptions, Start } from '../../policy/run/continue.js';
+import type { Written } from '../../policy/run/decoding-run.js';
+import { rowKey } from '../../policy/run/random.js';
+import { spelledText } from '../../policy/text/encode.js';
+import type { Spelling } from '../../policy/text/tokenizer.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import type { Reference } from '../../trace.js';
+import { type Judge, judged } from './judge.js';
+import { type MonteCarloValues, monteCarloValues, type Sample, type Unfinished } from './monte-carlo.js';
+import { joinIds } from '../references.js';
+import type { TraceResult } from '../trace-result.js';
+import { noReferences } from '../value.js';
+import { continued } from './continued.js';
+import type { PassJob, Scored } from '../passes/windows.js';
+
+/** How states are sampled from. */
+export interface MonteCarloOptions {
+  /** completions an exit */
+  readonly samples: number;
+  readonly sampling: SamplingOptions;
+  readonly judge: Judge;
+  readonly unfinished: Unfinished;
+  /** write the samples themselves */
+  readonly keep: boolean;
+}
+
+/** The options as a configuration has them: keys by which flags are found, nothing that leaves the bytes as they are. */
+export function monteCarloConfig({ samples, sampling, judge, unfinished, keep }: MonteCarloOptions) {
+  const { temperature, topP, maxTokens, seed } = sampling;
+  return {
+    ...{ mcSamples: samples, mcMaxTokens: maxTokens, mcUnfinished: unfinished },
+    ...{ temperature, topP, seed, judge, keepSamples: keep },
+  };
+}
+
+/** What of the policy it takes. */
+export interface SampledFrom {
+  readonly session: PolicyWrites;
+  readonly tokenizer: Spelling;
+  readonly template: ExitTemplate;
+  readonly stops: readonly number[];
+  /** tokens of the longest sequence */
+  readonly maxTokens: number;
+}
+
+interface Job extends PassJob {
+  /** of the row, by which samples are judged */
+  readonly references: readonly Reference[];
+}
+
+/** A trace with its values. */
+export interface Valued<T extends PassJob> {
+  readonly job: T;
+  readonly trace: T['trace'];
+  readonly result: TraceResult;
+  readonly values: MonteCarloValues;
+}
+
+/** Samples completions from every exit of every trace, and judges them. */
+export async function* sampledValues<T extends Job>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  policy: SampledFrom,
+  opts: MonteCarloOptions & { readonly signal: AbortSignal; readonly onTokens: (count: number) => void },
+  windowOf: (ordinal: number) => number,
+): AsyncGenerator<Valued<T> | BadRow> {
+  const { session, stops, maxTokens } = policy;
+  const { samples, sampling, signal, onTokens } = opts;
+  const begun = eachTrace(scored, ({ job, trace, result }) => {
+    if (result instanceof TraceRejected) throw result;
+    return { job, trace, result, ...begin(job, result, maxTokens, samples, sampling) };
+  });
+  const how = { ...sampling, stops, signal, onTokens };
+  yield* eachTrace(continued(begun, session, how, windowOf), ({ item, written }) => {
+    if (written instanceof TraceRejected) throw written;
+    const { job, trace, result, exits } = item;
+    return { job, trace, result, values: valuesOf(job, result, exits, written, policy, opts) };
+  });
+}
+
+/** The states of a trace; a state that fills the context has nothing to write. */
+function begin(
+  { trace, promptIds, completionIds }: PassJob,
+  { segmentation }: TraceResult,
+  maxTokens: number,
+  samples: number,
+  sampling: SamplingOptions,
+): { begun: Begun; exits: readonly number[] } {
+  const starts: Start[] = [];
+  const exits: number[] = []; // number of the exit of each start
+  for (const [k, end] of segmentation.exits.entries()) {
+    const exit = promptIds.length + end;
+    const most = Math.min(sampling.maxTokens, maxTokens - exit);
+    for (let m = 0; m < samples && most > 0; m++) {
+      starts.push({ exit, key: rowKey(sampling.seed, trace.id, k, m), most });
+      exits.push(k);
+    }
+  }
+  return { begun: { ids: joinIds(promptIds, completionIds), starts }, exits };
+}
+
+function valuesOf(
+  { references, trace, completionIds }: Job,
+  { segmentation }: TraceResult,
+  exits: readonly number[],
+  written: readonly Written[],
+  { tokenizer, template }: SampledFrom,
+  { judge, unfinished, keep, samples: M }: MonteCarloOptions,
+): MonteCarloValues {
+  const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
+  const samples = written.map(({ ids, finish }, i): Sample => {
+    const exit = exits[i] as number;
+    const whole = joinIds(completionIds.subarray(0, segmentation.exits[exit]), ids);
+    const text = spelledText(whole, tokenizer);
+    const utility = finish === 'length' ? null : judged(text, references, template, judge, prompt).reward;
+    return { exit, completion: spelledText(ids, tokenizer), ids, finish, utility };
+  });
+  const utilities = Array.from(segmentation.exits, (_, k) => {
+    const own = samples.filter(({ exit }) => exit === k).map(({ utility }) => utility);
+    // a state without room for one more token has lost all of them
+    return own.length > 0 ? own : new Array<null>(M).fill(null);
+  });
+  const { columns, ...values } = monteCarloValues(utilities, unfinished);
+  return {
+    ...values,
+    ...noReferences(segmentation.exits.length),
+    columns: keep ? { ...columns, samples } : columns,
+  };
+}
