@@ -61,6 +61,8 @@ describe('figures', () => {
       fallbacks: 2,
       uniform: 3,
       closed_thoughts: 1,
+      sampled_exits: 0,
+      lost_shares: 0,
       status: { 'uniform:small-return': 1, 'reward:compared': 1, 'reward:unknown': 1 },
       rejects: {},
     });

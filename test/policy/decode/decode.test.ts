@@ -7,6 +7,7 @@ import type { Written } from '../../../dist/policy/run/decoding-run.js';
 import { rowKey } from '../../../dist/policy/run/random.js';
 import { PolicySession } from '../../../dist/policy/run/session.js';
 import { type FamilyModel, familyScores, loadFamily } from '../../oracle/families.js';
+import { choosing } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, writeCheckpoint } from '../../support/checkpoints.js';
 import { FAMILIES, ROPES } from '../../support/family-checks.js';
@@ -112,21 +113,6 @@ function excess(ids: readonly number[], p: Float64Array): number {
   const chi2 = bins.reduce((sum, [found, expected]) => sum + (found - expected) ** 2 / expected, 0);
   const df = bins.length - 1;
   return (chi2 - df) / Math.sqrt(2 * df);
-}
-
-/** The exact distribution under temperature and top-p. */
-function choosing(logp: Float64Array, temperature: number, topP: number): Float64Array {
-  const weights = logp.map((lp) => Math.exp(lp / temperature));
-  const total = weights.reduce((a, b) => a + b, 0);
-  const order = Array.from(weights.keys()).sort((a, b) => (weights[b] as number) - (weights[a] as number));
-  let held = 0;
-  const kept = new Float64Array(logp.length);
-  for (const id of order) {
-    if (held >= topP) break;
-    kept[id] = (weights[id] as number) / total;
-    held += kept[id] as number;
-  }
-  return kept.map((p) => p / held);
 }
 
 describe.each([131, 2600])('a vocabulary of %i', (vocab) => {
