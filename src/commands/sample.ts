@@ -1,8 +1,8 @@
 // `rredcot sample`: prompts in, completions that the policy writes out, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../errors.js';
-import { type Judge, judged } from '../estimate/sampling/judge.js';
-import { continued } from '../estimate/sampling/continued.js';
 import type { Reward } from '../estimate/reward.js';
+import { continued } from '../estimate/sampling/continued.js';
+import { type Judge, judged } from '../estimate/sampling/judge.js';
 import { windowOf } from '../io/layout/chunks.js';
 import type { OurColumn } from '../io/table/output-columns.js';
 import { resolveDevice } from '../policy/device/device.js';

@@ -8,13 +8,13 @@ import { spelledText } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
-import { type Judge, judged } from './judge.js';
-import { type MonteCarloValues, monteCarloValues, type Sample, type Unfinished } from './monte-carlo.js';
+import type { PassJob, Scored } from '../passes/windows.js';
 import { joinIds } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
 import { noReferences } from '../value.js';
 import { continued } from './continued.js';
-import type { PassJob, Scored } from '../passes/windows.js';
+import { type Judge, judged } from './judge.js';
+import { type MonteCarloValues, monteCarloValues, type Sample, type Unfinished } from './monte-carlo.js';
 
 /** How states are sampled from. */
 export interface MonteCarloOptions {
