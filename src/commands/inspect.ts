@@ -1,7 +1,8 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/estimators.js';
-import { explodes, foundPlaces, mapRow } from '../io/map/map.js';
+import { explodes } from '../io/map/field-map.js';
+import { foundPlaces, mapRow } from '../io/map/map.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';

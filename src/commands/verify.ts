@@ -20,7 +20,7 @@ import { type FileFacts, fileFindings } from '../io/verify/check-file.js';
 import { mergedFindings } from '../io/verify/check-merged.js';
 import type { RowChecks } from '../io/verify/check-rows.js';
 import { recordFindings } from '../io/verify/check-run.js';
-import type { Finding } from '../io/verify/finding.js';
+import { type Finding, Findings } from '../io/verify/finding.js';
 import { SeenRows } from '../io/verify/seen.js';
 import { textFaults } from '../io/verify/text-faults.js';
 import { namedFormat } from '../io/write/output.js';
@@ -39,9 +39,6 @@ export interface VerifyOptions {
 
 /** Columns that no input is likely to have. */
 const OWN_COLUMNS = ['sigma', 'segments', 'entropies', 'logprobs', 'source_row', 'status'];
-
-/** A file with more findings than this is told to be so: one cause has many effects. */
-const MAX_FINDINGS_A_FILE = 20;
 
 /**
  * Checks a run folder or a scored file; every finding is a line on stdout that names file and row.
@@ -268,23 +265,6 @@ async function take(rows: AsyncGenerator<RereadRow>, count: number): Promise<Rer
     taken.push(next.value);
   }
   return taken;
-}
-
-/** Prints findings, and stops to do so for a file with too many. */
-class Findings {
-  total = 0;
-  private readonly byFile = new Map<string, number>();
-
-  constructor(private readonly print: (line: string) => void) {}
-
-  add({ file, row, text }: Finding): void {
-    this.total++;
-    const n = (this.byFile.get(file) ?? 0) + 1;
-    this.byFile.set(file, n);
-    if (n > MAX_FINDINGS_A_FILE + 1) return;
-    const place = row === undefined ? file : `${file}: row ${row}`;
-    this.print(n > MAX_FINDINGS_A_FILE ? `${file}: and more` : `${place}: ${text}`);
-  }
 }
 
 function conclude(found: Findings, summary: string, log: Log): ExitCode {

@@ -1,8 +1,9 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { lastQuestion } from '../../io/map/dialogue.js';
+import { parseFieldMap, withSources } from '../../io/map/field-map.js';
 import { type JoinKey, openJoin } from '../../io/map/join.js';
-import { locate, parseFieldMap, withSources } from '../../io/map/map.js';
+import { locate } from '../../io/map/map.js';
 import { type Columns, type FieldPath, parsePath, resolvePath } from '../../io/map/path.js';
 import type { FieldMap, FieldSource } from '../../io/map/sources.js';
 import { JOINS, type JoinPreset, joinedColumns, NAMED_FIELDS } from '../../io/presets/joins.js';

@@ -1,109 +1,15 @@
 // An input row and the field map in, the traces it holds out.
 
-import { usageError } from '../../errors.js';
 import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { describeKeys, describeValue } from '../table/describe.js';
-import { didYouMean } from '../table/similar.js';
 import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
-import { type Columns, type FieldPath, parsePath, resolvePath } from './path.js';
+import { type Columns, resolvePath } from './path.js';
 import { mapFlag, meantPath, proposePaths } from './propose.js';
-import {
-  FIELDS,
-  type Field,
-  type FieldMap,
-  type FieldSource,
-  type FieldSources,
-  isEach,
-  type Needs,
-} from './sources.js';
+import type { Field, FieldMap, FieldSource, Needs } from './sources.js';
 import { buildTrace, type Cell, type Cells } from './trace-fields.js';
-
-/**
- * Parses the value of `--map`: `field=path,…`, where `a|b` is the first of two paths that is there.
- * @throws RredcotError for an unknown field, a field named twice or a malformed path
- */
-export function parseFieldMap(spec: string | undefined): FieldMap {
-  const mapped = new Map<Field, readonly FieldPath[]>();
-  for (const entry of (spec ?? '').split(',')) {
-    if (entry.trim() === '' && (spec ?? '').trim() === '') continue;
-    const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
-    if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
-    if (!isField(field)) {
-      const meant = ALIASES[field.toLowerCase()] ?? didYouMean(field, FIELDS);
-      refuseMap(`unknown field "${field}"${meant === undefined ? '' : `, did you mean ${meant}=${text}?`}`);
-    }
-    if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
-    try {
-      mapped.set(field, text.split('|').map(parsePath));
-    } catch (error) {
-      refuseMap(`path "${text}" of field "${field}" is malformed: ${(error as Error).message}`);
-    }
-  }
-  return withSources({ mapped }, []);
-}
-
-/**
- * Lets what is known of the file say where the fields are that `--map` did not name.
- * @param known what comes first counts
- */
-export function withSources(
-  { mapped, join }: Pick<FieldMap, 'mapped' | 'join'>,
-  known: readonly FieldSources[],
-): FieldMap {
-  const completion = mapped.get('completion') ?? mapped.get('completion_ids');
-  const isOthers = completion !== undefined;
-  const explodes = completion?.some(isEach) === true;
-  const defaults = new Map<Field, readonly FieldSource[]>();
-  for (const field of FIELDS) {
-    if (mapped.has(field)) continue;
-    const sources = known
-      .flatMap((fields) => fields.get(field) ?? [])
-      // of a completion that the user found elsewhere the preset knows neither the segments nor the place in a list
-      .filter(
-        (source) =>
-          !isOthers || !(field.startsWith('segment_') || field === 'values' || (isEach(source) && !explodes)),
-      );
-    defaults.set(field, sources.length > 0 ? sources : namesOf(field));
-  }
-  return { mapped, defaults, join };
-}
-
-/** Whether a row may hold several traces. */
-export function explodes({ mapped, defaults }: FieldMap): boolean {
-  return [...mapped.values(), ...defaults.values()].flat().some(isEach);
-}
-
-function namesOf(field: Field): readonly FieldPath[] {
-  return (field === 'reference' ? ['reference', 'references', 'answer'] : [field]).map(parsePath);
-}
-
-/** What users call the fields. */
-const ALIASES: Readonly<Record<string, Field>> = {
-  ...{
-    answer: 'reference',
-    answers: 'reference',
-    ground_truth: 'reference',
-    gold: 'reference',
-    target: 'reference',
-  },
-  ...{ response: 'completion', output: 'completion', generation: 'completion', text: 'completion' },
-  ...{ question: 'prompt', problem: 'prompt', input: 'prompt', messages: 'prompt' },
-  ...{ score: 'reward', correct: 'reward', is_correct: 'reward', group_id: 'group' },
-};
-
-function isField(name: string): name is Field {
-  return (FIELDS as readonly string[]).includes(name);
-}
-
-function refuseMap(problem: string): never {
-  throw usageError(
-    `--map: ${problem}`,
-    `--map prompt=question,completion=generations[].text; fields: ${FIELDS.join(', ')}`,
-  );
-}
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {

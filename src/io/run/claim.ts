@@ -5,7 +5,8 @@ import { statIfThere } from '../files/stat-if-there.js';
 import { runPaths } from '../layout/run-paths.js';
 import { createRun, findRun } from './begin.js';
 import type { AskedRun, RunDescription, SameRun } from './description.js';
-import { enterFolder, type Holder, holderText, type Presence } from './presence.js';
+import { type Holder, holderText } from './holder.js';
+import { enterFolder, type Presence } from './presence.js';
 import { holdsTraces } from './records.js';
 import { dropRun, emptyRunFolder, isBegun } from './remove.js';
 

@@ -4,38 +4,14 @@
 // processes at work; who begins to work says so and then looks for the lock. Whatever the order, one of them sees the other.
 
 import { randomBytes } from 'node:crypto';
-import {
-  constants,
-  copyFile,
-  link,
-  readdir,
-  readFile,
-  readlink,
-  rename,
-  rm,
-  utimes,
-  writeFile,
-} from 'node:fs/promises';
-import { hostname } from 'node:os';
+import { constants, copyFile, link, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileError } from '../files/file-error.js';
 import { makeFolder } from '../files/make-folder.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
 import { NO_HARD_LINKS } from './begin.js';
-
-/** A process, as others can find out whether it lives. */
-export interface Holder {
-  readonly host: string;
-  readonly pid: number;
-  /** when it came */
-  readonly at: string;
-  /** of the machine since its start, and of its process numbers: where both are the same, a number tells all */
-  readonly boot: string | null;
-  readonly pids: string | null;
-  /** when the process itself began, in the system's own measure */
-  readonly began: string | undefined;
-}
+import { describeSelf, type Holder, isAlive, readHolder } from './holder.js';
 
 /** A process's place in a run folder. */
 export interface Presence {
@@ -58,8 +34,6 @@ const COMING = '.coming';
 const WORKING = '.working';
 const NAME = /^\.(coming|working)\.[0-9a-f]{16}\.json$/;
 
-/** A process on another machine is held for dead when its file is older: it is touched far more often. */
-const STALE_MS = 120_000;
 const BEAT_MS = 15_000;
 const LOOK_MS = 20;
 
@@ -76,7 +50,7 @@ export async function enterFolder(folder: string): Promise<Presence> {
 
   /** The one that holds the lock and lives; a dead one's lock is taken away. */
   async function locker(): Promise<Holder | undefined> {
-    const found = await read(lock);
+    const found = await readHolder(lock);
     if (found === undefined) return undefined;
     if (await isAlive(found, own, path)) return found.holder ?? own;
     const aside = join(folder, `.dropping.${id}.tmp`);
@@ -85,7 +59,7 @@ export async function enterFolder(folder: string): Promise<Presence> {
       () => false,
     );
     // in between another one may have taken away the same lock, and put its own in the place
-    const taken = isTaken ? await read(aside) : undefined;
+    const taken = isTaken ? await readHolder(aside) : undefined;
     if (taken !== undefined && (await isAlive(taken, own, path))) await link(aside, lock).catch(() => {});
     if (isTaken) await rm(aside, { force: true });
     return undefined;
@@ -98,7 +72,7 @@ export async function enterFolder(folder: string): Promise<Presence> {
     for (const name of await readdir(folder)) {
       const other = join(folder, name);
       if (!NAME.test(name) || name.includes(id)) continue;
-      const found = await read(other);
+      const found = await readHolder(other);
       if (found === undefined) continue;
       if (!(await isAlive(found, own, path))) await rm(other, { force: true });
       else if (name.startsWith(WORKING)) return found.holder ?? own;
@@ -149,11 +123,6 @@ export async function enterFolder(folder: string): Promise<Presence> {
   };
 }
 
-/** For people. */
-export function holderText({ host, pid, at }: Holder): string {
-  return `process ${pid} on ${host}, there since ${at}`;
-}
-
 const TRIES = 20;
 
 /** @returns undefined where the folder is there and closed to us: what is read only is not dropped either */
@@ -171,72 +140,6 @@ async function write(folder: string, path: string, own: Holder): Promise<string 
       if (isReadOnly && (await statIfThere(folder)) !== null) return undefined;
       throw fileError(error, path, 'written');
     }
-}
-
-interface Found {
-  /** undefined where it is half written */
-  readonly holder: Holder | undefined;
-  readonly mtimeMs: number;
-}
-
-async function read(path: string): Promise<Found | undefined> {
-  const found = await statIfThere(path);
-  if (found === null) return undefined;
-  const text = await readFile(path, 'utf8').catch(() => '');
-  let holder: Holder | undefined;
-  try {
-    holder = JSON.parse(text) as Holder;
-  } catch {
-    holder = undefined;
-  }
-  return { holder, mtimeMs: found.mtimeMs };
-}
-
-/** @param path of our own file: its time is of the same clock as the other's */
-async function isAlive({ holder, mtimeMs }: Found, own: Holder, path: string | undefined): Promise<boolean> {
-  const isHere =
-    holder !== undefined && holder.host === own.host && holder.boot === own.boot && holder.pids === own.pids;
-  if (isHere) return (await beginning(holder.pid)) === holder.began;
-  let now = Date.now();
-  if (path !== undefined) {
-    const time = new Date();
-    await utimes(path, time, time).catch(() => {});
-    now = (await statIfThere(path))?.mtimeMs ?? now;
-  }
-  return now - mtimeMs < STALE_MS;
-}
-
-async function describeSelf(): Promise<Holder> {
-  return {
-    host: hostname(),
-    pid: process.pid,
-    at: new Date().toISOString(),
-    boot: await readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
-      (text) => text.trim(),
-      () => null,
-    ),
-    pids: await readlink('/proc/self/ns/pid').catch(() => null),
-    began: await beginning(process.pid),
-  };
-}
-
-const ALIVE = 'alive';
-
-/** What tells a process from a later one of the same number; undefined where there is none. */
-async function beginning(pid: number): Promise<string | undefined> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch((error: NodeJS.ErrnoException) => error);
-  if (typeof stat === 'string') {
-    // behind the name, which may hold anything: state, …, and as the 20th field the time
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
-  }
-  if ((await statIfThere('/proc/self/stat')) !== null) return undefined;
-  try {
-    process.kill(pid, 0);
-    return ALIVE;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM' ? ALIVE : undefined;
-  }
 }
 
 /** @returns whether the name was free */

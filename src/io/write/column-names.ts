@@ -1,6 +1,6 @@
 // The input's columns and ours in, the names out under which the former are written beside the latter.
 
-import { explodes } from '../map/map.js';
+import { explodes } from '../map/field-map.js';
 import type { FieldMap } from '../map/sources.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../table/output-columns.js';
 import type { PassThroughColumn } from '../table/schema.js';

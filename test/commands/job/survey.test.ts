@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { inferFromWindow } from '../../../dist/commands/job/first-rows.js';
 import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
-import { parseFieldMap } from '../../../dist/io/map/map.js';
+import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../../dist/io/read/jsonl.js';
 import { describeType, inferColumns } from '../../../dist/io/table/schema.js';

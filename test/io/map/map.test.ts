@@ -1,7 +1,8 @@
 // Rows into traces: the forms of `--map`, the defaults, and every way in which a row can fail to fit.
 
 import { describe, expect, it } from 'vitest';
-import { mapRow, parseFieldMap } from '../../../dist/io/map/map.js';
+import { parseFieldMap } from '../../../dist/io/map/field-map.js';
+import { mapRow } from '../../../dist/io/map/map.js';
 import { inputRow } from '../../support/io-helpers.js';
 
 const ALL = { prompt: true, references: true };
@@ -315,4 +316,10 @@ describe('fields', () => {
       { completion: 'y' },
     ]);
   });
+});
+
+it('--map the wrong way round says so', () => {
+  expect(() => parseFieldMap('full_response=completion')).toThrow(
+    'unknown field "full_response", did you mean completion=full_response?',
+  );
 });

@@ -3,7 +3,8 @@ import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { enterFolder, type Holder } from '../../../dist/io/run/presence.js';
+import type { Holder } from '../../../dist/io/run/holder.js';
+import { enterFolder } from '../../../dist/io/run/presence.js';
 import { temporaryFolder } from '../../support/io-helpers.js';
 
 let folder: string;

@@ -16,7 +16,7 @@ import {
 } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { openStreamSink, ReaderClosedError } from '../../../dist/io/files/stdout.js';
-import { parseFieldMap } from '../../../dist/io/map/map.js';
+import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
 import { describeType, inferColumns, type PassThroughColumn } from '../../../dist/io/table/schema.js';
 import { resolveColumnNames } from '../../../dist/io/write/column-names.js';
