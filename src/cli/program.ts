@@ -16,6 +16,7 @@ import { coloursOf } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import { addCalibrateCommand, calibrationFlag } from './calibrate-command.js';
+import { addCompareCommand } from './compare-command.js';
 import { credited } from './credit-flags.js';
 import {
   type JobFlags,
@@ -181,6 +182,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     result = code;
   });
   addRunCommands(program, signal, (code) => {
+    result = code;
+  });
+  addCompareCommand(program, (code) => {
     result = code;
   });
   addPolicyCommands(program);

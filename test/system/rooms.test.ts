@@ -8,6 +8,7 @@ import { ROOT } from '../support/program.js';
 /** The folders of src from the bottom to the top: a file imports from its own and from those that stand before it. */
 const ROOMS = [
   'src',
+  'src/compare',
   ...[
     'files',
     'layout',
@@ -24,6 +25,7 @@ const ROOMS = [
   ].map((room) => `src/io/${room}`),
   'src/io/verify',
   'src/io/scored',
+  'src/io/credits',
   'src/segment',
   'src/report',
   'src/policy/build',

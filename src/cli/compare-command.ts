@@ -1,0 +1,131 @@
+// The flags and help of `rredcot compare`.
+import type { Command } from 'commander';
+import { finite, positiveInteger } from '../commands/job/flag-values.js';
+import { type ExitCode, usageError } from '../errors.js';
+import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
+import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
+import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
+
+interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
+  readonly truth?: string;
+  readonly label?: string;
+  readonly halves?: string;
+  readonly truthSd?: string;
+  readonly reward?: string;
+  readonly large: string;
+  readonly resamples: string;
+  readonly seed: string;
+  readonly maxLineBytes?: string;
+  readonly json: boolean;
+  readonly csv: boolean;
+}
+
+const listed = (value: string, all: readonly string[] = []): string[] => [...all, value];
+
+/** Names that the files' own credits have, or that stand for all of them. */
+const OWN_NAMES = ['uniform', 'delta', 'sigma', 'first_wrong'];
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addCompareCommand(program: Command, done: (code: ExitCode) => void): void {
+  program
+    .command('compare')
+    .argument(
+      '<files...>',
+      'scored or segmented files, or run folders; others hold the same traces as the first',
+    )
+    .summary('how credits go together: methods, given values, labels')
+    .description(
+      'Correlates the credits of thought segments: differences of values, σ, uniform σ, and columns that flags name; inside traces first, with intervals over traces. See docs/compare.md.',
+    )
+    .option(
+      '--credit <name=path>',
+      'a column with a number a thought segment; may be given several times',
+      listed,
+    )
+    .option(
+      '--values <name=path>',
+      'values before and after each segment (K+1), or before each (K); compared are the changes',
+      listed,
+    )
+    .option(
+      '--scores <name=path>',
+      "a score after each segment, a process reward model's; compared are the changes",
+      listed,
+    )
+    .option('--truth <name>', 'the credit that the others are held against (default: each against each)')
+    .option(
+      '--halves <a,b>',
+      "two credits of half the truth's samples each: the ceiling of a correlation with it",
+    )
+    .option('--truth-sd <path>', "standard deviations of the truth's values, K+1: the same ceiling")
+    .option(
+      '--label <first_wrong=path>',
+      'number of the first wrong segment, from 0; null or -1 where none is wrong',
+    )
+    .option('--reward <path>', 'the reward, where the rows have no column reward')
+    .option('--large <x>', 'a change of the truth of at least so much has to have the right sign', '0.2')
+    .option('--resamples <n>', 'resamples of the traces for intervals', '1000')
+    .option('--seed <n>', 'seed of the resamples', '0')
+    .option('--json', 'all figures as one JSON object', false)
+    .option('--csv', 'all figures, one a line', false)
+    .option(...MAX_LINE_BYTES_FLAG)
+    .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
+    .action(async (files: string[], flags: CompareFlags) => {
+      const opts = resolved(flags);
+      const { compare } = await import('../commands/compare.js');
+      done(await compare(files, opts, (text) => void process.stdout.write(text)));
+    });
+}
+
+function resolved(flags: CompareFlags) {
+  if (flags.json && flags.csv)
+    throw usageError('--json and --csv are two forms of one output', 'leave out one');
+  const columns = (['credit', 'values', 'scores'] as const).flatMap((meaning) =>
+    (flags[meaning] ?? []).map(
+      (text): CreditColumn => ({ meaning, ...parseNamedPath(`--${meaning}`, text) }),
+    ),
+  );
+  for (const [n, { name, meaning }] of columns.entries())
+    if (OWN_NAMES.includes(name) || columns.findIndex((other) => other.name === name) !== n)
+      throw usageError(`--${meaning} ${name}: the name is taken`, `--${meaning} another=path`);
+  const path = (flag: string, text: string | undefined) =>
+    text === undefined ? undefined : parseNamedPath(flag, `path=${text}`).path;
+  return {
+    columns,
+    truth: flags.truth,
+    halves: flags.halves === undefined ? undefined : twoNames(flags.halves),
+    firstWrong: flags.label === undefined ? undefined : labelPath(flags.label),
+    deviations: path('--truth-sd', flags.truthSd),
+    reward: path('--reward', flags.reward),
+    large: positive('--large', flags.large),
+    resamples: positiveInteger('--resamples', flags.resamples, 1000, 100),
+    seed: positiveInteger('--seed', flags.seed, 0, 0),
+    maxLineBytes: positiveInteger(
+      '--max-line-bytes',
+      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
+      MAX_LINE_BYTES,
+    ),
+    form: flags.json ? ('json' as const) : flags.csv ? ('csv' as const) : ('table' as const),
+  };
+}
+
+function twoNames(text: string): readonly [string, string] {
+  const [a, b, ...more] = text.split(',').map((name) => name.trim());
+  if (!a || !b || more.length > 0 || a === b)
+    throw usageError(`--halves ${text}: expected two names of credits`, '--halves mc_a,mc_b');
+  return [a, b];
+}
+
+function labelPath(text: string) {
+  const { name, path } = parseNamedPath('--label', text);
+  if (name !== 'first_wrong')
+    throw usageError(`--label ${text}: unknown kind of label`, '--label first_wrong=mistake_index');
+  return path;
+}
+
+function positive(flag: string, text: string): number {
+  const expected = 'a number above 0';
+  const value = finite(flag, text, expected, '0.2');
+  if (value > 0) return value;
+  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} 0.2`);
+}

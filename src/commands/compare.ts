@@ -1,0 +1,211 @@
+// `rredcot compare`: scored files in, how their credits go together out, as a table, JSON or CSV.
+import { type CompareOptions, type Comparison, compareCredits } from '../compare/compare.js';
+import type { CreditTable } from '../compare/credit-table.js';
+import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { CreditCollector, type Refusal } from '../io/credits/collect.js';
+import { type CreditRequest, DELTA, SIGMA } from '../io/credits/trace-credits.js';
+import { fileStem, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
+import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
+import { count, plural } from '../plural.js';
+import { printableJson } from '../printable.js';
+import { comparisonCsv, drawComparison } from '../report/compare-view.js';
+import { VERSION } from '../version.js';
+
+export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
+  readonly form: 'table' | 'json' | 'csv';
+  readonly maxLineBytes: number;
+}
+
+/** A file that is compared, as far as it says how it was made. */
+export interface ComparedFile {
+  readonly file: string;
+  readonly traces: number;
+  /** of them, those whose σ is uniform because it could not be made, by the status that says why */
+  readonly fallbacks: Readonly<Record<string, number>>;
+  readonly estimator: string | null;
+  readonly sigma: string | null;
+  readonly segmenter: string | null;
+}
+
+/** Something that stands against the whole comparison. */
+export interface ComparisonNote {
+  readonly code: string;
+  readonly text: string;
+}
+
+/** Everything that is told. */
+export interface ComparisonReport extends Comparison {
+  readonly files: readonly ComparedFile[];
+  readonly traces: number;
+  readonly right: number;
+  readonly wrong: number;
+  readonly segments: number;
+  readonly credits: readonly string[];
+  readonly truth: string | null;
+  readonly refused: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
+  readonly notes: readonly ComparisonNote[];
+}
+
+/**
+ * Compares the credits of one file, or of several files with the same traces.
+ * @throws RredcotError (exit 2) for a name that no credit has, (exit 65) where no trace is left
+ */
+export async function compare(
+  paths: readonly string[],
+  opts: CompareCommandOptions,
+  write: (text: string) => void,
+): Promise<ExitCode> {
+  const refused = new Map<string, { count: number; first: string }>();
+  const collector = new CreditCollector(opts, (refusal) => countRefusal(refused, refusal));
+  const found: Facts[] = [];
+  const taken = new Set<string>();
+  for (const path of paths) {
+    const inputs = await resolveInputs([path]);
+    const [first] = inputs;
+    const facts = factsOf(path, first === undefined ? new Map() : await inputMetadata(first));
+    found.push(facts);
+    const names = new Map<string, string>();
+    await collector.add(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), (own) => {
+      const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
+      names.set(own, name);
+      return name;
+    });
+    for (const name of names.values()) taken.add(name);
+  }
+  const { table, deviations } = collector.done();
+  checkNames(table, opts, refused);
+  const comparison = compareCredits(table, { ...opts, deviations });
+  const files = found.map(({ policy: _, options: __, ...file }, n) => ({
+    ...file,
+    traces: collector.matched[n] as number,
+    fallbacks: Object.fromEntries(collector.fallbacks[n] ?? []),
+  }));
+  const report: ComparisonReport = {
+    files,
+    ...sizesOf(table),
+    credits: table.credits.map(({ name }) => name),
+    truth: opts.truth ?? null,
+    refused: Object.fromEntries(Array.from(refused).sort(([a], [b]) => (a < b ? -1 : 1))),
+    notes: notesOf(found, files),
+    ...comparison,
+  };
+  if (opts.form === 'csv') write(comparisonCsv(report));
+  else if (opts.form === 'json')
+    write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);
+  else write(drawComparison(report));
+  return EXIT.done;
+}
+
+type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
+  readonly policy: string | undefined;
+  /** how it was cut */
+  readonly options: string;
+};
+
+function factsOf(file: string, metadata: ReadonlyMap<string, string>): Facts {
+  const config = parsed(metadata.get(CONFIG_KEY));
+  const text = (value: unknown) => (typeof value === 'string' ? value : null);
+  const { segmenter, maxSegments, fixedLength, keywords } = config;
+  return {
+    file,
+    estimator: text(config.estimator),
+    sigma: text(config.rule),
+    segmenter: text(segmenter),
+    policy: metadata.get(POLICY_KEY),
+    options: JSON.stringify([segmenter, maxSegments, fixedLength, keywords]),
+  };
+}
+
+function parsed(text: string | undefined): Readonly<Record<string, unknown>> {
+  try {
+    return JSON.parse(text ?? '{}') as Record<string, unknown>;
+  } catch {
+    // another program's metadata may be anything
+    return {};
+  }
+}
+
+/** The file's own credits are called after how they were made, where the file says so. */
+function creditName(own: string, { estimator, sigma }: Facts): string {
+  if (own === DELTA) return estimator ?? DELTA;
+  return own === SIGMA && sigma !== null ? `sigma_${sigma}` : own;
+}
+
+/** A name that no other file has taken. */
+function freeName(name: string, { file }: Facts, taken: ReadonlySet<string>): string {
+  const own = `${fileStem(file)}:${name}`;
+  if (!taken.has(name)) return name;
+  for (let n = 2; ; n++) {
+    const free = n === 2 ? own : `${own}#${n}`;
+    if (!taken.has(free)) return free;
+  }
+}
+
+function countRefusal(refused: Map<string, { count: number; first: string }>, refusal: Refusal): void {
+  const { code, file, row, reason } = refusal;
+  const before = refused.get(code);
+  const place = row < 0 ? file : `${file}:${row}`;
+  refused.set(code, { count: (before?.count ?? 0) + 1, first: before?.first ?? `${place}: ${reason}` });
+}
+
+/** @throws RredcotError for what cannot be compared */
+function checkNames(
+  { credits, rewards }: CreditTable,
+  { columns, truth, halves }: CompareCommandOptions,
+  refused: ReadonlyMap<string, { count: number; first: string }>,
+): void {
+  const why = Array.from(
+    refused,
+    ([code, { count, first }]) => `${plural(count, 'row')} ${code}, first ${first}`,
+  );
+  if (rewards.length === 0)
+    throw dataError(
+      `no trace to compare${why.length === 0 ? '' : `: ${why.join('; ')}`}`,
+      'rredcot score traces.jsonl -o scored.parquet',
+    );
+  const names = credits.map(({ name }) => name);
+  for (const { name, path } of columns)
+    if (!names.includes(name))
+      throw usageError(
+        `--credit ${name}=${path.text}: no row has it${why.length === 0 ? '' : ` (${why.join('; ')})`}`,
+        'rredcot inspect <file> shows the columns of a row',
+      );
+  for (const [flag, name] of [
+    ['--truth', truth],
+    ['--halves', halves?.[0]],
+    ['--halves', halves?.[1]],
+  ] as const)
+    if (name !== undefined && !names.includes(name))
+      throw usageError(`${flag} ${name}: no credit has that name`, `${flag} ${names.join('|')}`);
+  if (names.length < 2)
+    throw usageError('there is one credit alone, uniform', '--credit name=path, or a scored file');
+}
+
+function sizesOf({ rewards, offsets }: CreditTable) {
+  const wrong = rewards.filter((reward) => reward <= 0.5).length;
+  const right = rewards.filter((reward) => reward > 0.5).length;
+  return { traces: rewards.length, right, wrong, segments: offsets.at(-1) as number };
+}
+
+/** What of the files as a whole makes the comparison less than it seems. */
+function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): ComparisonNote[] {
+  const notes: ComparisonNote[] = [];
+  const [first, ...others] = facts;
+  for (const other of others) {
+    const both = `${other.file} and ${first?.file}`;
+    if (first?.policy !== undefined && other.policy !== undefined && other.policy !== first.policy)
+      notes.push({ code: 'other-policy', text: `${both} were scored by different policies` });
+    if (first?.segmenter !== null && other.segmenter !== null && other.options !== first?.options)
+      notes.push({
+        code: 'other-segmenter',
+        text: `${both} were cut by different flags, though at the same places`,
+      });
+  }
+  for (const { file, fallbacks, traces } of files)
+    for (const [code, n] of Object.entries(fallbacks))
+      notes.push({
+        code,
+        text: `${file}: ${count(n)} of ${plural(traces, 'trace')}: ${code.endsWith('flat-values') ? 'differences of their values are noise' : 'their σ is uniform'}`,
+      });
+  return notes;
+}

@@ -1,0 +1,90 @@
+// Intervals by resampling traces: segments of one trace depend on each other, traces do not.
+
+/** A figure that is made of sums over traces. */
+export interface Figure {
+  /** (n, m) what each trace adds to each of m sums; all zeros for one that does not count */
+  readonly terms: Float64Array;
+  readonly m: number;
+  /** the figure, of the m sums; NaN where they make none */
+  value(sums: Float64Array): number;
+}
+
+export interface Interval {
+  readonly value: number;
+  /** 2.5 and 97.5 percent of the resamples; NaN where fewer than two traces count, or most resamples make no figure */
+  readonly low: number;
+  readonly high: number;
+}
+
+/** A stream of whole numbers below 2³² by a seed (PCG's output permutation over a 32-bit Weyl sequence, mulberry32). */
+export function randomStream(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return (t ^ (t >>> 14)) >>> 0;
+  };
+}
+
+/**
+ * Figures with their percentile intervals. All figures see the same resamples, so that they can be compared with each other.
+ * @param traces n
+ * @param resamples how often n traces are drawn with replacement
+ */
+export function withIntervals(
+  figures: readonly Figure[],
+  traces: number,
+  { resamples, seed }: { readonly resamples: number; readonly seed: number },
+): Interval[] {
+  const found = figures.map(() => new Float64Array(resamples));
+  const random = randomStream(seed);
+  const weights = new Float64Array(traces);
+  // what counts in no figure takes no time
+  const counting = figures.map((figure) => countingTraces(figure, traces));
+  for (let b = 0; b < resamples; b++) {
+    weights.fill(0);
+    for (let i = 0; i < traces; i++) {
+      const drawn = Math.floor((random() / 2 ** 32) * traces);
+      weights[drawn] = (weights[drawn] as number) + 1;
+    }
+    for (const [f, figure] of figures.entries())
+      (found[f] as Float64Array)[b] = figure.value(sumsOf(figure, counting[f] as Int32Array, weights));
+  }
+  const ones = new Float64Array(traces).fill(1);
+  return figures.map((figure, f) => {
+    const which = counting[f] as Int32Array;
+    const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
+    const isKnown = which.length >= 2 && sure.length > resamples / 2;
+    return {
+      value: figure.value(sumsOf(figure, which, ones)),
+      low: isKnown ? quantile(sure, 0.025) : Number.NaN,
+      high: isKnown ? quantile(sure, 0.975) : Number.NaN,
+    };
+  });
+}
+
+function countingTraces({ terms, m }: Figure, traces: number): Int32Array {
+  const which: number[] = [];
+  for (let i = 0; i < traces; i++)
+    if (terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0)) which.push(i);
+  return Int32Array.from(which);
+}
+
+function sumsOf({ terms, m }: Figure, which: Int32Array, weights: Float64Array): Float64Array {
+  const sums = new Float64Array(m);
+  for (const i of which) {
+    const weight = weights[i] as number;
+    if (weight === 0) continue;
+    for (let j = 0; j < m; j++) sums[j] = (sums[j] as number) + weight * (terms[i * m + j] as number);
+  }
+  return sums;
+}
+
+/** Of sorted numbers, between neighbours in proportion (the definition that NumPy takes). */
+export function quantile(sorted: Float64Array, q: number): number {
+  const at = q * (sorted.length - 1);
+  const below = sorted[Math.floor(at)] as number;
+  const above = sorted[Math.ceil(at)] as number;
+  return below + (at - Math.floor(at)) * (above - below);
+}

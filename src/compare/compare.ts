@@ -1,0 +1,139 @@
+// A table of credits in, all figures of the comparison out, one record each.
+import { type Agreement, firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
+import { type Figure, type Interval, withIntervals } from './bootstrap.js';
+import { ceilingOfDeviations, ceilingOfHalves } from './ceiling.js';
+import { CORRELATIONS, correlate, type Measured } from './correlations.js';
+import type { Credit, CreditTable, Slice } from './credit-table.js';
+
+export interface CompareOptions {
+  /** the credit that the others are held against; undefined: each against each */
+  readonly truth: string | undefined;
+  /** two credits of which each is made of one half of the truth's samples */
+  readonly halves: readonly [string, string] | undefined;
+  /** (N+n) standard deviations of the truth's values at exits */
+  readonly deviations: Float64Array | undefined;
+  /** a change of the truth of at least so much is large */
+  readonly large: number;
+  readonly resamples: number;
+  readonly seed: number;
+}
+
+/** A figure as it is told; what is not known is null. */
+export interface ComparedFigure {
+  readonly measure: string;
+  /** the truth, or one of a pair; `first_wrong` for the label */
+  readonly of: string;
+  readonly credit: string;
+  readonly traces: Slice['outcome'];
+  readonly last: number;
+  readonly value: number | null;
+  readonly low: number | null;
+  readonly high: number | null;
+  readonly p: number | null;
+  readonly chance: number | null;
+  readonly n_traces: number;
+  readonly n_segments: number | null;
+  /** why the figure is not to be trusted; empty where nothing is known against it */
+  readonly notes: readonly string[];
+}
+
+export interface Comparison {
+  readonly ceiling: Interval | null;
+  readonly figures: readonly ComparedFigure[];
+}
+
+export const LASTS = [0.25, 0.5, 0.75, 1] as const;
+export const OUTCOMES = ['all', 'right', 'wrong'] as const;
+
+type Pending = Omit<ComparedFigure, 'value' | 'low' | 'high' | 'notes'> & Pick<Measured, 'figure' | 'notes'>;
+
+/** Compares the credits of a table; deterministic for a seed. */
+export function compareCredits(table: CreditTable, opts: CompareOptions): Comparison {
+  const pending = [
+    ...pairsOf(table, opts).flatMap(([a, b]) => correlations(table, a, b)),
+    ...agreements(table, opts),
+  ];
+  const ceiling = ceilingOf(table, opts);
+  const all = [...pending.map(({ figure }) => figure), ...(ceiling === undefined ? [] : [ceiling])];
+  const intervals = withIntervals(all, table.rewards.length, opts);
+  const last = ceiling === undefined ? undefined : (intervals.pop() as Interval);
+  return {
+    ceiling: last === undefined ? null : last,
+    figures: pending.map(({ figure: _, notes, ...rest }, n) => {
+      const { value, low, high } = intervals[n] as Interval;
+      const [v, l, h] = [known(value), known(low), known(high)];
+      const { measure, of, credit, traces, last, ...more } = rest;
+      const place = { measure, of, credit, traces, last };
+      return { ...place, value: v, low: l, high: h, ...more, notes: v === null ? [...notes, 'none'] : notes };
+    }),
+  };
+}
+
+function pairsOf(
+  { credits }: CreditTable,
+  { truth, halves = [] as never }: CompareOptions,
+): (readonly [Credit, Credit])[] {
+  const shown = credits.filter(({ name }) => !(halves as readonly string[]).includes(name));
+  const judge = credits.find(({ name }) => name === truth);
+  if (judge !== undefined) return shown.filter((credit) => credit !== judge).map((credit) => [judge, credit]);
+  return shown.flatMap((a, i) => shown.slice(i + 1).map((b) => [a, b] as const));
+}
+
+function correlations(table: CreditTable, a: Credit, b: Credit): Pending[] {
+  return OUTCOMES.flatMap((outcome) =>
+    LASTS.flatMap((last) => {
+      const found = correlate(table, a, b, { outcome, last });
+      return CORRELATIONS.map((measure) => {
+        const { figure, p, traces, segments, notes } = found[measure];
+        const place = { measure, of: a.name, credit: b.name, traces: outcome, last };
+        return { ...place, figure, p: known(p), chance: null, n_traces: traces, n_segments: segments, notes };
+      });
+    }),
+  );
+}
+
+function agreements(table: CreditTable, { truth, halves, large }: CompareOptions): Pending[] {
+  const judge = table.credits.find(({ name }) => name === truth);
+  const others = table.credits.filter(({ name }) => name !== truth && halves?.includes(name) !== true);
+  const row = (
+    measure: string,
+    of: string,
+    credit: string,
+    traces: Slice['outcome'],
+    found: Agreement,
+  ): Pending => ({
+    ...{ measure, of, credit, traces, last: 1, figure: found.figure, p: null, chance: known(found.chance) },
+    ...{
+      n_traces: found.traces,
+      n_segments: found.segments === 0 ? null : found.segments,
+      notes: found.notes,
+    },
+  });
+  const judged =
+    judge === undefined
+      ? []
+      : others.flatMap((credit) => [
+          row('sign_of_large', judge.name, credit.name, 'all', signAgreement(table, judge, credit, large)),
+          row('worst_segment', judge.name, credit.name, 'wrong', worstAgreement(table, judge, credit)),
+        ]);
+  if (!table.firstWrong.some((wrong) => wrong >= 0)) return judged;
+  const labelled = table.credits.flatMap((credit) => [
+    row('auc', 'first_wrong', credit.name, 'all', firstWrongAuc(table, credit)),
+    row('hit_at_1', 'first_wrong', credit.name, 'all', firstWrongHit(table, credit)),
+  ]);
+  return [...judged, ...labelled];
+}
+
+function ceilingOf(table: CreditTable, { truth, halves, deviations }: CompareOptions): Figure | undefined {
+  const find = (name: string | undefined) => table.credits.find((credit) => credit.name === name);
+  const [a, b] = [find(halves?.[0]), find(halves?.[1])];
+  if (a !== undefined && b !== undefined) return ceilingOfHalves(table, a, b);
+  const judge = find(truth);
+  return judge === undefined || deviations === undefined
+    ? undefined
+    : ceilingOfDeviations(table, judge, deviations);
+}
+
+function known(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}

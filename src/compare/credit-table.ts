@@ -1,0 +1,60 @@
+// The figures that are compared: credits of the thought segments of all traces, column by column.
+
+/** Credits per segment of n traces; trace i has segments offsets[i] to offsets[i+1]. */
+export interface CreditTable {
+  readonly offsets: Int32Array; // (n+1)
+  readonly rewards: Float64Array; // (n) NaN where unknown
+  /** first wrong segment of a trace: its number, −1 where none is wrong, −2 where nobody has said */
+  readonly firstWrong: Int32Array; // (n)
+  readonly credits: readonly Credit[];
+}
+
+/** One way to share the reward out. */
+export interface Credit {
+  readonly name: string;
+  readonly values: Float64Array; // (N) of the thought segments; NaN where there is none
+}
+
+export const NO_LABEL = -2;
+
+/** Which traces, and which of their segments. */
+export interface Slice {
+  readonly outcome: 'all' | 'right' | 'wrong';
+  /** the last share of a trace's segments, rounded up */
+  readonly last: number;
+}
+
+/** Whether a trace counts: right is a reward above ½. */
+export function isIn(outcome: Slice['outcome'], reward: number): boolean {
+  return outcome === 'all' || (outcome === 'right' ? reward > 0.5 : reward <= 0.5);
+}
+
+/** The credits of two columns in one trace, where both are known. */
+export interface PairedCredits {
+  readonly x: Float64Array;
+  readonly y: Float64Array;
+}
+
+const NONE: PairedCredits = { x: new Float64Array(0), y: new Float64Array(0) };
+
+/** A trace's segments of a slice in which both credits are finite numbers. */
+export function pairedCredits(
+  table: CreditTable,
+  a: Credit,
+  b: Credit,
+  trace: number,
+  slice: Slice,
+): PairedCredits {
+  if (!isIn(slice.outcome, table.rewards[trace] as number)) return NONE;
+  const end = table.offsets[trace + 1] as number;
+  const start = end - Math.ceil(slice.last * (end - (table.offsets[trace] as number)) - 1e-9);
+  const x: number[] = [];
+  const y: number[] = [];
+  for (let k = start; k < end; k++) {
+    const [u, v] = [a.values[k] as number, b.values[k] as number];
+    if (!Number.isFinite(u) || !Number.isFinite(v)) continue;
+    x.push(u);
+    y.push(v);
+  }
+  return { x: Float64Array.from(x), y: Float64Array.from(y) };
+}

@@ -1,0 +1,269 @@
+/** Intervals, agreement with truth and labels, ceilings, and the list of figures, each by hand or by simulation. */
+import { describe, expect, it } from 'vitest';
+import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from '../../dist/compare/agreement.js';
+import { type Figure, quantile, randomStream, withIntervals } from '../../dist/compare/bootstrap.js';
+import { ceilingOfDeviations, ceilingOfHalves } from '../../dist/compare/ceiling.js';
+import { type CompareOptions, compareCredits } from '../../dist/compare/compare.js';
+import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
+import { seeded } from '../oracle/toy.js';
+
+type Lists = Readonly<Record<string, readonly (readonly number[])[]>>;
+
+function tableOf(lists: Lists, rewards: readonly number[], firstWrong: readonly number[] = []): CreditTable {
+  const lengths = (Object.values(lists)[0] ?? []).map((trace) => trace.length);
+  return {
+    offsets: Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))]),
+    rewards: Float64Array.from(rewards),
+    firstWrong: Int32Array.from(rewards, (_, i) => firstWrong[i] ?? -2),
+    credits: Object.entries(lists).map(([name, traces]) => ({
+      name,
+      values: Float64Array.from(traces.flat()),
+    })),
+  };
+}
+
+const NO_RESAMPLES = { resamples: 0, seed: 0 };
+const figureOf = (figure: Figure, n: number) => withIntervals([figure], n, NO_RESAMPLES)[0]?.value;
+const both = ({ credits }: CreditTable) => credits as readonly [Credit, Credit];
+
+describe('intervals', () => {
+  /** the mean of what each trace adds */
+  const meanOf = (values: readonly number[]): Figure => ({
+    terms: Float64Array.from(values.flatMap((value) => [value, 1])),
+    m: 2,
+    value: ([sum, n]) => (sum as number) / (n as number),
+  });
+
+  it('are the same for a seed, and others for another', () => {
+    const figure = meanOf([1, 2, 3, 4, 5, 6]);
+    const at = (seed: number) => withIntervals([figure], 6, { resamples: 200, seed });
+    expect(at(1)).toEqual(at(1));
+    expect(at(1)).not.toEqual(at(2));
+    expect(at(1)[0]?.value).toBe(3.5);
+  });
+
+  it('of a mean are as wide as its standard error says, and hold it as often as they should', () => {
+    const random = seeded(2);
+    let held = 0;
+    const widths: number[] = [];
+    for (let n = 0; n < 300; n++) {
+      const [found] = withIntervals([meanOf(Array.from({ length: 50 }, random))], 50, {
+        resamples: 200,
+        seed: n,
+      });
+      held += (found?.low as number) <= 0.5 && 0.5 <= (found?.high as number) ? 1 : 0;
+      widths.push((found?.high as number) - (found?.low as number));
+    }
+    // 1.96 · 2 · √(1/12/50)
+    expect(widths.reduce((a, b) => a + b) / 300).toBeCloseTo(0.16, 2);
+    expect(held / 300).toBeGreaterThan(0.88);
+    expect(held / 300).toBeLessThan(0.98);
+  });
+
+  it('are none of one trace, and of figures that most resamples do not have', () => {
+    const alone = { ...meanOf([3]), terms: Float64Array.of(0, 0, 3, 1) };
+    expect(withIntervals([alone], 2, { resamples: 100, seed: 0 })[0]).toEqual({
+      value: 3,
+      low: Number.NaN,
+      high: Number.NaN,
+    });
+  });
+
+  it('draw evenly, and take quantiles as NumPy does', () => {
+    const random = randomStream(5);
+    const counts = new Array<number>(10).fill(0);
+    for (let n = 0; n < 10_000; n++) {
+      const digit = Math.floor((random() / 2 ** 32) * 10);
+      counts[digit] = (counts[digit] as number) + 1;
+    }
+    for (const count of counts) expect(Math.abs(count - 1000)).toBeLessThan(150);
+    const sorted = Float64Array.of(1, 2, 4, 8, 16);
+    expect([0.025, 0.5, 0.9].map((q) => quantile(sorted, q))).toEqual([1.1, 4, 12.8]);
+  });
+});
+
+describe('agreement with the truth', () => {
+  const table = tableOf(
+    {
+      truth: [
+        [0.3, -0.5, 0.1],
+        [-0.4, 0.2, -0.1],
+        [0.2, 0.2],
+      ],
+      credit: [
+        [0.1, 0.2, -0.9],
+        [-0.1, 0, -0.3],
+        [1, -1],
+      ],
+    },
+    [1, 0, 0],
+  );
+
+  it('sign: of the changes of at least .2, those that have the same; no change has none', () => {
+    const [truth, credit] = both(table);
+    const found = signAgreement(table, truth, credit, 0.2);
+    // + ✓, − ✗ | − ✓, + against 0 ✗ | + ✓, + ✗
+    expect(figureOf(found.figure, 3)).toBe(3 / 6);
+    expect(found).toMatchObject({ segments: 6, traces: 3, chance: 0.5, notes: ['few-traces'] });
+    expect(signAgreement(table, truth, credit, 0.45).segments).toBe(1);
+  });
+
+  it('worst segment: of wrong traces, equal ones in part, a constant truth left out', () => {
+    const [truth, credit] = both(table);
+    const found = worstAgreement(table, truth, credit);
+    expect(found).toMatchObject({ traces: 1, chance: 1 / 3 });
+    expect(figureOf(found.figure, 3)).toBe(0);
+    expect(figureOf(worstAgreement(table, truth, truth).figure, 3)).toBe(1);
+    const tied = tableOf({ truth: [[-1, 0, 1]], credit: [[-1, -1, 3]] }, [0]);
+    expect(figureOf(worstAgreement(tied, ...both(tied)).figure, 1)).toBe(0.5);
+  });
+});
+
+describe('the first wrong segment', () => {
+  const table = tableOf(
+    {
+      credit: [
+        [1, -1, 0, 0],
+        [0, 0, 5],
+        [3, 1, 2],
+        [1, 2],
+      ],
+    },
+    [0, 0, 0, 1],
+    [1, 0, 2, -1],
+  );
+  const [credit] = both(table);
+
+  it('AUC: how often it has less credit than another of its trace, the mean of traces', () => {
+    const found = firstWrongAuc(table, credit);
+    // 3/3, (½ + 1)/2, 1/2
+    expect(figureOf(found.figure, 4)).toBeCloseTo((1 + 0.75 + 0.5) / 3, 12);
+    expect(found).toMatchObject({ traces: 3, chance: 0.5 });
+  });
+
+  it('hit@1: whether it has the lowest, of several one is drawn', () => {
+    const found = firstWrongHit(table, credit);
+    expect(figureOf(found.figure, 4)).toBeCloseTo((1 + 0.5 + 0) / 3, 12);
+    expect(found.chance).toBeCloseTo((1 / 4 + 1 / 3 + 1 / 3) / 3, 12);
+  });
+});
+
+describe('the ceiling', () => {
+  const random = seeded(8);
+  const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+
+  it('by halves and by standard deviations is what the truth correlates with what it measures', () => {
+    const traces = Array.from({ length: 400 }, () => Array.from({ length: 12 }, () => normal()));
+    const sd = 0.6;
+    const noisy = (values: readonly number[], by: number) => values.map((value) => value + by * normal());
+    const changes = (values: readonly number[]) =>
+      values.slice(1).map((value, k) => value - (values[k] as number));
+    const halves = traces.map(
+      (values) => [noisy(values, sd * Math.SQRT2), noisy(values, sd * Math.SQRT2)] as const,
+    );
+    const lists = {
+      mc: halves.map(([a, b]) => changes(a.map((value, k) => (value + (b[k] as number)) / 2))),
+      a: halves.map(([a]) => changes(a)),
+      b: halves.map(([, b]) => changes(b)),
+      real: traces.map(changes),
+    };
+    const table = tableOf(
+      lists,
+      traces.map(() => 1),
+    );
+    const [mc, a, b] = table.credits as readonly [Credit, Credit, Credit];
+    const deviations = new Float64Array(400 * 12).fill(sd);
+    const { figures } = compareCredits(table, { ...OPTIONS, truth: 'mc', resamples: 0 });
+    const seen = figures.find(({ measure, credit }) => measure === 'pearson' && credit === 'real')
+      ?.value as number;
+    expect(seen).toBeCloseTo(1 / Math.sqrt(1 + sd * sd), 1);
+    expect(figureOf(ceilingOfHalves(table, a, b), 400)).toBeCloseTo(seen, 1);
+    expect(figureOf(ceilingOfDeviations(table, mc, deviations), 400)).toBeCloseTo(seen, 1);
+  });
+
+  it('by standard deviations, by hand; 0 where all is noise; traces without them do not count', () => {
+    const table = tableOf(
+      {
+        mc: [
+          [1, -1],
+          [5, 7],
+        ],
+      },
+      [1, 1],
+    );
+    const [mc] = both(table);
+    // noise 2·(.01+.04+.09) − .1 − .1/2 = .13, all 2
+    const deviations = Float64Array.of(0.1, 0.2, 0.3, Number.NaN, 0, 0);
+    expect(figureOf(ceilingOfDeviations(table, mc, deviations), 2)).toBeCloseTo(Math.sqrt(1 - 0.13 / 2), 12);
+    expect(figureOf(ceilingOfDeviations(table, mc, new Float64Array(6).fill(2)), 2)).toBe(0);
+  });
+});
+
+const OPTIONS: CompareOptions = {
+  truth: undefined,
+  halves: undefined,
+  deviations: undefined,
+  large: 0.2,
+  resamples: 100,
+  seed: 0,
+};
+
+describe('the list of figures', () => {
+  const random = seeded(3);
+  const traces = Array.from({ length: 20 }, () => Array.from({ length: 6 }, random));
+  const lists = {
+    a: traces,
+    b: traces.map((trace) => trace.map((value) => value + random() / 4)),
+    c: traces.map((trace) => trace.map(random)),
+  };
+  const table = tableOf(
+    lists,
+    traces.map((_, i) => i % 2),
+  );
+
+  it('has each pair once without a truth, else each with the truth, and no halves', () => {
+    const pairs = (opts: Partial<CompareOptions>) =>
+      compareCredits(table, { ...OPTIONS, ...opts })
+        .figures.filter(
+          ({ measure, traces, last }) => measure === 'kendall' && traces === 'all' && last === 1,
+        )
+        .map(({ of, credit }) => `${of} ${credit}`);
+    expect(pairs({})).toEqual(['a b', 'a c', 'b c']);
+    expect(pairs({ truth: 'b' })).toEqual(['b a', 'b c']);
+    expect(pairs({ truth: 'a', halves: ['b', 'c'] })).toEqual([]);
+  });
+
+  it('is the same twice, to the last digit, and its values lie in their intervals', () => {
+    const first = compareCredits(table, { ...OPTIONS, truth: 'a' });
+    expect(compareCredits(table, { ...OPTIONS, truth: 'a' })).toEqual(first);
+    for (const { value, low, high } of first.figures)
+      if (low !== null)
+        expect((low as number) <= (value as number) && (value as number) <= (high as number)).toBe(true);
+    const at = (measure: string, credit: string) =>
+      first.figures.find(
+        (figure) => figure.measure === measure && figure.credit === credit && figure.last === 1,
+      );
+    expect(at('pearson', 'b')?.value).toBeGreaterThan(0.9);
+    expect(at('pearson', 'b')?.p).toBeLessThan(1e-6);
+    expect(Math.abs(at('pearson', 'c')?.value as number)).toBeLessThan(0.3);
+    expect(at('sign_of_large', 'b')?.value).toBe(1);
+    expect(at('worst_segment', 'b')?.n_traces).toBe(10);
+  });
+
+  it('says that a figure is none, where a credit never moves', () => {
+    const flat = tableOf(
+      { ...lists, d: traces.map((trace) => trace.map(() => 0.1)) },
+      traces.map(() => 1),
+    );
+    const found = compareCredits(flat, { ...OPTIONS, truth: 'd' }).figures.find(
+      ({ measure }) => measure === 'pearson',
+    );
+    expect(found).toMatchObject({
+      value: null,
+      low: null,
+      high: null,
+      p: null,
+      notes: ['flat', 'ties', 'none'],
+    });
+  });
+});
