@@ -65,7 +65,7 @@ export async function compare(
     const facts = factsOf(path, first === undefined ? new Map() : await inputMetadata(first));
     found.push(facts);
     const names = new Map<string, string>();
-    await collector.add(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), (own) => {
+    await collector.add(path, readRows(inputs, { maxLineBytes: opts.maxLineBytes }), (own) => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);
       return name;

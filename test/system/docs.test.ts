@@ -13,7 +13,7 @@ import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/document
 import { ROOT, rredcot } from '../support/program.js';
 
 const COMMANDS = [
-  ...['score', 'segment', 'sample', 'inspect', 'calibrate'],
+  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
   ...['status', 'verify', 'merge', 'doctor'],
 ];
 const POLICY_COMMANDS = ['policy build', 'policy info', 'policy check'];

@@ -69,7 +69,11 @@ export class CreditCollector {
   ) {}
 
   /** Reads one file's rows. @param nameOf what a credit of the file is called in the table */
-  async add(rows: AsyncIterable<InputRow | BadRow>, nameOf: (own: string) => string): Promise<void> {
+  async add(
+    file: string,
+    rows: AsyncIterable<InputRow | BadRow>,
+    nameOf: (own: string) => string,
+  ): Promise<void> {
     const isFirst = this.fallbacks.length === 0;
     this.fallbacks.push(new Map());
     this.matched.push(0);
@@ -90,14 +94,9 @@ export class CreditCollector {
       }
     }
     if (isFirst) return;
-    const missing = this.rewards.length - (this.matched.at(-1) as number);
-    for (let n = 0; n < missing; n++)
-      this.refuse({
-        code: 'missing',
-        reason: 'a trace of the first file is not in this one',
-        file: '',
-        row: -1,
-      });
+    for (const id of this.places.keys())
+      if (!this.seen.has(id))
+        this.refuse({ code: 'missing', reason: `has no id ${JSON.stringify(id)}`, file, row: -1 });
   }
 
   private addTrace(trace: TraceCredits, isFirst: boolean, nameOf: (own: string) => string): void {
@@ -114,8 +113,7 @@ export class CreditCollector {
         `id ${JSON.stringify(id)} is cut at other places than in the first file`,
       );
     const fallbacks = this.fallbacks.at(-1) as Map<string, number>;
-    if (trace.fallback !== undefined)
-      fallbacks.set(trace.fallback, (fallbacks.get(trace.fallback) ?? 0) + 1);
+    if (trace.fallback !== undefined) fallbacks.set(trace.fallback, (fallbacks.get(trace.fallback) ?? 0) + 1);
     this.matched[this.matched.length - 1] = (this.matched.at(-1) as number) + 1;
     const start = this.offsets[place] as number;
     for (const [own, values] of credits) {

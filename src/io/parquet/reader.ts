@@ -1,6 +1,6 @@
 // A Parquet file in, its schema and record batches out, one row group at a time.
 
-import { RecordBatchReader, type Schema } from 'apache-arrow';
+import { RecordBatchReader, Schema } from 'apache-arrow';
 import { checkBatch } from '../arrow/check.js';
 import { type BatchSource, damaged, refuseSameNames } from '../arrow/reader.js';
 import { openParquetDecoder } from './decoder.js';
@@ -30,7 +30,8 @@ export async function openParquet(path: string): Promise<BatchSource> {
     throw error;
   }
   return {
-    schema,
+    // files with the same columns may differ in what they say of themselves
+    schema: new Schema(schema.fields, new Map(footer.metadata)),
     losses: footer.losses,
     async *batches(isWanted) {
       let row = 0;

@@ -1,0 +1,110 @@
+/** `rredcot compare` on published chains: Monte Carlo values sentence by sentence, and human labels of the first wrong step. */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import type { ComparisonReport } from '../../dist/commands/compare.js';
+import { parseNamedPath } from '../../dist/io/credits/credit-sources.js';
+import { traceCredits } from '../../dist/io/credits/trace-credits.js';
+import { rredcotHere } from '../support/in-process.js';
+import { SHARED_DATA, temporaryFolder } from '../support/program.js';
+
+const ANCHORS = join(SHARED_DATA, 'thought_anchors_r1distill_llama8b.jsonl');
+const MISTAKES = join(SHARED_DATA, 'bigbench_mistake_multistep_arithmetic.jsonl');
+
+it.skipIf(!existsSync(ANCHORS))(
+  'values give the published differences of 2,909 pairs of sentences',
+  async () => {
+    const folder = await temporaryFolder();
+    const out = join(folder, 'anchors.jsonl');
+    const cut = await rredcotHere([
+      'segment',
+      ANCHORS,
+      '--no-policy',
+      '--segmenter',
+      'given',
+      '-o',
+      out,
+      '--quiet',
+    ]);
+    expect(cut.code, cut.stderr).toBe(0);
+
+    const asked = {
+      columns: [
+        { meaning: 'values' as const, ...parseNamedPath('--values', 'mc=chunks[].accuracy') },
+        {
+          meaning: 'credit' as const,
+          ...parseNamedPath('--credit', 'published=chunks[].resampling_importance_accuracy'),
+        },
+      ],
+      firstWrong: undefined,
+      deviations: undefined,
+      reward: undefined,
+    };
+    let pairs = 0;
+    for (const [row, raw] of (await readFile(out, 'utf8')).trim().split('\n').entries()) {
+      const columns = JSON.parse(raw) as Record<string, unknown>;
+      const { credits } = traceCredits(
+        { kind: 'row', file: out, stem: 'a', row, ordinal: row, byteOffset: null, raw, columns },
+        asked,
+      );
+      const [mc, published] = [credits.get('mc'), credits.get('published')] as [Float64Array, Float64Array];
+      for (const [k, change] of mc.entries()) {
+        if (Number.isNaN(change)) continue;
+        expect(Math.abs(change - (published[k] as number)), `${columns.id} sentence ${k}`).toBeLessThan(1e-6);
+        pairs++;
+      }
+    }
+    expect(pairs).toBe(2909);
+
+    const flags = [
+      '--values',
+      'mc=chunks[].accuracy',
+      '--credit',
+      'published=chunks[].resampling_importance_accuracy',
+    ];
+    const more = [
+      '--credit',
+      'forced=chunks[].forced_importance_accuracy',
+      '--reward',
+      'base_solution.is_correct',
+    ];
+    const run = await rredcotHere(['compare', out, ...flags, ...more, '--truth', 'mc', '--json']);
+    const report = JSON.parse(run.stdout) as ComparisonReport;
+    expect(report).toMatchObject({ traces: 20, right: 10, wrong: 10, segments: 2929, refused: {} });
+    const pearson = (credit: string) =>
+      report.figures.find(
+        (f) => f.measure === 'pearson' && f.credit === credit && f.traces === 'all' && f.last === 1,
+      );
+    expect(pearson('published')).toMatchObject({ value: 1, n_segments: 2909 });
+    // what docs/compare.md shows
+    expect(pearson('forced')?.value).toBeCloseTo(0.02, 2);
+    expect(pearson('uniform')?.value).toBeCloseTo(0.06, 2);
+  },
+);
+
+it.skipIf(!existsSync(MISTAKES))(
+  'labels of the first wrong step are held against the credit of the bundled policy',
+  async () => {
+    const folder = await temporaryFolder();
+    const out = join(folder, 'mistakes.parquet');
+    const score = ['score', MISTAKES, '--segmenter', 'given', '--limit', '25', '-o', out, '--quiet'];
+    expect((await rredcotHere(score)).code).toBe(0);
+    const run = await rredcotHere(['compare', out, '--label', 'first_wrong=mistake_index', '--json']);
+    expect(run.code, run.stderr).toBe(0);
+    const report = JSON.parse(run.stdout) as ComparisonReport;
+    expect(report.refused).toEqual({});
+    const labelled = (await readFile(MISTAKES, 'utf8'))
+      .split('\n')
+      .slice(0, 25)
+      .filter((line) => JSON.parse(line).mistake_index !== null).length;
+    for (const credit of ['uniform', 'pr', 'sigma_share'])
+      for (const measure of ['auc', 'hit_at_1']) {
+        const found = report.figures.find((f) => f.measure === measure && f.credit === credit);
+        expect(found).toMatchObject({ of: 'first_wrong', n_traces: labelled });
+        expect(found?.value).toBeGreaterThan(0);
+      }
+    // a policy that knows nothing of the task: its values do not move, and the report says so
+    expect(report.notes.map(({ code }) => code)).toContain('uniform:flat-values');
+  },
+);

@@ -1,0 +1,228 @@
+/** `rredcot compare` on files: several of them matched, what is left out and told, the three forms of its output. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { ComparisonReport } from '../../dist/commands/compare.js';
+import { seeded } from '../oracle/toy.js';
+import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES, temporaryFolder } from '../support/program.js';
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+
+interface Row {
+  id: string;
+  reward: number | null;
+  baseline: number;
+  status: string;
+  segments: { start: number; end: number; kind: string; delta: number; sigma: number }[];
+  mc: number[];
+  noisy: number[];
+  wrong: number | null;
+}
+
+/** Scored rows of five thoughts and an answer, whose truth is known. */
+function rows(n: number, seed = 1): Row[] {
+  const random = seeded(seed);
+  return Array.from({ length: n }, (_, i) => {
+    const mc = Array.from({ length: 6 }, random);
+    const segments = Array.from({ length: 6 }, (_, k) => {
+      const change = k < 5 ? (mc[k + 1] as number) - (mc[k] as number) : 0;
+      return {
+        start: 4 * k,
+        end: 4 * k + 4,
+        kind: k < 5 ? 'thought' : 'answer',
+        delta: change + random() / 4,
+        sigma: random(),
+      };
+    });
+    const noisy = mc.map((value) => value + random());
+    return {
+      id: `t${i}`,
+      reward: i % 2,
+      baseline: 0.5,
+      status: 'ok',
+      segments,
+      mc,
+      noisy,
+      wrong: i % 2 === 0 ? i % 5 : null,
+    };
+  });
+}
+
+async function write(name: string, lines: readonly (Row | string)[]): Promise<string> {
+  const texts = lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line)));
+  await writeFile(at(name), `${texts.join('\n')}\n`);
+  return at(name);
+}
+
+async function compared(...args: string[]): Promise<ComparisonReport> {
+  const run = await rredcotHere(['compare', ...args, '--json', '--resamples', '100'], { cwd: folder });
+  expect(run.code, run.stderr).toBe(0);
+  return JSON.parse(run.stdout) as ComparisonReport;
+}
+
+function figure({ figures }: ComparisonReport, measure: string, credit: string, traces = 'all') {
+  return figures.find(
+    (f) => f.measure === measure && f.credit === credit && f.traces === traces && f.last === 1,
+  );
+}
+
+let scored: string;
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  scored = await write('scored.jsonl', rows(20));
+});
+
+describe('one file', () => {
+  it('compares its differences, σ and uniform with a column of values and a label', async () => {
+    const report = await compared(
+      scored,
+      '--values',
+      'mc=mc',
+      '--values',
+      'noisy=noisy',
+      '--truth',
+      'mc',
+      '--label',
+      'first_wrong=wrong',
+    );
+    expect(report).toMatchObject({
+      traces: 20,
+      right: 10,
+      wrong: 10,
+      segments: 100,
+      truth: 'mc',
+      refused: {},
+      notes: [],
+    });
+    expect(report.credits).toEqual(['uniform', 'delta', 'sigma', 'mc', 'noisy']);
+    expect(figure(report, 'pearson', 'delta')?.value).toBeGreaterThan(0.9);
+    expect(Math.abs(figure(report, 'pearson', 'sigma')?.value as number)).toBeLessThan(0.3);
+    expect(figure(report, 'worst_segment', 'delta', 'wrong')).toMatchObject({
+      n_traces: 10,
+      chance: expect.closeTo(0.2, 9) as number,
+    });
+    expect(figure(report, 'hit_at_1', 'mc')).toMatchObject({
+      of: 'first_wrong',
+      n_traces: 10,
+      chance: expect.closeTo(0.2, 9) as number,
+    });
+    expect(figure(report, 'pearson', 'uniform')).toMatchObject({
+      value: null,
+      notes: ['flat', 'ties', 'none'],
+    });
+    expect(report.ceiling).toBeNull();
+  });
+
+  it('has a ceiling of halves', async () => {
+    const args = ['--values', 'a=mc', '--values', 'b=noisy', '--halves', 'a,b'];
+    const { ceiling, figures } = await compared(scored, ...args);
+    expect(ceiling?.value).toBeGreaterThan(0.7);
+    expect(figures.some(({ of, credit }) => [of, credit].includes('a'))).toBe(false);
+  });
+
+  it('prints a table, CSV with as many lines as figures, and the same again', async () => {
+    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--resamples', '100'];
+    const table = await rredcotHere(args);
+    expect(table.stdout).toMatch(/^20 traces \(10 right, 10 wrong\), 100 thought segments\n/);
+    expect(table.stdout).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
+    expect(table.stdout).toMatch(/\* flat: half of the traces/);
+    expect((await rredcotHere(args)).stdout).toBe(table.stdout);
+    const other = await rredcotHere([...args, '--seed', '1']);
+    expect(other.stdout).not.toBe(table.stdout);
+    const csv = (await rredcotHere([...args, '--csv'])).stdout.trimEnd().split('\n');
+    const json = JSON.parse((await rredcotHere([...args, '--json'])).stdout) as ComparisonReport;
+    expect(csv).toHaveLength(json.figures.length + 1);
+    expect(csv[0]).toBe('measure,of,credit,traces,last,value,low,high,p,chance,n_traces,n_segments,notes');
+    expect(csv.filter((line) => line.includes('"mc, ""x"""'))).not.toHaveLength(0);
+  });
+});
+
+describe('several files', () => {
+  it('are matched by id, whatever their order; what does not match is left out, counted and told', async () => {
+    const [first, second, third, fourth, ...rest] = rows(20) as [Row, Row, Row, Row, ...Row[]];
+    const moved = structuredClone(second);
+    Object.assign(moved.segments[0] ?? {}, { end: 5 });
+    const other = [
+      ...rest.reverse(),
+      first,
+      moved,
+      third,
+      third,
+      '{"id":',
+      { ...fourth, id: 'stranger' },
+      { ...fourth, segments: [] },
+    ];
+    const report = await compared(scored, await write('other.jsonl', other));
+    expect(report.credits).toEqual(['uniform', 'delta', 'sigma', 'other:delta', 'other:sigma']);
+    expect(report.files.map(({ traces }) => traces)).toEqual([20, 18]);
+    expect(Object.entries(report.refused).map(([code, { count }]) => [code, count])).toEqual([
+      ['credit', 1],
+      ['duplicate_id', 1],
+      ['json', 1],
+      ['missing', 1],
+      ['no_partner', 1],
+      ['other_segments', 1],
+    ]);
+    expect(report.refused.other_segments?.first).toMatch(/other\.jsonl:17: id "t1" is cut at other places/);
+    expect(report.refused.missing?.first).toMatch(/other\.jsonl: has no id "t3"/);
+    const same = report.figures.find(
+      (f) => f.measure === 'pearson' && f.of === 'delta' && f.credit === 'other:delta',
+    );
+    expect(same).toMatchObject({ value: 1, n_traces: 18 });
+  });
+
+  it('of this program are called after estimator and rule, and tell of other flags', async () => {
+    const score = (out: string, ...flags: string[]) =>
+      rredcotHere(['score', FIXTURES, '--limit', '12', '-o', at(out), '--quiet', ...flags]);
+    expect((await score('pr.parquet')).code).toBe(0);
+    expect(
+      (await score('geo.parquet', '--estimator', 'pr-geo', '--sigma', 'rudder', '--max-segments', '30')).code,
+    ).toBe(0);
+    const report = await compared(at('pr.parquet'), at('geo.parquet'));
+    expect(report.credits).toEqual(['uniform', 'pr', 'sigma_share', 'pr-geo', 'sigma_rudder']);
+    expect(report.refused).toEqual({});
+    expect(report.notes.map(({ code }) => code)).toContain('other-segmenter');
+    expect(report.files.map(({ estimator }) => estimator)).toEqual(['pr', 'pr-geo']);
+    const shared = report.figures.find(
+      (f) => f.of === 'pr' && f.credit === 'pr-geo' && f.measure === 'spearman',
+    );
+    expect(shared?.value).toBeGreaterThan(0.8);
+  });
+});
+
+describe('what cannot be compared', () => {
+  it.each([
+    [['--truth', 'mc'], /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],
+    [['--credit', 'mc=nothing'], /mc=nothing: no row has it/],
+    [['--credit', 'mc'], /expected name=path/],
+    [['--credit', 'sigma=mc'], /--credit sigma: the name is taken/],
+    [['--values', 'a=mc', '--values', 'a=noisy'], /the name is taken/],
+    [['--label', 'last_wrong=wrong'], /--label first_wrong=/],
+    [['--halves', 'a'], /--halves a: expected two names/],
+    [['--large', '0'], /--large 0: expected a number above 0/],
+    [['--resamples', '5'], /--resamples 5: .*at least 100/],
+    [['--seed', '-1'], /--seed -1/],
+    [['--json', '--csv'], /leave out one/],
+  ])('%j', async (flags, message) => {
+    const run = await rredcotHere(['compare', scored, ...flags]);
+    expect(run.code).toBe(2);
+    expect(run.stderr).toMatch(message);
+  });
+
+  it('a column that is wrong in every row leaves no trace: exit 65 with the reason', async () => {
+    const run = await rredcotHere(['compare', scored, '--credit', 'c=mc']);
+    expect(run.code).toBe(65);
+    expect(run.stderr).toMatch(
+      /no trace to compare: 20 rows credit, first .*scored\.jsonl:0: c: mc has 6 numbers, expected 5/,
+    );
+  });
+
+  it('a file that is not there, and rows that were not scored', async () => {
+    expect((await rredcotHere(['compare', at('nowhere.parquet')])).code).toBe(2);
+    const run = await rredcotHere(['compare', FIXTURES]);
+    expect(run.code).toBe(65);
+    expect(run.stderr).toMatch(/no segments, expected a row that was scored or cut/);
+  });
+});
