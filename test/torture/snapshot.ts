@@ -15,8 +15,10 @@ export async function snapshot(folder: string): Promise<Record<string, string>> 
   const files = entries.filter(isKept).map((entry) => join(entry.parentPath, entry.name));
   const hashed = files.sort().map(async (path) => {
     const name = path.slice(folder.length + 1);
-    const bytes = VARIES.test(name) ? '' : await readFile(path);
-    return [name, createHash('sha256').update(bytes).digest('hex')] as const;
+    const whole = VARIES.test(name) ? '' : await readFile(path, 'latin1');
+    // its second line is the hash of the summary
+    const bytes = name.endsWith('.sha256') ? (whole.split('\n')[0] as string) : whole;
+    return [name, createHash('sha256').update(bytes, 'latin1').digest('hex')] as const;
   });
   return Object.fromEntries(await Promise.all(hashed));
 }
