@@ -11,7 +11,7 @@ import { KnownGroups } from '../../dist/estimate/calibrate/folds.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
 import { rredcot } from '../support/program.js';
-import { type MadeTrace, madeTraces, scoredLine } from '../support/scored-traces.js';
+import { type MadeTrace, madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const traces = madeTraces(12, 8);
@@ -121,7 +121,7 @@ describe('calibrate', () => {
     const folder = await folderWith({
       'less.jsonl': lines([less]),
       'joint.jsonl': lines([row]),
-      'joint.jsonl.summary.json': JSON.stringify({ config: { estimator: 'joint' } }),
+      'joint.jsonl.summary.json': summaryText({ estimator: 'joint' }),
       'bad.jsonl': '{"id": broken\n',
     });
     const run = async (...args: string[]) => {
@@ -143,7 +143,7 @@ describe('calibrate', () => {
     const folder = await folderWith({
       'alike.jsonl': lines(alike),
       'more.jsonl': lines(alike),
-      'more.jsonl.summary.json': JSON.stringify({ config: { segmenter: 'newline', estimator: 'pr' } }),
+      'more.jsonl.summary.json': summaryText({ segmenter: 'newline', estimator: 'pr' }),
     });
     const { code, stderr } = await rredcot(['calibrate', 'alike.jsonl', 'more.jsonl', '-o', 'c.json'], {
       cwd: folder,

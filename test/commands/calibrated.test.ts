@@ -1,5 +1,5 @@
 // `--estimator calibrated`: values by the calibration's weights, in score's output and as verify computes them again.
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { CalibrationFile } from '../../dist/estimate/calibrate/calibration.js';
@@ -8,7 +8,7 @@ import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
 import { readJsonl, type ScoredRow, storedValues, writeFixtures } from '../support/program.js';
-import { madeTraces, scoredLine } from '../support/scored-traces.js';
+import { madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 let folder: string;
@@ -120,16 +120,37 @@ describe('score --estimator calibrated', () => {
         .map((row) => `${JSON.stringify(scoredLine(row))}\n`)
         .join(''),
     );
-    await writeFile(
-      at('again.jsonl.summary.json'),
-      JSON.stringify({ config: await configOf('scored.jsonl') }),
-    );
+    await writeFile(at('again.jsonl.summary.json'), summaryText(await configOf('scored.jsonl')));
     await run('calibrate again.jsonl -o again.json');
     await run('calibrate plain.jsonl -o plain.json');
     const [again, plain] = await Promise.all(
       ['again.json', 'plain.json'].map(async (name) => JSON.parse(await readFile(at(name), 'utf8'))),
     );
     expect(again.weights).toEqual(plain.weights);
+  });
+
+  it('is fitted to run folders, merged ones, Parquet and Arrow alike, with the policy and flags that they name', async () => {
+    for (const line of [
+      'score traces.jsonl -o out/ --rows-per-chunk 5',
+      'merge out/ -o all.parquet',
+      'merge out/ -o all/',
+      'merge out/ -o all.arrow',
+    ])
+      expect((await run(line)).code, line).toBe(0);
+    const fitted: CalibrationFile[] = [];
+    for (const input of ['out/', 'all.parquet', 'all/', 'all.arrow']) {
+      const { code, said } = await run(`calibrate ${input} -o of.json`);
+      expect(code, said).toBe(0);
+      fitted.push(JSON.parse(await readFile(at('of.json'), 'utf8')) as CalibrationFile);
+    }
+    const [first, ...others] = fitted;
+    expect(first).toMatchObject({ traces: 12, groups: 2, stands_back: 'too-few-groups' });
+    expect(first?.scored_with).toMatchObject({ segmenter: 'hybrid', maxSegments: 40, bank: 'row' });
+    expect(Object.keys(first?.policy ?? {})).toContain('policy.onnx');
+    for (const other of others) expect(other).toEqual(first);
+    await rm(join(folder, 'out/_SUCCESS'));
+    await rm(join(folder, 'out/done'), { recursive: true });
+    expect((await run('calibrate out/ -o of.json')).code).toBe(75);
   });
 
   it('needs its file, and the file needs it', async () => {

@@ -61,3 +61,9 @@ export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unkno
     ...more,
   };
 }
+
+/** The summary that stands beside a file of such rows. */
+export function summaryText(config: Readonly<Record<string, unknown>>): string {
+  const counts = { traces: 0, rejects: 0, rejects_sha256: null };
+  return JSON.stringify({ format: 1, run: '0'.repeat(64), ...counts, config });
+}

@@ -2,12 +2,12 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
-import { readJson } from '../files/json-file.js';
 import { shardOf } from '../layout/chunks.js';
-import { runPaths, summaryPath } from '../layout/run-paths.js';
+import { runPaths } from '../layout/run-paths.js';
 import { readMerged } from '../merge/merged.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
+import { readSummary } from '../run/summary-file.js';
 import { openRows, type StoredRow, storedConfig } from '../verify/stored-rows.js';
 import { formatOf, type OutputFormat, POLICY_KEY } from '../write/output.js';
 
@@ -84,7 +84,9 @@ async function* filesOf(path: string): AsyncGenerator<KnownFile> {
     throw usageError(`${path}: no such file or folder`, 'name a file or folder that score has written');
   if (found.isFile()) {
     const format = formatOf(path);
-    yield { path, format, ...(format === 'jsonl' ? await summarised(path) : {}) };
+    // JSON lines say nothing of themselves, the summary beside them does
+    const config = format === 'jsonl' ? (await readSummary(path))?.config : undefined;
+    yield { path, format, config };
     return;
   }
   const folder = path.replace(/(?<=.)\/+$/, '');
@@ -107,10 +109,4 @@ async function* filesOf(path: string): AsyncGenerator<KnownFile> {
     const at = runPaths(folder).chunk(shardOf(chunk, state.shards.length), chunk, format);
     yield { path: at, format, config, ...(policy === null ? {} : { policy }) };
   }
-}
-
-/** JSON lines say nothing of themselves, the summary beside them does. */
-async function summarised(path: string): Promise<Pick<KnownFile, 'config'>> {
-  const summary = await readJson<{ config?: Record<string, unknown> }>(summaryPath(path));
-  return summary?.config === undefined ? {} : { config: summary.config };
 }
