@@ -126,7 +126,7 @@ export const MAX_LINE_BYTES_FLAG: [string, string] = [
 ];
 
 /** A list that may be given in several flags. */
-function appended(value: string, before: string | undefined): string {
+export function appended(value: string, before: string | undefined): string {
   return before === undefined ? value : `${before},${value}`;
 }
 

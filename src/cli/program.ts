@@ -30,11 +30,15 @@ import {
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
+import { addScoredCommands } from './scored-commands.js';
 import { checkSegmenter } from './segment-flags.js';
 import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
-const KEEPS_WORK: ReadonlySet<string> = new Set(['score', 'segment', 'sample', 'verify', 'merge']);
+const KEEPS_WORK: ReadonlySet<string> = new Set([
+  ...['score', 'segment', 'sample', 'verify', 'merge'],
+  ...['redistribute', 'filter'],
+]);
 
 /** Runs the command line. @returns the exit code (DESIGN §5) */
 export async function main(argv: readonly string[]): Promise<ExitCode> {
@@ -185,6 +189,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     result = code;
   });
   addCompareCommand(program, (code) => {
+    result = code;
+  });
+  addScoredCommands(program, signal, (code) => {
     result = code;
   });
   addPolicyCommands(program);

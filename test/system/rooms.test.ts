@@ -40,6 +40,7 @@ const ROOMS = [
   'src/estimate/passes',
   'src/estimate/sampling',
   'src/commands/job',
+  'src/commands/scored',
   'src/commands/workers',
   'src/commands',
   'src/cli',

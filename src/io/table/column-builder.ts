@@ -107,6 +107,9 @@ export class Bits {
   takeInverse(length: number): Uint8Array {
     const taken = this.take(length);
     for (let i = 0; i < taken.length; i++) taken[i] = ~(taken[i] as number);
+    // what is behind the last flag stays off: the same values are the same bytes, however they came
+    const last = taken.length - 1;
+    if ((length & 7) !== 0) taken[last] = (taken[last] as number) & ((1 << (length & 7)) - 1);
     return taken;
   }
 }

@@ -78,7 +78,7 @@ function textMetadata(
 }
 
 /** What is kept or dropped by mistake is noticed when the run is over. */
-function refuseUnknown({ keep, drop }: ColumnChoice, names: readonly string[]): void {
+export function refuseUnknown({ keep, drop }: ColumnChoice, names: readonly string[]): void {
   const flag = keep === undefined ? '--drop' : '--keep';
   const unknown = (keep ?? drop ?? []).find((name) => !names.includes(name));
   if (unknown === undefined || names.length === 0) return;

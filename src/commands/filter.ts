@@ -1,0 +1,114 @@
+// `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
+import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { valueNameOf } from '../estimate/estimators.js';
+import { namedFormat, type OutputFormat } from '../io/write/output.js';
+import { count, plural } from '../plural.js';
+import { escapeControls } from '../printable.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, isBad, rejectRow } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import { resolveTarget, stemOf } from './job/target.js';
+import { openScored, type Scored } from './scored/open-scored.js';
+import { originOf } from './scored/origin.js';
+import { storedTrace } from './scored/scored-rows.js';
+import { type Condition, parseWhere } from './scored/where.js';
+import { FILTERED_KEY, keptAccounts, writeScored } from './scored/write-scored.js';
+
+export interface FilterOptions {
+  /** all of them have to hold */
+  readonly where: readonly string[];
+  readonly output: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** What a condition has removed. */
+interface Removed {
+  readonly where: string;
+  /** traces that do not fit it */
+  removed: number;
+  /** those of them that fit all others */
+  alone: number;
+}
+
+/**
+ * Keeps the traces that fit.
+ * @throws RredcotError: exit 2 for a condition that cannot be asked, or another format; 65 for a file that was changed
+ */
+export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
+  const { signal } = opts;
+  if (opts.where.length === 0)
+    throw usageError('there is no condition', "--where 'status == ok', several times where all have to hold");
+  const source = await openScored(path, log);
+  const conditions = opts.where.map((text) => parseWhere(text, path, source));
+  const format = formatOf(source);
+  const output = opts.output ?? `${stemOf(source.inputs)}.filtered.${format}`;
+  const onStdout = format === 'parquet' ? 'arrow' : format;
+  const target = await resolveTarget(output, output === '-' ? onStdout : undefined, source.inputs);
+  if (target.kind === 'folder')
+    throw usageError(`${target.path}: filter writes one file`, `-o <file>.${format}`);
+  if (target.path !== '-' && target.format !== format)
+    throw usageError(
+      `${target.path}: filter writes the format that it reads, ${format}`,
+      `-o <file>.${format}; rredcot redistribute writes another`,
+    );
+
+  const removed: Removed[] = conditions.map(({ text }) => ({ where: text, removed: 0, alone: 0 }));
+  let [kept, traces] = [0, 0];
+  async function* rows(): AsyncGenerator<OutputRow | BadRow> {
+    for await (const row of source.read({})) {
+      if (isBad(row)) {
+        yield row;
+        continue;
+      }
+      try {
+        const trace = storedTrace(row, source);
+        traces++;
+        if (!fits(trace, conditions, removed)) continue;
+        kept++;
+        // as it is: all columns are passed on
+        yield { ...trace.row, trace: { ...trace.row.trace, source: row } };
+      } catch (error) {
+        if (!(error instanceof TraceRejected)) throw error;
+        yield rejectRow(row, error, typeof row.columns.id === 'string' ? row.columns.id : undefined);
+      }
+    }
+  }
+  const figures = () => ({ kept, of: traces, conditions: removed });
+  await writeScored(rows(), {
+    ...{ target, signal, log, figures },
+    ourColumns: [],
+    passThrough: source.typed ?? [],
+    names: new Set(source.columns),
+    metadata: source.metadata,
+    config: source.config,
+    made: {
+      ...keptAccounts(source.metadata),
+      [FILTERED_KEY]: JSON.stringify({ where: opts.where, ...originOf(source) }),
+    },
+    valueName: valueNameOf(source.credit.estimator),
+  });
+  log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);
+  for (const { where, removed: n, alone } of removed)
+    log.text(`  ${escapeControls(where)}: removed ${count(n)}, ${count(alone)} of them alone`);
+  return EXIT.done;
+}
+
+/** Asks all conditions, so that each is counted. */
+function fits(
+  trace: Parameters<Condition['holds']>[0],
+  conditions: readonly Condition[],
+  removed: Removed[],
+): boolean {
+  const failed = removed.filter((_, n) => conditions[n]?.holds(trace) === false);
+  for (const each of failed) each.removed++;
+  if (failed.length === 1) (failed[0] as Removed).alone++;
+  return failed.length === 0;
+}
+
+/** What the file is written as; a stream that was kept, or a file without a known name, is Arrow. */
+function formatOf({ inputs, typed }: Scored): OutputFormat {
+  if (typed === null) return 'jsonl';
+  return inputs.every(({ path, layout }) => layout?.format === 'parquet' || namedFormat(path) === 'parquet')
+    ? 'parquet'
+    : 'arrow';
+}

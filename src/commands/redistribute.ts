@@ -1,0 +1,180 @@
+// `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
+import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { type CreditOptions, creditConfig } from '../estimate/credit.js';
+import { valueNameOf } from '../estimate/estimators.js';
+import { requestedColumns } from '../estimate/requested.js';
+import { TOKEN_RULES } from '../estimate/sigma.js';
+import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
+import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
+import { resolveColumnNames } from '../io/write/column-names.js';
+import type { OutputFormat } from '../io/write/output.js';
+import { refuseUnknown } from '../io/write/output-layout.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, isBad, rejectRow } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import { type CreditFlags, resolveCreditOptions } from './job/options.js';
+import { resolveTarget, stemOf } from './job/target.js';
+import { again, lightOf, refuseImpossible, surveyScored } from './scored/again.js';
+import { openScored, type Scored } from './scored/open-scored.js';
+import { originOf } from './scored/origin.js';
+import { storedTrace } from './scored/scored-rows.js';
+import { keptAccounts, REDISTRIBUTED_KEY, writeScored } from './scored/write-scored.js';
+
+export interface RedistributeOptions {
+  /** those that were given; the file's own stand for the others */
+  readonly flags: Partial<CreditFlags>;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  /** ours that are written; undefined: those that the file has */
+  readonly columns: readonly OurColumn[] | undefined;
+  /** columns of the input that are written */
+  readonly choice: ColumnChoice;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Makes a scored file's credit again by other rules.
+ * @throws RredcotError: exit 2 for what the stored values do not allow, naming the reason; 65 for a file that was changed
+ */
+export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
+  const { signal, choice } = opts;
+  const source = await openScored(path, log);
+  const credit = resolveCreditOptions(mergedFlags(source.credit, opts.flags));
+  refuseImpossible(path, source, credit);
+  const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
+  const target = await resolveTarget(output, opts.format, source.inputs);
+  if (target.kind === 'folder')
+    throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
+  const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...requestedColumns(credit)];
+  const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
+  refuseUnknown(
+    choice,
+    source.columns.filter((name) => !source.made.has(name)),
+  );
+  const { columns: passThrough, warnings } = resolveColumnNames(
+    (source.typed ?? totals.columns).filter(({ name }) => !source.made.has(name) && isWritten(choice, name)),
+    ourColumns,
+    { mapped: new Map(), defaults: new Map() },
+    false,
+  );
+  for (const warning of warnings) log.warn('column_renamed', warning);
+
+  const isOther = isOtherEstimator(source.config, opts.flags);
+  async function* rows(): AsyncGenerator<OutputRow | BadRow> {
+    let n = 0;
+    for await (const row of source.read({})) {
+      if (isBad(row)) {
+        yield row;
+        continue;
+      }
+      const light = lightOf(row, source.credit, credit);
+      const id = typeof row.columns.id === 'string' ? row.columns.id : undefined;
+      if (light instanceof TraceRejected) yield rejectRow(row, light, id);
+      else
+        try {
+          yield again(storedTrace(row, source), n++, source, credit, totals, isOther);
+        } catch (error) {
+          if (!(error instanceof TraceRejected)) throw error;
+          yield rejectRow(row, error, id);
+        }
+    }
+  }
+  // stdout is what score would have printed
+  const origin = { [REDISTRIBUTED_KEY]: JSON.stringify(originOf(source)) };
+  const texts = [...ourColumns.map(columnName), ...passThrough.map(({ as }) => as)];
+  await writeScored(rows(), {
+    ...{ target, ourColumns, passThrough, choice, signal, log },
+    names: new Set(texts),
+    metadata: source.metadata,
+    config: mergedConfig(source.config, credit, opts),
+    made: { ...keptAccounts(source.metadata), ...(target.path === '-' ? {} : origin) },
+    valueName: valueNameOf(credit.estimator),
+  });
+  return EXIT.done;
+}
+
+/** @throws RredcotError (exit 2) for a column that the file has not */
+function chosen(
+  path: string,
+  { ours }: Scored,
+  columns: readonly OurColumn[] | undefined,
+): readonly OurColumn[] {
+  const absent = columns?.find((name) => !ours.includes(name));
+  if (absent !== undefined)
+    throw usageError(
+      `--columns ${absent}: ${path} has no such column`,
+      `--columns with some of ${ours.join(',')}`,
+    );
+  return columns ?? ours;
+}
+
+/**
+ * The flags that the file was made with, those that are given in their place. A rule that is given begins anew: what shaped the
+ * credit of another one (`--residual`, `--tau`, `--smooth`, `--penalty`) is given beside it, or is not.
+ */
+function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): CreditFlags {
+  const { rule, others = [], rewardRange, baseline, normalisers, ...rest } = stored;
+  const text = (value: number | undefined) => (value === undefined ? {} : `${value}`);
+  const isAnew = given.sigma !== undefined;
+  const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
+  const readsValues = rules.some((name) => !TOKEN_RULES.includes(name as never));
+  const named = given.normalisers?.split(',') ?? normalisers ?? [];
+  const own = {
+    estimator: rest.estimator,
+    sigma: [rule, ...others].join(','),
+    baseline: String(baseline),
+    residual: isAnew ? 'uniform' : rest.residual,
+    within: rest.within,
+    rewardRange: rewardRange.join(','),
+    tau: isAnew ? {} : text(rest.tau),
+    smooth: isAnew ? {} : text(rest.smooth),
+    penalty: isAnew ? {} : text(rest.penalty),
+    lambda: readsValues || (given.method ?? rest.method) === 'segment' ? text(rest.lambda) : {},
+    method: rest.method ?? {},
+    normalisers: normalisers?.join(',') ?? {},
+    batchSize: named.includes('batch_tokens') ? text(rest.batchSize) : {},
+    maxCompletionLength: named.includes('dr_grpo') ? text(rest.maxCompletionLength) : {},
+  };
+  const present = Object.entries({ ...own, ...given }).filter(([, value]) => typeof value === 'string');
+  return Object.fromEntries(present) as unknown as CreditFlags;
+}
+
+/** Whether another estimator is asked for. */
+function isOtherEstimator(
+  { estimator }: Readonly<Record<string, unknown>>,
+  flags: Partial<CreditFlags>,
+): boolean {
+  return flags.estimator !== undefined && flags.estimator !== estimator;
+}
+
+/** Keys of a run's configuration, in their order, that stand before those of the credit. */
+const FIRST_KEYS = [
+  ...['command', 'map', 'preset', 'joinColumns', 'join', 'limit', 'columns', 'keep', 'drop', 'text'],
+  ...['export', 'bank', 'chatTemplateArgs'],
+];
+
+/** The configuration with which `score` would have made the same file. */
+function mergedConfig(
+  stored: Readonly<Record<string, unknown>>,
+  credit: CreditOptions,
+  { columns, choice, flags }: RedistributeOptions,
+): Record<string, unknown> {
+  const isOther = isOtherEstimator(stored, flags);
+  // the weights of `calibrated` go with it; where they stand back it is still its name
+  const made = { ...creditConfig(credit), ...(isOther ? {} : { estimator: stored.estimator }) };
+  const kept = isOther ? { ...stored, calibration: undefined } : stored;
+  const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
+  const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
+  const others = Object.entries(all).filter(([key]) => !FIRST_KEYS.includes(key) && !(key in made));
+  const entries = [...first, ...Object.entries(made), ...others];
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+}
+
+/** `--keep` and `--drop` of both calls as those of one. */
+function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: ColumnChoice): ColumnChoice {
+  if (asked.keep !== undefined) return { keep: asked.keep, drop: undefined };
+  if (asked.drop === undefined) return {};
+  const before = (list: unknown) => (Array.isArray(list) ? (list as string[]) : []);
+  if (keep !== undefined) return { keep: before(keep).filter((name) => !asked.drop?.includes(name)) };
+  return { drop: [...before(drop), ...asked.drop] };
+}

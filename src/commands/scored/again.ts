@@ -1,0 +1,235 @@
+// A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
+import { TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { NO_BANK } from '../../estimate/bank.js';
+import { UNCALIBRATED } from '../../estimate/calibrated.js';
+import { type CreditOptions, creditOf } from '../../estimate/credit.js';
+import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import { mayBeGroupMean } from '../../estimate/recompute.js';
+import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
+import { SIGMA_RULES } from '../../estimate/sigma.js';
+import { storedValue } from '../../estimate/value.js';
+import { float32Text } from '../../io/table/json.js';
+import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import { type InputRow, isBad } from '../../rows.js';
+import type { OutputRow } from '../../scored.js';
+import type { Scored } from './open-scored.js';
+import { NEEDED, type StoredTrace } from './scored-rows.js';
+
+/** What a first pass over the file found. */
+export interface Totals {
+  readonly groups: ReadonlyMap<string, Group>;
+  /** tokens of each batch of `--batch-size` traces */
+  readonly batches: readonly number[];
+  /** types of the input's columns, where the file has none */
+  readonly columns: readonly PassThroughColumn[];
+}
+
+interface Group {
+  /** of known rewards */
+  sum: number;
+  count: number;
+  tokens: number;
+  /** the mean reward of the whole group, as its rows have it stored */
+  mean?: number;
+}
+
+/** What of a row the totals need. */
+interface Light {
+  readonly group: string | undefined;
+  readonly reward: number | null;
+  readonly tokens: number;
+}
+
+/**
+ * What stored values do not allow is said before anything is read.
+ * @throws RredcotError (exit 2) naming the columns that are missing, or why the values of an estimator do not follow from them
+ */
+export function refuseImpossible(path: string, source: Scored, credit: CreditOptions): void {
+  const { estimator: from } = source.credit;
+  const { estimator: to, rule, others = [] } = credit;
+  if (from !== to) refuseEstimator(from, to, source.config.bank === 'group');
+  const rules = [rule, ...others];
+  const needed: readonly (readonly [column: string, isNeeded: boolean])[] = [
+    ...NEEDED.map((name) => [name, true] as const),
+    ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
+    ['entropies', credit.within === 'entropy' || rules.some((each) => each.endsWith('entropy'))],
+    ['logprobs', rules.includes('surprise')],
+    ['reference_logprobs', from !== to],
+    ['reference_tokens', from !== to && to === 'pr-geo'],
+  ];
+  const missing = needed.filter(([name, isNeeded]) => isNeeded && !source.ours.includes(name as never));
+  if (missing.length > 0)
+    throw usageError(
+      `${path}: has no ${missing.map(([name]) => name).join(', ')}, from which the credit would follow`,
+      'score with these among --columns, or with all of them',
+    );
+}
+
+function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean): void {
+  const refuse = (why: string) =>
+    usageError(`--estimator ${to}: ${why}`, `leave it out (${from}), or rredcot score --estimator ${to}`);
+  const [source, wanted] = [natureOf(from), natureOf(to)];
+  if (!wanted.isStored)
+    throw refuse(
+      to === 'pr-mean'
+        ? 'the probabilities of single tokens, whose mean it is, are not stored'
+        : 'its values do not follow from what is stored',
+    );
+  if (source.scores !== wanted.scores)
+    throw refuse(`${from} has scored ${source.scores}, and ${to} needs ${wanted.scores} scored`);
+  if (isGroupBank && (from === 'snis') !== (to === 'snis'))
+    throw refuse("the bank of a group is another one: snis alone has the mates' wrong answers in it");
+}
+
+/** Reads the file once where others than the trace itself have a say in its credit, or where types are to be found. */
+export async function surveyScored(
+  source: Scored,
+  credit: CreditOptions,
+  isTyped: boolean,
+  signal: AbortSignal,
+): Promise<Totals> {
+  const groups = new Map<string, Group>();
+  const batches: number[] = [];
+  const inference = inferColumns();
+  const { batchSize } = credit;
+  const isText = source.typed === null;
+  const needsTotals = mayBeGroupMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
+  if (!needsTotals && !(isText && isTyped)) return { groups, batches, columns: [] };
+  const hasMean = mayBeGroupMean(source.credit) && sameRange(source.credit, credit);
+  let n = 0;
+  for await (const row of source.read({})) {
+    throwIfInterrupted(signal);
+    if (isBad(row)) continue;
+    const light = lightOf(row, source.credit, credit);
+    if (light instanceof TraceRejected) continue;
+    if (isText && isTyped)
+      inference.add(
+        Object.fromEntries(Object.entries(row.columns).filter(([name]) => !source.made.has(name))),
+      );
+    const { group, reward, tokens } = light;
+    if (batchSize !== undefined) {
+      const batch = Math.floor(n++ / batchSize);
+      batches[batch] = (batches[batch] ?? 0) + tokens;
+    }
+    if (group === undefined) continue;
+    const found = groups.get(group) ?? { sum: 0, count: 0, tokens: 0 };
+    groups.set(group, found);
+    found.tokens += tokens;
+    if (reward === null) continue;
+    found.sum += reward;
+    found.count++;
+    const { baseline } = row.columns;
+    if (hasMean && typeof baseline === 'number') found.mean ??= baseline;
+  }
+  return { groups, batches, columns: inference.finish() };
+}
+
+/** What a row says for the totals; why it is turned down where it will be. */
+export function lightOf(
+  { columns }: InputRow,
+  from: CreditOptions,
+  to: CreditOptions,
+): Light | TraceRejected {
+  const { group, segments, reward, status } = columns;
+  const end = Array.isArray(segments) ? segments.at(-1)?.end : undefined;
+  try {
+    return {
+      group: typeof group === 'string' ? group : undefined,
+      reward: rewardOf(typeof reward === 'number' ? reward : null, String(status).split(';'), from, to),
+      tokens: typeof end === 'number' ? end : 0,
+    };
+  } catch (error) {
+    if (error instanceof TraceRejected) return error;
+    throw error;
+  }
+}
+
+/**
+ * ζ on another range: of rewards that the row brought, not of those that were found by comparing answers.
+ * @throws TraceRejected (`reward`) for one outside of it
+ */
+function rewardOf(
+  reward: number | null,
+  status: readonly string[],
+  from: CreditOptions,
+  to: CreditOptions,
+): number | null {
+  if (reward === null || sameRange(from, to)) return reward;
+  if (status.includes('reward:compared') || status.includes('truncated')) return reward;
+  const [low, high] = from.rewardRange;
+  // the decimals that were meant, where float32 has their neighbour
+  const raw = low + Number(float32Text(Math.fround(reward))) * (high - low);
+  const [least, most] = to.rewardRange;
+  if (raw < least || raw > most)
+    throw new TraceRejected(
+      'reward',
+      `the reward is ${raw}, expected ${least} to ${most}: --reward-range low,high maps other scales`,
+    );
+  return Math.fround((raw - least) / (most - least));
+}
+
+function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: CreditOptions): boolean {
+  return a[0] === b[0] && a[1] === b[1];
+}
+
+/**
+ * The trace with another credit. What was out of the ordinary with the trace stays in its status, what was with its credit goes.
+ * @param n its number among those that are written
+ * @param isOther the estimator is another than the file's
+ * @throws TraceRejected (`reward`) for a reward outside of the range
+ */
+export function again(
+  { row, creditable }: StoredTrace,
+  n: number,
+  source: Scored,
+  credit: CreditOptions,
+  { groups, batches }: Totals,
+  isOther: boolean,
+): OutputRow {
+  const reward = rewardOf(row.reward, row.status, source.credit, credit);
+  const values =
+    source.credit.estimator === credit.estimator ? creditable.values : valuesOf(row, credit.estimator);
+  const group = row.trace.group === undefined ? undefined : groups.get(row.trace.group);
+  const mean =
+    group?.mean ?? (group === undefined || group.count === 0 ? undefined : group.sum / group.count);
+  const batch = credit.batchSize === undefined ? undefined : batches[Math.floor(n / credit.batchSize)];
+  const counts = { group: group?.tokens, batch };
+  const found = creditOf({ ...creditable, values, reward, groupMean: mean }, credit, counts);
+  const { sigma, deltas, status, ...summary } = found;
+  return {
+    ...row,
+    ...summary,
+    sigma,
+    reward,
+    valueStart: values[0] as number,
+    segments: row.segments.map((segment, k) => ({
+      ...segment,
+      value: segment.kind === 'thought' ? (values[k + 1] as number) : null,
+      delta: deltas[k] as number,
+      sigma: sigma.subarray(segment.start ?? 0, segment.end ?? 0).reduce((sum, s) => sum + s, 0),
+    })),
+    status: [
+      ...new Set([
+        ...row.status.filter((code) => !isOfCredit(code) && !(isOther && code === UNCALIBRATED)),
+        ...status,
+      ]),
+    ],
+  };
+}
+
+/** (K+1) values of another estimator, from what the row stores of its references. */
+function valuesOf(
+  { referenceLogprobs, referenceTokens, referenceUtilities }: OutputRow,
+  estimator: Estimator,
+): Float32Array {
+  const [tokens, utilities] = [
+    referenceTokens ?? new Int32Array(0),
+    referenceUtilities ?? new Float32Array(0),
+  ];
+  return Float32Array.from(referenceLogprobs ?? [], (lp) => storedValue(lp, tokens, utilities, estimator));
+}
+
+/** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
+function isOfCredit(code: string): boolean {
+  return code !== NO_BANK && SIGMA_RULES.some((rule) => code.startsWith(`${rule}:`));
+}

@@ -1,0 +1,184 @@
+// A path in, the scored traces that it holds out: checked to be ours and as they were written, with the configuration that made them.
+import { basename, dirname } from 'node:path';
+import { dataError, type RredcotError, usageError } from '../../errors.js';
+import type { CreditOptions } from '../../estimate/credit.js';
+import { requestedColumns } from '../../estimate/requested.js';
+import { storedCredit } from '../../estimate/stored-credit.js';
+import { sha256OfFile } from '../../io/files/file-bytes.js';
+import { readJson } from '../../io/files/json-file.js';
+import { HASH_KEY, sealFault } from '../../io/files/seal.js';
+import { statIfThere } from '../../io/files/stat-if-there.js';
+import { readSum } from '../../io/files/sum-file.js';
+import { shardOf } from '../../io/layout/chunks.js';
+import { runPaths, summaryPath } from '../../io/layout/run-paths.js';
+import { mergedPath, readMerged } from '../../io/merge/merged.js';
+import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
+import { chunkDamage } from '../../io/run/records.js';
+import { readRunState, recordsInOrder } from '../../io/run/state.js';
+import { readSummary } from '../../io/run/summary-file.js';
+import { OUR_COLUMNS, type OurColumn } from '../../io/table/output-columns.js';
+import type { PassThroughColumn } from '../../io/table/schema.js';
+import { ownSummary, sumFault } from '../../io/verify/check-beside.js';
+import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import type { Log } from '../../report/log.js';
+import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
+
+type Config = Readonly<Record<string, unknown>>;
+
+/** Scored traces, of one run. */
+export interface Scored {
+  readonly inputs: readonly Input[];
+  /** what the run was made with */
+  readonly config: Config;
+  readonly credit: CreditOptions;
+  /** the files' account of themselves; none of JSON lines */
+  readonly metadata: ReadonlyMap<string, string>;
+  /** columns in their order; of JSON lines the first row's */
+  readonly columns: readonly string[];
+  /** those of them that are ours */
+  readonly ours: readonly OurColumn[];
+  /** these, and what was asked for beside them: all that is not the input's */
+  readonly made: ReadonlySet<string>;
+  /** the types of columns that bring them along; null of JSON lines */
+  readonly typed: readonly PassThroughColumn[] | null;
+  read(opts: ReadOptions): AsyncGenerator<InputRow | BadRow>;
+}
+
+/**
+ * Opens a scored file, a run folder or a merged folder.
+ * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
+ */
+export async function openScored(path: string, log: Log): Promise<Scored> {
+  if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
+  const inputs = await resolveInputs([path]);
+  const isText = inputs.every(({ layout }) => layout?.format === 'json');
+  const stored = isText
+    ? { config: await configBeside(path), metadata: new Map<string, string>() }
+    : await ownAccount(inputs);
+  await assertWritten(path, inputs, stored.metadata, log);
+  const { config, metadata } = stored;
+  refuseOthers(path, config);
+  const credit = storedCredit(config);
+  if (credit === undefined)
+    throw usageError(
+      `${path}: was scored in a way that this version does not know`,
+      'score the traces again',
+    );
+  const typed = isText ? null : ((await columnarColumns(inputs))?.columns ?? []);
+  const columns = typed === null ? await firstKeys(inputs) : typed.map(({ name }) => name);
+  const ours = ourColumns(columns, config);
+  const made = new Set<string>([...ours, ...requestedColumns(credit).map(({ name }) => name)]);
+  return {
+    ...{ inputs, config, credit, metadata, columns, ours, made, typed },
+    read: (opts) => readRows(inputs, opts),
+  };
+}
+
+/** @throws RredcotError (exit 2) for rows that are no scored traces, or another program's form of them */
+function refuseOthers(path: string, { command, export: form }: Config): void {
+  if (command !== 'score')
+    throw usageError(
+      `${path}: was made by ${command === undefined ? 'another program' : `rredcot ${String(command)}`}, expected a file of rredcot score`,
+      'rredcot score makes one, with values and σ',
+    );
+  if (form !== undefined)
+    throw usageError(
+      `${path}: has the columns of --export ${String(form)} in place of ours`,
+      'score without --export; redistribute reads our columns',
+    );
+}
+
+/** What columnar files say of themselves: all of them the same, but for their own hashes. */
+async function ownAccount(inputs: readonly Input[]) {
+  let first: { readonly path: string; readonly metadata: ReadonlyMap<string, string> } | undefined;
+  for (const input of inputs) {
+    const metadata = await inputMetadata(input);
+    if (!metadata.has(VERSION_KEY) || !metadata.has(CONFIG_KEY))
+      throw usageError(
+        `${input.path}: no rredcot has written this file: its metadata have no ${CONFIG_KEY}`,
+        'rredcot score makes one that has',
+      );
+    first ??= { path: input.path, metadata };
+    for (const key of [CONFIG_KEY, RUN_KEY])
+      if (first.metadata.get(key) !== metadata.get(key))
+        throw usageError(
+          `${input.path}: is of another run than ${first.path}: their ${key} differ`,
+          'name the files of one run, each run for itself',
+        );
+  }
+  const metadata = first?.metadata ?? new Map<string, string>();
+  return { metadata, config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config };
+}
+
+/** JSON lines say nothing of themselves: the summary beside them does, or what describes the folder. */
+async function configBeside(path: string): Promise<Config> {
+  const { summary, findings } = await ownSummary(path, undefined, await readSum(path));
+  const [finding] = findings;
+  if (finding !== undefined) throw edited(finding.file, finding.text);
+  const beside = summary ?? (await readSummary(path));
+  if (beside !== undefined) return beside.config;
+  for (const place of [runPaths(path).run, mergedPath(path)]) {
+    const found = await readJson<{ config?: unknown; rredcot?: unknown }>(place);
+    if (typeof found?.rredcot === 'string' && typeof found.config === 'object' && found.config !== null)
+      return found.config as Config;
+  }
+  throw usageError(
+    `${path}: JSON lines do not say how they were made, and ${basename(summaryPath(path))} is not beside them`,
+    `put the summary that score wrote into ${dirname(path)}, or score to .parquet`,
+  );
+}
+
+/** @throws RredcotError (exit 65) for a file whose bytes are not those that were written */
+async function assertWritten(
+  path: string,
+  inputs: readonly Input[],
+  metadata: ReadonlyMap<string, string>,
+  log: Log,
+): Promise<void> {
+  const isFolder = (await statIfThere(path))?.isDirectory() === true;
+  const isText = metadata.size === 0;
+  if (isFolder && isText) return assertRecorded(path);
+  for (const { path: file } of inputs) {
+    // a stream that was kept as a file has no hash, nor have JSON lines that were printed
+    const fault =
+      isText || metadata.has(HASH_KEY)
+        ? await (isText ? sumFault(file, await readSum(file)) : sealFault(file))
+        : undefined;
+    if (typeof fault === 'string') throw edited(file, fault);
+    if (fault === undefined) log.warn('no_hash', `${file}: nothing says which bytes were written`);
+  }
+}
+
+/** The hashes of JSON lines in a folder stand in its records. */
+async function assertRecorded(folder: string): Promise<void> {
+  const merged = await readMerged(folder);
+  for (const { name, sha256 } of merged?.files ?? [])
+    if ((await sha256OfFile(`${folder}/${name}`)) !== sha256)
+      throw edited(`${folder}/${name}`, 'is not the file that was merged');
+  if (merged !== undefined) return;
+  const state = await readRunState(folder, () => {});
+  const { shards, output } = state.description;
+  for await (const record of recordsInOrder(state)) {
+    const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, output);
+    if (damage !== undefined) throw edited(folder, damage);
+  }
+}
+
+function edited(file: string, fault: string): RredcotError {
+  return dataError(`${file}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
+}
+
+async function firstKeys(inputs: readonly Input[]): Promise<readonly string[]> {
+  for await (const row of readRows(inputs)) if (!isBad(row)) return Object.keys(row.columns);
+  return [];
+}
+
+/** Which of the columns are ours: those that were chosen, or all from the id on; before it stand the input's. */
+function ourColumns(columns: readonly string[], { columns: chosen }: Config): readonly OurColumn[] {
+  const written = Array.isArray(chosen) ? (chosen as unknown[]) : undefined;
+  const first = columns.indexOf('id');
+  return OUR_COLUMNS.filter((name) => {
+    if (!columns.includes(name)) return false;
+    return written === undefined ? columns.indexOf(name) >= first : written.includes(name);
+  });
+}

@@ -1,0 +1,134 @@
+// A row of a scored file in, the trace as it was scored out: its columns as numbers again, and the input's own to pass on.
+import { TraceRejected } from '../../errors.js';
+import type { Creditable } from '../../estimate/credit.js';
+import { natureOf } from '../../estimate/estimators.js';
+import { checkRow } from '../../io/verify/check-row.js';
+import type { StoredRow } from '../../io/verify/stored-rows.js';
+import type { InputRow } from '../../rows.js';
+import type { OutputRow, SegmentRow } from '../../scored.js';
+import type { Scored } from './open-scored.js';
+
+type Cells = Readonly<Record<string, unknown>>;
+
+/** Columns without which no credit can be made again. */
+export const NEEDED = [
+  ...(['segments', 'value_start', 'reward', 'baseline'] as const),
+  ...(['reference_utilities', 'status'] as const),
+] as const;
+
+/** A stored trace. */
+export interface StoredTrace {
+  /** with what our columns hold; what the file lacks is null */
+  readonly row: OutputRow;
+  /** what credit follows from, but for the mean of its group */
+  readonly creditable: Omit<Creditable, 'groupMean'>;
+}
+
+/**
+ * Reads a row.
+ * @throws TraceRejected (`scored`) where it is not as `score` writes one
+ */
+export function storedTrace(row: InputRow, { ours, made, credit }: Scored): StoredTrace {
+  const known: ReadonlySet<string> = new Set(ours);
+  const cell = (name: string): unknown => (known.has(name) ? (row.columns[name] ?? null) : null);
+  const stored: StoredRow = { number: row.row, has: (name) => known.has(name), cell };
+  const [fault] = checkRow(stored, { isScored: true }).faults;
+  if (fault !== undefined) throw new TraceRejected('scored', `${fault}: rredcot verify tells more`);
+
+  const cells = cell('segments');
+  const segments = Array.isArray(cells) ? (cells as Cells[]).map(segmentRow) : [];
+  const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
+  const T = ends[ends.length - 1] ?? 0;
+  const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
+  // JSON has no −∞
+  const none = natureOf(credit.estimator).isLog ? Number.NEGATIVE_INFINITY : 0;
+  const values = Float32Array.from([cell('value_start'), ...thoughts], (value) => Number(value ?? none));
+  const entropies = floats(cell('entropies'));
+  const logprobs = floats(cell('logprobs'));
+  const reward = numberOrNull(cell('reward'));
+  const utilities = floats(cell('reference_utilities')) ?? new Float32Array(0);
+  const status = String(cell('status') ?? 'ok');
+  const exits = cell('reference_logprobs');
+  const item = numberOrNull(cell('source_item'));
+  const group = cell('group');
+  return {
+    row: {
+      trace: {
+        id: String(cell('id') ?? ''),
+        ...(typeof group === 'string' ? { group } : {}),
+        prompt: typeof cell('prompt') === 'string' ? (cell('prompt') as string) : [],
+        completion: String(cell('completion') ?? ''),
+        references: [],
+        reward,
+        ...(item === null ? {} : { item }),
+        source: passedOn(row, made, Number(cell('source_row') ?? row.row)),
+      },
+      promptIds: ids(cell('prompt_ids')),
+      completionIds: ids(cell('completion_ids')),
+      logprobs,
+      entropies,
+      sigma: floats(cell('sigma')),
+      segments,
+      valueStart: values[0] as number,
+      referenceLogprobs: Array.isArray(exits) ? exits.map((exit) => floats(exit) as Float32Array) : null,
+      reward,
+      baseline: numberOrNull(cell('baseline')),
+      referenceUtilities: floats(cell('reference_utilities')),
+      referenceTokens: ids(cell('reference_tokens')),
+      sigmaEss: numberOrNull(cell('sigma_ess')),
+      sigmaMaxWeight: numberOrNull(cell('sigma_max_weight')),
+      status: status === 'ok' ? [] : status.split(';'),
+    },
+    creditable: {
+      ...{ ends, values, reward, utilities },
+      answered: segments[segments.length - 1]?.kind === 'answer',
+      entropies: entropies ?? new Float32Array(T),
+      logprobs: logprobs ?? new Float32Array(T),
+    },
+  };
+}
+
+/** The row as the input's own columns have it, in the place where the input had it. */
+function passedOn(row: InputRow, made: ReadonlySet<string>, sourceRow: number): OutputRow['trace']['source'] {
+  const { file, ordinal, byteOffset, arrow } = row;
+  const own = (): Cells =>
+    Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));
+  let columns: Cells | undefined;
+  return {
+    ...{ file, ordinal, byteOffset, row: sourceRow },
+    ...(arrow === undefined ? {} : { arrow }),
+    get columns() {
+      columns ??= arrow === undefined ? own() : row.columns;
+      return columns;
+    },
+    get raw() {
+      return row.raw;
+    },
+  };
+}
+
+function segmentRow(segment: Cells): SegmentRow {
+  return {
+    start: numberOrNull(segment.start),
+    end: numberOrNull(segment.end),
+    charStart: numberOrNull(segment.char_start),
+    charEnd: numberOrNull(segment.char_end),
+    kind: segment.kind === 'answer' ? 'answer' : 'thought',
+    entropy: numberOrNull(segment.entropy),
+    value: numberOrNull(segment.value),
+    delta: numberOrNull(segment.delta),
+    sigma: numberOrNull(segment.sigma),
+  };
+}
+
+function numberOrNull(value: unknown): number | null {
+  return typeof value === 'number' || typeof value === 'bigint' ? Number(value) : null;
+}
+
+function floats(value: unknown): Float32Array | null {
+  return Array.isArray(value) ? Float32Array.from(value as number[]) : null;
+}
+
+function ids(value: unknown): Int32Array | null {
+  return Array.isArray(value) ? Int32Array.from(value as number[]) : null;
+}

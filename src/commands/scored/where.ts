@@ -1,0 +1,166 @@
+// `--where`: a condition as text in, a question to ask of a scored trace out.
+import { usageError } from '../../errors.js';
+import { natureOf } from '../../estimate/estimators.js';
+import type { OurColumn } from '../../io/table/output-columns.js';
+import { didYouMean } from '../../io/table/similar.js';
+import type { Scored } from './open-scored.js';
+import type { StoredTrace } from './scored-rows.js';
+
+/** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
+type Figure = number | readonly string[] | null;
+
+interface Named {
+  /** columns that it is made of */
+  readonly needs: readonly OurColumn[];
+  readonly of: (trace: StoredTrace, isLog: boolean) => Figure;
+}
+
+const VALUES = ['segments', 'value_start'] as const;
+
+/** Figures of a trace's values. @param figure null where it has none */
+const ofValues = (figure: (values: Float32Array) => number): Named => ({
+  needs: VALUES,
+  of: ({ creditable: { values } }) => figure(values),
+});
+const ofSigma = (figure: (sigma: Float32Array) => number): Named => ({
+  needs: ['sigma'],
+  of: ({ row: { sigma } }) => (sigma === null ? null : figure(sigma)),
+});
+const mean = (list: Float32Array | null): number | null =>
+  list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
+const lowest = (list: Float32Array): number =>
+  list.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
+const highest = (list: Float32Array): number =>
+  list.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+/** v̂ after each exit less that before. */
+const steps = (values: Float32Array): Float32Array =>
+  values.subarray(1).map((value, k) => value - (values[k] as number));
+
+/** What a condition may ask for; docs/output.md explains each. */
+export const FIGURES: Readonly<Record<string, Named>> = {
+  id: { needs: ['id'], of: ({ row }) => [row.trace.id] },
+  group: { needs: ['group'], of: ({ row }) => (row.trace.group === undefined ? null : [row.trace.group]) },
+  status: { needs: ['status'], of: ({ row }) => (row.status.length === 0 ? ['ok'] : row.status) },
+  reward: { needs: ['reward'], of: ({ row }) => row.reward },
+  baseline: { needs: ['baseline'], of: ({ row }) => row.baseline },
+  advantage: {
+    needs: ['reward', 'baseline'],
+    of: ({ row: { reward, baseline } }) => (reward === null || baseline === null ? null : reward - baseline),
+  },
+  tokens: { needs: ['segments'], of: ({ creditable: { ends } }) => ends[ends.length - 1] ?? null },
+  segments: {
+    needs: ['segments'],
+    of: ({ row }) => row.segments.filter(({ kind }) => kind === 'thought').length,
+  },
+  value_start: ofValues((values) => values[0] as number),
+  value_end: ofValues((values) => values[values.length - 1] as number),
+  value_min: ofValues(lowest),
+  value_max: ofValues(highest),
+  value_range: ofValues((values) => highest(values) - lowest(values)),
+  value_drop: ofValues((values) => Math.max(0, -Math.min(0, lowest(steps(values))))),
+  value_rise: ofValues((values) => Math.max(0, highest(steps(values)))),
+  disagreement: {
+    needs: [...VALUES, 'reward'],
+    of: ({ row: { reward }, creditable: { values } }, isLog) =>
+      reward === null || isLog ? null : lowest(values.map((value) => Math.abs(value - reward))),
+  },
+  sigma_ess: { needs: ['sigma_ess'], of: ({ row }) => row.sigmaEss },
+  sigma_max_weight: { needs: ['sigma_max_weight'], of: ({ row }) => row.sigmaMaxWeight },
+  sigma_min: ofSigma((sigma) => lowest(sigma) * sigma.length),
+  sigma_max: ofSigma((sigma) => highest(sigma) * sigma.length),
+  sigma_negative: ofSigma((sigma) => sigma.filter((s) => s < 0).length / sigma.length),
+  mean_logprob: { needs: ['logprobs'], of: ({ row }) => mean(row.logprobs) },
+  mean_entropy: { needs: ['entropies'], of: ({ row }) => mean(row.entropies) },
+};
+
+/** A condition, as it was given and as it is asked. */
+export interface Condition {
+  readonly text: string;
+  /** whether a trace stays; a figure that it lacks fits nothing */
+  readonly holds: (trace: StoredTrace) => boolean;
+}
+
+const EXAMPLE = "--where 'status == ok' --where 'value_range >= .05 or reward == 0'";
+const COMPARISON = /^([A-Za-z_]+)\s*(==|!=|<=|>=|<|>)\s*(\S.*)$/;
+
+/**
+ * Reads a condition: comparisons joined by `and` and `or`, of which `and` binds first.
+ * @throws RredcotError (exit 2) for what is no comparison, a figure that nobody knows, and one whose columns the file lacks
+ */
+export function parseWhere(
+  text: string,
+  path: string,
+  { ours, credit }: Pick<Scored, 'ours' | 'credit'>,
+): Condition {
+  const { isLog } = natureOf(credit.estimator);
+  const alternatives = text
+    .trim()
+    .split(/\s+or\s+/)
+    .map((part) => part.split(/\s+and\s+/).map((each) => comparison(each.trim(), text, path, ours)));
+  return {
+    text,
+    holds: (trace) => alternatives.some((all) => all.every((fits) => fits(trace, isLog))),
+  };
+}
+
+type Fits = (trace: StoredTrace, isLog: boolean) => boolean;
+
+function comparison(text: string, whole: string, path: string, ours: readonly OurColumn[]): Fits {
+  const [, name, sign, given] = COMPARISON.exec(text) ?? [];
+  if (name === undefined || sign === undefined || given === undefined)
+    throw usageError(
+      `--where ${whole}: "${text}" is no comparison, expected <figure> <sign> <value> with one of == != < <= > >=`,
+      EXAMPLE,
+    );
+  const figure = Object.hasOwn(FIGURES, name) ? FIGURES[name] : undefined;
+  if (figure === undefined) {
+    const meant = didYouMean(name, Object.keys(FIGURES));
+    throw usageError(
+      `--where ${whole}: no figure is called "${name}"${meant === undefined ? '' : `, did you mean ${meant}?`}`,
+      `figures: ${Object.keys(FIGURES).join(', ')}`,
+    );
+  }
+  const missing = figure.needs.filter((column) => !ours.includes(column));
+  if (missing.length > 0)
+    throw usageError(
+      `--where ${whole}: ${name} needs ${missing.join(', ')}, which ${path} has not`,
+      'score with these among --columns',
+    );
+  const isWord = name === 'id' || name === 'group' || name === 'status';
+  return isWord ? words(figure, name, sign, given, whole) : numbers(figure, name, sign, given, whole);
+}
+
+/** Words are equal or not; `uniform:*` is any that begins so. */
+function words({ of }: Named, name: string, sign: string, given: string, whole: string): Fits {
+  if (sign !== '==' && sign !== '!=')
+    throw usageError(`--where ${whole}: ${name} is text, expected == or !=`, EXAMPLE);
+  const word = given.replace(/^(['"])(.*)\1$/, '$2');
+  const isOne = (found: string) =>
+    word.endsWith('*') ? found.startsWith(word.slice(0, -1)) : found === word;
+  return (trace, isLog) => {
+    const found = of(trace, isLog) as readonly string[] | null;
+    return found !== null && found.some(isOne) === (sign === '==');
+  };
+}
+
+const SIGNS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
+  '==': (a, b) => a === b,
+  '!=': (a, b) => a !== b,
+  '<': (a, b) => a < b,
+  '<=': (a, b) => a <= b,
+  '>': (a, b) => a > b,
+  '>=': (a, b) => a >= b,
+};
+
+function numbers({ of }: Named, name: string, sign: string, given: string, whole: string): Fits {
+  // figures are stored as float32: .3 is what .3 was stored as
+  const number = Number(given);
+  if (!Number.isFinite(number))
+    throw usageError(`--where ${whole}: ${name} is a number, and "${given}" is none`, EXAMPLE);
+  const bound = sign === '==' || sign === '!=' ? Math.fround(number) : number;
+  const compare = SIGNS[sign] as (a: number, b: number) => boolean;
+  return (trace, isLog) => {
+    const found = of(trace, isLog) as number | null;
+    return found !== null && compare(sign === '==' || sign === '!=' ? Math.fround(found) : found, bound);
+  };
+}

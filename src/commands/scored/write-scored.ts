@@ -1,0 +1,152 @@
+// Rows of a scored file in, one file or stdout out, whole or not at all, with the rejects and the summary beside it.
+import { createHash } from 'node:crypto';
+import { dirname } from 'node:path';
+import { throwIfInterrupted } from '../../errors.js';
+import { sha256OfFile } from '../../io/files/file-bytes.js';
+import { ReaderClosedError } from '../../io/files/stdout.js';
+import { removeSum, writeSum } from '../../io/files/sum-file.js';
+import { summaryPath } from '../../io/layout/run-paths.js';
+import { writeSummary } from '../../io/run/summary-file.js';
+import {
+  CONFIG_KEY,
+  INPUTS_KEY,
+  type OutputTarget,
+  openOutput,
+  POLICY_KEY,
+  RUN_KEY,
+  TEXT_KEY,
+  VERSION_KEY,
+  VOCAB_KEY,
+} from '../../io/write/output.js';
+import { openRejects } from '../../io/write/rejects.js';
+import { escapeControls } from '../../printable.js';
+import type { Log } from '../../report/log.js';
+import { Progress } from '../../report/progress.js';
+import { figureRecord } from '../../report/run-figures.js';
+import { Summary } from '../../report/summary.js';
+import { type BadRow, isBad } from '../../rows.js';
+import type { OutputRow } from '../../scored.js';
+import { VERSION } from '../../version.js';
+import type { Target } from '../job/target.js';
+
+/** The keys of a file's metadata under which stands what it was redistributed from, and what was filtered out of it. */
+export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
+export const FILTERED_KEY = 'rredcot.filtered';
+
+/** What a file says of how it was made of others, which stays true of what is made of it. */
+export function keptAccounts(metadata: ReadonlyMap<string, string>): Record<string, string> {
+  const keys = [REDISTRIBUTED_KEY, FILTERED_KEY].filter((key) => metadata.has(key));
+  return Object.fromEntries(keys.map((key) => [key, metadata.get(key) as string]));
+}
+
+/** What is written, and how. */
+export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
+  readonly target: Target;
+  /** of the source */
+  readonly metadata: ReadonlyMap<string, string>;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** what it says of how it was made of another one, by key of its metadata */
+  readonly made: Readonly<Record<string, string>>;
+  /** columns of the output, of which texts may be among the dropped */
+  readonly names: ReadonlySet<string>;
+  /** what is told besides, of all that was done */
+  readonly figures?: () => Readonly<Record<string, unknown>>;
+  readonly valueName: string | undefined;
+  readonly signal: AbortSignal;
+  readonly log: Log;
+}
+
+/**
+ * Writes rows and rejects in their order, and tells what was done.
+ * @throws RredcotError (exit 75) where it was interrupted: nothing is left then
+ */
+export async function writeScored(
+  items: AsyncIterable<OutputRow | BadRow>,
+  out: ScoredOutput,
+): Promise<void> {
+  const { target, config, log, signal } = out;
+  const { path, format } = target;
+  const isFile = path !== '-';
+  const progress = new Progress(log, { traces: undefined, share: () => undefined });
+  const summary = new Summary();
+  const rejects = await openRejects(target.rejects);
+  const output = await openOutput({ ...out, path, format, metadata: metadataOf(out) });
+  try {
+    for await (const item of items) {
+      throwIfInterrupted(signal);
+      if (isBad(item)) {
+        await rejects.add(item);
+        progress.reject();
+        summary.reject(item);
+      } else {
+        await output.write([item]);
+        progress.trace(item.completionIds?.length ?? 0);
+        summary.add(item);
+      }
+    }
+    throwIfInterrupted(signal);
+    await rejects.close();
+    // as a run does it: what is beside the file is there before the file is seen
+    if (isFile) await summarise();
+    if (isFile && format === 'jsonl') await removeSum(path);
+    const sha256 = await output.close();
+    const beside = summaryPath(path);
+    const hashes = [
+      [path, sha256],
+      [beside, isFile ? await sha256OfFile(beside) : null],
+    ].filter((each): each is [string, string] => each[1] !== null);
+    if (isFile && format === 'jsonl') await writeSum(path, new Map(hashes));
+  } catch (error) {
+    await output.abort().catch(() => {});
+    await rejects.abort().catch(() => {});
+    // a reader that has seen enough (`| head`) is no failure
+    if (!(error instanceof ReaderClosedError)) throw error;
+  }
+  const { rejects: rejected } = progress.totals();
+  log.text(summary.describe(progress.totals(), undefined, out.valueName).join('\n'));
+  if (rejected > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
+  if (isFile) log.text(`written to ${escapeControls(path)}`);
+  log.record('done', doneRecord());
+
+  function doneRecord(): Record<string, unknown> {
+    const { traces, tokens, rejects, seconds } = progress.totals();
+    const figures = figureRecord(summary.figures);
+    return { traces, tokens, rejects, seconds, ...figures, ...out.figures?.(), output: path };
+  }
+  async function summarise(): Promise<void> {
+    const rejectsSha256 = await sha256OfFile(target.rejects);
+    const run = { run: identityOf(out), config, folder: dirname(path), rejectsSha256 };
+    const problem = await writeSummary(path, run, doneRecord());
+    if (problem !== undefined) log.warn('summary', problem);
+  }
+}
+
+/** What takes a run's place: a hash of what the file was made of, and how. */
+function identityOf({ config, made, metadata, target }: ScoredOutput): string {
+  const all = { config, made, source: [...metadata], format: target.format };
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
+}
+
+/** The output's account of itself: as a fresh run has it, and what it was made of. */
+function metadataOf(out: ScoredOutput): Record<string, string> {
+  const { metadata, config, made, names, target } = out;
+  const kept = (key: string) => (metadata.has(key) ? { [key]: metadata.get(key) as string } : {});
+  return {
+    [VERSION_KEY]: VERSION,
+    [CONFIG_KEY]: JSON.stringify(config),
+    ...(target.path === '-' ? {} : { [RUN_KEY]: identityOf(out) }),
+    ...kept(POLICY_KEY),
+    ...kept(VOCAB_KEY),
+    ...kept(INPUTS_KEY),
+    ...made,
+    ...textsOf(metadata.get(TEXT_KEY), names),
+  };
+}
+
+/** Where the texts are, of those that are still there. */
+function textsOf(text: string | undefined, names: ReadonlySet<string>): Record<string, string> {
+  if (text === undefined) return {};
+  const places = Object.entries(JSON.parse(text) as Record<string, string>);
+  const left = places.filter(([, column]) => names.has(column));
+  return left.length === 0 ? {} : { [TEXT_KEY]: JSON.stringify(Object.fromEntries(left)) };
+}

@@ -1,0 +1,177 @@
+// `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
+import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
+import { OUR_COLUMNS } from '../../dist/io/table/output-columns.js';
+import { rredcotHere } from '../support/in-process.js';
+import { bareRow, readMetadata } from '../support/io-helpers.js';
+import {
+  FIXTURES,
+  ROOT,
+  readJsonl,
+  readScored,
+  type ScoredRow,
+  temporaryFolder,
+} from '../support/program.js';
+
+const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: 'pr' } } as unknown as Parameters<
+  typeof parseWhere
+>[2];
+
+/** Values .5 .75 .25 and ζ = 1 over 4 tokens. */
+const TRACE = {
+  row: {
+    ...bareRow({}),
+    reward: 1,
+    baseline: 0.25,
+    sigma: Float32Array.of(0.5, -0.25, 0.5, 0.25),
+    sigmaMaxWeight: 2,
+    logprobs: Float32Array.of(-1, -2, -3, -2),
+    segments: [{ kind: 'thought' }, { kind: 'thought' }, { kind: 'answer' }],
+    status: ['bank:row', 'uniform:no-gain'],
+  },
+  creditable: { values: Float32Array.of(0.5, 0.75, 0.25), ends: Int32Array.of(1, 3, 4) },
+} as unknown as StoredTrace;
+
+describe('a condition', () => {
+  it.each([
+    ['status == uniform:no-gain', true],
+    ['status == ok', false],
+    ['status != uniform:*', false],
+    ['status == bank:*', true],
+    ['advantage == .75', true],
+    ['tokens == 4 and segments == 2', true],
+    ['tokens == 5 or segments == 2', true],
+    // and binds first
+    ['tokens == 4 or tokens == 5 and segments == 9', true],
+    ['tokens == 5 and segments == 2 or segments == 9', false],
+    ['value_start == .5', true],
+    ['value_end<.3', true],
+    ['value_min >= .25 and value_max <= .75', true],
+    ['value_range == .5 and value_drop == .5 and value_rise == .25', true],
+    ['disagreement == .25', true],
+    ['sigma_negative == .25', true],
+    ['sigma_min == -1 and sigma_max == 2 and sigma_max_weight == 2', true],
+    ['mean_logprob == -2', true],
+    // what the trace has not fits nothing
+    ['group != a', false],
+    ['sigma_ess < 1', false],
+    ['sigma_ess >= 1', false],
+  ])('%s: %s', (text, expected) => {
+    expect(parseWhere(text, 'x.parquet', SOURCE).holds(TRACE)).toBe(expected);
+  });
+
+  it.each([
+    ['value_rnage > 1', /no figure is called "value_rnage", did you mean value_range\?/],
+    ['constructor == 1', /no figure is called "constructor"/],
+    ['reward', /"reward" is no comparison/],
+    ['reward = 1', /is no comparison/],
+    ['reward == one', /reward is a number, and "one" is none/],
+    ['status > ok', /status is text/],
+    ['reward == 1 and ok', /"ok" is no comparison/],
+  ])('%s is refused', (text, expected) => {
+    expect(() => parseWhere(text, 'x.parquet', SOURCE)).toThrow(expected);
+  });
+
+  it('names the columns that the file lacks', () => {
+    const few = { ...SOURCE, ours: ['id', 'status'] as const };
+    expect(() => parseWhere('disagreement < 1', 'x.parquet', few)).toThrow(
+      /disagreement needs segments, value_start, reward, which x.parquet has not/,
+    );
+  });
+
+  it('has figures that docs/output.md explains, all of them', async () => {
+    const text = await readFile(join(ROOT, 'docs/output.md'), 'utf8');
+    const [section = ''] = text.slice(text.indexOf('## Filters')).split('\n## ');
+    const rows = section.split('\n').filter((line) => line.startsWith('| `'));
+    const listed = rows.flatMap((row) =>
+      [...(row.split('|')[1] as string).matchAll(/`(\w+)`/g)].map(([, name]) => name),
+    );
+    expect(listed.sort()).toEqual(Object.keys(FIGURES).sort());
+  });
+});
+
+describe('a filtered file', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await temporaryFolder();
+    await here('score', FIXTURES, '--limit', '16', '--max-segments', '6', '-o', 'all.parquet');
+    await here('redistribute', 'all.parquet', '-o', 'all.jsonl');
+  });
+  const here = async (...args: string[]) => {
+    const run = await rredcotHere(args, { cwd: folder });
+    expect(run.code, run.stderr).toBe(0);
+    return run;
+  };
+
+  it('has the rows that fit, unchanged, and counts what each condition removed', async () => {
+    const where = ['--where', 'value_range >= .6', '--where', 'reward == 1 and status == ok'];
+    const run = await here('filter', 'all.parquet', '-o', 'some.parquet', ...where);
+    expect(run.stderr).toMatch(/kept \d+ of 16 traces\n {2}value_range >= \.6: removed \d/);
+    const all = await readScored(join(folder, 'all.parquet'));
+    const some = await readScored(join(folder, 'some.parquet'));
+    const range = ({ value_start, segments }: ScoredRow) => {
+      const values = [value_start, ...segments.flatMap(({ value }) => value ?? [])];
+      return Math.max(...values) - Math.min(...values);
+    };
+    const fits = [
+      (row: ScoredRow) => range(row) >= 0.6,
+      (row: ScoredRow) => row.status === 'ok' && row.reward === 1,
+    ];
+    const expected = all.filter((row) => fits.every((each) => each(row)));
+    expect(some).toEqual(expected);
+    expect([expected.length > 0, expected.length < all.length]).toEqual([true, true]);
+    const done = JSON.parse(await readFile(join(folder, 'some.parquet.summary.json'), 'utf8'));
+    const failing = (n: number) => all.filter((row) => !fits[n]?.(row));
+    expect(done).toMatchObject({
+      kept: expected.length,
+      of: 16,
+      conditions: [0, 1].map((n) => ({
+        removed: failing(n).length,
+        alone: failing(n).filter((row) => fits[1 - n]?.(row)).length,
+      })),
+    });
+    expect((await rredcotHere(['verify', 'some.parquet'], { cwd: folder })).stdout).toBe('');
+    const { keys } = await readMetadata(join(folder, 'some.parquet'));
+    const before = (await readMetadata(join(folder, 'all.parquet'))).keys;
+    expect(keys.get('rredcot.config')).toBe(before.get('rredcot.config'));
+    expect(keys.get('rredcot.run')).not.toBe(before.get('rredcot.run'));
+    expect(JSON.parse(keys.get('rredcot.filtered') as string)).toMatchObject({
+      where: ['value_range >= .6', 'reward == 1 and status == ok'],
+      sha256: before.get('rredcot.sha256'),
+    });
+    // what is made of it says so still, and has the groups' means that it had
+    await here('redistribute', 'some.parquet', '-o', 'again.parquet', '--sigma', 'rudder');
+    expect([...(await readMetadata(join(folder, 'again.parquet'))).keys.keys()]).toContain(
+      'rredcot.filtered',
+    );
+    const again = await readScored(join(folder, 'again.parquet'));
+    expect(again.map(({ baseline }) => baseline)).toEqual(some.map(({ baseline }) => baseline));
+  });
+
+  it('of JSON lines has their bytes', async () => {
+    await here('filter', 'all.jsonl', '--where', 'reward == 0');
+    const wrong = (await readJsonl<ScoredRow>(join(folder, 'all.jsonl'))).filter(
+      ({ reward }) => reward === 0,
+    );
+    const lines = (await readFile(join(folder, 'all.jsonl'), 'utf8')).split('\n');
+    const kept = (await readFile(join(folder, 'all.filtered.jsonl'), 'utf8')).trimEnd().split('\n');
+    expect(kept).toEqual(lines.filter((line) => wrong.some(({ id }) => line.includes(`"id":"${id}"`))));
+    expect(kept.length).toBe(wrong.length);
+    expect((await rredcotHere(['verify', 'all.filtered.jsonl'], { cwd: folder })).stdout).toBe('');
+  });
+
+  it('is refused without a condition, and in another format', async () => {
+    const none = await rredcotHere(['filter', 'all.parquet'], { cwd: folder });
+    expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('there is no condition') });
+    const other = await rredcotHere(['filter', 'all.parquet', '--where', 'reward == 1', '-o', 'x.jsonl'], {
+      cwd: folder,
+    });
+    expect(other).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('writes the format that it reads, parquet'),
+    });
+  });
+});
