@@ -15,6 +15,9 @@ import { median } from './measure.mjs';
 
 const PYTHON = '/usr/bin/python3';
 const ROUNDS = Number(process.env.ROUNDS ?? 5);
+// two threads are not always faster than one: the better of them counts
+const THREADS = (process.env.THREADS ?? '1,2').split(',');
+const which = process.argv[2];
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 const SCRIPT = fileURLToPath(new URL('decode.py', import.meta.url));
 const hasTorch = spawnSync(PYTHON, ['-c', 'import torch']).status === 0;
@@ -52,8 +55,9 @@ async function compare(name, folder, vocab, { prompts: P, samples, prompt: T, to
       starts: Array.from({ length: samples }, (_, m) => ({ exit: T, key: rowKey(seed, p, m), most: tokens })),
     }));
   const plain = { temperature: 1, topP: 1, stops: [], batch: P * samples };
-  const theirs = hasTorch ? ['1', '2'].map((threads) => converse([SCRIPT, folder, jobFile, threads])) : [];
+  const theirs = hasTorch ? THREADS.map((threads) => converse([SCRIPT, folder, jobFile, threads])) : [];
   const times = { ours: [], theirs: theirs.map(() => []) };
+  const spent = { ours: [], theirs: theirs.map(() => []) };
   const greedy = await continueTraces(session, traces(0), { ...plain, temperature: 0 });
   for (const other of theirs) {
     const expected = await other.ask('check');
@@ -62,43 +66,48 @@ async function compare(name, folder, vocab, { prompts: P, samples, prompt: T, to
     await other.ask('warm');
   }
   for (let round = 0; round < ROUNDS; round++) {
-    const start = performance.now();
+    const [start, before] = [performance.now(), process.cpuUsage()];
     await continueTraces(session, traces(round), plain);
     times.ours.push((performance.now() - start) / 1000);
-    for (const [i, other] of theirs.entries()) times.theirs[i].push((await other.ask('go')).seconds);
+    const used = process.cpuUsage(before);
+    spent.ours.push((used.user + used.system) / 1e6);
+    for (const [i, other] of theirs.entries()) {
+      const { seconds, cpu } = await other.ask('go');
+      times.theirs[i].push(seconds);
+      spent.theirs[i].push(cpu);
+    }
   }
   await session.close();
   for (const other of theirs) other.close();
   const count = P * samples * tokens;
   const ours = count / median(times.ours);
   const what = `${name}, ${P} prompts of ${T} tokens × ${samples}, ${tokens} new ones`;
-  // two threads are not always faster than one: the better of both counts
   const best = Math.max(...times.theirs.map((list) => count / median(list)));
+  const least = Math.min(...spent.theirs.map(median));
   return [
     { name: `sampling, ${what}`, value: Math.round(ours), unit: 'tokens/s' },
     ...(hasTorch
       ? [
           { name: `the same by PyTorch with a cache`, value: Math.round(best), unit: 'tokens/s' },
           { name: `ours / PyTorch's, ${name}`, value: ours / best, unit: '×', reach: '>=1' },
+          { name: `processor time, ours / PyTorch's, ${name}`, value: median(spent.ours) / least, unit: '×' },
         ]
       : []),
   ];
 }
 
 const small = await randomPolicy(join(tmpdir(), 'rredcot-bench-small'), SMALL);
-const results = [
-  ...(await compare('bundled policy', EMBEDDED, 259, { prompts: 8, samples: 8, prompt: 40, tokens: 160 })),
-  ...(await compare('bundled policy, long states', EMBEDDED, 259, {
-    prompts: 4,
-    samples: 16,
-    prompt: 512,
-    tokens: 96,
-  })),
-  ...(await compare('4 layers of 256, V = 32,000', small, SMALL.vocab_size, {
-    prompts: 8,
-    samples: 8,
-    prompt: 128,
-    tokens: 64,
-  })),
-];
+const cases = {
+  bundled: ['bundled policy', EMBEDDED, 259, { prompts: 8, samples: 8, prompt: 40, tokens: 160 }],
+  long: ['bundled policy, long states', EMBEDDED, 259, { prompts: 4, samples: 16, prompt: 512, tokens: 96 }],
+  wide: [
+    '4 layers of 256, V = 32,000',
+    small,
+    SMALL.vocab_size,
+    { prompts: 8, samples: 8, prompt: 128, tokens: 64 },
+  ],
+};
+const results = [];
+for (const [key, args] of Object.entries(cases))
+  if (which === undefined || which === key) results.push(...(await compare(...args)));
 console.log(JSON.stringify(results));

@@ -1,7 +1,7 @@
 """Batched decoding with a preallocated key/value cache, as well as PyTorch does it on a CPU (bench/decode.mjs runs it).
 
 Usage: decode.py CHECKPOINT JOB THREADS; JOB is a JSON file {prompts: [[id]], samples, tokens}. For every line on stdin it samples once, at
-temperature 1, and prints JSON {seconds, tokens}; for the line `check` it prints the greedy continuation of the first prompt.
+temperature 1, and prints JSON {seconds, cpu, tokens}; for the line `check` it prints the greedy continuation of the first prompt.
 """
 import json
 import struct
@@ -113,6 +113,6 @@ for line in sys.stdin:
     if line.strip() == "check":
         print(json.dumps(sample(lambda logits: logits.argmax(-1))[0].tolist()), flush=True)
         continue
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     done = sample(lambda logits: torch.multinomial(torch.softmax(logits, -1), 1)[:, 0])
-    print(json.dumps({"seconds": time.perf_counter() - start, "tokens": done.numel()}), flush=True)
+    print(json.dumps({"seconds": time.perf_counter() - start, "cpu": time.process_time() - spent, "tokens": done.numel()}), flush=True)

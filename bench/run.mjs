@@ -14,7 +14,7 @@ const measurements = [
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
   ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],
   ...(quick ? [] : [['scale.mjs', '20000', '100']]),
-  ...(quick ? [] : [['pytorch.mjs']]),
+  ...(quick ? [] : [['pytorch.mjs'], ['decode.mjs']]),
 ];
 
 console.log(
