@@ -15,7 +15,7 @@ export function addCalibrateCommand(
     .command('calibrate')
     .summary("fit a value on the reward's scale to scored traces")
     .description(
-      "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score takes it with --estimator calibrated.",
+      "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score and redistribute take it with --estimator calibrated.",
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
     .requiredOption('-o, --output <file>', 'the calibration, as JSON')

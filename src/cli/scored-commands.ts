@@ -42,12 +42,14 @@ export function addScoredCommands(
     .action(
       async (
         path: string,
-        flags: ScoredFlags & Partial<CreditFlags> & { columns?: string; keep?: string; drop?: string },
+        flags: ScoredFlags &
+          Partial<CreditFlags> & { columns?: string; keep?: string; drop?: string; calibration?: string },
       ) => {
         const { redistribute } = await import('../commands/redistribute.js');
-        const { output, format, columns, keep, drop, quiet, logJson, ...credit } = flags;
+        const { output, format, columns, keep, drop, calibration, quiet, logJson, ...credit } = flags;
         const opts = {
           flags: credit,
+          calibration,
           ...outputOf({ output, format }),
           columns: parseColumns(columns),
           choice: parseColumnChoice(keep, drop),

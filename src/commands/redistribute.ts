@@ -1,5 +1,7 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
 import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import type { Calibration } from '../estimate/calibrate/calibration.js';
+import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { valueNameOf } from '../estimate/estimators.js';
 import { requestedColumns } from '../estimate/requested.js';
@@ -7,7 +9,7 @@ import { TOKEN_RULES } from '../estimate/sigma.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { resolveColumnNames } from '../io/write/column-names.js';
-import type { OutputFormat } from '../io/write/output.js';
+import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
 import { refuseUnknown } from '../io/write/output-layout.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
@@ -23,6 +25,8 @@ import { keptAccounts, REDISTRIBUTED_KEY, writeScored } from './scored/write-sco
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
   readonly flags: Partial<CreditFlags>;
+  /** a file of `rredcot calibrate`, by which the values are made again */
+  readonly calibration?: string | undefined;
   readonly output: string | undefined;
   readonly format: OutputFormat | undefined;
   /** ours that are written; undefined: those that the file has */
@@ -39,8 +43,13 @@ export interface RedistributeOptions {
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
   const { signal, choice } = opts;
   const source = await openScored(path, log);
-  const credit = resolveCreditOptions(mergedFlags(source.credit, opts.flags));
-  refuseImpossible(path, source, credit);
+  const calibration = await calibrationOf(path, source, opts, log);
+  const credit = calibrated(
+    resolveCreditOptions(mergedFlags(source.credit, opts.flags)),
+    source,
+    calibration,
+  );
+  refuseImpossible(path, source, credit, calibration);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
@@ -72,7 +81,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
       if (light instanceof TraceRejected) yield rejectRow(row, light, id);
       else
         try {
-          yield again(storedTrace(row, source), n++, source, credit, totals, isOther);
+          yield again(storedTrace(row, source), n++, source, credit, totals, isOther, calibration);
         } catch (error) {
           if (!(error instanceof TraceRejected)) throw error;
           yield rejectRow(row, error, id);
@@ -86,7 +95,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     ...{ target, ourColumns, passThrough, choice, signal, log },
     names: new Set(texts),
     metadata: source.metadata,
-    config: mergedConfig(source.config, credit, opts),
+    config: mergedConfig(source.config, credit, opts, calibration),
     made: { ...keptAccounts(source.metadata), ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),
   });
@@ -153,16 +162,60 @@ const FIRST_KEYS = [
   ...['export', 'bank', 'chatTemplateArgs'],
 ];
 
+/** The calibration that is asked for; undefined where values stay as they are. @throws RredcotError (exit 2) where it has no use */
+async function calibrationOf(
+  path: string,
+  { config, metadata }: Scored,
+  { flags, calibration }: RedistributeOptions,
+  log: Log,
+): Promise<Calibration | undefined> {
+  const asked = flags.estimator ?? config.estimator;
+  if (asked === 'calibrated' && calibration === undefined && config.estimator !== 'calibrated')
+    throw usageError(
+      `--estimator calibrated: ${path} has the values of ${config.estimator}, and no calibration`,
+      'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+    );
+  if (calibration === undefined) return undefined;
+  if (asked !== 'calibrated')
+    throw usageError(`--calibration has no meaning with --estimator ${asked}`, 'add --estimator calibrated');
+  const found = await readCalibration(calibration);
+  const policy = metadata.get(POLICY_KEY);
+  const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
+  const doubt = calibrationDoubt(found, own);
+  if (doubt !== undefined) log.warn('calibration', doubt);
+  return found;
+}
+
+/** The credit with the values of a calibration, or, where none is given, with those that the file has. */
+function calibrated(
+  credit: CreditOptions,
+  source: Scored,
+  calibration: Calibration | undefined,
+): CreditOptions {
+  if (calibration !== undefined)
+    return {
+      ...credit,
+      estimator: calibration.standsBack ? 'pr' : 'calibrated',
+      calibration: calibration.model,
+    };
+  return credit.estimator === 'calibrated' ? { ...credit, estimator: source.credit.estimator } : credit;
+}
+
 /** The configuration with which `score` would have made the same file. */
 function mergedConfig(
   stored: Readonly<Record<string, unknown>>,
   credit: CreditOptions,
   { columns, choice, flags }: RedistributeOptions,
+  calibration: Calibration | undefined,
 ): Record<string, unknown> {
   const isOther = isOtherEstimator(stored, flags);
   // the weights of `calibrated` go with it; where they stand back it is still its name
-  const made = { ...creditConfig(credit), ...(isOther ? {} : { estimator: stored.estimator }) };
-  const kept = isOther ? { ...stored, calibration: undefined } : stored;
+  const estimator = isOther ? credit.estimator : stored.estimator;
+  const made = {
+    ...creditConfig(credit),
+    estimator: calibration === undefined ? estimator : ('calibrated' as const),
+  };
+  const kept = isOther || calibration !== undefined ? { ...stored, calibration: calibration?.model } : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
   const others = Object.entries(all).filter(([key]) => !FIRST_KEYS.includes(key) && !(key in made));

@@ -129,6 +129,47 @@ describe('score --estimator calibrated', () => {
     expect(again.weights).toEqual(plain.weights);
   });
 
+  it('is what redistribute makes of a file of pr, byte for byte, and pr of it again', async () => {
+    await run('score traces.jsonl -o plain-pr.jsonl');
+    const text = (name: string) => readFile(at(name), 'utf8');
+    const same = async (made: string, fresh: string) => {
+      expect(await text(made)).toBe(await text(fresh));
+      expect(JSON.stringify(await configOf(made))).toBe(JSON.stringify(await configOf(fresh)));
+    };
+    const again = async (from: string, flags: string, to: string) => {
+      const { code, said } = await run(`redistribute ${from} -o ${to} ${flags}`);
+      expect(code, said).toBe(0);
+    };
+    await again(
+      'plain-pr.jsonl',
+      '--estimator calibrated --calibration calibration.json',
+      'made.calibrated.jsonl',
+    );
+    await same('made.calibrated.jsonl', 'scored.jsonl');
+    await again('made.calibrated.jsonl', '--estimator pr', 'made.pr.jsonl');
+    await same('made.pr.jsonl', 'plain-pr.jsonl');
+    // with its own weights, another baseline; then by another calibration, which stands back
+    await again('scored.jsonl', '--estimator calibrated --baseline 0.5', 'made.half.jsonl');
+    expect((await run('verify made.half.jsonl')).code).toBe(0);
+    await again('scored.jsonl', '--calibration none.json', 'made.back.jsonl');
+    await run('score traces.jsonl -o fresh.back.jsonl --estimator calibrated --calibration none.json');
+    await same('made.back.jsonl', 'fresh.back.jsonl');
+    await again('made.back.jsonl', '--calibration calibration.json', 'made.forth.jsonl');
+    await same('made.forth.jsonl', 'scored.jsonl');
+    const refused = async (line: string) => {
+      const { code, said } = await run(`redistribute ${line} -o refused.jsonl`);
+      return `${code} ${said}`;
+    };
+    expect(await refused('plain-pr.jsonl --estimator calibrated')).toMatch(/^2 .*and no calibration/);
+    expect(await refused('plain-pr.jsonl --calibration calibration.json')).toMatch(/^2 .*--estimator pr/);
+    await run(
+      'score traces.jsonl --limit 2 -o few.parquet --columns id,sigma,segments,value_start,reward,baseline,reference_utilities,status',
+    );
+    expect(await refused('few.parquet --estimator calibrated --calibration calibration.json')).toMatch(
+      /^2 .*has no reference_logprobs, group, logprobs/,
+    );
+  });
+
   it('is fitted to run folders, merged ones, Parquet and Arrow alike, with the policy and flags that they name', async () => {
     for (const line of [
       'score traces.jsonl -o out/ --rows-per-chunk 5',

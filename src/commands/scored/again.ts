@@ -1,6 +1,7 @@
 // A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
 import { TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
 import { NO_BANK } from '../../estimate/bank.js';
+import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf } from '../../estimate/estimators.js';
@@ -44,7 +45,12 @@ interface Light {
  * What stored values do not allow is said before anything is read.
  * @throws RredcotError (exit 2) naming the columns that are missing, or why the values of an estimator do not follow from them
  */
-export function refuseImpossible(path: string, source: Scored, credit: CreditOptions): void {
+export function refuseImpossible(
+  path: string,
+  source: Scored,
+  credit: CreditOptions,
+  calibration?: Calibration,
+): void {
   const { estimator: from } = source.credit;
   const { estimator: to, rule, others = [] } = credit;
   if (from !== to) refuseEstimator(from, to, source.config.bank === 'group');
@@ -54,7 +60,8 @@ export function refuseImpossible(path: string, source: Scored, credit: CreditOpt
     ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
     ['entropies', credit.within === 'entropy' || rules.some((each) => each.endsWith('entropy'))],
     ['logprobs', rules.includes('surprise')],
-    ['reference_logprobs', from !== to],
+    ['reference_logprobs', from !== to || calibration !== undefined],
+    ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
     ['reference_tokens', from !== to && to === 'pr-geo'],
   ];
   const missing = needed.filter(([name, isNeeded]) => isNeeded && !source.ours.includes(name as never));
@@ -69,7 +76,7 @@ function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean): 
   const refuse = (why: string) =>
     usageError(`--estimator ${to}: ${why}`, `leave it out (${from}), or rredcot score --estimator ${to}`);
   const [source, wanted] = [natureOf(from), natureOf(to)];
-  if (!wanted.isStored)
+  if (!wanted.isStored && to !== 'calibrated')
     throw refuse(
       to === 'pr-mean'
         ? 'the probabilities of single tokens, whose mean it is, are not stored'
@@ -176,6 +183,7 @@ function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: Credit
  * The trace with another credit. What was out of the ordinary with the trace stays in its status, what was with its credit goes.
  * @param n its number among those that are written
  * @param isOther the estimator is another than the file's
+ * @param calibration gives the values, where they are asked for by another one than the file's
  * @throws TraceRejected (`reward`) for a reward outside of the range
  */
 export function again(
@@ -185,10 +193,11 @@ export function again(
   credit: CreditOptions,
   { groups, batches }: Totals,
   isOther: boolean,
+  calibration?: Calibration,
 ): OutputRow {
   const reward = rewardOf(row.reward, row.status, source.credit, credit);
-  const values =
-    source.credit.estimator === credit.estimator ? creditable.values : valuesOf(row, credit.estimator);
+  const isKept = source.credit.estimator === credit.estimator && calibration === undefined;
+  const values = isKept ? creditable.values : valuesOf(row, credit.estimator, calibration);
   const group = row.trace.group === undefined ? undefined : groups.get(row.trace.group);
   const mean =
     group?.mean ?? (group === undefined || group.count === 0 ? undefined : group.sum / group.count);
@@ -210,7 +219,10 @@ export function again(
     })),
     status: [
       ...new Set([
-        ...row.status.filter((code) => !isOfCredit(code) && !(isOther && code === UNCALIBRATED)),
+        ...row.status.filter(
+          (code) => !isOfCredit(code) && !(code === UNCALIBRATED && (isOther || calibration !== undefined)),
+        ),
+        ...(calibration?.standsBack ? [UNCALIBRATED] : []),
         ...status,
       ]),
     ],
@@ -218,15 +230,24 @@ export function again(
 }
 
 /** (K+1) values of another estimator, from what the row stores of its references. */
-function valuesOf(
-  { referenceLogprobs, referenceTokens, referenceUtilities }: OutputRow,
-  estimator: Estimator,
-): Float32Array {
+function valuesOf(row: OutputRow, estimator: Estimator, calibration?: Calibration): Float32Array {
+  const { referenceLogprobs, referenceTokens, referenceUtilities, segments, logprobs, trace } = row;
   const [tokens, utilities] = [
     referenceTokens ?? new Int32Array(0),
     referenceUtilities ?? new Float32Array(0),
   ];
-  return Float32Array.from(referenceLogprobs ?? [], (lp) => storedValue(lp, tokens, utilities, estimator));
+  const values = Float32Array.from(referenceLogprobs ?? [], (lp) =>
+    storedValue(lp, tokens, utilities, estimator),
+  );
+  // a trace without a reference has no v̂ to be calibrated
+  if (estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  const states = {
+    values,
+    ends: Int32Array.from(thoughts, ({ end }) => end ?? 0),
+    logprobs: logprobs ?? new Float32Array(0),
+  };
+  return calibration.values(trace.group ?? trace.id, states);
 }
 
 /** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
