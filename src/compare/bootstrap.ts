@@ -28,7 +28,8 @@ export function randomStream(seed: number): () => number {
 }
 
 /**
- * Figures with their percentile intervals. All figures see the same resamples, so that they can be compared with each other.
+ * Figures with their percentile intervals. For a seed all figures see the same resamples, in one call or in several, so that
+ * they can be compared with each other.
  * @param traces n
  * @param resamples how often n traces are drawn with replacement
  */
@@ -38,10 +39,9 @@ export function withIntervals(
   { resamples, seed }: { readonly resamples: number; readonly seed: number },
 ): Interval[] {
   const found = figures.map(() => new Float64Array(resamples));
+  const columns = figures.map((figure) => columnsOf(figure, traces));
   const random = randomStream(seed);
   const weights = new Float64Array(traces);
-  // what counts in no figure takes no time
-  const counting = figures.map((figure) => countingTraces(figure, traces));
   for (let b = 0; b < resamples; b++) {
     weights.fill(0);
     for (let i = 0; i < traces; i++) {
@@ -49,36 +49,43 @@ export function withIntervals(
       weights[drawn] = (weights[drawn] as number) + 1;
     }
     for (const [f, figure] of figures.entries())
-      (found[f] as Float64Array)[b] = figure.value(sumsOf(figure, counting[f] as Int32Array, weights));
+      (found[f] as Float64Array)[b] = figure.value(sumsOf(columns[f] as Columns, weights));
   }
-  const ones = new Float64Array(traces).fill(1);
+  const once = new Float64Array(traces).fill(1);
   return figures.map((figure, f) => {
-    const which = counting[f] as Int32Array;
+    const own = columns[f] as Columns;
     const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
-    const isKnown = which.length >= 2 && sure.length > resamples / 2;
+    const isKnown = own.traces.length >= 2 && sure.length > resamples / 2;
     return {
-      value: figure.value(sumsOf(figure, which, ones)),
+      value: figure.value(sumsOf(own, once)),
       low: isKnown ? quantile(sure, 0.025) : Number.NaN,
       high: isKnown ? quantile(sure, 0.975) : Number.NaN,
     };
   });
 }
 
-function countingTraces({ terms, m }: Figure, traces: number): Int32Array {
-  const which: number[] = [];
-  for (let i = 0; i < traces; i++)
-    if (terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0)) which.push(i);
-  return Int32Array.from(which);
+/** A figure's terms, sum by sum: they are gone through a thousand times. */
+interface Columns {
+  /** (c) the traces that count */
+  readonly traces: Int32Array;
+  /** (m) of (c) */
+  readonly terms: readonly Float64Array[];
 }
 
-function sumsOf({ terms, m }: Figure, which: Int32Array, weights: Float64Array): Float64Array {
-  const sums = new Float64Array(m);
-  for (const i of which) {
-    const weight = weights[i] as number;
-    if (weight === 0) continue;
-    for (let j = 0; j < m; j++) sums[j] = (sums[j] as number) + weight * (terms[i * m + j] as number);
-  }
-  return sums;
+function columnsOf({ terms, m }: Figure, traces: number): Columns {
+  const counts = (i: number) => terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0);
+  const counting = Int32Array.from({ length: traces }, (_, i) => i).filter(counts);
+  const column = (j: number) => Float64Array.from(counting, (i) => terms[i * m + j] as number);
+  return { traces: counting, terms: Array.from({ length: m }, (_, j) => column(j)) };
+}
+
+function sumsOf({ traces, terms }: Columns, weights: Float64Array): Float64Array {
+  return Float64Array.from(terms, (column) => {
+    let sum = 0;
+    for (let c = 0; c < column.length; c++)
+      sum += (weights[traces[c] as number] as number) * (column[c] as number);
+    return sum;
+  });
 }
 
 /** Of sorted numbers, between neighbours in proportion (the definition that NumPy takes). */

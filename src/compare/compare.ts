@@ -47,26 +47,33 @@ export const OUTCOMES = ['all', 'right', 'wrong'] as const;
 
 type Pending = Omit<ComparedFigure, 'value' | 'low' | 'high' | 'notes'> & Pick<Measured, 'figure' | 'notes'>;
 
-/** Compares the credits of a table; deterministic for a seed. */
+/** Compares the credits of a table; deterministic for a seed. A pair's sums are let go before the next one's are made. */
 export function compareCredits(table: CreditTable, opts: CompareOptions): Comparison {
-  const pending = [
-    ...pairsOf(table, opts).flatMap(([a, b]) => correlations(table, a, b)),
-    ...agreements(table, opts),
-  ];
-  const ceiling = ceilingOf(table, opts);
-  const all = [...pending.map(({ figure }) => figure), ...(ceiling === undefined ? [] : [ceiling])];
-  const intervals = withIntervals(all, table.rewards.length, opts);
-  const last = ceiling === undefined ? undefined : (intervals.pop() as Interval);
-  return {
-    ceiling: last === undefined ? null : last,
-    figures: pending.map(({ figure: _, notes, ...rest }, n) => {
-      const { value, low, high } = intervals[n] as Interval;
-      const [v, l, h] = [known(value), known(low), known(high)];
-      const { measure, of, credit, traces, last, ...more } = rest;
-      const place = { measure, of, credit, traces, last };
-      return { ...place, value: v, low: l, high: h, ...more, notes: v === null ? [...notes, 'none'] : notes };
-    }),
+  const told = (pending: readonly Pending[]): ComparedFigure[] => {
+    const figures = pending.map(({ figure }) => figure);
+    const intervals = withIntervals(figures, table.rewards.length, opts);
+    return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
   };
+  const ceiling = ceilingOf(table, opts);
+  return {
+    ceiling:
+      ceiling === undefined ? null : (withIntervals([ceiling], table.rewards.length, opts)[0] as Interval),
+    figures: [
+      ...pairsOf(table, opts).flatMap(([a, b]) => told(correlations(table, a, b))),
+      ...told(agreements(table, opts)),
+    ],
+  };
+}
+
+function toldOf({ figure: _, notes, ...rest }: Pending, interval: Interval): ComparedFigure {
+  const { measure, of, credit, traces, last, ...more } = rest;
+  const [value, low, high] = [interval.value, interval.low, interval.high].map(known) as [
+    number | null,
+    number | null,
+    number | null,
+  ];
+  const place = { measure, of, credit, traces, last };
+  return { ...place, value, low, high, ...more, notes: value === null ? [...notes, 'none'] : notes };
 }
 
 function pairsOf(
