@@ -1,9 +1,10 @@
 // Traces whose segments are known in, values of their exits by completions sampled there out.
 import { TraceRejected } from '../../errors.js';
 import type { ExitTemplate } from '../../policy/folder.js';
-import type { Begun, PolicyWrites, SamplingOptions, Start } from '../../policy/run/continue.js';
+import type { Begun, PolicyWrites, Start } from '../../policy/run/continue.js';
 import type { Written } from '../../policy/run/decoding-run.js';
 import { rowKey } from '../../policy/run/random.js';
+import type { SamplingOptions } from '../../policy/run/sampling-options.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
 import { type BadRow, eachTrace } from '../../rows.js';

@@ -2,6 +2,7 @@
 import { OutOfMemoryError, throwIfInterrupted } from '../../errors.js';
 import { type Choosing, type RowStart, TRUNK_MULTIPLE, type Written } from './decoding-run.js';
 import type { RowKey } from './random.js';
+import type { SamplingOptions } from './sampling-options.js';
 import type { PolicySession } from './session.js';
 
 /** One continuation that is wanted. */
@@ -27,23 +28,11 @@ export type PolicyWrites = Pick<
   'keepTrunks' | 'release' | 'beginRows' | 'advanceRows' | 'endRows'
 >;
 
-/** How a policy samples. */
-export interface SamplingOptions extends Omit<Choosing, 'stops'> {
-  /** new tokens at most */
-  readonly maxTokens: number;
-  readonly seed: number;
-  /** rows that write at once: no part of what is written */
-  readonly batch: number;
-}
-
 export interface ContinueOptions extends Choosing, Pick<SamplingOptions, 'batch'> {
   readonly signal?: AbortSignal;
   /** told of tokens as they are written */
   readonly onTokens?: ((count: number) => void) | undefined;
 }
-
-/** Rows that write at once, by default: beyond, a CPU gains nothing (bench/decode.mjs). */
-export const DEFAULT_BATCH = 64;
 
 let lastNumber = 0;
 
