@@ -75,7 +75,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
       ['score', FIXTURES, '--segmenter', 'lines'],
       /--segmenter lines.*\n {2}try: .*hybrid\|newline/s,
     ],
-    ['unknown estimator', ['score', FIXTURES, '--estimator', 'mc'], /--estimator mc/],
+    ['unknown estimator', ['score', FIXTURES, '--estimator', 'mcts'], /--estimator mcts/],
     ['unknown rule', ['score', FIXTURES, '--sigma', 'grpo'], /--sigma grpo/],
     [
       'a residual of a rule that leaves none',

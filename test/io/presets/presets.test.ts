@@ -24,14 +24,18 @@ const AUTO: MappingOptions = {
   maxLineBytes: undefined,
 };
 
-/** A trace as the fixtures spell it: ids as lists, without its source; a reject as its code. */
+/** A trace as the fixtures spell it: ids and values as lists, without its source; a reject as its code. */
 function plain(trace: Trace | BadRow): unknown {
   if ('kind' in trace) return { rejected: trace.rejection.code, id: trace.id };
   const { source: _, ...fields } = trace;
   return Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [name, value instanceof Int32Array ? [...value] : value]),
+    Object.entries(fields).map(([name, value]) => [name, ArrayBuffer.isView(value) ? listed(value) : value]),
   );
 }
+
+/** Numbers by the decimals that were meant: values are float32. */
+const listed = (view: ArrayBufferView) =>
+  Array.from(view as Int32Array | Float32Array, (x) => Number(x.toPrecision(7)));
 
 async function mapFile(path: string, opts: Partial<MappingOptions> = {}) {
   const { map, choice, join, read } = await resolveMapping(await resolveInputs([path]), { ...AUTO, ...opts });
