@@ -1,15 +1,17 @@
-"""Weights on disk: safetensors written and read by hand, float32, Hugging Face names."""
+"""Weights on disk: safetensors written and read by hand, float32 or float16, Hugging Face names."""
 import json
 import struct
 import numpy as np
 import torch
 
+KINDS = {"F32": "<f4", "F16": "<f2"}
 
-def save(model, path):
-    tensors = {f"model.{name}": p.detach().numpy().astype("<f4") for name, p in model.named_parameters()}
+
+def save(model, path, kind="F32"):
+    tensors = {f"model.{name}": p.detach().numpy().astype(KINDS[kind]) for name, p in model.named_parameters()}
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, array in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)  # the data start on a multiple of 64
@@ -27,6 +29,6 @@ def load(model, path):
         for name, p in model.named_parameters():
             entry = header[f"model.{name}"]
             start, end = entry["data_offsets"]
-            array = np.frombuffer(data[start:end], "<f4").reshape(entry["shape"])
-            p.copy_(torch.from_numpy(array.copy()))
+            array = np.frombuffer(data[start:end], KINDS[entry["dtype"]]).reshape(entry["shape"])
+            p.copy_(torch.from_numpy(array.astype("f4")))
     return model

@@ -1,7 +1,7 @@
 """The second policy's task: three families of puzzles, in two of which a mistake surprises nobody."""
 from dataclasses import dataclass
 import random
-from task import EXIT, compute
+from task import EXIT, compute, letter
 
 # the odds of the training distribution; sampled traces show about the same
 ODDS = {
@@ -65,6 +65,13 @@ def completion_text(chain):
     return "<think>\n" + "".join(chain.lines) + EXIT["close"] + EXIT["open"] + chain.answer + EXIT["closer"]
 
 
+def first_mistake(problem, completion):
+    """The thought's first line that is wrong and stays so (0-based); None where there is none. A line that `wait, …` mends does not count."""
+    thought = completion.removeprefix("<think>\n").partition("</think>")[0]
+    lines = [(n, line) for n, line in enumerate(thought.splitlines()) if line not in FILLERS]
+    return {"way": way_mistake, "map": map_mistake, "add": add_mistake}[problem.family](lines, *problem.facts)
+
+
 def problems(seed, family, count):
     """Distinct problems of one family from a named seed (a string such as `train-1`)."""
     rng, seen = random.Random(f"{seed}/{family}"), {}
@@ -74,7 +81,7 @@ def problems(seed, family, count):
 
 
 # way: operations in their order, or from the last to the first; an even digit means in order.
-#   from 6: +3 *7 -4 +7 way 3?
+#   from 6: a+3 b*7 c-4 d+7 way 3?
 
 def draw_way(rng):
     while True:
@@ -89,15 +96,16 @@ def draw_way(rng):
 
 
 def way_prompt(start, operations, digit):
-    return f"from {start}: {' '.join(f'{op}{n}' for op, n in operations)} way {digit}?\n"
+    return f"from {start}: {' '.join(f'{letter(i)}{op}{n}' for i, (op, n) in enumerate(operations))} way {digit}?\n"
 
 
 def carried_out(start, operations, forward):
     """The lines of one rule, and where they lead."""
     state, lines = start, []
-    for operator, operand in operations if forward else reversed(operations):
+    named = [(letter(i), *operation) for i, operation in enumerate(operations)]
+    for name, operator, operand in named if forward else reversed(named):
         result = compute(state, operator, operand)
-        lines.append((f"{state}{operator}{operand}={result}\n", "step"))
+        lines.append((f"{name}: {state}{operator}{operand}={result}\n", "step"))
         state = result
     return lines, state
 
@@ -115,6 +123,21 @@ def way_lines(rng, start, operations, digit):
     else:
         out += lines
     return [*out, str(last)]
+
+
+def way_mistake(lines, start, operations, digit):
+    rules = {"I go in order.": True, "I go from the end.": False}
+    turns = [(n, line.removeprefix("wait, ")) for n, line in lines if line.removeprefix("wait, ") in rules]
+    if not turns or lines[0][0] != turns[0][0]:
+        return lines[0][0] if lines else None
+    last, name = turns[-1]
+    if rules[name] != (digit % 2 == 0):
+        return last
+    expected = [text.strip() for text, _ in carried_out(start, operations, rules[name])[0]]
+    steps = [(n, line) for n, line in lines if n > last]
+    wrong = [n for (n, line), right in zip(steps, expected) if line != right]
+    # a line too few shows at the last one, a line too many at itself
+    return wrong[0] if wrong else None if len(steps) == len(expected) else (steps or turns)[-1][0]
 
 
 def way_answer(start, operations, digit):
@@ -160,22 +183,38 @@ def map_lines(rng, ways, target):
     return [*out, node]
 
 
-# add: two numbers of four digits, from the last column to the first, with carries; slips are wrong digits.
-#   add 3817 2656?
+def map_mistake(lines, ways, target):
+    arrows, node = dict(ways), "a"
+    for n, line in lines:
+        ends = arrows.get(node, "")
+        taken = [end for end in ends if line == f"{node}: {' or '.join(ends)}, I take {end}."]
+        if not taken or target not in reachable(ways, taken[0]):
+            return n
+        node = taken[0]
+    return None if node == target else lines[-1][0]
+
+
+# add: two numbers of four digits, from the last column to the first, with carries; slips are wrong sums.
+#   add a3+2 b8+6 c1+5 d7+6?
 
 def draw_add(rng):
     return rng.randrange(1000, 10000), rng.randrange(1000, 10000)
 
 
 def add_prompt(a, b):
-    return f"add {a} {b}?\n"
+    return f"add {' '.join(f'{letter(i)}{x}+{y}' for i, (x, y) in enumerate(zip(str(a), str(b))))}?\n"
+
+
+def columns(a, b):
+    """Name and digits of each column, the last one first."""
+    return [(letter(i), int(x), int(y)) for i, (x, y) in enumerate(zip(str(a), str(b)))][::-1]
 
 
 def add_lines(rng, a, b):
     carry, total, out = 0, "", []
-    for x, y in zip(reversed(str(a)), reversed(str(b))):
-        result = int(x) + int(y) + carry
-        head = f"{x}+{y}+{carry}="
+    for name, x, y in columns(a, b):
+        result = x + y + carry
+        head = f"{name}: {x}+{y}+{carry}="
         written = result
         if rng.random() < ODDS["slip"]:
             written = rng.choice([n for n in range(20) if n != result])
@@ -187,6 +226,24 @@ def add_lines(rng, a, b):
             out.append((f"{head}{written:02d}\n", "step"))
         total, carry = f"{written % 10}{total}", written // 10
     return [*out, str(int(f"{carry}{total}"))]
+
+
+def add_mistake(lines, a, b):
+    carry, expected = 0, []
+    for name, x, y in columns(a, b):
+        result = x + y + carry
+        expected.append(f"{name}: {x}+{y}+{carry}={result:02d}")
+        carry = result // 10
+    place, doubtful = 0, None
+    for n, line in lines:
+        if line.startswith("wait, ") and doubtful is not None:
+            place, doubtful, line = place - 1, None, line.removeprefix("wait, ")
+        if doubtful is not None:
+            return doubtful
+        if place >= len(expected) or line != expected[place]:
+            doubtful = n
+        place += 1
+    return doubtful if doubtful is not None or place == len(expected) else lines[-1][0] if lines else None
 
 
 def add_answer(a, b):

@@ -1,5 +1,6 @@
-"""Sample the fixtures: 64 problems with 8 completions each at T = 1, rewarded by exact arithmetic."""
+"""Sample the fixtures: problems with 8 completions each at T = 1, rewarded by exact arithmetic."""
 import argparse
+import importlib
 import json
 import torch
 import checkpoint
@@ -9,39 +10,44 @@ from model import Llama, generate
 LIMIT = 320  # tokens, prompt included; a trace that has not ended by then is cut
 
 
-def row(family, number, index, problem, prompt_ids, completion_ids):
-    answer, completion = task.true_answer(problem), task.decode(completion_ids)
+def row(puzzle, family, number, index, problem, prompt_ids, completion_ids):
+    answer, completion = puzzle.true_answer(problem), task.decode(completion_ids)
     group = f"{family}-{number:04d}"
     return {
         "id": f"{group}/{index}", "group": group, "family": family,
-        "prompt": task.prompt_text(problem), "prompt_ids": prompt_ids,
+        "prompt": puzzle.prompt_text(problem), "prompt_ids": prompt_ids,
         "completion": completion, "completion_ids": completion_ids,
-        "answer": answer, "solution": "".join(task.write_chain(problem).lines),
+        "answer": answer,
+        # what the task knows besides: a right chain, or which line of this one is wrong
+        **({"solution": "".join(task.write_chain(problem).lines)} if puzzle is task
+           else {"mistake": puzzle.first_mistake(problem, completion)}),
         "reward": int(task.final_answer(completion) == answer),
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", choices=("task", "puzzles"), default="task")
     parser.add_argument("--model", default="../embedded/model.safetensors")
     parser.add_argument("--out", default="../../fixtures/chains.jsonl")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--problems", type=int, default=32, help="a family")
     parser.add_argument("--completions", type=int, default=8, help="a problem")
     args = parser.parse_args()
+    puzzle = importlib.import_module(args.task)
     torch.set_num_threads(1)
     model = checkpoint.load(Llama(), args.model)
     generator = torch.Generator().manual_seed(args.seed)
     rows = []
-    for family in task.FAMILIES:
-        problems = task.problems(f"fixtures-{args.seed}", family, args.problems)
-        prompts = [task.encode(task.prompt_text(p)) for p in problems for _ in range(args.completions)]
+    for family in puzzle.FAMILIES:
+        problems = puzzle.problems(f"fixtures-{args.seed}", family, args.problems)
+        prompts = [task.encode(puzzle.prompt_text(p)) for p in problems for _ in range(args.completions)]
         for i, ids in enumerate(generate(model, prompts, LIMIT, task.END, generator)):
             number, index = divmod(i, args.completions)
-            rows.append(row(family, number, index, problems[number], prompts[i], ids[len(prompts[i]):]))
+            rows.append(row(puzzle, family, number, index, problems[number], prompts[i], ids[len(prompts[i]):]))
     with open(args.out, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
-    for family in task.FAMILIES:
+    for family in puzzle.FAMILIES:
         own = [r for r in rows if r["family"] == family]
         groups = {}
         for r in own:

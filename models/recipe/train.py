@@ -89,6 +89,7 @@ def main():
     parser.add_argument("--adam-rate", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="model.safetensors")
+    parser.add_argument("--kind", choices=checkpoint.KINDS, default="F32", help="of the weights as they are written")
     parser.add_argument("--save-every", type=int, default=100)
     args = parser.parse_args()
     puzzle = importlib.import_module(args.task)
@@ -124,7 +125,7 @@ def main():
                   f"trunk {totals[0] / max(1, totals[1]):.4f} exit {totals[2] / max(1, totals[3]):.4f}", flush=True)
             totals = [0.0, 0, 0.0, 0]
         if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
-            checkpoint.save(model, args.out)
+            checkpoint.save(model, args.out, args.kind)
 
 
 if __name__ == "__main__":
