@@ -1,6 +1,6 @@
 // `npm run fidelity [-- --quick] [-- --only embedded|puzzles]`: holds every value against Monte Carlo on two policies, writes docs/fidelity.md.
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { firstMistake } from './fidelity/known-lines.mjs';
 import { fidelityPage } from './fidelity/page.mjs';
@@ -49,7 +49,7 @@ const VALUES = [
   ['joint-log', ['--estimator', 'joint-log', '--bank', 'group']],
   ['snis', ['--estimator', 'snis', '--bank', 'group']],
   ['calibrated', ['--estimator', 'calibrated', '--calibration', '{calibration}']],
-  ['mc (M = 20)', ['--estimator', 'mc', '--mc-samples', '20', '--seed', '3']],
+  ['mc-20', ['--estimator', 'mc', '--mc-samples', '20', '--seed', '3']],
 ];
 /** Values that are no probabilities of winning have no level. */
 const WITHOUT_LEVEL = new Set(['joint', 'joint-log']);
@@ -59,8 +59,11 @@ const readLines = (path) =>
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-const writeLines = (path, rows) =>
-  writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+/** A file that is the same already is left alone: a run goes on only where its input is what it was. */
+function writeLines(path, rows) {
+  const text = rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+  if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text);
+}
 
 /** @returns seconds that it took */
 function rredcot(...args) {
@@ -131,7 +134,9 @@ function measure(policy) {
   // the truth, in two halves
   const monteCarlo = (half, seed) => {
     const flags = ['--estimator', 'mc', '--mc-samples', `${HALF}`, '--seed', `${seed}`, '--format', 'jsonl'];
-    const seconds = score('judge.jsonl', `mc-${half}/`, [...flags, '--columns', 'id,segments,value_start']);
+    score('judge.jsonl', `mc-${half}/`, [...flags, '--columns', 'id,segments,value_start']);
+    // one that was taken up again took longer than its last part
+    const { seconds } = JSON.parse(readFileSync(at(`mc-${half}.summary.json`), 'utf8'));
     return { seconds, rows: chunksOf(at(`mc-${half}`)) };
   };
   const [a, b] = [monteCarlo('a', 1), monteCarlo('b', 2)];
@@ -157,8 +162,15 @@ function measure(policy) {
   const base = readLines(at(files[0][1]));
   const others = files.map(([name, file]) => [name, readLines(at(file))]);
   const rows = base.map((row, i) => {
-    const values = Object.fromEntries(others.map(([name, own]) => [name, valuesOf(own[i])]));
-    const credits = { mc: truth[i], mc_a: halves[0][i], mc_b: halves[1][i], ...values };
+    const differences = (values) => values.slice(1).map((value, k) => value - values[k]);
+    const mc = { mc: truth[i], mc_a: halves[0][i], mc_b: halves[1][i] };
+    const credits = {
+      ...Object.fromEntries(Object.entries(mc).map(([name, values]) => [name, differences(values)])),
+      // as the program writes them: those of `joint` are no differences of what it stores
+      ...Object.fromEntries(
+        others.map(([name, own]) => [name, thoughtsOf(own[i]).map(({ delta }) => delta)]),
+      ),
+    };
     const line = policy.mistake(judge[i]);
     const isSegment = line !== null && line < thoughtsOf(row).length;
     const {
@@ -186,7 +198,7 @@ function measure(policy) {
     return { ...ours, credits, mistake: isSegment ? line : null };
   });
   writeLines(at('credits.jsonl'), rows);
-  const flags = Object.keys(rows[0].credits).flatMap((name) => ['--values', `${name}=credits["${name}"]`]);
+  const flags = Object.keys(rows[0].credits).flatMap((name) => ['--credit', `${name}=credits.${name}`]);
   const told = execFileSync(
     process.execPath,
     [
@@ -206,7 +218,7 @@ function measure(policy) {
   );
   const tokens = judge.reduce((sum, { completion_ids }) => sum + completion_ids.length, 0);
   const calibration = JSON.parse(readFileSync(at('calibration.json'), 'utf8'));
-  seconds['mc (M = 64)'] = a.seconds + b.seconds;
+  seconds[`mc-${2 * HALF}`] = a.seconds + b.seconds;
   return {
     policy,
     comparison: JSON.parse(told),
