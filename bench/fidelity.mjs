@@ -54,6 +54,12 @@ const VALUES = [
 /** Values that are no probabilities of winning have no level. */
 const WITHOUT_LEVEL = new Set(['joint', 'joint-log']);
 
+/** Columns that `compare` reads beside the credits. */
+const COMPARED = [
+  ...['id', 'group', 'reward', 'segments', 'sigma_surprise', 'sigma_entropy'],
+  ...['value_start', 'completion_ids', 'status'],
+];
+
 const readLines = (path) =>
   readFileSync(path, 'utf8')
     .trimEnd()
@@ -173,28 +179,7 @@ function measure(policy) {
     };
     const line = policy.mistake(judge[i]);
     const isSegment = line !== null && line < thoughtsOf(row).length;
-    const {
-      id,
-      group,
-      reward,
-      segments,
-      sigma_surprise,
-      sigma_entropy,
-      value_start,
-      completion_ids,
-      status,
-    } = row;
-    const ours = {
-      id,
-      group,
-      reward,
-      segments,
-      sigma_surprise,
-      sigma_entropy,
-      value_start,
-      completion_ids,
-      status,
-    };
+    const ours = Object.fromEntries(COMPARED.map((name) => [name, row[name]]));
     return { ...ours, credits, mistake: isSegment ? line : null };
   });
   writeLines(at('credits.jsonl'), rows);

@@ -72,6 +72,9 @@ export async function compare(
     });
     for (const name of names.values()) taken.add(name);
   }
+  for (const [n, { file }] of found.entries())
+    if (n > 0 && collector.matched[n] === 0)
+      throw dataError(`${file}: no trace of it can be compared${firstRefusal(refused, file)}`, CURE);
   const { table, deviations } = collector.done();
   checkNames(table, opts, refused);
   const comparison = compareCredits(table, { ...opts, deviations });
@@ -94,6 +97,14 @@ export async function compare(
     write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);
   else write(drawComparison(report));
   return EXIT.done;
+}
+
+const CURE = 'score the same traces with the same --segmenter, or leave the file out';
+
+/** Why the first of a file's rows was left out. */
+function firstRefusal(refused: ReadonlyMap<string, { readonly first: string }>, file: string): string {
+  const own = [...refused.values()].find(({ first }) => first.startsWith(file));
+  return own === undefined ? '' : `, ${own.first}`;
 }
 
 type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {

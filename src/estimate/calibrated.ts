@@ -1,11 +1,11 @@
 // The calibrated value at work (METHOD §3): a calibration file in, V(s) in the place of v̂(s) out; and the states of a stored row.
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { usageError } from '../errors.js';
+import { dataError, usageError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import type { Trace } from '../trace.js';
-import { Calibration, parseCalibration, type ScoredWith } from './calibrate/calibration.js';
+import { Calibration, contentHash, parseCalibration, type ScoredWith } from './calibrate/calibration.js';
 import type { States } from './calibrate/features.js';
 import type { TraceResult } from './trace-result.js';
 import { storedValue, type TraceValues } from './value.js';
@@ -32,6 +32,8 @@ export async function readCalibration(path: string): Promise<Calibration> {
   }
   const file = parseCalibration(found);
   if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
+  if (contentHash(found as object) !== file.sha256)
+    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
   return new Calibration(file);
 }
 

@@ -42,7 +42,8 @@ export function scoredRow(row: InputRow, completion: string): OutputRow | undefi
   };
 }
 
-function segmentOf(segment: Readonly<Record<string, unknown>>): SegmentRow {
+/** A segment as it is stored. */
+export function segmentOf(segment: Readonly<Record<string, unknown>>): SegmentRow {
   return {
     start: numberOrNull(segment.start),
     end: numberOrNull(segment.end),

@@ -203,6 +203,11 @@ describe('score --estimator calibrated', () => {
     expect(await call('--calibration calibration.json')).toMatch(/^2 .*no meaning with --estimator pr/);
     expect(await call('--estimator calibrated --calibration gone.json')).toMatch(/^2 .*gone\.json/);
     expect(await call('--estimator calibrated --calibration made.jsonl')).toMatch(/^2 .*is not JSON/);
+    const weights = file.weights?.map((weight) => -weight);
+    await writeFile(at('edited.json'), JSON.stringify({ ...file, weights }));
+    expect(await call('--estimator calibrated --calibration edited.json')).toMatch(
+      /^65 .*edited\.json: was changed/,
+    );
     await writeFile(at('bad.json'), JSON.stringify({ ...file, mean: [] }));
     expect(await call('--estimator calibrated --calibration bad.json')).toMatch(/^2 .*bad\.json: mean: /);
     expect(await call('--config scored.jsonl.summary.json')).toMatch(/^2 .*add --calibration/s);

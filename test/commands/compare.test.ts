@@ -21,6 +21,10 @@ interface Row {
   wrong: number | null;
 }
 
+/** The same rows under other names. */
+const scoredElsewhere = (all: readonly unknown[]): Row[] =>
+  all.filter((row) => typeof row === 'object').map((row, n) => ({ ...(row as Row), id: `elsewhere-${n}` }));
+
 /** Scored rows of five thoughts and an answer, whose truth is known. */
 function rows(n: number, seed = 1): Row[] {
   const random = seeded(seed);
@@ -167,6 +171,11 @@ describe('several files', () => {
     ]);
     expect(report.refused.other_segments?.first).toMatch(/other\.jsonl:17: id "t1" is cut at other places/);
     expect(report.refused.missing?.first).toMatch(/other\.jsonl: has no id "t3"/);
+    // a file of which nothing is left is no comparison
+    const none = scoredElsewhere(other);
+    await expect(compared(scored, await write('none.jsonl', none))).rejects.toThrow(
+      /none\.jsonl: no trace of it can be compared, .*is not in the first file/,
+    );
     const same = report.figures.find(
       (f) => f.measure === 'pearson' && f.of === 'delta' && f.credit === 'other:delta',
     );

@@ -4,8 +4,9 @@ import type { Creditable } from '../../estimate/credit.js';
 import { natureOf } from '../../estimate/estimators.js';
 import { checkRow } from '../../io/verify/check-row.js';
 import type { StoredRow } from '../../io/verify/stored-rows.js';
+import { segmentOf } from '../../report/scored-row.js';
 import type { InputRow } from '../../rows.js';
-import type { OutputRow, SegmentRow } from '../../scored.js';
+import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
 
 type Cells = Readonly<Record<string, unknown>>;
@@ -36,7 +37,7 @@ export function storedTrace(row: InputRow, { ours, made, credit }: Scored): Stor
   if (fault !== undefined) throw new TraceRejected('scored', `${fault}: rredcot verify tells more`);
 
   const cells = cell('segments');
-  const segments = Array.isArray(cells) ? (cells as Cells[]).map(segmentRow) : [];
+  const segments = Array.isArray(cells) ? (cells as Cells[]).map(segmentOf) : [];
   const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
   const T = ends[ends.length - 1] ?? 0;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
@@ -104,20 +105,6 @@ function passedOn(row: InputRow, made: ReadonlySet<string>, sourceRow: number): 
     get raw() {
       return row.raw;
     },
-  };
-}
-
-function segmentRow(segment: Cells): SegmentRow {
-  return {
-    start: numberOrNull(segment.start),
-    end: numberOrNull(segment.end),
-    charStart: numberOrNull(segment.char_start),
-    charEnd: numberOrNull(segment.char_end),
-    kind: segment.kind === 'answer' ? 'answer' : 'thought',
-    entropy: numberOrNull(segment.entropy),
-    value: numberOrNull(segment.value),
-    delta: numberOrNull(segment.delta),
-    sigma: numberOrNull(segment.sigma),
   };
 }
 

@@ -1,4 +1,5 @@
 // The calibration file: what it says, checked, and the values that it gives the states of a trace.
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { FEATURES, type States, stateFeatures } from './features.js';
 import { type Fit, L2 } from './fit.js';
@@ -69,6 +70,8 @@ const CalibrationSchema = z.strictObject({
   policy: z.record(z.string(), z.string()).nullable(),
   /** how the traces were scored, as far as φ depends on it; null where their files do not say */
   scored_with: z.record(z.string(), z.unknown()).nullable(),
+  /** of all that stands before it, so that an edited weight is noticed: {@link contentHash} */
+  sha256: z.string().length(64),
 });
 
 /** What `rredcot calibrate` writes. */
@@ -87,7 +90,7 @@ export function calibrationFile(
   about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
 ): CalibrationFile {
   const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
-  return {
+  const content: Omit<CalibrationFile, 'sha256'> = {
     version: 1,
     rredcot: about.rredcot,
     stands_back: standsBack,
@@ -109,6 +112,13 @@ export function calibrationFile(
     policy: about.policy,
     scored_with: about.scored_with,
   };
+  return { ...content, sha256: contentHash(content) };
+}
+
+/** SHA-256 of a calibration's fields, in their order, as JSON without spaces; its own `sha256` is left out. */
+export function contentHash(file: object): string {
+  const { sha256: _, ...content } = file as { readonly sha256?: unknown };
+  return createHash('sha256').update(JSON.stringify(content)).digest('hex');
 }
 
 /** @returns the calibration, or what is wrong with it: the place in the file, and what was expected there */
