@@ -1,6 +1,7 @@
 // Changes one place of the built program at a time and runs the tests: a change that no test notices is named.
 // `npm run mutations -- [count] [seed]`; takes hours, on a copy of the project.
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { SourceMap } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -10,9 +11,10 @@ import { parse } from 'acorn';
 
 const COUNT = Number(process.argv[2] ?? 100);
 const SEED = Number(process.argv[3] ?? 1);
-const MOST_SECONDS = 900;
-/** Test files that are asked first take so long together. */
-const FIRST_SECONDS = 60;
+/** Test files that are asked of each mutant by itself take so long together. */
+const FIRST_SECONDS = 45;
+/** So many test files run at a time. */
+const AT_ONCE = 2;
 const HERE = resolve(import.meta.dirname, '../..');
 
 const SWAPPED = {
@@ -101,16 +103,22 @@ const tests = files(join(copy, 'test'), '.test.ts')
   .filter((path) => !path.endsWith('.long.test.ts'))
   .map((path) => relative(copy, path));
 
-/** Runs test files, `null` for success and otherwise why it is none. */
-function failureOf(names, env = {}) {
+/** Runs test files, `null` for success and otherwise why it is none. A test that takes four times as long as all of them hangs. */
+async function failureOf(names, { env = {}, seconds = 400 } = {}) {
   const vitest = join(copy, 'node_modules/vitest/vitest.mjs');
-  const { status, signal } = spawnSync(process.execPath, [vitest, 'run', '--bail', '1', ...names], {
-    cwd: copy,
-    env: { ...process.env, ...env },
-    timeout: MOST_SECONDS * 1000,
-    killSignal: 'SIGKILL',
-    stdio: 'ignore',
-  });
+  const most = Math.round(1000 * Math.max(60, 4 * seconds));
+  const child = spawn(
+    process.execPath,
+    [vitest, 'run', '--bail', '1', '--testTimeout', String(most), ...names],
+    {
+      cwd: copy,
+      env: { ...process.env, ...env },
+      timeout: most + 60_000,
+      killSignal: 'SIGKILL',
+      stdio: 'ignore',
+    },
+  );
+  const [status, signal] = await once(child, 'exit');
   return signal !== null ? 'the clock' : status !== 0 ? 'a test' : null;
 }
 
@@ -118,12 +126,12 @@ function failureOf(names, env = {}) {
  * Which bytes of our modules ran in the processes and threads that a test file starts: of each module, what V8 counted.
  * Vitest rewrites what a test itself imports, so these modules count as a whole.
  */
-function coverageOf(name) {
+async function coverageOf(name) {
   const folder = mkdtempSync(join(tmpdir(), 'rredcot-coverage-'));
   const started = performance.now();
   try {
-    const failure = failureOf([name], { NODE_V8_COVERAGE: folder });
-    if (failure !== null) throw new Error(`${name} fails without any change: ${failure}`);
+    const failure = await failureOf([name], { env: { NODE_V8_COVERAGE: folder } });
+    if (failure !== null) return { name, failure };
     const ran = new Map();
     for (const file of readdirSync(folder)) {
       const { result } = JSON.parse(readFileSync(join(folder, file), 'utf8'));
@@ -152,48 +160,91 @@ function isCovered({ ran, imported }, path, at) {
 }
 
 const covered = [];
-for (const [n, name] of tests.entries()) {
-  covered.push(coverageOf(name));
-  console.log(`${n + 1}/${tests.length} ${name}: ${Math.round(covered[n].seconds)} s`);
-}
+const waiting = [...tests];
+await Promise.all(
+  Array.from({ length: AT_ONCE }, async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      const found = await coverageOf(name);
+      if (found.failure === undefined) covered.push(found);
+      const told =
+        found.failure === undefined ? `${Math.round(found.seconds)} s` : 'fails without any change: left out';
+      console.log(`${name}: ${told} (${waiting.length} to go)`);
+    }
+  }),
+);
 covered.sort((a, b) => a.seconds - b.seconds);
 
-/** Test files that reach a place, in the order in which they are asked: what takes a minute at most in one go, then the rest. */
-function askedOf(path, at) {
-  const all = covered.filter((test) => isCovered(test, path, at));
-  let [n, total] = [0, 0];
-  while (n < all.length && total + all[n].seconds <= FIRST_SECONDS) total += all[n++].seconds;
-  return [all.slice(0, n), all.slice(n)].filter((part) => part.length > 0);
-}
-
 const random = randomOf(SEED);
-const mutants = files(join(copy, 'dist'), '.js').flatMap((path) => {
+const places = files(join(copy, 'dist'), '.js').flatMap((path) => {
   const text = readFileSync(path, 'utf8');
   const tree = parse(text, { ecmaVersion: 'latest', sourceType: 'module' });
   return [...changesBelow(tree, text)].map((change) => ({ ...change, path, text, rank: random() }));
 });
-mutants.sort((a, b) => a.rank - b.rank);
-const sites = mutants.length;
+places.sort((a, b) => a.rank - b.rank);
 
-const survivors = [];
-for (const [n, { path, text, start, end, by }] of mutants.slice(0, COUNT).entries()) {
+const secondsOf = (parts) => parts.reduce((sum, { seconds }) => sum + seconds, 0);
+const namesOf = (parts) => parts.map(({ name }) => name);
+
+function whatOf({ path, text, start, end, by }) {
   const before = text.slice(0, start).split('\n');
   const map = new SourceMap(JSON.parse(readFileSync(`${path}.map`, 'utf8')));
   const { originalSource, originalLine } = map.findEntry(before.length - 1, before.at(-1).length);
   const source = relative(copy, resolve(dirname(path), originalSource));
-  const what = `${source}:${originalLine + 1}: ${text.slice(start, end).split('\n')[0]} → ${by}`;
-  writeFileSync(path, text.slice(0, start) + by + text.slice(end));
+  return `${source}:${originalLine + 1}: ${text.slice(start, end).split('\n')[0]} → ${by}`;
+}
+
+/** Do these test files fail with these mutants in their places? */
+async function failureWith(mutants, parts) {
+  const changed = new Map();
+  // from the end of a file to its beginning, so that places stay what they are; what lies inside another is left out
+  for (const { path, text, start, end, by } of [...mutants].sort((a, b) => b.start - a.start)) {
+    const now = changed.get(path) ?? { text, original: text, from: text.length };
+    if (end > now.from) continue;
+    changed.set(path, { ...now, text: now.text.slice(0, start) + by + now.text.slice(end), from: start });
+  }
+  for (const [path, { text }] of changed) writeFileSync(path, text);
+  try {
+    return await failureOf(namesOf(parts), { seconds: secondsOf(parts) });
+  } finally {
+    for (const [path, { original }] of changed) writeFileSync(path, original);
+  }
+}
+
+/** Of mutants that may hide one another, those that one test file kills: the half that it fails with is halved again. */
+async function killedBy(mutants, test) {
+  if (mutants.length === 0 || (await failureWith(mutants, [test])) === null) return [];
+  if (mutants.length === 1) return mutants;
+  const half = mutants.length >> 1;
+  return [...(await killedBy(mutants.slice(0, half), test)), ...(await killedBy(mutants.slice(half), test))];
+}
+
+// First each mutant by itself, before the quickest of the tests that reach it
+const mutants = places.slice(0, COUNT).map((place) => ({ ...place, what: whatOf(place) }));
+let alive = [];
+for (const [n, mutant] of mutants.entries()) {
+  const reached = covered.filter((test) => isCovered(test, mutant.path, mutant.start));
+  let [first, total] = [0, 0];
+  while (first < reached.length && total + reached[first].seconds <= FIRST_SECONDS)
+    total += reached[first++].seconds;
   const started = performance.now();
-  const asked = askedOf(path, start);
-  let killer = null;
-  for (const part of asked) killer ??= failureOf(part.map(({ name }) => name));
+  const killer = first === 0 ? null : await failureWith([mutant], reached.slice(0, first));
   const seconds = Math.round((performance.now() - started) / 1000);
-  writeFileSync(path, text);
-  if (killer === null) survivors.push(what);
+  mutant.left = reached.slice(first);
+  if (killer === null) alive.push(mutant);
+  const verdict = killer === null ? `alive, ${mutant.left.length} to ask` : `killed by ${killer}`;
   console.log(
-    `${n + 1}/${COUNT} ${killer === null ? 'SURVIVED' : `killed by ${killer}`}, ${asked.flat().length} test files reach it, ${seconds} s: ${what}`,
+    `${n + 1}/${COUNT} ${verdict}, ${reached.length} test files reach it, ${seconds} s: ${mutant.what}`,
   );
 }
+
+// then those that live, together, before every test file that is left: most of what is left to run kills none of them
+for (const test of covered) {
+  const asked = alive.filter(({ left }) => left.includes(test));
+  for (const dead of await killedBy(asked, test)) {
+    alive = alive.filter((mutant) => mutant !== dead);
+    console.log(`killed by ${test.name}: ${dead.what}`);
+  }
+}
 console.log(
-  `${COUNT - survivors.length} of ${COUNT} killed (${sites} places, seed ${SEED})${survivors.map((what) => `\n  survived: ${what}`).join('')}`,
+  `${COUNT - alive.length} of ${COUNT} killed (${places.length} places, seed ${SEED})${alive.map(({ what }) => `\n  survived: ${what}`).join('')}`,
 );
