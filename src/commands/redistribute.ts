@@ -54,7 +54,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
     throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
-  const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...requestedColumns(credit)];
+  const beside = [...requestedColumns(credit), ...source.sampled];
+  const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,

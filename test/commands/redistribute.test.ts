@@ -59,6 +59,8 @@ async function redistributedText(path: string, ...flags: string[]): Promise<stri
   return readFile(output, 'utf8');
 }
 
+const text = (_: string, value: unknown) => (typeof value === 'bigint' ? `${value}` : value);
+
 const ALL_RULES = [
   'rudder',
   'share',
@@ -188,6 +190,39 @@ describe('a redistributed file', () => {
     expect(rejects.length + (await readJsonl(join(folder, 'narrow.jsonl'))).length).toBe(10);
     expect(rejects.every(({ code }) => code === 'reward')).toBe(true);
     expect(rejects.length).toBeGreaterThan(0);
+  });
+
+  it('of Monte Carlo values keeps their columns behind ours, from Parquet to JSON lines and back', async () => {
+    const two = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 2);
+    await writeFile(join(folder, 'two.jsonl'), `${two.join('\n')}\n`);
+    const run = async (...args: string[]) => {
+      const { code, stderr } = await rredcotHere(args, { cwd: folder });
+      expect(code, stderr).toBe(0);
+    };
+    const how = ['--estimator', 'mc', '--mc-samples', '3', '--mc-max-tokens', '40', '--keep-samples'];
+    const base = ['score', 'two.jsonl', '--max-segments', '3', ...how];
+    await run(...base, '-o', 'first.parquet');
+    await run(...base, '--sigma', 'rudder,abs', '-o', 'mc.jsonl');
+    await run('redistribute', 'first.parquet', '--sigma', 'rudder,abs', '-o', 'mc-again.jsonl');
+    const [fresh, again] = await Promise.all(
+      ['mc.jsonl', 'mc-again.jsonl'].map((name) => readFile(join(folder, name), 'utf8')),
+    );
+    expect(again === fresh, 'the same bytes').toBe(true);
+    // its summary tells what was lost
+    const { lost_fraction: lost } = JSON.parse(
+      await readFile(join(folder, 'mc-again.jsonl.summary.json'), 'utf8'),
+    );
+    expect(lost).toBeGreaterThan(0);
+    await run('redistribute', 'mc-again.jsonl', '--sigma', 'share', '-o', 'back.parquet');
+    const [first, back] = ['first', 'back'].map((name) => join(folder, `${name}.parquet`)) as [
+      string,
+      string,
+    ];
+    const [wanted] = await readScored(first);
+    expect(Object.keys(wanted ?? {}).slice(-4)).toEqual(['status', 'value_sd', 'lost_fraction', 'samples']);
+    expect(JSON.stringify(await readScored(back), text)).toBe(JSON.stringify(await readScored(first), text));
+    const config = async (path: string) => (await readMetadata(path)).keys.get('rredcot.config');
+    expect(await config(back)).toBe(await config(first));
   });
 
   it('of a run folder and of a merged one is that of the file', async () => {

@@ -208,6 +208,7 @@ export function again(
   return {
     ...row,
     ...summary,
+    requested: { ...summary.requested, ...row.requested },
     sigma,
     reward,
     valueStart: values[0] as number,

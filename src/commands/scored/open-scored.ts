@@ -2,7 +2,9 @@
 import { basename, dirname } from 'node:path';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
+import { natureOf } from '../../estimate/estimators.js';
 import { requestedColumns } from '../../estimate/requested.js';
+import { monteCarloColumns } from '../../estimate/sampling/monte-carlo.js';
 import { storedCredit } from '../../estimate/stored-credit.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
 import { readJson } from '../../io/files/json-file.js';
@@ -16,7 +18,7 @@ import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } f
 import { chunkDamage } from '../../io/run/records.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { readSummary } from '../../io/run/summary-file.js';
-import { OUR_COLUMNS, type OurColumn } from '../../io/table/output-columns.js';
+import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import { ownSummary, sumFault } from '../../io/verify/check-beside.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
@@ -37,6 +39,8 @@ export interface Scored {
   readonly columns: readonly string[];
   /** those of them that are ours */
   readonly ours: readonly OurColumn[];
+  /** those of Monte Carlo values; none of others */
+  readonly sampled: readonly OutputColumn[];
   /** these, and what was asked for beside them: all that is not the input's */
   readonly made: ReadonlySet<string>;
   /** the types of columns that bring them along; null of JSON lines */
@@ -67,9 +71,11 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const typed = isText ? null : ((await columnarColumns(inputs))?.columns ?? []);
   const columns = typed === null ? await firstKeys(inputs) : typed.map(({ name }) => name);
   const ours = ourColumns(columns, config);
-  const made = new Set<string>([...ours, ...requestedColumns(credit).map(({ name }) => name)]);
+  const sampled = natureOf(credit.estimator).isSampled ? monteCarloColumns(config.keepSamples === true) : [];
+  const beside = [...requestedColumns(credit), ...sampled].map(({ name }) => name);
+  const made = new Set<string>([...ours, ...beside]);
   return {
-    ...{ inputs, config, credit, metadata, columns, ours, made, typed },
+    ...{ inputs, config, credit, metadata, columns, ours, sampled, made, typed },
     read: (opts) => readRows(inputs, opts),
   };
 }

@@ -2,6 +2,7 @@
 import { TraceRejected } from '../../errors.js';
 import type { Creditable } from '../../estimate/credit.js';
 import { natureOf } from '../../estimate/estimators.js';
+import { storedMonteCarlo } from '../../estimate/sampling/monte-carlo.js';
 import { checkRow } from '../../io/verify/check-row.js';
 import type { StoredRow } from '../../io/verify/stored-rows.js';
 import { segmentOf } from '../../report/scored-row.js';
@@ -29,7 +30,7 @@ export interface StoredTrace {
  * Reads a row.
  * @throws TraceRejected (`scored`) where it is not as `score` writes one
  */
-export function storedTrace(row: InputRow, { ours, made, credit }: Scored): StoredTrace {
+export function storedTrace(row: InputRow, { ours, sampled, made, credit }: Scored): StoredTrace {
   const known: ReadonlySet<string> = new Set(ours);
   const cell = (name: string): unknown => (known.has(name) ? (row.columns[name] ?? null) : null);
   const stored: StoredRow = { number: row.row, has: (name) => known.has(name), cell };
@@ -79,6 +80,7 @@ export function storedTrace(row: InputRow, { ours, made, credit }: Scored): Stor
       sigmaEss: numberOrNull(cell('sigma_ess')),
       sigmaMaxWeight: numberOrNull(cell('sigma_max_weight')),
       status: status === 'ok' ? [] : status.split(';'),
+      ...(sampled.length === 0 ? {} : { requested: storedMonteCarlo((name) => row.columns[name] ?? null) }),
     },
     creditable: {
       ...{ ends, values, reward, utilities },
@@ -92,14 +94,12 @@ export function storedTrace(row: InputRow, { ours, made, credit }: Scored): Stor
 /** The row as the input's own columns have it, in the place where the input had it. */
 function passedOn(row: InputRow, made: ReadonlySet<string>, sourceRow: number): OutputRow['trace']['source'] {
   const { file, ordinal, byteOffset, arrow } = row;
-  const own = (): Cells =>
-    Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));
   let columns: Cells | undefined;
   return {
     ...{ file, ordinal, byteOffset, row: sourceRow },
     ...(arrow === undefined ? {} : { arrow }),
     get columns() {
-      columns ??= arrow === undefined ? own() : row.columns;
+      columns ??= Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));
       return columns;
     },
     get raw() {

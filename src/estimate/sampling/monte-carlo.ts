@@ -77,16 +77,34 @@ export function monteCarloColumns(keep: boolean): OutputColumn[] {
     type,
     value: ({ requested }) => requested?.[name] ?? null,
   });
-  const fields = [
-    { name: 'exit', type: INT32 },
-    { name: 'completion', type: STRING },
-    { name: 'completion_ids', key: 'ids', type: INT32_LIST },
-    { name: 'finish_reason', key: 'finish', type: STRING },
-    { name: 'utility', type: FLOAT32 },
-  ];
+  const samples = { kind: 'list', element: { kind: 'struct', fields: SAMPLE_FIELDS } } as const;
   return [
     column('value_sd', FLOAT32_LIST),
     column('lost_fraction', FLOAT32_LIST),
-    ...(keep ? [column('samples', { kind: 'list', element: { kind: 'struct', fields } })] : []),
+    ...(keep ? [column('samples', samples)] : []),
   ];
+}
+
+const SAMPLE_FIELDS: readonly { name: string; key?: keyof Sample; type: OutputColumn['type'] }[] = [
+  { name: 'exit', type: INT32 },
+  { name: 'completion', type: STRING },
+  { name: 'completion_ids', key: 'ids', type: INT32_LIST },
+  { name: 'finish_reason', key: 'finish', type: STRING },
+  { name: 'utility', type: FLOAT32 },
+];
+
+/** What a stored row holds in these columns, as they were written. @param cell of the row; null where there is none */
+export function storedMonteCarlo(cell: (name: string) => unknown): MonteCarloValues['columns'] {
+  const samples = cell('samples');
+  const sampleOf = (stored: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(SAMPLE_FIELDS.map(({ name, key = name }) => [key, stored[name] ?? null]));
+  return {
+    value_sd: floats(cell('value_sd')),
+    lost_fraction: floats(cell('lost_fraction')),
+    ...(Array.isArray(samples) ? { samples: samples.map(sampleOf) } : {}),
+  };
+}
+
+function floats(list: unknown): Float32Array | null {
+  return Array.isArray(list) ? Float32Array.from(list as number[]) : null;
 }
