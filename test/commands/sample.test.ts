@@ -3,7 +3,7 @@ import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
-import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 interface Sampled {
   readonly id: string;
@@ -129,6 +129,19 @@ test('a prompt that leaves no room is rejected, and costs no other', async () =>
   const refused = await rredcotHere(['sample', 'odd.jsonl', '--policy', policy, '-o', 'none.jsonl'], { cwd });
   expect(refused.code).toBe(2);
   expect(refused.stderr).toContain('rredcot policy build <checkpoint> -o');
+});
+
+test('a row with four solutions is one prompt', async () => {
+  const dump = await readFile(join(ROOT, 'test/io/presets/dumps/gsm8k-solutions.jsonl'), 'utf8');
+  await writeFile(join(cwd, 'gsm.jsonl'), dump.repeat(3));
+  const sampling = ['-n', '2', '--max-tokens', '3', '--limit', '3', '--rows-per-chunk', '1'];
+  await run('sample', 'gsm.jsonl', ...sampling, '--format', 'jsonl', '-o', 'gsm/');
+  await run('verify', 'gsm/');
+  await run('merge', 'gsm/', '-o', 'gsm.out.jsonl');
+  const written = await readJsonl<Sampled>(join(cwd, 'gsm.out.jsonl'));
+  expect(written.map(({ id, group }) => [id, group])).toEqual(
+    [0, 1, 2].flatMap((row) => [0, 1].map((m) => [`gsm:${row}/${m}`, `gsm:${row}`])),
+  );
 });
 
 test.each([

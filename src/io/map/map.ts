@@ -4,12 +4,18 @@ import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { describeKeys, describeValue } from '../table/describe.js';
+import { stringifyJson } from '../table/json.js';
 import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
 import { type Columns, resolvePath } from './path.js';
 import { mapFlag, meantPath, proposePaths } from './propose.js';
 import type { Field, FieldMap, FieldSource, Needs } from './sources.js';
-import { buildTrace, type Cell, type Cells } from './trace-fields.js';
+import { buildTrace, type Cell, type Cells, type TracePlace } from './trace-fields.js';
+
+/** What says something of a completion, and nothing of its prompt. */
+const OF_COMPLETIONS: readonly Field[] = [
+  ...(['completion', 'completion_ids', 'reward', 'segment_ends', 'segment_char_ends', 'values'] as const),
+];
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */
 export function* mapRow(row: InputRow, map: FieldMap, needs: Needs): Generator<Trace | BadRow> {
@@ -41,14 +47,16 @@ function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Tr
   const { join } = map;
   const found = attempt(() => {
     const whole = join === undefined ? row : joined(row, join);
-    return { ...findCells(whole, map), partner: whole.columns.join as Columns };
+    return { ...findCells(whole, map, needs), partner: whole.columns.join as Columns };
   });
   if (found instanceof Mismatch) {
     yield rejectRow(row, found, rowId);
     return;
   }
-  for (const [index, cells] of found.traces.entries()) {
-    const place = found.explodes ? { id: `${rowId}/${index}`, group: rowId, index } : { id: rowId };
+  const traces = needs.completion === false ? distinctPrompts(found.traces) : [...found.traces.entries()];
+  const explodes = found.explodes && (needs.completion !== false || traces.length > 1);
+  for (const [index, cells] of traces) {
+    const place = explodes ? placeOf(rowId, index, needs) : { id: rowId };
     const trace = attempt(() => buildTrace(row, cells, place, needs));
     if (trace instanceof Mismatch) yield rejectRow(row, trace, trace.id ?? place.id);
     else if (join === undefined || join.written.length === 0) yield trace;
@@ -61,6 +69,22 @@ function* mappedTraces(row: InputRow, map: FieldMap, needs: Needs): Generator<Tr
         ),
       };
   }
+}
+
+/** Completions of one prompt share a group, which several prompts do not. */
+function placeOf(rowId: string, index: number, needs: Needs): TracePlace {
+  return { id: `${rowId}/${index}`, index, ...(needs.completion === false ? {} : { group: rowId }) };
+}
+
+/** Of items that are alike in all that a prompt is made of, the first. */
+function distinctPrompts(items: readonly Cells[]): readonly (readonly [index: number, cells: Cells])[] {
+  const found = new Map<string, readonly [number, Cells]>();
+  for (const [index, cells] of items.entries()) {
+    const own = [...cells].filter(([field, { isItem }]) => isItem && field !== 'id' && field !== 'group');
+    const key = stringifyJson(own.map(([, { value }]) => value ?? null));
+    if (!found.has(key)) found.set(key, [index, cells]);
+  }
+  return [...found.values()];
 }
 
 function attempt<T>(action: () => T): T | Mismatch {
@@ -145,10 +169,15 @@ function otherPath({ columns }: InputRow, field: Field, path: string): string {
 }
 
 // the fields' values for each trace of the row; several exploding paths go hand in hand
-function findCells(row: InputRow, map: FieldMap): { explodes: boolean; traces: readonly Cells[] } {
+function findCells(
+  row: InputRow,
+  map: FieldMap,
+  needs: Needs,
+): { explodes: boolean; traces: readonly Cells[] } {
   const shared: [Field | 'prompt_text', Cell][] = [];
   const lists: { field: Field; path: string; isMapped: boolean; values: readonly unknown[] }[] = [];
   for (const [field, sources] of [...map.mapped, ...map.defaults]) {
+    if (needs.completion === false && OF_COMPLETIONS.includes(field)) continue;
     const isMapped = map.mapped.has(field);
     const place = locate(row, field, sources);
     if (place === undefined) {

@@ -49,7 +49,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     }
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
-    const completionIds = needs.completion === false ? undefined : int32List(cells, 'completion_ids', 'ids');
+    const completionIds = int32List(cells, 'completion_ids', 'ids');
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
     const values = valueList(cells);
@@ -83,7 +83,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
   }
 }
 
-function notInItem(row: InputRow, path: string, { index }: TracePlace): string {
+function notInItem(row: InputRow, path: string, { index = 0 }: TracePlace): string {
   const meant = meantPath(row.columns, path);
   const hint = meant === undefined || meant === path ? '' : `: did you mean ${meant}?`;
   return `${path} is not in item ${index}${hint}`;
