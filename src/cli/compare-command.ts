@@ -4,6 +4,7 @@ import { finite, positiveInteger } from '../commands/job/flag-values.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
+import { endProgressLine, openLog } from '../report/log.js';
 import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
@@ -18,6 +19,8 @@ interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly maxLineBytes?: string;
   readonly json: boolean;
   readonly csv: boolean;
+  readonly quiet: boolean;
+  readonly logJson: boolean;
 }
 
 const listed = (value: string, all: readonly string[] = []): string[] => [...all, value];
@@ -69,11 +72,18 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .option('--json', 'all figures as one JSON object', false)
     .option('--csv', 'all figures, one a line', false)
     .option(...MAX_LINE_BYTES_FLAG)
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false)
     .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
     .action(async (files: string[], flags: CompareFlags) => {
       const opts = resolved(flags);
+      const print = (text: string): void => {
+        endProgressLine();
+        process.stdout.write(text);
+      };
       const { compare } = await import('../commands/compare.js');
-      done(await compare(files, opts, (text) => void process.stdout.write(text)));
+      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
+      done(await compare(files, opts, print, log));
     });
 }
 

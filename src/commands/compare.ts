@@ -9,7 +9,10 @@ import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { comparisonCsv, drawComparison } from '../report/compare-view.js';
+import type { Log } from '../report/log.js';
+import { duration } from '../report/progress.js';
 import { VERSION } from '../version.js';
+import { type Config, configBeside } from './scored/config-beside.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
   readonly form: 'table' | 'json' | 'csv';
@@ -48,12 +51,13 @@ export interface ComparisonReport extends Comparison {
 
 /**
  * Compares the credits of one file, or of several files with the same traces.
- * @throws RredcotError (exit 2) for a name that no credit has, (exit 65) where no trace is left
+ * @throws RredcotError (exit 2) for a name that no credit has, (exit 65) where no trace is left, or a summary was edited
  */
 export async function compare(
   paths: readonly string[],
   opts: CompareCommandOptions,
   write: (text: string) => void,
+  log: Log,
 ): Promise<ExitCode> {
   const refused = new Map<string, { count: number; first: string }>();
   const collector = new CreditCollector(opts, (refusal) => countRefusal(refused, refusal));
@@ -62,10 +66,14 @@ export async function compare(
   for (const path of paths) {
     const inputs = await resolveInputs([path]);
     const [first] = inputs;
-    const facts = factsOf(path, first === undefined ? new Map() : await inputMetadata(first));
+    const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
+    const isText = inputs.every(({ layout }) => layout?.format === 'json');
+    const config = isText ? await configBeside(path) : parsed(metadata.get(CONFIG_KEY));
+    const facts = factsOf(path, config ?? {}, metadata.get(POLICY_KEY));
     found.push(facts);
     const names = new Map<string, string>();
-    await collector.add(path, readRows(inputs, { maxLineBytes: opts.maxLineBytes }), (own) => {
+    const rows = told(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), path, log);
+    await collector.add(path, rows, (own) => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);
       return name;
@@ -77,7 +85,14 @@ export async function compare(
       throw dataError(`${file}: no trace of it can be compared${firstRefusal(refused, file)}`, CURE);
   const { table, deviations } = collector.done();
   checkNames(table, opts, refused);
-  const comparison = compareCredits(table, { ...opts, deviations });
+  const started = performance.now();
+  const comparison = compareCredits(table, { ...opts, deviations }, (pairs, of) => {
+    const left = ((performance.now() - started) / 1000) * (of / pairs - 1);
+    log.progress(`comparing: ${count(pairs)} of ${plural(of, 'pair')} · ${duration(left)} left`, {
+      pairs,
+      of,
+    });
+  });
   const files = found.map(({ policy: _, options: __, ...file }, n) => ({
     ...file,
     traces: collector.matched[n] as number,
@@ -99,6 +114,16 @@ export async function compare(
   return EXIT.done;
 }
 
+/** The rows as they come, counted. */
+async function* told<T>(rows: AsyncIterable<T>, file: string, log: Log): AsyncGenerator<T> {
+  let read = 0;
+  for await (const row of rows) {
+    if (++read % ROWS_TOLD === 0) log.progress(`reading ${file}: ${plural(read, 'row')}`, { file, read });
+    yield row;
+  }
+}
+
+const ROWS_TOLD = 1000;
 const CURE = 'score the same traces with the same --segmenter, or leave the file out';
 
 /** Why the first of a file's rows was left out. */
@@ -113,23 +138,23 @@ type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
   readonly options: string;
 };
 
-function factsOf(file: string, metadata: ReadonlyMap<string, string>): Facts {
-  const config = parsed(metadata.get(CONFIG_KEY));
+function factsOf(file: string, config: Config, policy: string | undefined): Facts {
   const text = (value: unknown) => (typeof value === 'string' ? value : null);
-  const { segmenter, maxSegments, fixedLength, keywords } = config;
+  const { segmenter, maxSegments, fixedLength, keywords, rule } = config;
   return {
     file,
     estimator: text(config.estimator),
-    sigma: text(config.rule),
+    // of several rules the first one's is in the segments
+    sigma: text(Array.isArray(rule) ? rule[0] : rule),
     segmenter: text(segmenter),
-    policy: metadata.get(POLICY_KEY),
+    policy,
     options: JSON.stringify([segmenter, maxSegments, fixedLength, keywords]),
   };
 }
 
-function parsed(text: string | undefined): Readonly<Record<string, unknown>> {
+function parsed(text: string | undefined): Config {
   try {
-    return JSON.parse(text ?? '{}') as Record<string, unknown>;
+    return JSON.parse(text ?? '{}') as Config;
   } catch {
     // another program's metadata may be anything
     return {};

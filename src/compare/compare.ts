@@ -47,19 +47,31 @@ export const OUTCOMES = ['all', 'right', 'wrong'] as const;
 
 type Pending = Omit<ComparedFigure, 'value' | 'low' | 'high' | 'notes'> & Pick<Measured, 'figure' | 'notes'>;
 
-/** Compares the credits of a table; deterministic for a seed. A pair's sums are let go before the next one's are made. */
-export function compareCredits(table: CreditTable, opts: CompareOptions): Comparison {
+/**
+ * Compares the credits of a table; deterministic for a seed. A pair's sums are let go before the next one's are made.
+ * @param onPair told of every pair of credits that is done
+ */
+export function compareCredits(
+  table: CreditTable,
+  opts: CompareOptions,
+  onPair: (done: number, of: number) => void = () => {},
+): Comparison {
   const told = (pending: readonly Pending[]): ComparedFigure[] => {
     const figures = pending.map(({ figure }) => figure);
     const intervals = withIntervals(figures, table.rewards.length, opts);
     return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
   };
   const ceiling = ceilingOf(table, opts);
+  const pairs = pairsOf(table, opts);
   return {
     ceiling:
       ceiling === undefined ? null : (withIntervals([ceiling], table.rewards.length, opts)[0] as Interval),
     figures: [
-      ...pairsOf(table, opts).flatMap(([a, b]) => told(correlations(table, a, b))),
+      ...pairs.flatMap(([a, b], n) => {
+        const own = told(correlations(table, a, b));
+        onPair(n + 1, pairs.length);
+        return own;
+      }),
       ...told(agreements(table, opts)),
     ],
   };

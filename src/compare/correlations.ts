@@ -77,7 +77,8 @@ function flatNotes(pairs: readonly PairedCredits[]): string[] {
 }
 
 function ratioOf(sums: readonly Sums[]): Figure {
-  const terms = Float64Array.from(sums.flatMap(({ cross, ownX, ownY }) => [cross, ownX, ownY]));
+  const terms = new Float64Array(3 * sums.length);
+  for (const [i, { cross, ownX, ownY }] of sums.entries()) terms.set([cross, ownX, ownY], 3 * i);
   return {
     terms,
     m: 3,
@@ -103,25 +104,39 @@ function pooledFigure(
   pairs: readonly PairedCredits[],
   scale: (values: Float64Array) => Float64Array,
 ): Figure {
-  const side = (of: 'x' | 'y') =>
-    standardised(scale(Float64Array.from(pairs.flatMap((pair) => [...pair[of]]))));
-  const [x, y] = [side('x'), side('y')];
-  let at = 0;
-  const terms = pairs.flatMap(({ x: { length } }) => {
-    const sums = [0, 0, 0, 0, 0, 0] as [number, number, number, number, number, number];
-    for (const end = at + length; at < end; at++) {
-      const [u, v] = [x[at] as number, y[at] as number];
-      for (const [j, term] of [1, u, v, u * u, v * v, u * v].entries()) sums[j] = (sums[j] as number) + term;
+  const N = pairs.reduce((sum, { x }) => sum + x.length, 0);
+  const side = (of: 'x' | 'y') => {
+    const all = new Float64Array(N);
+    let at = 0;
+    for (const pair of pairs) {
+      all.set(pair[of], at);
+      at += pair[of].length;
     }
-    return sums;
-  });
+    return standardised(scale(all));
+  };
+  const [x, y] = [side('x'), side('y')];
+  const terms = new Float64Array(6 * pairs.length);
+  let at = 0;
+  for (const [i, pair] of pairs.entries()) {
+    let [n, sumU, sumV, uu, vv, uv] = [0, 0, 0, 0, 0, 0];
+    for (const end = at + pair.x.length; at < end; at++) {
+      const [u, v] = [x[at] as number, y[at] as number];
+      n++;
+      sumU += u;
+      sumV += v;
+      uu += u * u;
+      vv += v * v;
+      uv += u * v;
+    }
+    terms.set([n, sumU, sumV, uu, vv, uv], 6 * i);
+  }
   const value = (sums: Float64Array) => {
     const [n, u, v, uu, vv, uv] = sums as unknown as [number, number, number, number, number, number];
     const spread = (square: number, sum: number) =>
       square - (sum * sum) / n > 1e-12 * square ? square - (sum * sum) / n : 0;
     return ratio(uv - (u * v) / n, spread(uu, u), spread(vv, v));
   };
-  return { terms: Float64Array.from(terms), m: 6, value };
+  return { terms, m: 6, value };
 }
 
 /** Mean 0 and a root mean square of 1, so that sums of squares keep their digits; a constant becomes 0. */

@@ -3,16 +3,26 @@
 /** 1 for the smallest; equal ones get the mean of the ranks they take. */
 export function midranks(values: Float64Array): Float64Array {
   const n = values.length;
-  const order = Int32Array.from({ length: n }, (_, i) => i).sort(
-    (i, j) => (values[i] as number) - (values[j] as number),
-  );
-  const ranks = new Float64Array(n);
+  // numbers alone are sorted many times faster than places by their numbers, and a search finds the place again
+  const sorted = values.slice().sort();
+  const means = new Float64Array(n); // where a value begins, its rank
   for (let from = 0, to = 0; from < n; from = to) {
-    const value = values[order[from] as number];
-    for (to = from + 1; to < n && values[order[to] as number] === value; ) to++;
-    for (let i = from; i < to; i++) ranks[order[i] as number] = (from + to + 1) / 2;
+    const value = sorted[from];
+    for (to = from + 1; to < n && sorted[to] === value; ) to++;
+    means[from] = (from + to + 1) / 2;
   }
-  return ranks;
+  return values.map((value) => means[placeOf(sorted, value)] as number);
+}
+
+/** Where a value of a sorted list begins. */
+function placeOf(sorted: Float64Array, value: number): number {
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if ((sorted[middle] as number) < value) from = middle + 1;
+    else to = middle;
+  }
+  return from;
 }
 
 /** How many values each group of equal ones has. */

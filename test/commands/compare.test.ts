@@ -2,7 +2,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { ComparisonReport } from '../../dist/commands/compare.js';
+import { type ComparisonReport, compare } from '../../dist/commands/compare.js';
+import type { Log } from '../../dist/report/log.js';
 import { seeded } from '../oracle/toy.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, temporaryFolder } from '../support/program.js';
@@ -143,6 +144,19 @@ describe('one file', () => {
   });
 });
 
+it('tells how far it is', async () => {
+  const lines: string[] = [];
+  const log = { progress: (line: string) => lines.push(line) } as unknown as Log;
+  const many = await write('many.jsonl', rows(1000));
+  const bare = { firstWrong: undefined, deviations: undefined, reward: undefined, halves: undefined };
+  const how = { columns: [], truth: undefined, large: 0.2, resamples: 1, seed: 0, maxLineBytes: 2 ** 20 };
+  await compare([many], { ...bare, ...how, form: 'csv' }, () => {}, log);
+  expect(lines[0]).toBe(`reading ${many}: 1,000 rows`);
+  expect(lines.slice(1)).toEqual(
+    [1, 2, 3].map((n) => expect.stringMatching(`^comparing: ${n} of 3 pairs · .* left$`)),
+  );
+});
+
 describe('several files', () => {
   it('are matched by id, whatever their order; what does not match is left out, counted and told', async () => {
     const [first, second, third, fourth, ...rest] = rows(20) as [Row, Row, Row, Row, ...Row[]];
@@ -187,10 +201,12 @@ describe('several files', () => {
       rredcotHere(['score', FIXTURES, '--limit', '12', '-o', at(out), '--quiet', ...flags]);
     expect((await score('pr.parquet')).code).toBe(0);
     expect(
-      (await score('geo.parquet', '--estimator', 'pr-geo', '--sigma', 'rudder', '--max-segments', '30')).code,
+      (await score('geo.jsonl', '--estimator', 'pr-geo', '--sigma', 'rudder,abs', '--max-segments', '30'))
+        .code,
     ).toBe(0);
-    const report = await compared(at('pr.parquet'), at('geo.parquet'));
-    expect(report.credits).toEqual(['uniform', 'pr', 'sigma_share', 'pr-geo', 'sigma_rudder']);
+    // JSON lines by the summary beside them
+    const report = await compared(at('pr.parquet'), at('geo.jsonl'));
+    expect(report.credits).toEqual(['uniform', 'pr', 'sigma_share', 'pr-geo', 'sigma_rudder', 'sigma_abs']);
     expect(report.refused).toEqual({});
     expect(report.notes.map(({ code }) => code)).toContain('other-segmenter');
     expect(report.files.map(({ estimator }) => estimator)).toEqual(['pr', 'pr-geo']);
@@ -198,6 +214,12 @@ describe('several files', () => {
       (f) => f.of === 'pr' && f.credit === 'pr-geo' && f.measure === 'spearman',
     );
     expect(shared?.value).toBeGreaterThan(0.8);
+    await writeFile(at('geo.jsonl.summary.json'), '{}');
+    const edited = await rredcotHere(['compare', at('geo.jsonl')]);
+    expect([edited.code, edited.stderr]).toEqual([
+      65,
+      expect.stringContaining('is not the summary that was'),
+    ]);
   });
 });
 

@@ -42,6 +42,22 @@ describe('intervals', () => {
     expect(at(1)[0]?.value).toBe(3.5);
   });
 
+  it('are those of resamples that are drawn and summed one by one', () => {
+    const [n, resamples] = [17, 101]; // no multiple of how many are summed at once
+    const values = Array.from({ length: n }, seeded(4));
+    const random = randomStream(9);
+    const means = Float64Array.from({ length: resamples }, () => {
+      const weights = new Array<number>(n).fill(0);
+      for (let i = 0; i < n; i++) {
+        const drawn = Math.floor((random() / 2 ** 32) * n);
+        weights[drawn] = (weights[drawn] as number) + 1;
+      }
+      return values.reduce((sum, value, i) => sum + (weights[i] as number) * value, 0) / n;
+    }).sort();
+    const [found] = withIntervals([meanOf(values)], n, { resamples, seed: 9 });
+    expect([found?.low, found?.high]).toEqual([quantile(means, 0.025), quantile(means, 0.975)]);
+  });
+
   it('of a mean are as wide as its standard error says, and hold it as often as they should', () => {
     const random = seeded(2);
     let held = 0;

@@ -1,31 +1,28 @@
 // A path in, the scored traces that it holds out: checked to be ours and as they were written, with the configuration that made them.
 import { basename, dirname } from 'node:path';
-import { dataError, type RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
 import { natureOf } from '../../estimate/estimators.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { monteCarloColumns } from '../../estimate/sampling/monte-carlo.js';
 import { storedCredit } from '../../estimate/stored-credit.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
-import { readJson } from '../../io/files/json-file.js';
 import { HASH_KEY, sealFault } from '../../io/files/seal.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { readSum } from '../../io/files/sum-file.js';
 import { shardOf } from '../../io/layout/chunks.js';
-import { runPaths, summaryPath } from '../../io/layout/run-paths.js';
-import { mergedPath, readMerged } from '../../io/merge/merged.js';
+import { summaryPath } from '../../io/layout/run-paths.js';
+import { readMerged } from '../../io/merge/merged.js';
 import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
 import { chunkDamage } from '../../io/run/records.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
-import { readSummary } from '../../io/run/summary-file.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
-import { ownSummary, sumFault } from '../../io/verify/check-beside.js';
+import { sumFault } from '../../io/verify/check-beside.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
-
-type Config = Readonly<Record<string, unknown>>;
+import { type Config, configBeside, edited } from './config-beside.js';
 
 /** Scored traces, of one run. */
 export interface Scored {
@@ -57,7 +54,7 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const inputs = await resolveInputs([path]);
   const isText = inputs.every(({ layout }) => layout?.format === 'json');
   const stored = isText
-    ? { config: await configBeside(path), metadata: new Map<string, string>() }
+    ? { config: (await configBeside(path)) ?? refuseUnsaid(path), metadata: new Map<string, string>() }
     : await ownAccount(inputs);
   await assertWritten(path, inputs, stored.metadata, log);
   const { config, metadata } = stored;
@@ -116,18 +113,7 @@ async function ownAccount(inputs: readonly Input[]) {
   return { metadata, config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config };
 }
 
-/** JSON lines say nothing of themselves: the summary beside them does, or what describes the folder. */
-async function configBeside(path: string): Promise<Config> {
-  const { summary, findings } = await ownSummary(path, undefined, await readSum(path));
-  const [finding] = findings;
-  if (finding !== undefined) throw edited(finding.file, finding.text);
-  const beside = summary ?? (await readSummary(path));
-  if (beside !== undefined) return beside.config;
-  for (const place of [runPaths(path).run, mergedPath(path)]) {
-    const found = await readJson<{ config?: unknown; rredcot?: unknown }>(place);
-    if (typeof found?.rredcot === 'string' && typeof found.config === 'object' && found.config !== null)
-      return found.config as Config;
-  }
+function refuseUnsaid(path: string): never {
   throw usageError(
     `${path}: JSON lines do not say how they were made, and ${basename(summaryPath(path))} is not beside them`,
     `put the summary that score wrote into ${dirname(path)}, or score to .parquet`,
@@ -168,10 +154,6 @@ async function assertRecorded(folder: string): Promise<void> {
     const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, output);
     if (damage !== undefined) throw edited(folder, damage);
   }
-}
-
-function edited(file: string, fault: string): RredcotError {
-  return dataError(`${file}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
 }
 
 async function firstKeys(inputs: readonly Input[]): Promise<readonly string[]> {
