@@ -78,11 +78,11 @@ export function addPolicyCommands(program: Command): void {
     )
     .option(
       '--tolerance <nats>',
-      "largest difference allowed (default: the reference's own, or 0.001; 0.3 in half precision)",
+      "largest difference allowed (default: the reference's own, or 0.001, of completions 0.0001; 0.3 in half precision)",
     )
     .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
     .description(
-      'Compares trunk, branches and naive re-encoding on a text, and all with reference numbers; exit 65 where they differ.',
+      'Compares trunk, branches, naive re-encoding and completions on a text, and all with reference numbers; exit 65 where they differ.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
     .action(async (folder: string, flags: CheckFlags) => {

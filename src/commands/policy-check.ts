@@ -6,6 +6,7 @@ import { plural } from '../plural.js';
 import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
 import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
 import {
+  compareDecoding,
   compareDevices,
   compareReference,
   compareRuns,
@@ -27,6 +28,8 @@ export interface CheckOptions {
 
 /** Float32 sums in another order differ by some 1e-5 nats in small models, by some 1e-4 in large ones. */
 const DEFAULT_TOLERANCE = 1e-3;
+/** What `sample` promises of the log-probabilities that it writes. */
+const DECODING_TOLERANCE = 1e-4;
 /** The largest of some hundred differences in bfloat16 was .15 nats; a wrong mask or position costs several. */
 export const HALF_TOLERANCE = 0.3;
 
@@ -81,6 +84,14 @@ export async function policyCheck(
       `text of ${plural(ids.length, 'token')} on ${deviceName(device)}, largest differences in nats (allowed ${tolerance}):`,
     );
     show(await compareRuns(session, ids, other), tolerance);
+    if (policy.decoding === undefined)
+      print('no graph that writes: sample and --estimator mc need one, which rredcot policy build makes');
+    else {
+      const allowed = opts.tolerance ?? (device.name === 'cpu' ? DECODING_TOLERANCE : rounding);
+      await session.openDecoder();
+      print(`completions of it, largest difference in nats (allowed ${allowed}):`);
+      show(await compareDecoding(session, ids, policy.architecture.maxTokens), allowed);
+    }
     if (device.name !== 'cpu') {
       const cpu = await PolicySession.open(policy);
       show(await compareDevices(session, cpu, ids).finally(() => cpu.close()), tolerance);

@@ -1,6 +1,6 @@
 /** `rredcot policy build`, `info` and `check` as a user runs them: what they print, and their exit codes. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { compareReference, compareRuns } from '../../dist/policy/run/check.js';
@@ -144,6 +144,7 @@ describe('policy check', () => {
         'trunk − naive, entropy',
         'branches − trunk',
         'branches − naive',
+        'decoding − naive, log p',
       ])
         expect(run.stdout).toContain(pair);
       expect(run.stdout).toMatch(/all checks hold\n$/);
@@ -180,17 +181,20 @@ describe('policy check', () => {
     expect((await check('--reference', off(0.02), '--tolerance', '0.001')).code).toBe(65);
   });
 
-  test('weights that are no longer those of the build: exit 65', async () => {
+  test('weights, or a graph that writes, that are no longer those of the build: exit 65', async () => {
     const [other, out] = [join(scratch, 'other'), join(scratch, 'changed')];
-    writeCheckpoint(other, QWEN, { dtype: 'BF16' });
+    writeCheckpoint(other, { ...QWEN, rms_norm_eps: 1e-2 }, { dtype: 'BF16', shards: 2 });
     expect((await rredcot(['policy', 'build', other, '-o', out])).code).toBe(0);
-    const path = join(out, 'model.safetensors');
+    // what scores has another ε than what writes
+    copyFileSync(join(policy, 'policy.onnx'), join(out, 'policy.onnx'));
+    const path = join(out, 'model-00002-of-00002.safetensors');
     const bytes = readFileSync(path);
     bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) ^ 1;
     writeFileSync(path, bytes);
     const run = await rredcot(['policy', 'check', out]);
     expect(run.code).toBe(65);
-    expect(run.stderr).toContain('model.safetensors changed since the build');
+    expect(run.stderr).toContain('policy.onnx, model-00002-of-00002.safetensors changed since the build');
+    expect(run.stderr).toMatch(/build; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+\n/);
   });
 
   test.each<[string, (file: Record<string, unknown>) => void, RegExp]>([

@@ -2,7 +2,10 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../../errors.js';
+import { continueTraces, type PolicyWrites } from './continue.js';
+import type { Written } from './decoding-run.js';
 import type { Branch } from './pack.js';
+import { rowKey } from './random.js';
 import type { PolicyRuns, TraceScores } from './session.js';
 
 /** The largest difference of two lists of numbers that should be the same. */
@@ -20,6 +23,8 @@ export interface Difference {
 const KEPT = 1;
 const EXITS = 8;
 const CONTINUATION_TOKENS = 16;
+/** More than a run of the decoding graph on the CPU: keys and values cross to the next one. */
+const WRITTEN_TOKENS = 36;
 
 /** Fewest tokens of a text that has an exit point with something to score behind it. */
 export const LEAST_TOKENS = 4;
@@ -74,6 +79,35 @@ export async function compareDevices(
   logprob.add(found.logprobs, expected.logprobs, 1);
   entropy.add(found.entropies, expected.entropies, 1);
   return [logprob.result(), entropy.result()];
+}
+
+/**
+ * Lets the graph that writes go on from ids (T) at exit points, and reads each of what it wrote by the scoring graph.
+ * @param session with its decoder open
+ * @param maxTokens of a sequence
+ */
+export async function compareDecoding(
+  session: PolicyRuns & PolicyWrites,
+  ids: Int32Array,
+  maxTokens: number,
+): Promise<Difference[]> {
+  const logprob = new Largest('decoding − naive, log p');
+  const exits = exitPoints(ids.length).filter((_, i) => i % 2 === 0);
+  const starts = exits.flatMap((exit) =>
+    [0, 1].map((m) => ({
+      exit,
+      key: rowKey('check', exit, m),
+      most: Math.min(WRITTEN_TOKENS, maxTokens - exit),
+    })),
+  );
+  const how = { temperature: 1, topP: 1, stops: [], batch: starts.length };
+  const [written = []] = await continueTraces(session, [{ ids, starts }], how);
+  for (const [i, { exit }] of starts.entries()) {
+    const own = written[i] as Written;
+    const naive = await single(session, Int32Array.of(...ids.subarray(0, exit), ...own.ids), exit);
+    logprob.add(own.logprobs, naive.logprobs, exit);
+  }
+  return [logprob.result()];
 }
 
 /** Reads one sequence, of which tokens from.. are scored. */
