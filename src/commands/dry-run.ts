@@ -2,7 +2,10 @@
 import { type Forecast, forecast } from '../estimate/passes/forecast.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import type { PassJob } from '../estimate/passes/windows.js';
+import { type SamplingForecast, SamplingTally } from '../estimate/sampling/forecast.js';
+import type { MonteCarloOptions } from '../estimate/sampling/sampled.js';
 import { count, plural } from '../plural.js';
+import type { PolicyWrites } from '../policy/run/continue.js';
 import type { PolicyRuns } from '../policy/run/session.js';
 import { escapeControls } from '../printable.js';
 import { duration } from '../report/progress.js';
@@ -25,31 +28,41 @@ const SHOWN = 160;
 
 /** How the traces would be run. */
 interface DryRun {
-  readonly session: PolicyRuns;
+  readonly session: PolicyRuns & PolicyWrites;
   readonly strategy: Strategy;
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
-  /** completions that are sampled at every exit */
-  readonly samples?: number | undefined;
+  /** how values are sampled, by a session whose decoder is open */
+  readonly monteCarlo?: MonteCarloOptions | undefined;
 }
 
 /** Counts the traces, runs a few of them, and tells what was found. */
 export async function dryRun(
   ready: AsyncIterable<(PassJob & { readonly bank: readonly Reference[] }) | BadRow>,
-  { session, strategy, text, rows, samples }: DryRun,
+  { session, strategy, text, rows, monteCarlo }: DryRun,
   print: (line: string) => void,
 ): Promise<void> {
   const rejects = new RejectTally();
   let answer: string | undefined;
+  const sampling = monteCarlo && new SamplingTally(monteCarlo);
   const noted = eachTrace(ready, (item) => {
     answer ??= item.bank[0]?.answer;
+    sampling?.add(item);
     return item;
   });
   const found = await forecast(noted, session, strategy, (bad) => rejects.add(bad));
   for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
-  if (samples !== undefined)
-    print(`${'samples'.padEnd(LABEL_WIDTH)}${count(samples * found.exits)}, whose time is not in it`);
+  if (sampling !== undefined) print(drawSampling(await sampling.measure(session, text.maxTokens)));
+}
+
+function drawSampling({ completions, tokens, written, seconds }: SamplingForecast): string {
+  const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
+  const time =
+    completions === 0
+      ? ''
+      : `: about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
+  return `${'samples'.padEnd(LABEL_WIDTH)}${all}${time}`;
 }
 
 /** The lines, control characters made visible. */

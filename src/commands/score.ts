@@ -117,8 +117,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     try {
       if (dryRun !== undefined) {
         const text = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
-        const samples = monteCarlo?.samples;
-        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows, samples }, dryRun);
+        if (monteCarlo !== undefined) await session.openDecoder();
+        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows, monteCarlo }, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points
