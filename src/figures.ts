@@ -23,6 +23,9 @@ export interface Figures {
   /** exit points whose values were sampled, and the shares of their samples without a verdict, summed */
   readonly sampled_exits: number;
   readonly lost_shares: number;
+  /** traces that have σ by their reward: `right` above ½, `wrong`; and by a hash of their group, or of their id, in 64 bins */
+  readonly rewards: Histogram;
+  readonly groups: Histogram;
   /** traces by status code; `ok` is not counted */
   readonly status: Histogram;
   /** rejects by code */
@@ -38,7 +41,7 @@ const SUMS = [
   ...(['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const),
   ...(['sampled_exits', 'lost_shares'] as const),
 ] as const;
-const HISTOGRAMS = ['mean_logprobs', 'value_ranges', 'status', 'rejects'] as const;
+const HISTOGRAMS = ['mean_logprobs', 'value_ranges', 'rewards', 'groups', 'status', 'rejects'] as const;
 
 /** Gathers figures. */
 export class Tally {
@@ -57,6 +60,10 @@ export class Tally {
     if (sigma !== null) {
       this.count('credited');
       if (status.some(isFallback)) this.count('fallbacks');
+      if (row.reward !== null) {
+        this.bin('rewards', row.reward > 0.5 ? 'right' : 'wrong');
+        this.bin('groups', hashBin(row.trace.group ?? row.trace.id));
+      }
       if (sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN)) this.count('uniform');
     }
     if (row.closesThought) this.count('closed_thoughts');
@@ -104,6 +111,13 @@ export function sumFigures(all: Iterable<Partial<Figures> | undefined>): Figures
   const tally = new Tally();
   for (const figures of all) tally.include(figures);
   return tally.figures;
+}
+
+/** Of 64 bins the one that a name falls into (FNV-1a). */
+function hashBin(name: string): string {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
+  return String((hash ^ (hash >>> 15)) & 63);
 }
 
 /** Two digits, so that there are 90 bins a power of ten. */

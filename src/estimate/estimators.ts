@@ -48,6 +48,12 @@ export function natureOf(estimator: Estimator): Nature {
   return NATURES[estimator];
 }
 
+/** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */
+export function isAnswerNow(estimator: unknown): boolean {
+  const known = ESTIMATORS.find((name) => name === estimator);
+  return known !== undefined && natureOf(known).scores === 'answers' && !natureOf(known).onRewardScale;
+}
+
 /** How its values are called where they are shown. */
 export function valueNameOf(estimator: unknown): string {
   const known = ESTIMATORS.find((name) => name === estimator);

@@ -1,6 +1,7 @@
 // What a run says of itself: sums that do not depend on how it was cut, medians, and warnings where it means nothing.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ESTIMATORS, isAnswerNow } from '../../dist/estimate/estimators.js';
 import { type Figures, median, sumFigures, Tally } from '../../dist/figures.js';
 import {
   figureLines,
@@ -8,6 +9,7 @@ import {
   figureWarnings,
   type PolicyFacts,
 } from '../../dist/report/run-figures.js';
+import { suggestCalibration } from '../../dist/report/suggestion.js';
 import { Summary } from '../../dist/report/summary.js';
 import { drawTrace } from '../../dist/report/trace-view.js';
 import type { OutputRow, SegmentRow } from '../../dist/scored.js';
@@ -63,6 +65,8 @@ describe('figures', () => {
       closed_thoughts: 1,
       sampled_exits: 0,
       lost_shares: 0,
+      rewards: {},
+      groups: {},
       status: { 'uniform:small-return': 1, 'reward:compared': 1, 'reward:unknown': 1 },
       rejects: {},
     });
@@ -107,6 +111,46 @@ describe('figures', () => {
     expect(median({ '0.5': 1, '0.1': 1, '0.9': 1 })).toBe(0.5);
     expect(median({ '-0.05': 3, '-10': 4 })).toBe(-10);
     expect(median({ '1e-5': 2, '0.3': 1 })).toBe(1e-5);
+  });
+});
+
+describe('a suggestion', () => {
+  const of = (right: number, wrong: number, groups: number, more: Partial<OutputRow> = {}) =>
+    tallied(
+      ...Array.from({ length: right + wrong }, (_, n) => {
+        const row = scored({ reward: n < right ? 1 : 0, ...more });
+        return { ...row, trace: { ...row.trace, group: `problem ${n % groups}` } };
+      }),
+    );
+  const suggested = (figures: Figures, config = {}, output = 'scored.parquet', isAnswerNow = true) =>
+    suggestCalibration(figures, config, output, isAnswerNow);
+
+  it('of a calibration comes where there are rewards of both kinds, in enough groups', () => {
+    expect(suggested(of(40, 40, 30), {}, 'my scored.parquet')).toBe(
+      "rewards are there: rredcot calibrate 'my scored.parquet' -o calibration.json fits a value on their scale (docs/calibration.md)",
+    );
+    const columns = ['id', 'segments', 'logprobs', 'reference_logprobs', 'reference_utilities', 'reward'];
+    expect(suggested(of(40, 40, 30), { columns })).toBeDefined();
+  });
+
+  it.each([
+    ['few traces', of(30, 30, 30)],
+    ['one kind', of(80, 0, 30)],
+    ['few groups', of(40, 40, 10)],
+    ['unknown rewards', of(40, 40, 30, { reward: null })],
+    ['traces without σ', of(40, 40, 30, { sigma: null })],
+    ['columns that it cannot read', of(40, 40, 30), { columns: ['id', 'sigma'] }],
+    ["a trainer's columns", of(40, 40, 30), { export: 'prm' }],
+    ['stdout', of(40, 40, 30), {}, '-'],
+    ['values that are on the scale', of(40, 40, 30), {}, 'scored.parquet', false],
+  ] as const)('does not come with %s', (_, figures, ...more) => {
+    expect(suggested(figures, ...more)).toBeUndefined();
+  });
+
+  it('is for values of answering at once', () => {
+    const which = ESTIMATORS.filter(isAnswerNow);
+    expect(which).toEqual(['pr', 'pr-mean', 'pr-geo', 'snis']);
+    expect(isAnswerNow(undefined)).toBe(false);
   });
 });
 

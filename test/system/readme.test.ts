@@ -28,7 +28,9 @@ describe('README', () => {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/512 traces, [\d,]+ tokens in .* tokens\/s\)/);
     expect(stderr).toMatch(/σ uniform by fallback: [\d.]+ %/);
-    expect(stderr).toContain('written to scored.parquet');
+    expect(stderr).toMatch(
+      /\nwritten to scored\.parquet\nrewards are there: rredcot calibrate scored\.parquet -o calibration\.json .*\n$/,
+    );
     expect((await readScored(join(folder, 'scored.parquet'))).length).toBe(512);
     // the picture is that run's
     const picture = /<!-- picture -->\n```\n(.*?)```/s.exec(readme)?.[1] as string;

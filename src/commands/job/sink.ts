@@ -1,5 +1,6 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
+import { isAnswerNow } from '../../estimate/estimators.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { endEmptyRun } from '../../io/merge/empty-run.js';
 import { publishFile, publishRejects, rejectsHash } from '../../io/merge/publish.js';
@@ -15,6 +16,7 @@ import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
 import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
+import { suggestCalibration } from '../../report/suggestion.js';
 import { Summary } from '../../report/summary.js';
 import { drawnHere, drawTrace } from '../../report/trace-view.js';
 import { isWorker, MET } from '../../report/worker-log.js';
@@ -182,6 +184,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       warn();
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
+      const next =
+        isAll && suggestCalibration(figures, opts.config, target.path, isAnswerNow(opts.config.estimator));
+      if (next) log.text(next);
       log.record('done', doneRecord());
     },
   };

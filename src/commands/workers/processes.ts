@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
+import { isAnswerNow } from '../../estimate/estimators.js';
 import { readJson } from '../../io/files/json-file.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
@@ -24,6 +25,7 @@ import type { Log } from '../../report/log.js';
 import { duration } from '../../report/progress.js';
 import { figureRecord, figureWarnings } from '../../report/run-figures.js';
 import { SharedProgress } from '../../report/shared-progress.js';
+import { suggestCalibration } from '../../report/suggestion.js';
 import { Summary, type SummaryPart } from '../../report/summary.js';
 import { drawnHere, drawTrace } from '../../report/trace-view.js';
 import type { RunOptions } from '../job/open-run.js';
@@ -158,6 +160,9 @@ async function shareWork(
       `written to ${escapeControls(target.path)}`,
     ].join('\n'),
   );
+  const next =
+    shard.count === 1 && suggestCalibration(figures, config, target.path, isAnswerNow(config.estimator));
+  if (next) log.text(next);
   for (const { code, message } of figureWarnings(figures, facts)) log.warn(code, message);
   log.record('done', done);
   return EXIT.done;
