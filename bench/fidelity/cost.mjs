@@ -1,0 +1,41 @@
+// Scored rows and written completions in, the tokens that each estimator puts through the policy out.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { natureOf } from '../../dist/estimate/estimators.js';
+import { templateTokens } from '../../dist/policy/text/exit-template.js';
+import { openTokenizer } from '../../dist/policy/text/open-tokenizer.js';
+import { thoughtsOf } from './traces.mjs';
+
+/** Tokens of the exit template before the answer. */
+export async function tokensBeforeAnswer(folder) {
+  const { exitTemplate } = JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8'));
+  const tokenizer = await openTokenizer(folder);
+  try {
+    const { close, open } = await templateTokens(exitTemplate, tokenizer);
+    return close + open;
+  } finally {
+    await tokenizer.close();
+  }
+}
+
+const readOnce = (rows) =>
+  rows.reduce((sum, { prompt_ids, completion_ids }) => sum + prompt_ids.length + completion_ids.length, 0);
+
+/**
+ * Of an estimator that generates nothing: each trace is read once, and at every exit every reference behind the exit template.
+ * @param before tokens of the template before the answer; `reference_tokens` counts what is scored, which of a continuation is all of it
+ */
+export function forwardTokens(estimator, rows, before) {
+  const own = natureOf(estimator).scores === 'continuations' ? 0 : before;
+  const branches = rows.map((row) => {
+    const references = row.reference_tokens.reduce((sum, tokens) => sum + own + tokens, 0);
+    return (thoughtsOf(row).length + 1) * references;
+  });
+  return readOnce(rows) + branches.reduce((sum, tokens) => sum + tokens, 0);
+}
+
+/** Of Monte Carlo: each trace is read twice, for its entropies and for the states; the rest is written. */
+export function sampledTokens(rows, written) {
+  return 2 * readOnce(rows) + written;
+}

@@ -1,0 +1,125 @@
+// One policy's scored traces and its completions in, all figures of the page out.
+
+import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
+import { rowsOf, toldBy, writeLines } from './program.mjs';
+import { atEnds, compactSamples, mean, truncatedValues, valuesBy } from './samples.mjs';
+import { segmenterStudy } from './segmenter-study.mjs';
+import { cutters } from './segmenters.mjs';
+import { FEWER, LIMITS, lengthStudy, noiseStudy } from './studies.mjs';
+import { differences, thoughtsOf, valuesOf } from './traces.mjs';
+
+/** Values that are no probabilities of winning have no level. */
+const WITHOUT_LEVEL = new Set(['joint', 'joint-log']);
+
+/** Completions an exit that `--mc-samples` takes where it is not given. */
+const METHOD_SAMPLES = 20;
+
+/** Columns that `compare` reads beside the credits. */
+const COMPARED = [
+  ...['id', 'group', 'reward', 'segments', 'sigma_surprise', 'sigma_entropy'],
+  ...['value_start', 'completion_ids', 'status'],
+];
+
+/** Mean over traces of the mean |v̂ − v| over exits. */
+const levelError = (values, truth) =>
+  mean(values.map((own, i) => mean(own.map((value, k) => Math.abs(value - truth[i][k])))));
+
+const mapValues = (of, make) => Object.fromEntries(Object.entries(of).map(([name, x]) => [name, make(x)]));
+
+/**
+ * @param prepared of prepare.mjs
+ * @param taken seconds of the Monte Carlo run
+ */
+export async function judge(prepared, samples, taken) {
+  const { policy, at, folder, judge: rows, base, scored, seconds, fine } = prepared;
+  const half = samples / 2;
+  const all = Array.from(rowsOf(at('mc')), compactSamples);
+  const lines = all.map((own, i) =>
+    atEnds(
+      own,
+      thoughtsOf(base[i]).map(({ end }) => end),
+    ),
+  );
+  const values = (from, to) => lines.map((own) => valuesBy(own, from, to));
+  const [truth, a, b] = [values(0, samples), values(0, half), values(half, samples)];
+  // as the program writes them: those of `joint` are no differences of what it stores
+  const deltas = (each) => each.map((row) => thoughtsOf(row).map(({ delta }) => delta));
+  const methods = mapValues(Object.fromEntries(scored), deltas);
+  const changes = (each) => each.map(differences);
+
+  const compared = (file, credits, ...flags) => {
+    const told = base.map((row, i) => {
+      const line = policy.mistake(rows[i]);
+      const isSegment = line !== null && line < thoughtsOf(row).length;
+      const ours = Object.fromEntries(COMPARED.map((name) => [name, row[name]]));
+      return { ...ours, credits: mapValues(credits, (of) => of[i]), mistake: isSegment ? line : null };
+    });
+    writeLines(at(file), told);
+    const named = Object.keys(credits).flatMap((name) => ['--credit', `${name}=credits.${name}`]);
+    return toldBy('compare', at(file), ...named, '--truth', 'mc', ...flags, '--json');
+  };
+  const halves = { mc_a: changes(a), mc_b: changes(b) };
+  const comparison = compared(
+    'credits.jsonl',
+    { mc: changes(truth), ...halves, ...methods },
+    ...['--halves', 'mc_a,mc_b', '--label', 'first_wrong=mistake'],
+  );
+  // Monte Carlo of less: some of one half by the other
+  const less = Object.fromEntries([
+    ...FEWER.filter((M) => M <= half).map((M) => [`mc_${M}`, values(0, M)]),
+    ...LIMITS.map((limit) => [
+      `mc_truncated_${limit}`,
+      lines.map((own) => truncatedValues(own, limit, 0, half)),
+    ]),
+  ]);
+  const byHalf = compared('half.jsonl', { mc: changes(b), ...mapValues(less, changes), ...methods });
+
+  const cut = await cutters(folder, base);
+  const studied = [...fine].sort((x, y) => x - y);
+  const own = (i) => ({ ...lines[i], start: cut[i].start, tokens: rows[i].completion_ids.length });
+  return {
+    policy,
+    comparison,
+    byHalf,
+    levels: {
+      ...mapValues(Object.fromEntries(scored), (each) => levelError(each.map(valuesOf), truth)),
+      ...Object.fromEntries([...WITHOUT_LEVEL].map((name) => [name, null])),
+      ...mapValues(less, (each) => levelError(each, b)),
+    },
+    fit: prepared.fit,
+    samples,
+    taken,
+    tokens: rows.reduce((sum, { completion_ids }) => sum + completion_ids.length, 0),
+    calibration: prepared.calibration,
+    noise: noiseStudy(lines),
+    lengths: lengthStudy(lines.map((_, i) => own(i))),
+    segmenters: segmenterStudy(
+      studied.map((i) => all[i]),
+      studied.map((i) => cut[i]),
+    ),
+    costs: await costs(),
+  };
+
+  async function costs() {
+    const before = await tokensBeforeAnswer(folder);
+    const written = { lines: writtenBy(lines), all: writtenBy(all) };
+    return [
+      ...Array.from(scored, ([name, each]) => {
+        const tokens = forwardTokens(name, each, before);
+        return { name, seconds: seconds.get(name), tokens };
+      }),
+      // of the states at the ends of lines alone, and of fewer completions, by their part of what was written
+      ...[METHOD_SAMPLES, samples].map((M) => {
+        const own = (written.lines * M) / samples;
+        const tokens = sampledTokens(base, own);
+        return { name: `mc, M = ${M}`, seconds: (taken * own) / written.all, tokens };
+      }),
+    ];
+  }
+}
+
+/** Tokens of the completions that ended by themselves, which are nearly all. */
+function writtenBy(traces) {
+  const lengths = traces.flatMap((trace) => trace.lengths.flat());
+  return lengths.filter(Number.isFinite).reduce((sum, length) => sum + length, 0);
+}

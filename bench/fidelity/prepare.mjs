@@ -1,0 +1,82 @@
+// One policy in, its traces split, calibrated and scored by every estimator out, with the states that are to be sampled from.
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { ESTIMATORS } from '../../dist/estimate/estimators.js';
+import { readLines, rredcot, writeLines } from './program.mjs';
+import { fineRows, sampledEnds, splitGroups } from './traces.mjs';
+
+/** Values that are held against the truth: flags beside the estimator's name. `{calibration}` is the calibration fitted before. */
+const CALIBRATION = ['--calibration', '{calibration}'];
+const VALUES = [
+  ['pr', []],
+  ['pr-mean', []],
+  ['pr-geo', []],
+  ['joint', ['--bank', 'group']],
+  ['joint-log', ['--bank', 'group']],
+  ['snis', ['--bank', 'group']],
+  ['calibrated', CALIBRATION],
+  ['siblings', CALIBRATION],
+].filter(([name]) => ESTIMATORS.includes(name));
+
+/** What is interrupted goes on with the next so many traces. */
+const ROWS_A_CHUNK = 4;
+
+/**
+ * @param policy of bench/fidelity.mjs
+ * @param work its folder for all that is made
+ * @returns judge: rows of the traces that are judged; scored: by estimator, its rows of them; seconds by estimator; fine: numbers of
+ * the rows that are looked at token by token; chunks: of the Monte Carlo run, tokens that are likely to be written in each
+ */
+export function prepare(policy, work, samples) {
+  mkdirSync(work, { recursive: true });
+  const at = (name) => join(work, name);
+  const folder = policy.folder ?? at('policy');
+  if (policy.folder === undefined) {
+    rmSync(folder, { recursive: true, force: true });
+    const template = join(policy.checkpoint, 'exit_template.json');
+    rredcot('policy', 'build', policy.checkpoint, '-o', folder, '--exit-template', template);
+  }
+  const { fit, judge } = splitGroups(readLines(policy.traces), policy);
+  writeLines(at('fit.jsonl'), fit);
+  writeLines(at('judge.jsonl'), judge);
+  const common = ['--policy', folder, '--segmenter', 'newline', '--restart', '--quiet'];
+  const score = (input, output, ...flags) =>
+    rredcot('score', at(input), '-o', at(output), ...common, ...flags);
+
+  score('fit.jsonl', 'fit.parquet');
+  rredcot('calibrate', at('fit.parquet'), '-o', at('calibration.json'));
+  const scored = new Map();
+  const seconds = new Map();
+  for (const [name, flags] of VALUES) {
+    if (name.startsWith('joint') && !policy.hasSolutions) continue;
+    const given = flags.map((flag) => flag.replace('{calibration}', at('calibration.json')));
+    score('judge.jsonl', `${name}.jsonl`, '--estimator', name, ...given, '--sigma', 'share,surprise,entropy');
+    scored.set(name, readLines(at(`${name}.jsonl`)));
+    seconds.set(name, JSON.parse(readFileSync(at(`${name}.jsonl.summary.json`), 'utf8')).seconds);
+  }
+
+  // one Monte Carlo run has all that is sampled: at the ends of lines, and of some traces before every token that was not sure
+  const base = scored.get('pr');
+  const fine = fineRows(base, policy.fine);
+  const ends = base.map((row, i) => sampledEnds(row, fine.has(i)));
+  writeLines(
+    at('sampled.jsonl'),
+    judge.map((row, i) => ({ ...row, segment_ends: ends[i] })),
+  );
+  const chunks = [];
+  for (const [i, own] of ends.entries()) {
+    const chunk = Math.floor(i / ROWS_A_CHUNK);
+    const left = [0, ...own].reduce((sum, end) => sum + judge[i].completion_ids.length - end, 0);
+    chunks[chunk] = (chunks[chunk] ?? 0) + samples * left;
+  }
+  const calibration = JSON.parse(readFileSync(at('calibration.json'), 'utf8'));
+  return { policy, at, folder, fit: fit.length, judge, base, scored, seconds, calibration, fine, chunks };
+}
+
+/** The flags of the Monte Carlo run. */
+export function samplingFlags({ at, folder }, samples) {
+  const how = ['--estimator', 'mc', '--mc-samples', `${samples}`, '--seed', '1', '--keep-samples'];
+  const form = ['--format', 'jsonl', '--rows-per-chunk', `${ROWS_A_CHUNK}`];
+  const what = ['--segmenter', 'given', '--columns', 'id,segments,value_start'];
+  return [at('sampled.jsonl'), '-o', at('mc/'), '--policy', folder, ...how, ...form, ...what, '--quiet'];
+}

@@ -1,0 +1,52 @@
+// Completions at every unsure token of some thoughts in, how much of the credit each segmenter's cuts keep out.
+import { withIntervals } from '../../dist/compare/bootstrap.js';
+import { bestCut, keptOf, QUARTERS, valueCurve } from './cuts.mjs';
+import { mean, valuesBy } from './samples.mjs';
+import { COUNTS, SEGMENTERS } from './segmenters.mjs';
+
+const RESAMPLES = { resamples: 1000, seed: 0 };
+
+/** Share kept over all thoughts, with its interval. @param parts [kept, all] of each */
+function shareOf(parts) {
+  const figure = { terms: Float64Array.from(parts.flat()), m: 2, value: ([part, all]) => part / all };
+  return withIntervals([figure], parts.length, RESAMPLES)[0];
+}
+
+/**
+ * @param traces compact samples (samples.mjs) of the thoughts that are looked at token by token
+ * @param own their cutters (segmenters.mjs), in the same order
+ * @returns counts, tokens and exits (means of a thought), and for each way to cut {name, shares (counts), segments (counts)}: shares
+ * of the token-wise Monte Carlo credit with intervals, mean numbers of segments
+ */
+export function segmenterStudy(traces, own) {
+  const samples = traces[0].utilities[0].length;
+  const thoughts = traces.map((trace, i) => {
+    const ends = [own[i].start, ...trace.ends.slice(1)];
+    return QUARTERS.map((q) => valueCurve(ends, valuesBy(trace, (q * samples) / 4, ((q + 1) * samples) / 4)));
+  });
+  const lengths = own.map(({ start, end }) => end - start);
+  const ways = SEGMENTERS.map(([name, options]) => {
+    const cuts = COUNTS.map((K) => own.map(({ cuts: cut }, i) => cut(options(lengths[i], K))));
+    const shares = cuts.map((each) => shareOf(each.map((cut, i) => keptOf(thoughts[i], () => cut))));
+    return { name, shares, segments: cuts.map((each) => mean(each.map(({ length }) => length))) };
+  });
+  const best = (curves, K) =>
+    keptOf(curves, (a, b) => {
+      const both = curves[a].map((value, t) => (value + curves[b][t]) / 2);
+      return bestCut(both, K);
+    });
+  return {
+    counts: COUNTS,
+    traces: traces.length,
+    tokens: mean(lengths),
+    exits: mean(traces.map(({ ends }) => ends.length)),
+    ways: [
+      ...ways,
+      {
+        name: 'best',
+        shares: COUNTS.map((K) => shareOf(thoughts.map((curves) => best(curves, K)))),
+        segments: COUNTS.map((K) => mean(lengths.map((n) => Math.min(K, n)))),
+      },
+    ],
+  };
+}

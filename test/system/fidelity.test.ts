@@ -1,0 +1,242 @@
+// What `npm run fidelity` computes by itself, against enumeration, resampling, projections, and by hand.
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ceilingOfHalves } from '../../dist/compare/ceiling.js';
+import { seeded } from '../oracle/toy.js';
+import { FIXTURES, type FixtureRow, ROOT, readJsonl } from '../support/program.js';
+
+// JavaScript without types: bench is run as it is
+const part = (name: string) => import(join(ROOT, `bench/fidelity/${name}.mjs`));
+const { bestCut, kept, keptOf, valueCurve } = await part('cuts');
+const samples = await part('samples');
+const { fineRows, sampledEnds, splitGroups } = await part('traces');
+const { firstMistake } = await part('known-lines');
+
+const random = seeded(7);
+const curveOf = (n: number) => Float64Array.from({ length: n + 1 }, random);
+const everyToken = (n: number) => Array.from({ length: n }, (_, t) => t + 1);
+
+/** All cuts of n tokens into K segments. */
+function allCuts(n: number, K: number): number[][] {
+  if (K === 1) return [[n]];
+  return Array.from({ length: n - 1 }, (_, i) => i + 1).flatMap((last) =>
+    last < K - 1 ? [] : allCuts(last, K - 1).map((cuts) => [...cuts, n]),
+  );
+}
+
+describe('cuts', () => {
+  it('keep what is left of the credit when each segment spreads its difference evenly', () => {
+    const curve = curveOf(6);
+    const cuts = [1, 4, 6];
+    const spread = [0, 1, 1, 1, 2, 2].map((k) => {
+      const [from, to] = [[0, 1, 4][k] as number, cuts[k] as number];
+      return ((curve[to] as number) - (curve[from] as number)) / (to - from);
+    });
+    expect(kept(curve, curve, cuts)).toBeCloseTo(
+      spread.reduce((sum, x) => sum + x * x, 0),
+      12,
+    );
+    const changes = everyToken(6).map((t) => (curve[t] as number) - (curve[t - 1] as number));
+    expect(kept(curve, curve, everyToken(6))).toBeCloseTo(
+      changes.reduce((sum, x) => sum + x * x, 0),
+      12,
+    );
+  });
+
+  it('of dynamic programming are the best of all cuts', () => {
+    for (const n of [1, 2, 5, 8])
+      for (let K = 1; K <= n; K++) {
+        const curve = curveOf(n);
+        const best = Math.max(...allCuts(n, K).map((cuts) => kept(curve, curve, cuts) as number));
+        const found = bestCut(curve, K);
+        expect(found).toHaveLength(K);
+        expect(kept(curve, curve, found)).toBeCloseTo(best, 12);
+      }
+    expect(bestCut(curveOf(3), 9)).toEqual([1, 2, 3]);
+  });
+
+  it('are judged by completions that did not choose them, without a part for noise', () => {
+    // it rises evenly, so that any cut keeps all of it
+    const [truth, cuts] = [Float64Array.from({ length: 13 }, (_, t) => t / 12), [4, 8, 12]];
+    const sums = [0, 0];
+    const own = [0, 0];
+    for (let n = 0; n < 4000; n++) {
+      const noisy = () => truth.map((value) => value + (random() - 0.5) / 2);
+      const curves = [noisy(), noisy(), noisy(), noisy()];
+      const seen: string[] = [];
+      const [part, all] = keptOf(curves, (a: number, b: number) => {
+        seen.push(`${a}${b}`);
+        return cuts;
+      });
+      if (n === 0) expect(seen).toEqual(['01', '02', '03', '12', '13', '23']);
+      sums[0] = (sums[0] as number) + part;
+      sums[1] = (sums[1] as number) + all;
+      own[0] = (own[0] as number) + kept(curves[0], curves[0], cuts);
+      own[1] = (own[1] as number) + kept(curves[0], curves[0], everyToken(12));
+    }
+    expect((sums[1] as number) / 24000).toBeCloseTo(1 / 12, 2);
+    expect((sums[0] as number) / (sums[1] as number)).toBeCloseTo(1, 1);
+    // a curve with itself has one
+    expect((own[0] as number) / (own[1] as number)).toBeLessThan(0.3);
+  });
+
+  it('look for the value of a boundary at the next exit', () => {
+    expect([...valueCurve([2, 5, 6, 9], [0.1, 0.2, 0.3, 0.4])]).toEqual([
+      0.1, 0.2, 0.2, 0.2, 0.3, 0.4, 0.4, 0.4,
+    ]);
+  });
+});
+
+/** A trace of three exits with the utilities and lengths of its completions. */
+function sampledRow(utilities: (number | null)[][], lengths: number[][]) {
+  const value = (k: number) =>
+    (utilities[k] as (number | null)[]).reduce<number>((sum, u) => sum + (u ?? 0), 0) /
+    (utilities[k] as unknown[]).length;
+  const of = utilities.flatMap((own, exit) =>
+    own.map((utility, m) => {
+      const length = lengths[exit]?.[m] as number;
+      return {
+        exit,
+        utility,
+        completion_ids: new Array(length).fill(1),
+        finish_reason: utility === null ? 'length' : 'stop',
+      };
+    }),
+  );
+  const segments = [4, 9].map((end, k) => ({ kind: 'thought', end, value: value(k + 1) }));
+  const answer = { kind: 'answer', end: 12, value: null };
+  return { id: 'a', value_start: value(0), segments: [...segments, answer], samples: of };
+}
+
+describe('completions', () => {
+  const row = sampledRow(
+    [
+      [1, 0, 1, 1],
+      [1, null, 1, 0],
+      [0, 0, 1, 1],
+    ],
+    [
+      [9, 12, 20, 8],
+      [5, 30, 8, 7],
+      [3, 4, 3, 4],
+    ],
+  );
+
+  it('give the values that the program stored, and others are refused', () => {
+    const compact = samples.compactSamples(row);
+    expect(compact).toMatchObject({ ends: [null, 4, 9], written: 113 });
+    expect(samples.valuesBy(compact, 0, 4)).toEqual([0.75, 0.5, 0.5]);
+    expect(samples.valuesBy(compact, 2, 4)).toEqual([1, 0.5, 1]);
+    expect(() => samples.compactSamples({ ...row, value_start: 0.5 })).toThrow(
+      'a: exit 0 has the value 0.5, its 4 completions 0.75',
+    );
+    expect(samples.atEnds(compact, [9])).toMatchObject({ ends: [null, 9] });
+    expect(() => samples.atEnds(compact, [5])).toThrow('a: no completions at token 5');
+  });
+
+  it('that are cut off count 0, and those that a limit has cut already are longer than any', () => {
+    const compact = samples.compactSamples(row);
+    expect(samples.truncatedValues(compact, 8, 0, 4)).toEqual([0.25, 0.5, 0.5]);
+    expect(samples.truncatedValues(compact, 7, 0, 4)).toEqual([0, 0.25, 0.5]);
+    // what is left of the trace itself: 10, 8 and 3 tokens from exits at 2, 4 and 9
+    const trace = { ...compact, start: 2, tokens: 12 };
+    expect(samples.lostBy([trace], 8, [0, 0.5, 1, 2])).toEqual([
+      { exits: 1, lost: 0 },
+      { exits: 0, lost: Number.NaN },
+      { exits: 2, lost: (3 / 4 + 1 / 4) / 2 },
+    ]);
+  });
+
+  it('have the standard deviation that resampling them has', () => {
+    const utilities = [Array.from({ length: 16 }, () => (random() < 0.3 ? 1 : 0))];
+    const M = 5;
+    const means = Array.from({ length: 20_000 }, () => {
+      let sum = 0;
+      for (let m = 0; m < M; m++) sum += utilities[0]?.[Math.floor(random() * 16)] as number;
+      return sum / M;
+    });
+    const middle = samples.mean(means);
+    const found = Math.sqrt(samples.mean(means.map((x) => (x - middle) ** 2)));
+    expect(samples.bootstrapDeviation([{ utilities }], M, () => [0])).toBeCloseTo(found, 2);
+  });
+
+  it('have the ceiling that compare finds, and one of fewer', () => {
+    const traces = Array.from({ length: 30 }, () => {
+      const chances = Array.from({ length: 6 }, random);
+      return {
+        utilities: chances.map((p) => Array.from({ length: 16 }, () => (random() < p ? 1 : 0))),
+      };
+    });
+    const every = (E: number) => samples.spread(E, E);
+    const half = (from: number) =>
+      traces.flatMap(({ utilities }) => {
+        const values = utilities.map((own) => samples.mean(own.slice(from, from + 8)) as number);
+        return values.slice(1).map((value, k) => value - (values[k] as number));
+      });
+    const table = {
+      offsets: Int32Array.from({ length: 31 }, (_, i) => 5 * i),
+      rewards: new Float64Array(30),
+      firstWrong: new Int32Array(30),
+      credits: [],
+    };
+    const credit = (name: string, from: number) => ({ name, values: Float64Array.from(half(from)) });
+    const figure = ceilingOfHalves(table, credit('a', 0), credit('b', 8));
+    const sums = [0, 1, 2].map((j) => figure.terms.filter((_, i) => i % 3 === j).reduce((a, b) => a + b));
+    const whole = samples.ceilingOf(traces, 16, every);
+    expect(whole).toBeCloseTo(figure.value(Float64Array.from(sums)), 10);
+    expect(samples.ceilingOf(traces, 4, every)).toBeLessThan(whole);
+    expect(samples.spread(9, 3)).toEqual([0, 4, 8]);
+    expect(samples.spread(3, 5)).toEqual([0, 1, 2]);
+  });
+});
+
+describe('traces', () => {
+  it('are split by whole groups, so many of each family', async () => {
+    const rows = await readJsonl<FixtureRow>(FIXTURES);
+    const { fit, judge } = splitGroups(rows, { fitEvery: 8, judged: 20 });
+    const groups = (of: FixtureRow[]) => new Set(of.map(({ group }) => group));
+    expect([fit.length, judge.length]).toEqual([64, 320]);
+    expect([groups(fit).size, groups(judge).size]).toEqual([8, 40]);
+    for (const group of groups(fit)) expect(groups(judge)).not.toContain(group);
+  });
+
+  const scored = (group: string, reward: number, end: number, logprobs: number[] = []) => ({
+    ...{ group, reward, logprobs },
+    segments: [
+      { kind: 'thought', end: end - 2 },
+      { kind: 'thought', end },
+      { kind: 'answer', end: end + 3 },
+    ],
+  });
+
+  it('are looked at token by token where a group has a long wrong one', () => {
+    const rows = [scored('a', 1, 90), scored('a', 0, 50), scored('a', 0, 60), scored('b', 1, 300)];
+    rows.push(scored('b', 1, 70), scored('c', 0, 40), scored('b', 1, 80));
+    expect([...fineRows(rows, 9)]).toEqual([6, 2, 5]);
+    expect([...fineRows(rows, 1)]).toEqual([6]);
+  });
+
+  it('are sampled at the ends of lines, and before tokens that were not sure', () => {
+    const logprobs = [-1, -0.0005, -0.002, -0.0005, -0.5, 0, -9, 0, 0];
+    expect(sampledEnds(scored('a', 1, 6, logprobs), false)).toEqual([4, 6]);
+    expect(sampledEnds(scored('a', 1, 6, logprobs), true)).toEqual([2, 4, 6]);
+  });
+});
+
+describe('the first mistake of the bundled policy', () => {
+  const prompt = 'start 6: a*2 b+2 c-1 top?\n';
+  const found = (...lines: string[]) =>
+    firstMistake(prompt, `<think>\n${lines.join('\n')}\n</think>\nanswer: 4\n`);
+
+  it('is the first line that does not carry the chain on', () => {
+    expect(found('a: 6*2=2 top 2', 'so far so good.', 'b: 2+2=4 top 4', 'c: 4-1=3 top 4')).toBe(null);
+    expect(found('a: 6*2=2 top 2', 'b: 2+2=5 top 5', 'c: 5-1=4 top 5')).toBe(1);
+    expect(found('a: 6*2=2 top 2', 'b: 2+2=4 top 2', 'c: 4-1=3 top 4')).toBe(1);
+    expect(found('a: 6*2=2 top 2', 'b: 2+2=4 top 4')).toBe(1);
+  });
+
+  it('is none where the next line puts it right', () => {
+    expect(found('a: 6*2=3 top 3', 'wait, a: 6*2=2 top 2', 'b: 2+2=4 top 4', 'c: 4-1=3 top 4')).toBe(null);
+    expect(found('a: 6*2=3 top 3', 'wait, a: 6*2=4 top 4', 'b: 4+2=6 top 6', 'c: 6-1=5 top 6')).toBe(1);
+  });
+});
