@@ -37,7 +37,7 @@ function anchorsTable(comparison) {
     [
       ['`uniform`', 'uniform'],
       ['`forced`', 'forced_importance'],
-      ['`given`', 'delta'],
+      ['`given`', 'given'],
     ].map(([title, name]) => [
       title,
       withInterval(figure('pearson', name)),
@@ -51,7 +51,7 @@ function anchorsTable(comparison) {
 
 const CREDITS = [
   ['`uniform`', 'uniform'],
-  ['`pr`', 'delta'],
+  ['`pr`', 'pr'],
   ['`surprise`', 'sigma_surprise'],
   ['`entropy`', 'sigma_entropy'],
 ];

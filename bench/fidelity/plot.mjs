@@ -35,6 +35,7 @@ export function chart({ title, x, y, lines }) {
 <text x="${WIDTH - RIGHT + 46}" y="${at + 4}">${escaped(name)}</text>`;
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT}" font-family="sans-serif" font-size="12">
+<title>${escaped(title)}</title>
 <rect width="100%" height="100%" fill="#fff"/>
 <text x="${LEFT}" y="22" font-size="14">${escaped(title)}</text>
 ${grid.join('\n')}

@@ -50,7 +50,10 @@ export async function longRun(times, told, ...args) {
   }, NOTED_EVERY);
   const code = await new Promise((ended, failed) => child.on('close', ended).on('error', failed));
   clearInterval(timer);
-  if (code !== 0) throw new Error(`${shown(args)} ended with ${code}: the same command goes on with it`);
+  if (code !== 0)
+    throw new Error(
+      `${shown(args)} ended with ${code}: started again it goes on from its last chunk, without its folder it begins anew`,
+    );
   return note(true);
 }
 

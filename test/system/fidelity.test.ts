@@ -80,6 +80,16 @@ describe('cuts', () => {
     expect((own[0] as number) / (own[1] as number)).toBeLessThan(0.3);
   });
 
+  it('are judged by the two quarters that nobody looked at', () => {
+    const base = curveOf(5);
+    const curves = [2, 3, 5, 7].map((scale) => base.map((value) => scale * value));
+    const fine = kept(base, base, everyToken(5));
+    const coarse = kept(base, base, [5]);
+    const [part, all] = keptOf(curves, (a: number, b: number) => (a === 0 && b === 1 ? everyToken(5) : [5]));
+    expect(part).toBeCloseTo(5 * 7 * fine + (6 + 10 + 14 + 15 + 21) * coarse, 10);
+    expect(all).toBeCloseTo((35 + 6 + 10 + 14 + 15 + 21) * fine, 10);
+  });
+
   it('look for the value of a boundary at the next exit', () => {
     expect([...valueCurve([2, 5, 6, 9], [0.1, 0.2, 0.3, 0.4])]).toEqual([
       0.1, 0.2, 0.2, 0.2, 0.3, 0.4, 0.4, 0.4,
