@@ -10,6 +10,7 @@ const measurements = [
   ...(quick ? [] : [['long.mjs']]),
   ['head.mjs', 'all', quick ? '1' : '3'],
   ['whole.mjs', quick ? '1' : '7'],
+  ['siblings.mjs', '2048', quick ? '1' : '5'],
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
   ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],

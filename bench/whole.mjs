@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { score } from '../dist/commands/score.js';
+import { windowsOf } from '../dist/estimate/passes/cut-windows.js';
 import { scoreWindows } from '../dist/estimate/passes/windows.js';
 import { bankMaker } from '../dist/estimate/references.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
@@ -86,7 +87,8 @@ const ms = await interleaved(
     },
     async bare() {
       const session = await PolicySession.open(policy);
-      for await (const _ of scoreWindows(all(), session, 'auto', (row) => Math.floor(row / 64)));
+      const windows = windowsOf(all(), (row) => Math.floor(row / 64));
+      for await (const _ of scoreWindows(windows, session, 'auto'));
       await session.close();
     },
   },

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
-import type { Estimator } from '../estimate/estimators.js';
+import { type Estimator, natureOf } from '../estimate/estimators.js';
 import { openLog } from '../report/log.js';
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
@@ -29,20 +29,21 @@ export function addCalibrateCommand(
     });
 }
 
-/** `--calibration <file>`, which goes with `--estimator calibrated`. @throws RredcotError (exit 2) where one is without the other */
+/** `--calibration <file>`, which goes with the estimators that are calibrated. @throws RredcotError (exit 2) where one is without the other */
 export async function calibrationFlag(
   estimator: Estimator,
   path: string | undefined,
 ): Promise<Calibration | undefined> {
-  if (estimator !== 'calibrated' && path !== undefined)
+  const { isCalibrated } = natureOf(estimator);
+  if (!isCalibrated && path !== undefined)
     throw usageError(
       `--calibration has no meaning with --estimator ${estimator}`,
       'add --estimator calibrated',
     );
-  if (estimator !== 'calibrated') return undefined;
+  if (!isCalibrated) return undefined;
   if (path === undefined)
     throw usageError(
-      '--estimator calibrated needs a calibration',
+      `--estimator ${estimator} needs a calibration`,
       'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
     );
   const { readCalibration } = await import('../estimate/calibrated.js');

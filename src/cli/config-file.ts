@@ -57,6 +57,9 @@ function isRun(found: Values): found is { readonly config: Values } {
 }
 
 /** A run's resolved configuration as flags. */
+/** What a configuration tells of the method though no flag sets it. */
+const CONSTANTS = ['mateWeights', 'matePrior'];
+
 function flagsOfRun(path: string, config: Values, command: Command): Values {
   if (config.command !== command.name())
     throw usageError(
@@ -66,7 +69,8 @@ function flagsOfRun(path: string, config: Values, command: Command): Values {
   const flags: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(config)) {
     // a length belongs to its segmenter, and a joined file's path is not kept
-    if (key === 'command' || (key === 'fixedLength' && config.segmenter !== 'fixed')) continue;
+    if (key === 'command' || CONSTANTS.includes(key)) continue;
+    if (key === 'fixedLength' && config.segmenter !== 'fixed') continue;
     if (key === 'join' || key === 'calibration') {
       if (command.opts<Record<string, unknown>>()[key] !== undefined) continue;
       const what = key === 'join' ? 'was joined' : 'the calibration was read from';

@@ -23,7 +23,7 @@ export function credited(command: Command, hasDefaults: boolean): Command {
     else command.option(`--${name} ${value}`, text, fallback);
   };
   flag('estimator', '<name>', `value of a state: ${ESTIMATORS.join('|')} (docs/method.md)`);
-  flag('calibration', '<file>', 'of --estimator calibrated: what rredcot calibrate has written');
+  flag('calibration', '<file>', 'of --estimator calibrated and siblings: what rredcot calibrate has written');
   flag(
     'sigma',
     '<rule,…>',

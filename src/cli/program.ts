@@ -27,6 +27,7 @@ import {
   mapped,
   mappingOptions,
 } from './job-flags.js';
+import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
@@ -73,7 +74,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))
+  withMateFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true)))
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
@@ -100,6 +101,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         inputs: string[],
         flags: JobFlags &
           MonteCarloFlags &
+          MateFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
@@ -125,9 +127,20 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           );
         const calibration = await calibrationFlag(credit.estimator, flags.calibration);
         const sampled = resolveMonteCarlo(flags, credit.estimator, command);
+        const options = jobOptions(flags);
+        const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
-        const method = { credit, calibration, monteCarlo: sampled, strategy, bank, exportName, dryRun };
-        const job = { ...jobOptions(flags), policy: flags.policy, ...method, signal };
+        const method = {
+          credit,
+          calibration,
+          monteCarlo: sampled,
+          mates,
+          strategy,
+          bank,
+          exportName,
+          dryRun,
+        };
+        const job = { ...options, policy: flags.policy, ...method, signal };
         checkSegmenter(job.segments, job);
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));

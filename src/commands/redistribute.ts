@@ -54,7 +54,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
     throw usageError(`${target.path}: redistribute writes one file`, '-o <file>.parquet, .arrow or .jsonl');
-  const beside = [...requestedColumns(credit), ...source.sampled];
+  const isOther = isOtherEstimator(source.config, opts.flags);
+  const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
@@ -69,7 +70,6 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   );
   for (const warning of warnings) log.warn('column_renamed', warning);
 
-  const isOther = isOtherEstimator(source.config, opts.flags);
   async function* rows(): AsyncGenerator<OutputRow | BadRow> {
     let n = 0;
     for await (const row of source.read({})) {
@@ -216,7 +216,9 @@ function mergedConfig(
     ...creditConfig(credit),
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
-  const kept = isOther || calibration !== undefined ? { ...stored, calibration: calibration?.model } : stored;
+  const { mates: _, mateTokens: __, mateWeights: ___, matePrior: ____, ...unmated } = stored;
+  const kept =
+    isOther || calibration !== undefined ? { ...unmated, calibration: calibration?.model } : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
   const others = Object.entries(all).filter(([key]) => !FIRST_KEYS.includes(key) && !(key in made));

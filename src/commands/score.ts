@@ -1,18 +1,26 @@
 // The main job, and the map of the method: traces in, every token's entropy, values at exit points, σ, rows out.
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
-import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
+import {
+  type GroupMean,
+  type RewardedTrace,
+  surveyedMean,
+  withContiguousMeans,
+} from '../estimate/baseline.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibratedValues, calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
+import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { resolveReward } from '../estimate/reward.js';
-import { monteCarloColumns } from '../estimate/sampling/monte-carlo.js';
 import { type MonteCarloOptions, monteCarloConfig, sampledValues } from '../estimate/sampling/sampled.js';
+import type { MateOptions } from '../estimate/siblings/mates.js';
+import { siblingConfig, siblingValues } from '../estimate/siblings/sibling-values.js';
+import { type WithMates, withMates } from '../estimate/siblings/with-mates.js';
 import { givenValues, traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
@@ -29,12 +37,14 @@ import { type BadRow, eachTrace } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { cutTrace } from '../segment/given.js';
 import type { Trace } from '../trace.js';
-import { dryRun as tellDryRun } from './dry-run.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { writtenColumns } from './job/written-columns.js';
+import { valueColumns } from './scored/value-columns.js';
+import { dryRun as tellDryRun } from './scoring/dry-run.js';
+import { farMates } from './scoring/far-mates.js';
 
 export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;
@@ -43,6 +53,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly credit: CreditOptions;
   /** of `--estimator calibrated` */
   readonly calibration?: Calibration | undefined;
+  /** how mates are used, for estimators that do */
+  readonly mates?: MateOptions | undefined;
   /** how values are sampled, for estimators that do */
   readonly monteCarlo?: MonteCarloOptions | undefined;
   /** a trainer's columns in place of ours */
@@ -56,11 +68,12 @@ export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { monteCarlo, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { monteCarlo, mates, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
   // a calibration that stands back leaves the values as they are
   const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
   const isUncalibrated = opts.calibration !== calibration;
-  const credit: CreditOptions = isUncalibrated ? { ...opts.credit, estimator: 'pr' } : opts.credit;
+  const credit: CreditOptions =
+    isUncalibrated && mates === undefined ? { ...opts.credit, estimator: 'pr' } : opts.credit;
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(COLUMNS, opts.columns, opts.exportName);
   const policy = await openPolicyFolder(opts.policy);
@@ -76,10 +89,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, estimator, textOf) : undefined;
   const usesReferences = natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined;
-  const sampledColumns = monteCarlo === undefined ? [] : monteCarloColumns(monteCarlo.keep);
   const meter = new TokenMeter();
   const usesMean = baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
-  const usesGroups = banks !== undefined || usesMean;
+  const usesGroups = banks !== undefined || usesMean || mates !== undefined;
 
   async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
     // read, map, find the reward
@@ -98,11 +110,14 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
 
     // encode, split into pieces: what the policy cannot take shows here
-    const ready = eachTrace(withMeans, async (item) => {
+    const prepare = async (item: RewardedTrace & GroupMean) => {
       const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
       if (run.survey === undefined) banks?.reach(item.trace.group);
       const scoredBank = await makeBank(references);
-      const longest = scoredBank.continuations.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+      const longest = scoredBank.continuations.reduce(
+        (most, { ids }) => Math.max(most, ids.length),
+        mates?.mateTokens ?? 0,
+      );
       const trace = await prompts.prepare(item.trace);
       const most = architecture.maxTokens - longest;
       const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
@@ -111,19 +126,41 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const pieces = cutTrace(tokens, segments);
       const whole = { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer) };
       return { ...whole, references, status, pieces };
-    });
+    };
+    const ready = eachTrace(withMeans, prepare);
+
+    // windows of neighbours, where mates are read with each trace's, and with the guests that lie elsewhere
+    const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+    await using far =
+      mates && dryRun === undefined
+        ? await farMates(source, run, window, signal, ({ trace }) =>
+            prepare({ trace, reward: rewardOf(trace), groupMean: undefined }),
+          )
+        : undefined;
+    type Ready = Awaited<ReturnType<typeof prepare>>;
+    const together = (
+      items: AsyncIterable<Ready | BadRow>,
+      of = window,
+    ): AsyncIterable<Window<Ready & Partial<WithMates>>> => {
+      const windows = windowsOf(items, of);
+      return mates === undefined ? windows : withMates(windows, far?.mates, mates);
+    };
 
     const session = await PolicySession.open(policy, device);
     try {
       if (dryRun !== undefined) {
         const text = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
         if (monteCarlo !== undefined) await session.openDecoder();
-        await tellDryRun(ready, { session, strategy, text, rows: run.survey?.rows, monteCarlo }, dryRun);
+        const by = {
+          session,
+          strategy,
+          together: (items: AsyncIterable<Ready | BadRow>) => together(items, () => 0),
+        };
+        await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo }, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points
-      const window = (row: number): number => windowOf(row, run.rowsPerChunk);
-      const scored = scoreWindows(ready, session, strategy, window);
+      const scored = scoreWindows(together(ready), session, strategy);
 
       // continue: completions from the exit points, and what they have earned
       if (monteCarlo !== undefined) {
@@ -132,24 +169,23 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         const writer = { session, tokenizer, template: exitTemplate, stops: policy.decoding?.stops ?? [] };
         const from = { ...writer, maxTokens: architecture.maxTokens };
         const valued = sampledValues(scored, from, { ...monteCarlo, signal, onTokens }, window);
-        yield* eachTrace(valued, ({ job, result, values }) => {
-          const row = creditTrace(job, result, values, credit);
-          const requested = { ...row.requested, ...values.columns };
-          return withExport({ ...row, requested, status: [...row.status, ...values.status] }, written.export);
-        });
+        yield* eachTrace(valued, ({ job, result, values }) =>
+          withExport(creditTrace(job, result, values, credit), written.export),
+        );
         return;
       }
 
       // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
-      yield* eachTrace(scored, ({ job, result }) => {
+      yield* eachTrace(scored, ({ job, result, needed }) => {
         if (result instanceof TraceRejected) throw result;
         const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
         const found =
           estimator === 'given'
             ? givenValues(job.trace.values, result.segmentation.exits.length)
             : traceValues(result.branches, utilities, estimator);
-        const values =
+        const prior =
           calibration === undefined ? found : calibratedValues(found, job.trace, result, calibration);
+        const values = mates === undefined ? prior : siblingValues(prior, result, job, needed, mates);
         return withExport(creditTrace(job, result, values, credit), written.export);
       });
     } finally {
@@ -164,6 +200,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       chatTemplateArgs,
       ...creditConfig(opts.credit),
       ...(monteCarlo && monteCarloConfig(monteCarlo)),
+      ...(mates && siblingConfig(mates)),
       ...segments,
     },
     ...(opts.calibration && { calibration: opts.calibration.model }),
@@ -176,7 +213,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     command: 'score' as const,
     isDry: dryRun !== undefined,
     output: (stem: string) => ({ path: `${stem}.scored.parquet` }),
-    columns: [...written.columns, ...requestedColumns(credit), ...sampledColumns],
+    columns: [
+      ...written.columns,
+      ...requestedColumns(credit),
+      ...valueColumns(estimator, monteCarlo?.keep === true),
+    ],
     texts: written.texts,
     config,
     policy,
@@ -184,6 +225,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     needs: { prompt: true, references: banks === undefined && usesReferences },
     meter: monteCarlo && meter,
     reward: usesGroups ? (trace: Trace) => orNull(() => rewardOf(trace).reward) : undefined,
+    readsMates: mates !== undefined,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     banks,
     valueName: valueNameOf(estimator),

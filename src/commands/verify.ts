@@ -2,10 +2,8 @@
 import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import type { CreditOptions } from '../estimate/credit.js';
-import { natureOf } from '../estimate/estimators.js';
 import { mayBeGroupMean, recomputedFaults } from '../estimate/recompute.js';
 import { requestedColumns } from '../estimate/requested.js';
-import { monteCarloColumns } from '../estimate/sampling/monte-carlo.js';
 import { storedCredit } from '../estimate/stored-credit.js';
 import type { ExportName } from '../io/export/exports.js';
 import { sumPath } from '../io/files/sum-file.js';
@@ -29,6 +27,7 @@ import type { Log } from '../report/log.js';
 import { segmentFaults } from '../segment/stored-segments.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
+import { valueColumns } from './scored/value-columns.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {
@@ -95,7 +94,7 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
 /** The chosen ones of our columns, and those that were asked for besides. */
 function withRequested(chosen: readonly string[] | undefined, credit: CreditOptions | undefined) {
   if (chosen === undefined || credit === undefined) return chosen;
-  const sampled = natureOf(credit.estimator).isSampled ? monteCarloColumns(true) : [];
+  const sampled = valueColumns(credit.estimator, true);
   return [...chosen, ...[...requestedColumns(credit), ...sampled].map(({ name }) => name)];
 }
 

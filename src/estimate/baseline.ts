@@ -17,6 +17,8 @@ export interface GroupMean {
 export interface GroupRewards {
   readonly sum: number;
   readonly count: number;
+  /** first and last row, numbered over all inputs; absent where nobody needs them */
+  readonly span?: readonly [first: number, last: number];
 }
 
 /** The group's mean from a survey of the whole input; undefined where no reward of it is known. */

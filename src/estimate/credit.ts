@@ -53,6 +53,8 @@ export interface Creditable
     Pick<SigmaInput, 'ends' | 'answered' | 'values' | 'entropies' | 'logprobs' | 'reward'> {
   /** (N) ζ_n of the bank */
   readonly utilities: Float32Array;
+  /** V(s_0) for a baseline, where the first value has the trace's own outcome in it */
+  readonly start?: number | undefined;
 }
 
 /** A trace's credit, as it is stored. */
@@ -65,14 +67,14 @@ export interface Credit extends Pick<OutputRow, 'baseline' | 'sigmaEss' | 'sigma
 
 /** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
 export function creditOf(
-  { groupMean, utilities, ...trace }: Creditable,
+  { groupMean, utilities, start, ...trace }: Creditable,
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
   const fault = bankFault(utilities, opts.estimator);
   const { baseline, noBaseline } =
     fault === undefined
-      ? baselineOf(groupMean, trace.values[0] as number, trace.reward, opts)
+      ? baselineOf(groupMean, start ?? (trace.values[0] as number), trace.reward, opts)
       : { baseline: undefined };
   const input: SigmaInput = { ...trace, estimator: opts.estimator, baseline, noBaseline, fault };
   const { sigma, deltas, fallback }: Redistribution = redistribute(input, opts);
@@ -92,14 +94,14 @@ export function creditOf(
 export function creditTrace(
   item: ReadyTrace,
   { entropies, logprobs, segmentation }: TraceResult,
-  { values, referenceLogprobs, referenceTokens }: TraceValues,
+  { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
   const { groupMean } = item;
   const { reward } = item.reward;
   const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
   const ends = allEnds(segmentation);
-  const stored = { ends, answered: segmentation.answered, values, entropies, logprobs, reward };
+  const stored = { ends, answered: segmentation.answered, values, start, entropies, logprobs, reward };
   const credit = creditOf({ ...stored, groupMean, utilities: referenceUtilities }, opts);
   const { sigma, deltas, status, ...summary } = credit;
   return {
@@ -123,8 +125,9 @@ export function creditTrace(
     referenceUtilities,
     referenceTokens,
     ...summary,
+    requested: { ...summary.requested, ...columns },
     closesThought: item.tokens.text.includes(THINK_CLOSE),
-    status: [...new Set([...item.status, ...item.reward.status, ...status])],
+    status: [...new Set([...item.status, ...item.reward.status, ...status, ...ofValues])],
   };
 }
 

@@ -12,6 +12,10 @@ interface Nature {
   readonly isStored: boolean;
   /** values are means over completions that the policy writes at every exit, judged by the row's references */
   readonly isSampled?: true;
+  /** v̂ is put on the reward's scale by a calibration */
+  readonly isCalibrated?: true;
+  /** values rest on the outcomes of other traces of the group, and on the trace's own */
+  readonly readsMates?: true;
 }
 
 const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
@@ -20,6 +24,11 @@ const CONTINUATIONS = {
   isLog: true,
   onRewardScale: false,
   isStored: true,
+} as const;
+
+const CALIBRATED = {
+  ...({ scores: 'answers', isLog: false, onRewardScale: true, isStored: false } as const),
+  isCalibrated: true,
 } as const;
 
 const EXPECTED = { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false } as const;
@@ -33,7 +42,8 @@ const NATURES = {
   'joint-log': CONTINUATIONS,
   snis: ANSWERS,
   // they follow from what is stored and from the calibration's weights
-  calibrated: { scores: 'answers', isLog: false, onRewardScale: true, isStored: false },
+  calibrated: CALIBRATED,
+  siblings: { ...CALIBRATED, readsMates: true },
   given: EXPECTED,
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost

@@ -7,6 +7,7 @@ import { groupPlace } from './calibrate/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
 import type { CreditOptions } from './credit.js';
 import { natureOf } from './estimators.js';
+import { MATELESS } from './mateless.js';
 import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
 import { OF_OTHERS } from './rules/normalisers.js';
 import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
@@ -51,9 +52,14 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
 
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
-  if (values !== undefined && credit.calibration !== undefined)
-    checkCalibrated(row, values, credit.calibration, fault);
-  checkBaseline(row, credit, fault);
+  // values that rest on mates' outcomes follow from nothing that is stored; what they were mixed with does
+  const readsMates = natureOf(credit.estimator).readsMates === true;
+  const expected = readsMates ? floats(row.cell('value_prior')) : (values ?? null);
+  if (expected !== null && credit.calibration !== undefined)
+    checkCalibrated(row, expected, credit.calibration, fault);
+  if (readsMates && values !== undefined) checkMates(row, values, expected, fault);
+  const start = readsMates ? expected?.[0] : numberOrNull(row.cell('value_start'));
+  checkBaseline(row, credit, start ?? undefined, fault);
   const T = ends.at(-1);
   const isComplete = values !== undefined && row.has('reward') && row.has('baseline');
   const logprobs = floats(row.cell('logprobs'));
@@ -158,21 +164,39 @@ function checkCalibrated(row: StoredRow, values: Float32Array, model: StoredMode
     fault(`its values begin with ${values[0]}, by the calibration with ${sets.map(([v]) => v).join(' or ')}`);
 }
 
-/** b where the configuration alone says what it is. */
-function checkBaseline(row: StoredRow, { baseline, estimator }: CreditOptions, fault: Fault): void {
+/** A prior for every exit, and values that are the prior where the status says so. */
+function checkMates(row: StoredRow, values: Float32Array, prior: Float32Array | null, fault: Fault): void {
+  if (prior?.length !== values.length) {
+    fault(`value_prior has ${prior?.length ?? 'no'} entries, expected ${values.length}: one for each exit`);
+    return;
+  }
+  const status = row.cell('status');
+  if (typeof status !== 'string' || !status.split(';').some((code) => MATELESS.includes(code))) return;
+  const k = prior.findIndex((value, n) => value !== values[n]);
+  if (k >= 0) fault(`status is ${status}, and the value of exit ${k} is ${values[k]}, expected ${prior[k]}`);
+}
+
+/**
+ * b where the configuration alone says what it is.
+ * @param start V(s_0) that may be a baseline; undefined where the columns do not tell
+ */
+function checkBaseline(
+  row: StoredRow,
+  { baseline, estimator }: CreditOptions,
+  start: number | undefined,
+  fault: Fault,
+): void {
   const found = numberOrNull(row.cell('baseline'));
   if (!row.has('baseline') || found === null) return;
-  const isStart = row.has('value_start') && found === numberOrNull(row.cell('value_start'));
+  const isStart = found === start;
   if (typeof baseline === 'number' && found !== Math.fround(baseline))
     fault(`baseline is ${found}, expected the ${baseline} of the configuration`);
-  if (baseline === 'value' && row.has('value_start') && !isStart)
-    fault(`baseline is ${found}, expected value_start, ${row.cell('value_start')}`);
+  if (baseline === 'value' && start !== undefined && !isStart)
+    fault(`baseline is ${found}, expected V(s_0), ${start}`);
   const hasNoGroup = row.has('group') && row.cell('group') === null;
   const { onRewardScale } = natureOf(estimator);
-  if (baseline === 'auto' && (hasNoGroup || onRewardScale) && row.has('value_start') && !isStart)
-    fault(
-      `baseline is ${found}${onRewardScale ? '' : ' without a group'}, expected value_start, ${row.cell('value_start')}`,
-    );
+  if (baseline === 'auto' && (hasNoGroup || onRewardScale) && start !== undefined && !isStart)
+    fault(`baseline is ${found}${onRewardScale ? '' : ' without a group'}, expected V(s_0), ${start}`);
 }
 
 /** Codes that stand for {@link redistribute}'s own where there is no baseline, since they say why. */

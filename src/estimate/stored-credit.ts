@@ -1,7 +1,7 @@
 // A stored configuration in, the options out that its credit was made with.
 import { storedModel } from './calibrate/calibration.js';
 import type { Baseline, CreditOptions } from './credit.js';
-import { ESTIMATORS } from './estimators.js';
+import { ESTIMATORS, natureOf } from './estimators.js';
 import { METHODS } from './requested.js';
 import { NORMALISERS } from './rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from './sigma.js';
@@ -20,12 +20,13 @@ export function storedCredit(config: Config): CreditOptions | undefined {
   if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
     return undefined;
   if (baseline === undefined || normalisers === undefined || method === undefined) return undefined;
-  const calibration = estimator === 'calibrated' ? storedModel(config.calibration) : undefined;
-  if (estimator === 'calibrated' && calibration === undefined) return undefined;
+  const { isCalibrated, readsMates } = natureOf(estimator);
+  const calibration = isCalibrated ? storedModel(config.calibration) : undefined;
+  if (isCalibrated && calibration === undefined) return undefined;
   const isUncalibrated = (calibration?.stands_back ?? null) !== null;
   return {
     ...{ rule, residual, within, baseline, rewardRange: rangeOf(config.rewardRange) },
-    estimator: isUncalibrated ? ('pr' as const) : estimator,
+    estimator: isUncalibrated && !readsMates ? ('pr' as const) : estimator,
     ...(calibration === undefined ? {} : { calibration }),
     ...(others.length === 0 ? {} : { others }),
     ...(method === 'sigma' ? {} : { method }),

@@ -9,4 +9,6 @@ export interface TraceResult {
   readonly segmentation: Segmentation;
   /** (K+1) of (N) token log-probabilities */
   readonly branches: readonly (readonly Float32Array[])[];
+  /** (K+1) of the same for what else was scored at each exit; absent where nothing was */
+  readonly tails?: readonly (readonly Float32Array[])[];
 }

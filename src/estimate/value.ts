@@ -61,6 +61,12 @@ export function storedValue(
 export interface TraceValues {
   /** (K+1) v̂(s_k); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
+  /** V(s_0) for a baseline, where `values` have the trace's own outcome in them */
+  readonly start?: number;
+  /** what the columns hold that come with the values, by name */
+  readonly columns?: Readonly<Record<string, unknown>>;
+  /** what the user should know of the values: status codes */
+  readonly status?: readonly string[];
   /** (K+1) of (N) summed log-probabilities, nats */
   readonly referenceLogprobs: readonly Float32Array[];
   /** (N) scored tokens */

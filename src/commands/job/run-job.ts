@@ -53,6 +53,8 @@ export interface Job {
   readonly needs: Needs;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward?: ((trace: Trace) => number | null) | undefined;
+  /** whether traces are looked at together with others of their group, wherever these lie */
+  readonly readsMates?: boolean;
   /** whether the output's reward is the input's, on the same scale */
   readonly rewardAsIs: boolean;
   /** completions are the command's own, not the input's */
@@ -97,10 +99,11 @@ export async function runJob(
   const typed = target.format !== 'jsonl';
   const columnar = typed ? await columnarColumns(inputs) : null;
   const surveyed = { map, needs, reward, banks, typed: typed && columnar === null, limit, maxLineBytes };
+  const spans = job.readsMates;
   const surveyor = {
     isNeeded: surveyed.typed || reward !== undefined,
     async make() {
-      const survey = await surveyInputs(inputs, { ...surveyed, maxRejects, log, signal });
+      const survey = await surveyInputs(inputs, { ...surveyed, spans, maxRejects, log, signal });
       await assertInputs();
       return survey;
     },

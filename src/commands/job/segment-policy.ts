@@ -1,5 +1,6 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
 import { TraceRejected } from '../../errors.js';
+import { windowsOf } from '../../estimate/passes/cut-windows.js';
 import { scoreWindows } from '../../estimate/passes/windows.js';
 import { windowOf } from '../../io/layout/chunks.js';
 import { resolveDevice } from '../../policy/device/device.js';
@@ -41,7 +42,8 @@ export async function preparePolicy(
     });
     const session = await PolicySession.open(policy, device);
     try {
-      const scored = scoreWindows(ready, session, 'auto', (row) => windowOf(row, rowsPerChunk));
+      const windows = windowsOf(ready, (row) => windowOf(row, rowsPerChunk));
+      const scored = scoreWindows(windows, session, 'auto');
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;
         const { entropies, logprobs, segmentation } = result;

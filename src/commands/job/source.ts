@@ -39,6 +39,8 @@ export interface Source {
   readonly expected: Expected;
   /** what the run has still to do, in input order: traces, and bad rows in their places */
   traces(): AsyncGenerator<Traced | BadRow>;
+  /** Reads traces once more, whatever of them is done; of files alone. @param wanted asked for every row in order */
+  again(wanted: (ordinal: number) => boolean): AsyncGenerator<Traced | BadRow>;
 }
 
 /** A trace as the first stage takes it. */
@@ -96,6 +98,10 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         if (taken >= limit) break;
       }
       await opts.assertUnchanged();
+    },
+    async *again(wantedAgain) {
+      for await (const row of read({ maxLineBytes, wanted: wantedAgain }))
+        for (const trace of rowTraces(row, map, needs, check)) yield isBad(trace) ? trace : { trace };
     },
   };
 }

@@ -34,6 +34,8 @@ export interface SurveyOptions {
   readonly needs: Needs;
   /** the reward that counts, null where unknown; undefined where nobody needs the groups' means */
   readonly reward: ((trace: Trace) => number | null) | undefined;
+  /** whether the rows between which a group's traces lie are wanted */
+  readonly spans?: boolean | undefined;
   /** filled on the way, for references from a trace's group */
   readonly banks?: GroupBanks | undefined;
   /** whether the columns' types are wanted */
@@ -90,8 +92,9 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
       if (trace.group === undefined || reward === null) continue;
-      const group = groupRewards.get(trace.group) ?? { sum: 0, count: 0 };
-      groupRewards.set(trace.group, { sum: group.sum + reward, count: group.count + 1 });
+      const { sum, count, span } = groupRewards.get(trace.group) ?? { sum: 0, count: 0 };
+      const rows = opts.spans ? { span: [span?.[0] ?? row.ordinal, row.ordinal] as const } : {};
+      groupRewards.set(trace.group, { sum: sum + reward, count: count + 1, ...rows });
     }
     // a row that is set aside is not written, so it has no say in the columns
     if (hasTrace && typed) inference.add(row.columns);

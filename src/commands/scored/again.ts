@@ -5,6 +5,7 @@ import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import { MATELESS } from '../../estimate/mateless.js';
 import { mayBeGroupMean } from '../../estimate/recompute.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
@@ -203,7 +204,8 @@ export function again(
     group?.mean ?? (group === undefined || group.count === 0 ? undefined : group.sum / group.count);
   const batch = credit.batchSize === undefined ? undefined : batches[Math.floor(n / credit.batchSize)];
   const counts = { group: group?.tokens, batch };
-  const found = creditOf({ ...creditable, values, reward, groupMean: mean }, credit, counts);
+  const start = isKept ? creditable.start : undefined;
+  const found = creditOf({ ...creditable, values, start, reward, groupMean: mean }, credit, counts);
   const { sigma, deltas, status, ...summary } = found;
   return {
     ...row,
@@ -221,7 +223,10 @@ export function again(
     status: [
       ...new Set([
         ...row.status.filter(
-          (code) => !isOfCredit(code) && !(code === UNCALIBRATED && (isOther || calibration !== undefined)),
+          (code) =>
+            !isOfCredit(code) &&
+            !(code === UNCALIBRATED && (isOther || calibration !== undefined)) &&
+            !(isOther && MATELESS.includes(code)),
         ),
         ...(calibration?.standsBack ? [UNCALIBRATED] : []),
         ...status,

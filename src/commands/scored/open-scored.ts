@@ -2,9 +2,7 @@
 import { basename, dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
-import { natureOf } from '../../estimate/estimators.js';
 import { requestedColumns } from '../../estimate/requested.js';
-import { monteCarloColumns } from '../../estimate/sampling/monte-carlo.js';
 import { storedCredit } from '../../estimate/stored-credit.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
 import { HASH_KEY, sealFault } from '../../io/files/seal.js';
@@ -23,6 +21,7 @@ import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
 import { type Config, configBeside, edited } from './config-beside.js';
+import { valueColumns } from './value-columns.js';
 
 /** Scored traces, of one run. */
 export interface Scored {
@@ -36,8 +35,8 @@ export interface Scored {
   readonly columns: readonly string[];
   /** those of them that are ours */
   readonly ours: readonly OurColumn[];
-  /** those of Monte Carlo values; none of others */
-  readonly sampled: readonly OutputColumn[];
+  /** those that came with its values */
+  readonly valued: readonly OutputColumn[];
   /** these, and what was asked for beside them: all that is not the input's */
   readonly made: ReadonlySet<string>;
   /** the types of columns that bring them along; null of JSON lines */
@@ -68,11 +67,11 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const typed = isText ? null : ((await columnarColumns(inputs))?.columns ?? []);
   const columns = typed === null ? await firstKeys(inputs) : typed.map(({ name }) => name);
   const ours = ourColumns(columns, config);
-  const sampled = natureOf(credit.estimator).isSampled ? monteCarloColumns(config.keepSamples === true) : [];
-  const beside = [...requestedColumns(credit), ...sampled].map(({ name }) => name);
+  const valued = valueColumns(credit.estimator, config.keepSamples === true);
+  const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
   const made = new Set<string>([...ours, ...beside]);
   return {
-    ...{ inputs, config, credit, metadata, columns, ours, sampled, made, typed },
+    ...{ inputs, config, credit, metadata, columns, ours, valued, made, typed },
     read: (opts) => readRows(inputs, opts),
   };
 }

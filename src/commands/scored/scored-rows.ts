@@ -2,13 +2,13 @@
 import { TraceRejected } from '../../errors.js';
 import type { Creditable } from '../../estimate/credit.js';
 import { natureOf } from '../../estimate/estimators.js';
-import { storedMonteCarlo } from '../../estimate/sampling/monte-carlo.js';
 import { checkRow } from '../../io/verify/check-row.js';
 import type { StoredRow } from '../../io/verify/stored-rows.js';
 import { segmentOf } from '../../report/scored-row.js';
 import type { InputRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
+import { storedValueColumns } from './value-columns.js';
 
 type Cells = Readonly<Record<string, unknown>>;
 
@@ -30,7 +30,7 @@ export interface StoredTrace {
  * Reads a row.
  * @throws TraceRejected (`scored`) where it is not as `score` writes one
  */
-export function storedTrace(row: InputRow, { ours, sampled, made, credit }: Scored): StoredTrace {
+export function storedTrace(row: InputRow, { ours, valued, made, credit }: Scored): StoredTrace {
   const known: ReadonlySet<string> = new Set(ours);
   const cell = (name: string): unknown => (known.has(name) ? (row.columns[name] ?? null) : null);
   const stored: StoredRow = { number: row.row, has: (name) => known.has(name), cell };
@@ -53,6 +53,7 @@ export function storedTrace(row: InputRow, { ours, sampled, made, credit }: Scor
   const exits = cell('reference_logprobs');
   const item = numberOrNull(cell('source_item'));
   const group = cell('group');
+  const requested = storedValueColumns(credit.estimator, (name) => row.columns[name] ?? null);
   return {
     row: {
       trace: {
@@ -80,15 +81,21 @@ export function storedTrace(row: InputRow, { ours, sampled, made, credit }: Scor
       sigmaEss: numberOrNull(cell('sigma_ess')),
       sigmaMaxWeight: numberOrNull(cell('sigma_max_weight')),
       status: status === 'ok' ? [] : status.split(';'),
-      ...(sampled.length === 0 ? {} : { requested: storedMonteCarlo((name) => row.columns[name] ?? null) }),
+      ...(valued.length === 0 ? {} : { requested }),
     },
     creditable: {
       ...{ ends, values, reward, utilities },
+      start: priorStart(requested),
       answered: segments[segments.length - 1]?.kind === 'answer',
       entropies: entropies ?? new Float32Array(T),
       logprobs: logprobs ?? new Float32Array(T),
     },
   };
+}
+
+/** V(s_0) for a baseline, where values rest on the trace's own outcome. */
+function priorStart({ value_prior: prior }: Cells): number | undefined {
+  return prior instanceof Float32Array ? prior[0] : undefined;
 }
 
 /** The row as the input's own columns have it, in the place where the input had it. */

@@ -2,8 +2,9 @@
 import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, isBad } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
+import type { PassJob, Window } from './cut-windows.js';
 import type { Strategy } from './strategy.js';
-import { type PassJob, scoreWindows } from './windows.js';
+import { scoreWindows } from './windows.js';
 
 /** What a run would do. */
 export interface Forecast {
@@ -34,20 +35,27 @@ function work({ promptIds, completionIds, pieces, continuations }: PassJob): num
 
 const length = ({ promptIds, completionIds }: PassJob): number => promptIds.length + completionIds.length;
 
+/** How traces are run. */
+export interface ForecastBy<T extends PassJob> {
+  readonly session: PolicyRuns;
+  readonly strategy: Strategy;
+  /** makes one window of some traces */
+  together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
+}
+
 /**
  * Counts all traces, then runs the first ones and the longest.
  * @param setAside told of every trace that would be rejected
  */
-export async function forecast(
-  items: AsyncIterable<PassJob | BadRow>,
-  session: PolicyRuns,
-  strategy: Strategy,
+export async function forecast<T extends PassJob>(
+  items: AsyncIterable<T | BadRow>,
+  by: ForecastBy<T>,
   setAside: (bad: BadRow) => void,
 ): Promise<Forecast> {
   const sums = { traces: 0, promptTokens: 0, completionTokens: 0, longest: 0, exits: 0, branches: 0 };
   let all = 0;
-  const first: PassJob[] = [];
-  let longest: PassJob | undefined;
+  const first: T[] = [];
+  let longest: T | undefined;
   for await (const item of items) {
     if (isBad(item)) {
       setAside(item);
@@ -67,10 +75,10 @@ export async function forecast(
   if (begin === undefined || longest === undefined)
     return { ...sums, state: undefined, sample: 0, seconds: 0, bytes: 0 };
   // the first run of a graph takes longer than all others
-  await run([begin], session, strategy, setAside);
+  await run([begin], by, setAside);
   const sample = first.includes(longest) ? first : [...first, longest];
   const started = performance.now();
-  await run(sample, session, strategy, setAside);
+  await run(sample, by, setAside);
   const taken = (performance.now() - started) / 1000;
   const done = sample.reduce((sum, job) => sum + work(job), 0);
   return {
@@ -83,17 +91,17 @@ export async function forecast(
   };
 }
 
-async function run(
-  jobs: readonly PassJob[],
-  session: PolicyRuns,
-  strategy: Strategy,
+async function run<T extends PassJob>(
+  jobs: readonly T[],
+  { session, strategy, together }: ForecastBy<T>,
   setAside: (bad: BadRow) => void,
 ): Promise<void> {
   async function* items() {
     yield* jobs;
   }
   // what the graph turns down (out of memory) is counted as the run itself would count it
-  for await (const item of scoreWindows(items(), session, strategy, () => 0)) if (isBad(item)) setAside(item);
+  for await (const item of scoreWindows(together(items()), session, strategy))
+    if (isBad(item)) setAside(item);
 }
 
 function stateText({ trace, pieces }: PassJob): string {

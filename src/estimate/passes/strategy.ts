@@ -31,6 +31,8 @@ export interface TraceJob {
   readonly pieces: Pieces;
   /** (N) what is scored after every exit point */
   readonly continuations: readonly Suffix[];
+  /** what is scored besides after an exit point, by its number of completion tokens */
+  readonly tails?: ((exit: number) => readonly Suffix[]) | undefined;
 }
 
 /** A second run starts again, whatever the trace's length: worth so many rows of a first one. */
@@ -48,14 +50,12 @@ const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
 const LONG_TRACE = 12_288;
 
 /** The cheaper way for one trace: rows that would be thrown away against the price of a second run. */
-export function chooseStrategy(
-  { ids, pieces, continuations }: TraceJob,
-  { name }: Device = { name: 'cpu' },
-): 'one-run' | 'two-run' {
+export function chooseStrategy(job: TraceJob, { name }: Device = { name: 'cpu' }): 'one-run' | 'two-run' {
+  const { ids, pieces, continuations } = job;
   if (name === 'cpu' && ids.length > LONG_TRACE) return 'two-run';
   // a candidate at every token
   if (isCutLate(pieces) && continuations.length > 0) return 'two-run';
-  const wasted = (pieces.ends.length - pieces.segments) * rowsPerExit(continuations);
+  const wasted = (pieces.ends.length - pieces.segments) * branchLoad(job).rowsPerExit;
   return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * ids.length ? 'one-run' : 'two-run';
 }
 
@@ -80,10 +80,11 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
   });
 }
 
-function loadOf({ ids, pieces, continuations }: TraceJob, strategy: 'one-run' | 'two-run'): Load {
+function loadOf(job: TraceJob, strategy: 'one-run' | 'two-run'): Load {
+  const { ids, pieces } = job;
   const exits = 1 + (strategy === 'one-run' ? pieces.ends.length : pieces.segments);
-  const longestBranch = continuations.reduce((most, suffix) => Math.max(most, suffixRows(suffix)), 0);
-  return { tokens: ids.length, branchRows: exits * rowsPerExit(continuations), longestBranch };
+  const { rowsPerExit, longestBranch } = branchLoad(job);
+  return { tokens: ids.length, branchRows: Math.ceil(exits * rowsPerExit), longestBranch };
 }
 
 let lastKept = 0;
@@ -122,14 +123,12 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
   );
   assertPossible(scored, jobs, session);
   return scored.map(({ entropies, logprobs, branches }, b) => {
-    const { pieces, continuations } = jobs[b] as TraceJob;
-    const segmentation = mergeSegments(pieces, { entropies, logprobs });
-    const N = continuations.length;
-    const perExit = Array.from(segmentation.exits, (exit) => {
-      const n = (candidates[b] as number[]).indexOf(exit);
-      return branches.slice(n * N, (n + 1) * N);
-    });
-    return { entropies, logprobs, segmentation, branches: perExit };
+    const job = jobs[b] as TraceJob;
+    const segmentation = mergeSegments(job.pieces, { entropies, logprobs });
+    const exits = candidates[b] as number[];
+    const all = perExit(job, exits, branches);
+    const chosen = Array.from(segmentation.exits, (exit) => all[exits.indexOf(exit)] as Float32Array[]);
+    return { entropies, logprobs, segmentation, ...parted(job, chosen) };
   });
 }
 
@@ -156,22 +155,48 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),
     );
     assertPossible(scored, jobs, session);
-    return jobs.map(({ continuations }, b) => {
+    return jobs.map((job, b) => {
       const { entropies, logprobs } = trunks[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
-      const N = continuations.length;
       const { branches } = scored[b] as TraceScores;
-      const perExit = Array.from(segmentation.exits, (_, k) => branches.slice(k * N, (k + 1) * N));
-      return { entropies, logprobs, segmentation, branches: perExit };
+      const all = perExit(job, Array.from(segmentation.exits), branches);
+      return { entropies, logprobs, segmentation, ...parted(job, all) };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
   }
 }
 
-/** Every continuation at every exit (completion tokens), exits first. */
-function branchesAt({ ids, promptLength, continuations }: TraceJob, exits: readonly number[]): Branch[] {
-  return exits.flatMap((exit) => continuations.map((suffix) => branchAt(ids, promptLength + exit, suffix)));
+/** What is scored at an exit: continuations, then tails. */
+function suffixesAt({ continuations, tails }: TraceJob, exit: number): readonly Suffix[] {
+  return tails === undefined ? continuations : [...continuations, ...tails(exit)];
+}
+
+/** Everything that is scored at some exits (completion tokens), exits first. */
+function branchesAt(job: TraceJob, exits: readonly number[]): Branch[] {
+  const { ids, promptLength } = job;
+  return exits.flatMap((exit) =>
+    suffixesAt(job, exit).map((suffix) => branchAt(ids, promptLength + exit, suffix)),
+  );
+}
+
+/** Scores of {@link branchesAt}, exit by exit. */
+function perExit(job: TraceJob, exits: readonly number[], scored: readonly Float32Array[]): Float32Array[][] {
+  let next = 0;
+  return exits.map((exit) => {
+    const from = next;
+    next += suffixesAt(job, exit).length;
+    return scored.slice(from, next);
+  });
+}
+
+/** What was scored at each exit: the continuations', and the tails' where there are some. */
+function parted(
+  { continuations: { length: N }, tails }: TraceJob,
+  exits: readonly (readonly Float32Array[])[],
+): Pick<TraceResult, 'branches' | 'tails'> {
+  const branches = exits.map((all) => all.slice(0, N));
+  return tails === undefined ? { branches } : { branches, tails: exits.map((all) => all.slice(N)) };
 }
 
 /** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
@@ -180,8 +205,22 @@ function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Su
   return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
 }
 
-function rowsPerExit(continuations: readonly Suffix[]): number {
-  return continuations.reduce((sum, suffix) => sum + suffixRows(suffix), 0);
+/** Rows of what is scored at an exit, where tails differ the mean over all that the pieces allow; rows of the longest branch. */
+function branchLoad({ pieces, continuations, tails }: TraceJob) {
+  let [rows, exits, longestBranch] = [0, 0, 0];
+  for (const exit of tails === undefined ? [] : candidateExits(pieces)) {
+    exits++;
+    for (const suffix of tails?.(exit) ?? []) {
+      rows += suffixRows(suffix);
+      longestBranch = Math.max(longestBranch, suffixRows(suffix));
+    }
+  }
+  let rowsPerExit = rows / Math.max(1, exits);
+  for (const suffix of continuations) {
+    rowsPerExit += suffixRows(suffix);
+    longestBranch = Math.max(longestBranch, suffixRows(suffix));
+  }
+  return { rowsPerExit, longestBranch };
 }
 
 /** Rows of a suffix as a branch: one more where its first token is scored. */

@@ -1,47 +1,40 @@
-// Puts a stream of traces to the policy: windows of neighbours, batches inside them, results in input order.
-import { dataError, type RredcotError, type TraceRejected } from '../../errors.js';
+// Puts windows of traces to the policy: batches inside them, results in input order.
+import { dataError, type RredcotError, TraceRejected } from '../../errors.js';
 import { deviceName } from '../../policy/device/device.js';
 import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { joinIds } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
+import type { PassJob, Window } from './cut-windows.js';
 import { inOrder } from './in-order.js';
 import { ImpossibleNumberError } from './possible.js';
 import { planWindow, runBatch, type Strategy, type TraceJob } from './strategy.js';
-
-/** A trace on its way through the policy. */
-export interface PassJob extends Omit<TraceJob, 'ids' | 'promptLength'> {
-  readonly trace: Trace;
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array;
-}
 
 export interface Scored<T extends PassJob> {
   readonly job: T;
   readonly trace: Trace;
   readonly result: TraceResult | TraceRejected;
+  /** (T) log-probabilities of the traces that the job needs; undefined for one that could not be read */
+  readonly needed: readonly (Float32Array | undefined)[];
 }
 
-/** Traces a window at most: an input row may explode into many. */
-const WINDOW_TRACES = 256;
 /** While one batch is in the graph, the next is prepared and the last one written. */
 const BATCHES_AT_WORK = 3;
 
 /**
  * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
- * @param windowOf the window of an input row, by its number over all inputs: traces of other windows never share a run
+ * @param windows traces of different ones never share a run
  */
 export async function* scoreWindows<T extends PassJob>(
-  items: AsyncIterable<T | BadRow>,
+  windows: AsyncIterable<Window<T>>,
   session: PolicyRuns,
   strategy: Strategy,
-  windowOf: (ordinal: number) => number,
 ): AsyncGenerator<Scored<T> | BadRow> {
   async function* batches() {
-    for await (const window of windowsOf(items, windowOf)) {
-      const jobs = window.filter((item) => !isBad(item)) as T[];
+    for await (const { items: window, guests } of windows) {
+      const jobs = [...window, ...guests].filter((item): item is T | PassJob => !isBad(item));
       const traceJobs = jobs.map(toTraceJob);
       const planned = planWindow(traceJobs, strategy, session.device);
       // a window without a job still has to pass in its turn
@@ -62,19 +55,29 @@ export async function* scoreWindows<T extends PassJob>(
     if (inBatch.length === 0) return { ...batch, scored: [] };
     const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
       if (!(error instanceof ImpossibleNumberError)) throw error;
-      const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as T;
+      const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as PassJob;
       throw impossible(trace, error, session);
     });
     return { ...batch, scored };
   });
-  const results = new Map<T | BadRow, TraceResult | TraceRejected>(); // of one window
+  const results = new Map<Trace, TraceResult | TraceRejected>(); // of one window
+  const logprobsOf = (trace: Trace): Float32Array | undefined => {
+    const result = results.get(trace);
+    return result instanceof TraceRejected ? undefined : result?.logprobs;
+  };
   for await (const { window, jobs, members, scored, isLast } of done) {
     for (const [n, i] of members.entries())
-      results.set(jobs[i] as T, scored[n] as TraceResult | TraceRejected);
+      results.set((jobs[i] as PassJob).trace, scored[n] as TraceResult | TraceRejected);
     if (!isLast) continue;
     for (const item of window) {
       if (isBad(item)) yield item;
-      else yield { job: item, trace: item.trace, result: results.get(item) as TraceResult | TraceRejected };
+      else
+        yield {
+          job: item,
+          trace: item.trace,
+          result: results.get(item.trace) as TraceResult | TraceRejected,
+          needed: item.needs?.map(logprobsOf) ?? [],
+        };
     }
     results.clear();
   }
@@ -96,23 +99,4 @@ function impossible(
 
 function toTraceJob({ promptIds, completionIds, ...job }: PassJob): TraceJob {
   return { ...job, ids: joinIds(promptIds, completionIds), promptLength: promptIds.length };
-}
-
-/** Consecutive items of one window each; a window may come in several parts. */
-async function* windowsOf<T extends PassJob>(
-  items: AsyncIterable<T | BadRow>,
-  windowOf: (ordinal: number) => number,
-): AsyncGenerator<(T | BadRow)[]> {
-  let window: (T | BadRow)[] = [];
-  let current = -1;
-  for await (const item of items) {
-    const own = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);
-    if (window.length > 0 && (own !== current || window.length >= WINDOW_TRACES)) {
-      yield window;
-      window = [];
-    }
-    current = own;
-    window.push(item);
-  }
-  if (window.length > 0) yield window;
 }

@@ -2,7 +2,7 @@
 import { continueTraces, type PolicyWrites } from '../../policy/run/continue.js';
 import { rowKey } from '../../policy/run/random.js';
 import { candidateExits } from '../../segment/segment.js';
-import type { PassJob } from '../passes/windows.js';
+import type { PassJob } from '../passes/cut-windows.js';
 import { joinIds } from '../references.js';
 import type { MonteCarloOptions } from './sampled.js';
 

@@ -42,7 +42,7 @@ export interface MonteCarloValues extends TraceValues {
 export function monteCarloValues(
   utilities: readonly (readonly (number | null)[])[],
   unfinished: Unfinished,
-): Omit<MonteCarloValues, keyof TraceValues> & Pick<TraceValues, 'values'> {
+): Pick<MonteCarloValues, 'values' | 'columns' | 'status'> {
   const judged = utilities.map((each) => each.filter((utility) => utility !== null));
   const counted = unfinished === 'drop' ? judged : utilities.map((each) => each.map((u) => u ?? 0));
   const lost = utilities.map((each, k) => 1 - (judged[k] as number[]).length / Math.max(1, each.length));

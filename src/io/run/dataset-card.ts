@@ -63,6 +63,8 @@ const ESTIMATES: Readonly<Record<string, string>> = {
   snis: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
   calibrated:
     'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
+  siblings:
+    "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
   given: 'values that the input brought along',
 };
 

@@ -15,6 +15,8 @@ export const STATUS_CODES: readonly string[] = [
   'reward:compared',
   'reward:unknown',
   'segments:by-length',
+  'siblings:no-fit',
+  'siblings:no-mate',
   'text:normalized',
   'truncated',
   'uniform:flat-values',

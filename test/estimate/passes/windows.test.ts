@@ -3,6 +3,8 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { BATCH_ROWS, type Load, planBatches } from '../../../dist/estimate/passes/batch.js';
+import type { PassJob } from '../../../dist/estimate/passes/cut-windows.js';
+import { windowsOf } from '../../../dist/estimate/passes/cut-windows.js';
 import { inOrder } from '../../../dist/estimate/passes/in-order.js';
 import {
   chooseStrategy,
@@ -11,7 +13,7 @@ import {
   STRATEGIES,
   type TraceJob,
 } from '../../../dist/estimate/passes/strategy.js';
-import { type PassJob, scoreWindows } from '../../../dist/estimate/passes/windows.js';
+import { scoreWindows as scoreCut } from '../../../dist/estimate/passes/windows.js';
 import { windowOf } from '../../../dist/io/layout/chunks.js';
 import type { Branch, PackedTrace } from '../../../dist/policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../../../dist/policy/run/session.js';
@@ -415,6 +417,14 @@ class LyingPolicy extends FakePolicy {
     return scores;
   }
 }
+
+/** Cuts a stream into windows and scores them. */
+const scoreWindows = <T extends PassJob>(
+  items: AsyncIterable<T | BadRow>,
+  policy: PolicyRuns,
+  strategy: (typeof STRATEGIES)[number],
+  of: (ordinal: number) => number,
+) => scoreCut(windowsOf(items, of), policy, strategy);
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 

@@ -1,17 +1,15 @@
 // `--dry-run`: traces that are ready for the policy in, what a run of them would be out, as lines for a terminal.
-import { type Forecast, forecast } from '../estimate/passes/forecast.js';
-import type { Strategy } from '../estimate/passes/strategy.js';
-import type { PassJob } from '../estimate/passes/windows.js';
-import { type SamplingForecast, SamplingTally } from '../estimate/sampling/forecast.js';
-import type { MonteCarloOptions } from '../estimate/sampling/sampled.js';
-import { count, plural } from '../plural.js';
-import type { PolicyWrites } from '../policy/run/continue.js';
-import type { PolicyRuns } from '../policy/run/session.js';
-import { escapeControls } from '../printable.js';
-import { duration } from '../report/progress.js';
-import { type BadRow, eachTrace } from '../rows.js';
-import type { Reference } from '../trace.js';
-import { RejectTally } from './job/reject-limits.js';
+import type { PassJob } from '../../estimate/passes/cut-windows.js';
+import { type Forecast, type ForecastBy, forecast } from '../../estimate/passes/forecast.js';
+import { type SamplingForecast, SamplingTally } from '../../estimate/sampling/forecast.js';
+import type { MonteCarloOptions } from '../../estimate/sampling/sampled.js';
+import { count, plural } from '../../plural.js';
+import type { PolicyWrites } from '../../policy/run/continue.js';
+import { escapeControls } from '../../printable.js';
+import { duration } from '../../report/progress.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import type { Reference } from '../../trace.js';
+import { RejectTally } from '../job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {
@@ -27,9 +25,8 @@ const LABEL_WIDTH = 12;
 const SHOWN = 160;
 
 /** How the traces would be run. */
-interface DryRun {
-  readonly session: PolicyRuns & PolicyWrites;
-  readonly strategy: Strategy;
+interface DryRun<T extends PassJob> extends ForecastBy<T> {
+  readonly session: ForecastBy<T>['session'] & PolicyWrites;
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
@@ -38,9 +35,9 @@ interface DryRun {
 }
 
 /** Counts the traces, runs a few of them, and tells what was found. */
-export async function dryRun(
-  ready: AsyncIterable<(PassJob & { readonly bank: readonly Reference[] }) | BadRow>,
-  { session, strategy, text, rows, monteCarlo }: DryRun,
+export async function dryRun<T extends PassJob & { readonly bank: readonly Reference[] }>(
+  ready: AsyncIterable<T | BadRow>,
+  { text, rows, monteCarlo, ...by }: DryRun<T>,
   print: (line: string) => void,
 ): Promise<void> {
   const rejects = new RejectTally();
@@ -51,9 +48,9 @@ export async function dryRun(
     sampling?.add(item);
     return item;
   });
-  const found = await forecast(noted, session, strategy, (bad) => rejects.add(bad));
+  const found = await forecast(noted, by, (bad) => rejects.add(bad));
   for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
-  if (sampling !== undefined) print(drawSampling(await sampling.measure(session, text.maxTokens)));
+  if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
 }
 
 function drawSampling({ completions, tokens, written, seconds }: SamplingForecast): string {

@@ -1,0 +1,52 @@
+// A run whose traces need mates in, the traces of groups that lie in several windows out, read once before all others.
+import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { throwIfInterrupted } from '../../errors.js';
+import { type FarMates, groupsApart, keepFarMates, type Related } from '../../estimate/siblings/far-mates.js';
+import { chunkOf } from '../../io/layout/chunks.js';
+import { openSpill } from '../../io/scored/spill.js';
+import { eachTrace, isBad } from '../../rows.js';
+import type { Run } from '../job/open-run.js';
+import type { Source, Traced } from '../job/source.js';
+
+/** Them, in a file without a name while they are needed. */
+interface KeptMates extends AsyncDisposable {
+  readonly mates: FarMates;
+}
+
+/**
+ * Reads them; undefined where every group that this process has to score lies in one window.
+ * @param windowOf the window of an input row
+ * @param prepare what is turned down by it is no mate
+ */
+export async function farMates(
+  source: Source,
+  { survey, folder, rowsPerChunk, wanted }: Run,
+  windowOf: (ordinal: number) => number,
+  signal: AbortSignal,
+  prepare: (traced: Traced) => Promise<Related>,
+): Promise<KeptMates | undefined> {
+  const isOwn = (first: number, last: number): boolean => {
+    for (let c = chunkOf(first, rowsPerChunk); c <= chunkOf(last, rowsPerChunk); c++)
+      if (wanted(c * rowsPerChunk)) return true;
+    return false;
+  };
+  const apart = groupsApart(survey?.groupRewards ?? new Map(), windowOf, isOwn);
+  if (apart.groups.size === 0) return undefined;
+  const spill = await openSpill(join(folder ?? tmpdir(), `.mates.${randomBytes(4).toString('hex')}.scratch`));
+  try {
+    const isOf = ({ trace }: Traced): boolean => trace.group !== undefined && apart.groups.has(trace.group);
+    async function* ofGroups() {
+      for await (const item of source.again(apart.wanted)) {
+        throwIfInterrupted(signal);
+        if (!isBad(item) && isOf(item)) yield item;
+      }
+    }
+    const mates = await keepFarMates(eachTrace(ofGroups(), prepare), apart.groups, spill);
+    return { mates, [Symbol.asyncDispose]: () => spill.close() };
+  } catch (error) {
+    await spill.close();
+    throw error;
+  }
+}

@@ -1,0 +1,111 @@
+// Two thoughts of one prompt, cut into pieces, in: which state of the one corresponds to which of the other out.
+
+/** A piece's tokens as a bag. */
+interface Bag {
+  /** distinct, rising */
+  readonly ids: Int32Array;
+  readonly counts: Int32Array;
+}
+
+/** The pieces of a thought as bags of tokens. */
+export type PieceBags = readonly Bag[];
+
+/** How two thoughts lie beside each other. */
+export interface Alignment {
+  /** 0..1: the similarity of aligned pieces, as a share of all pieces of both */
+  readonly similarity: number;
+  /** (K+1) for each state of the first thought the corresponding one of the second, 0..J, never falling; that of s_0 is s_0 */
+  readonly states: Int32Array;
+}
+
+/** @param starts token from which the first piece counts @param ends (K) piece ends, rising */
+export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): PieceBags {
+  return Array.from(ends, (end, k) => {
+    const sorted = ids.slice(k === 0 ? start : ends[k - 1], end).sort();
+    const distinct: number[] = [];
+    const counts: number[] = [];
+    for (const id of sorted) {
+      if (id !== distinct.at(-1)) {
+        distinct.push(id);
+        counts.push(0);
+      }
+      counts[counts.length - 1] = (counts[counts.length - 1] as number) + 1;
+    }
+    return { ids: Int32Array.from(distinct), counts: Int32Array.from(counts) };
+  });
+}
+
+/**
+ * Aligns the pieces of two thoughts in order (Needleman and Wunsch, without a price for gaps), by the Dice similarity of their
+ * tokens, where a token that many pieces of the two have counts less. No policy is asked, and no reward is read. The state that
+ * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k.
+ */
+export function align(first: PieceBags, second: PieceBags): Alignment {
+  const [K, J] = [first.length, second.length];
+  const states = new Int32Array(K + 1);
+  if (K === 0 || J === 0) return { similarity: 0, states };
+  const similarity = similarities(first, second);
+  const width = J + 1;
+  const total = new Float64Array((K + 1) * width);
+  for (let k = 1; k <= K; k++)
+    for (let j = 1; j <= J; j++) {
+      const [match, without] = stepsTo(total, similarity, width, k, j);
+      total[k * width + j] = Math.max(match, without);
+    }
+  let [k, j] = [K, J];
+  states[K] = J;
+  while (k > 0) {
+    const [match, without] = stepsTo(total, similarity, width, k, j);
+    if (j > 0 && match >= without) [k, j] = [k - 1, j - 1];
+    else if (j === 0 || total[(k - 1) * width + j] === total[k * width + j]) k -= 1;
+    else {
+      j -= 1;
+      continue;
+    }
+    states[k] = j;
+  }
+  // both begin with nothing but the prompt
+  states[0] = 0;
+  return { similarity: (2 * (total[K * width + J] as number)) / (K + J), states };
+}
+
+/** The best sums that end in pieces k and j: with both aligned to each other, and with one of them left out. */
+function stepsTo(
+  total: Float64Array,
+  similarity: Float64Array,
+  width: number,
+  k: number,
+  j: number,
+): readonly [match: number, without: number] {
+  if (j === 0) return [0, 0];
+  const at = k * width + j;
+  const match = (total[at - width - 1] as number) + (similarity[(k - 1) * (width - 1) + j - 1] as number);
+  return [match, Math.max(total[at - width] as number, total[at - 1] as number)];
+}
+
+/** (K·J) Dice similarity of every piece of the one with every piece of the other, tokens weighted by log(1 + pieces / pieces that have it). */
+function similarities(first: PieceBags, second: PieceBags): Float64Array {
+  const having = new Map<number, number>();
+  for (const { ids } of [...first, ...second])
+    for (const id of ids) having.set(id, (having.get(id) ?? 0) + 1);
+  const pieces = first.length + second.length;
+  const weigh = ({ ids, counts }: Bag) => {
+    const weights = Float64Array.from(ids, (id) => Math.log(1 + pieces / (having.get(id) as number)));
+    return { ids, counts, weights, sum: weights.reduce((sum, w, n) => sum + w * (counts[n] as number), 0) };
+  };
+  const [rows, columns] = [first.map(weigh), second.map(weigh)];
+  const found = new Float64Array(rows.length * columns.length);
+  for (const [k, a] of rows.entries())
+    for (const [j, b] of columns.entries()) {
+      let common = 0;
+      for (let x = 0, y = 0; x < a.ids.length && y < b.ids.length; ) {
+        const difference = (a.ids[x] as number) - (b.ids[y] as number);
+        if (difference === 0)
+          common += (a.weights[x] as number) * Math.min(a.counts[x] as number, b.counts[y] as number);
+        if (difference <= 0) x++;
+        if (difference >= 0) y++;
+      }
+      found[k * columns.length + j] = a.sum + b.sum === 0 ? 0 : (2 * common) / (a.sum + b.sum);
+    }
+  return found;
+}

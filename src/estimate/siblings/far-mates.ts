@@ -1,0 +1,110 @@
+// Groups whose traces lie in several windows: which they are, and their traces, kept aside to be asked for one group at a time.
+import type { Spill } from '../../io/scored/spill.js';
+import { type BadRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+import type { GroupRewards } from '../baseline.js';
+import type { PassJob } from '../passes/cut-windows.js';
+
+/** A trace that can be another's mate. */
+export interface Related extends PassJob {
+  readonly reward: { readonly reward: number | null };
+}
+
+/** Traces that can be mates, by group. */
+export interface FarMates {
+  /** All of a group that lies in several windows, in input order; none of another. */
+  of(group: string): Promise<readonly Related[]>;
+}
+
+/** The groups that lie in several windows, and the rows between the first and the last of each. */
+export interface Apart {
+  readonly groups: ReadonlySet<string>;
+  /** Whether a row may hold one of their traces; asked for rows in order. */
+  wanted(ordinal: number): boolean;
+}
+
+/**
+ * @param rewards with spans
+ * @param isOwn whether some row from the first to the last is still to be scored by this process
+ */
+export function groupsApart(
+  rewards: ReadonlyMap<string, GroupRewards>,
+  windowOf: (ordinal: number) => number,
+  isOwn: (first: number, last: number) => boolean,
+): Apart {
+  const groups = new Set<string>();
+  const spans: (readonly [number, number])[] = [];
+  for (const [group, { span, count }] of rewards) {
+    if (span === undefined || count < 2 || windowOf(span[0]) === windowOf(span[1]) || !isOwn(...span))
+      continue;
+    groups.add(group);
+    spans.push(span);
+  }
+  spans.sort(([a], [b]) => a - b);
+  let [next, end] = [0, -1];
+  return {
+    groups,
+    wanted(ordinal) {
+      for (; next < spans.length && (spans[next] as readonly [number, number])[0] <= ordinal; next++)
+        end = Math.max(end, (spans[next] as readonly [number, number])[1]);
+      return ordinal <= end;
+    },
+  };
+}
+
+/**
+ * Keeps what mates need of each trace of some groups.
+ * @param traces what is turned down among them is no mate
+ */
+export async function keepFarMates(
+  traces: AsyncIterable<Related | BadRow>,
+  groups: ReadonlySet<string>,
+  spill: Spill,
+): Promise<FarMates> {
+  const kept = new Map<string, number[]>();
+  for await (const item of traces) {
+    if (isBad(item) || item.reward.reward === null) continue;
+    const { group } = item.trace;
+    if (group === undefined || !groups.has(group)) continue;
+    const list = kept.get(group) ?? [];
+    kept.set(group, list);
+    list.push(await spill.add(textOf(item)));
+  }
+  return {
+    of: async (group) => Promise.all((kept.get(group) ?? []).map(async (n) => relatedOf(await spill.get(n)))),
+  };
+}
+
+/** What is kept: enough to read the trace by the policy, to align its pieces, and to name it in an error. */
+function textOf({ trace, promptIds, completionIds, pieces, reward }: Related): string {
+  const { columns: _, raw: __, arrow: ___, ...source } = trace.source;
+  const { id, group, item } = trace;
+  return JSON.stringify({
+    trace: { id, group, item, source },
+    ids: [Array.from(promptIds), Array.from(completionIds)],
+    textEnd: pieces.tokens.textEnd,
+    thought: pieces.thought,
+    ends: Array.from(pieces.ends),
+    opts: pieces.opts,
+    reward: reward.reward,
+  });
+}
+
+function relatedOf(text: string): Related {
+  const { trace, ids, textEnd, thought, ends, opts, reward } = JSON.parse(text) as {
+    readonly trace: Pick<Trace, 'id' | 'group' | 'item' | 'source'>;
+    readonly ids: readonly [number[], number[]];
+    readonly textEnd: number;
+    readonly ends: number[];
+    readonly reward: number;
+  } & Pick<PassJob['pieces'], 'thought' | 'opts'>;
+  const [promptIds, completionIds] = [Int32Array.from(ids[0]), Int32Array.from(ids[1])];
+  const source = { ...trace.source, columns: {}, raw: '' };
+  const units = new Int32Array(completionIds.length + 1);
+  const tokens = { text: '', units, textEnd };
+  return {
+    trace: { ...trace, source, prompt: '', completion: '', references: [], reward },
+    ...{ promptIds, completionIds, continuations: [], reward: { reward } },
+    pieces: { tokens, thought, opts, ends: Int32Array.from(ends), segments: ends.length },
+  };
+}

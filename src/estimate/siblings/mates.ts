@@ -1,0 +1,80 @@
+// A trace and the others of its group in, the mates whose tails it is asked for out, with what is scored of them.
+import { candidateExits, type Pieces } from '../../segment/segment.js';
+import type { Suffix } from '../references.js';
+import { align, type PieceBags, pieceBags } from './alignment.js';
+
+/** What of a trace its mates are chosen by. */
+export interface Sibling {
+  readonly completionIds: Int32Array;
+  readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
+  readonly bags: PieceBags;
+}
+
+/** How mates are used. */
+export interface MateOptions {
+  /** mates a trace at most, the most similar ones */
+  readonly mates: number;
+  /** L: tokens of a mate's tail that are scored */
+  readonly mateTokens: number;
+}
+
+/** A mate, as one trace sees it. */
+export interface Mate<T> {
+  readonly mate: T;
+  /** (P+1) for each exit that the trace's pieces allow: tokens of the mate's completion before the corresponding state */
+  readonly at: Int32Array;
+}
+
+/** A mate that a trace was given, with its ζ. */
+export interface GivenMate extends Mate<Pick<Sibling, 'completionIds'>> {
+  readonly reward: number;
+}
+
+/** The bags of a trace's pieces. */
+export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceBags {
+  return pieceBags(completionIds, pieces.thought.start, pieces.ends);
+}
+
+/**
+ * The mates whose thoughts are most like the trace's own, the most similar first; of equal ones those that come first.
+ * @param others of the group, without the trace itself
+ */
+export function chooseMates<T extends Sibling>(own: Sibling, others: readonly T[], most: number): Mate<T>[] {
+  return others
+    .map((mate) => ({ mate, ...align(own.bags, mate.bags) }))
+    .sort((a, b) => b.similarity - a.similarity)
+    .slice(0, most)
+    .map(({ mate, states }) => {
+      const exits = candidateExits(mate.pieces);
+      return { mate, at: states.map((state) => exits[state] as number) };
+    });
+}
+
+/** What of a mate's tail is scored where it begins after `from` tokens of its completion; none is left at its end. */
+export function tailFrom(
+  { completionIds }: Pick<Sibling, 'completionIds'>,
+  from: number,
+  length: number,
+): Int32Array {
+  return completionIds.subarray(from, from + length);
+}
+
+/** The tails that are scored at an exit, mate after mate; a mate that has none there is left out. */
+export function tailsAt(
+  own: Pick<Sibling, 'pieces'>,
+  mates: readonly Mate<Pick<Sibling, 'completionIds'>>[],
+  { mateTokens }: MateOptions,
+): (exit: number) => readonly Suffix[] {
+  const places = placesOf(own.pieces);
+  return (exit) =>
+    mates.flatMap(({ mate, at }) => {
+      const ids = tailFrom(mate, at[places.get(exit) as number] as number, mateTokens);
+      return ids.length === 0 ? [] : [{ ids, scoredFrom: 0, utility: 0 }];
+    });
+}
+
+/** The number of each exit that pieces allow; the first of those that stand at one place. */
+export function placesOf(pieces: Sibling['pieces']): ReadonlyMap<number, number> {
+  const exits = Array.from(candidateExits(pieces), (exit, n) => [exit, n] as const);
+  return new Map(exits.reverse());
+}

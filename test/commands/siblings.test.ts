@@ -1,0 +1,213 @@
+// `--estimator siblings`: values recomputed in float64, mates found wherever they lie, and what stands in their place.
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { recomputedFaults } from '../../dist/estimate/recompute.js';
+import { align, pieceBags } from '../../dist/estimate/siblings/alignment.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
+import { oracleSibling } from '../oracle/siblings.js';
+import { rredcotHere } from '../support/in-process.js';
+import {
+  EMBEDDED,
+  FIXTURES,
+  type FixtureRow,
+  readJsonl,
+  type ScoredRow,
+  storedValues,
+} from '../support/program.js';
+import { madeTraces, scoredLine } from '../support/scored-traces.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: number[] };
+
+const TRACES = 16; // two groups of eight
+const SIBLINGS = '--estimator siblings --calibration calibration.json';
+
+let folder: string;
+let fixtures: FixtureRow[];
+let rows: Row[];
+const at = (name: string) => join(folder, name);
+const run = async (line: string) => {
+  const { code, stdout, stderr } = await rredcotHere(line.split(' ').filter(Boolean), { cwd: folder });
+  return { code, said: `${stdout}${stderr}` };
+};
+const score = async (line: string) => {
+  const { code, said } = await run(`score ${line}`);
+  expect(code, said).toBe(0);
+};
+const write = (name: string, all: readonly object[]) =>
+  writeFile(at(name), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  fixtures = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, TRACES);
+  await write('traces.jsonl', fixtures);
+  await write(
+    'made.jsonl',
+    madeTraces(12, 8).map((trace) => scoredLine(trace, {})),
+  );
+  await run('calibrate made.jsonl -o calibration.json');
+  await score(`traces.jsonl ${SIBLINGS} -o siblings.jsonl`);
+  rows = await readJsonl<Row>(at('siblings.jsonl'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const thoughtEnds = (row: Row) =>
+  Int32Array.from(
+    row.segments.filter(({ kind }) => kind === 'thought'),
+    ({ end }) => end as number,
+  );
+
+describe('siblings', () => {
+  it('gives the value that its formula gives in float64, of the three mates most like the trace', () => {
+    const model = loadOracleModel(EMBEDDED);
+    const ids = new Map(fixtures.map((row) => [row.id, row]));
+    const trace = (row: Row) => ids.get(row.id) as FixtureRow;
+    const sum = (x: Float64Array) => x.reduce((a, b) => a + b, 0);
+    const bags = (row: Row) =>
+      // "<think>" and its newline come before the thought
+      pieceBags(Int32Array.from(trace(row).completion_ids), 2, thoughtEnds(row));
+    for (const row of rows.slice(0, 2)) {
+      const { prompt_ids: prompt, completion_ids: own } = trace(row);
+      const { state } = tokenStats(model, [...prompt, ...own]);
+      const chosen = rows
+        .filter((mate) => mate.group === row.group && mate.id !== row.id)
+        .map((mate) => ({ mate, ...align(bags(row), bags(mate)) }))
+        .sort((a, b) => b.similarity - a.similarity)
+        .slice(0, 3)
+        .map(({ mate, states }) => {
+          const theirs = trace(mate).completion_ids;
+          const { logprobs } = tokenStats(model, [...prompt, ...theirs]);
+          return { mate, states, theirs, logprobs: logprobs.subarray(prompt.length) };
+        });
+      const exits = [2, ...thoughtEnds(row)];
+      for (const [k, value] of storedValues(row).entries()) {
+        const mates = chosen.map(({ mate, states, theirs, logprobs }) => {
+          const from = [2, ...thoughtEnds(mate)][states[k] as number] as number;
+          const before = fork(state, prompt.length + (exits[k] as number));
+          return {
+            here: sum(continuationLogprobs(model, before, theirs.slice(from, from + 20))),
+            own: sum(logprobs.subarray(from, from + 20)),
+            reward: mate.reward as number,
+          };
+        });
+        expect(value).toBeCloseTo(
+          oracleSibling(row.reward as number, row.value_prior[k] as number, mates),
+          4,
+        );
+      }
+      expect(row.baseline).toBe(row.value_prior[0]);
+      expect(row.value_ess).toHaveLength(exits.length);
+      expect(Math.max(...row.value_ess)).toBeGreaterThan(1.5);
+    }
+  });
+
+  it('finds mates wherever they lie: other windows, chunks, shards; a trace has the same values', async () => {
+    // no group in one window: every other row is of the same one
+    const order = fixtures.map((_, n) => fixtures[(n % 2) * 8 + Math.floor(n / 2)] as FixtureRow);
+    await write('mixed.jsonl', order);
+    await score(`mixed.jsonl ${SIBLINGS} --rows-per-chunk 4 -o mixed.out.jsonl`);
+    const mixed = await readJsonl<Row>(at('mixed.out.jsonl'));
+    expect(mixed.map(({ id }) => id)).toEqual(order.map(({ id }) => id));
+    const byId = new Map(mixed.map((row) => [row.id, row]));
+    for (const row of rows) {
+      const other = byId.get(row.id) as Row;
+      expect(other.status).toBe(row.status);
+      for (const [k, value] of storedValues(row).entries())
+        expect(storedValues(other)[k]).toBeCloseTo(value, 5);
+    }
+    for (const shard of [0, 1])
+      await score(`mixed.jsonl ${SIBLINGS} --rows-per-chunk 4 --shard ${shard}/2 --format jsonl -o parts/`);
+    const said = await run('merge parts/ -o merged.jsonl');
+    expect(said.code, said.said).toBe(0);
+    const [merged, whole] = await Promise.all(
+      ['merged.jsonl', 'mixed.out.jsonl'].map((name) => readFile(at(name), 'utf8')),
+    );
+    expect(merged === whole).toBe(true);
+  });
+
+  it('says where there is no mate: the values are the calibrated ones', async () => {
+    await write(
+      'alone.jsonl',
+      fixtures.slice(0, 3).map(({ group: _, ...row }) => row),
+    );
+    await score(`alone.jsonl ${SIBLINGS} -o alone.out.jsonl`);
+    const found = await readJsonl<Row>(at('alone.out.jsonl'));
+    for (const row of found) {
+      expect(row.status).toBe('siblings:no-mate');
+      expect(storedValues(row)).toEqual(row.value_prior);
+      expect(row.value_ess.every((ess) => ess === 0)).toBe(true);
+    }
+    await score('alone.jsonl --estimator calibrated --calibration calibration.json -o calibrated.jsonl');
+    for (const [n, row] of (await readJsonl<Row>(at('calibrated.jsonl'))).entries())
+      expect(storedValues(row)).toEqual(storedValues(found[n] as Row));
+  });
+
+  it('is made again by redistribute with another rule, byte for byte, and left for another estimator', async () => {
+    const text = (name: string) => readFile(at(name), 'utf8');
+    const config = async (name: string) => JSON.parse(await text(`${name}.summary.json`)).config;
+    const redistribute = async (line: string) => {
+      const { code, said } = await run(`redistribute ${line}`);
+      expect(code, said).toBe(0);
+    };
+    await redistribute('siblings.jsonl --sigma signed -o again.jsonl');
+    await score(`traces.jsonl ${SIBLINGS} --sigma signed -o fresh.jsonl`);
+    expect((await text('again.jsonl')) === (await text('fresh.jsonl'))).toBe(true);
+    expect(await config('again.jsonl')).toEqual(await config('fresh.jsonl'));
+
+    // other branches share the runs of another estimator: the last bits of what the policy says differ
+    await redistribute('siblings.jsonl --estimator pr -o again-pr.jsonl');
+    await score('traces.jsonl -o pr.jsonl');
+    expect(await config('again-pr.jsonl')).toEqual(await config('pr.jsonl'));
+    const [again, fresh] = await Promise.all(
+      ['again-pr.jsonl', 'pr.jsonl'].map((name) => readJsonl<ScoredRow>(at(name))),
+    );
+    for (const [n, row] of (fresh as ScoredRow[]).entries()) {
+      const made = again?.[n] as ScoredRow;
+      expect(Object.keys(made)).toEqual(Object.keys(row));
+      expect(made.status).toBe(row.status);
+      const worst = row.sigma.map((value, t) => Math.abs(value - (made.sigma[t] as number)));
+      expect(Math.max(...worst)).toBeLessThan(1e-5);
+    }
+    const { code, said } = await run('redistribute pr.jsonl --estimator siblings -o none.jsonl');
+    expect(code).toBe(2);
+    expect(said).toContain('do not follow from what is stored');
+  });
+
+  it('is looked at by verify: its prior, its baseline, and values without a mate', async () => {
+    expect((await run('verify siblings.jsonl')).code).toBe(0);
+    const { config } = JSON.parse(await readFile(at('siblings.jsonl.summary.json'), 'utf8'));
+    expect(config).toMatchObject({ mates: 3, mateTokens: 20, mateWeights: [-30, 3], matePrior: 1 });
+    const credit = storedCredit(config);
+    const faults = (change: object) => {
+      const cells = { ...rows[0], ...change } as Record<string, unknown>;
+      const row = {
+        number: 0,
+        has: (name: string) => name in cells,
+        cell: (name: string) => cells[name] ?? null,
+      };
+      return recomputedFaults(row, credit).join('\n');
+    };
+    const [row] = rows as [Row];
+    expect(faults({})).toBe('');
+    expect(faults({ value_prior: [0.25, ...row.value_prior.slice(1)] })).toMatch(/by the calibration with/);
+    expect(faults({ value_prior: row.value_prior.slice(1) })).toMatch(
+      /value_prior has \d+ entries, expected/,
+    );
+    expect(faults({ baseline: row.value_start })).toMatch(/baseline is .*expected V\(s_0\)/);
+    expect(faults({ status: 'siblings:no-fit' })).toMatch(/the value of exit \d+ is/);
+  });
+
+  it.each([
+    ['- --estimator siblings --calibration calibration.json', 'which stdin gives once'],
+    [`traces.jsonl ${SIBLINGS} --segmenter entropy`, 'aligns pieces of text'],
+    ['traces.jsonl --estimator siblings', 'needs a calibration'],
+    ['traces.jsonl --mates 4', '--mates has no meaning with --estimator pr'],
+    [`traces.jsonl ${SIBLINGS} --mates 0`, '--mates 0'],
+  ])('refuses score %s', async (line, reason) => {
+    const { code, said } = await run(`score ${line} -o refused.jsonl`);
+    expect(code).toBe(2);
+    expect(said).toContain(reason);
+  });
+});

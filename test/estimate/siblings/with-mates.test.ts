@@ -1,0 +1,197 @@
+// Windows with mates: each trace gets those most like it, tails are scored at every exit in one run and in two, and guests run along.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TraceRejected } from '../../../dist/errors.js';
+import type { PassJob } from '../../../dist/estimate/passes/cut-windows.js';
+import { type Window, windowsOf } from '../../../dist/estimate/passes/cut-windows.js';
+import { scoreWindows } from '../../../dist/estimate/passes/windows.js';
+import {
+  type FarMates,
+  groupsApart,
+  keepFarMates,
+  type Related,
+} from '../../../dist/estimate/siblings/far-mates.js';
+import { withMates } from '../../../dist/estimate/siblings/with-mates.js';
+import { openSpill } from '../../../dist/io/scored/spill.js';
+import { isBad } from '../../../dist/rows.js';
+import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../../support/fake-policy.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+type Shaped = Related & { readonly shape: JobShape };
+
+const SHAPE: JobShape = { name: 1, prompt: 3, tokens: 12, piece: 3, maxSegments: 40, continuations: [] };
+
+function related(
+  row: number,
+  group: string | undefined,
+  shape: JobShape,
+  reward: number | null = row % 2,
+): Shaped {
+  const { ids, promptLength, pieces, continuations } = jobOf(shape);
+  const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
+  const named = group === undefined ? {} : { group };
+  return {
+    shape,
+    trace: { id: `${row}`, ...named, prompt: '', completion: '', references: [], reward, source },
+    reward: { reward },
+    promptIds: ids.subarray(0, promptLength),
+    completionIds: ids.subarray(promptLength),
+    ...{ pieces, continuations },
+  };
+}
+
+async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
+  yield* items;
+}
+async function drain<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+const shapes = fc.array(
+  fc.record({
+    name: fc.integer({ min: 1, max: 250 }),
+    prompt: fc.constant(3),
+    tokens: fc.integer({ min: 1, max: 30 }),
+    piece: fc.integer({ min: 2, max: 9 }),
+    maxSegments: fc.integer({ min: 1, max: 4 }),
+    continuations: fc.array(fc.record({ length: fc.constant(3), scoredFrom: fc.constant(1) }), {
+      maxLength: 2,
+    }),
+  }),
+  { minLength: 2, maxLength: 6 },
+);
+
+describe('withMates', () => {
+  it.each(['one-run', 'two-run', 'auto'] as const)(
+    '%s: scores the tails of the mates at every exit',
+    async (strategy) => {
+      await fc.assert(
+        fc.asyncProperty(shapes, fc.integer({ min: 1, max: 5 }), async (all, mateTokens) => {
+          const items = all.map((shape, n) => related(n, 'g', shape));
+          const opts = { mates: 2, mateTokens };
+          const windows = withMates(
+            windowsOf(streamOf(items), () => 0),
+            undefined,
+            opts,
+          );
+          const scored = await drain(scoreWindows(windows, new FakePolicy(), strategy));
+          expect(scored).toHaveLength(items.length);
+          for (const item of scored) {
+            if (isBad(item) || item.result instanceof TraceRejected) throw new Error('set aside');
+            const { job, result, needed } = item;
+            const whole = jobOf(job.shape);
+            expect(result).toMatchObject(expectedResult(job.shape, whole));
+            expect(job.mates).toHaveLength(Math.min(2, items.length - 1));
+            for (const [k, exit] of result.segmentation.exits.entries()) {
+              const before = whole.ids.subarray(0, whole.promptLength + exit);
+              const place = [...job.pieces.ends].indexOf(exit) + 1;
+              const tails = job.mates.flatMap(({ mate, at }) => {
+                const tail = mate.completionIds.subarray(at[place], (at[place] as number) + mateTokens);
+                return tail.length === 0 ? [] : [fakeStats([...before, ...tail], before.length).logprobs];
+              });
+              expect(result.tails?.[k]).toEqual(tails);
+            }
+            for (const [n, { mate }] of job.mates.entries()) {
+              const other = items.find(({ completionIds }) => completionIds === mate.completionIds) as Shaped;
+              const { ids, promptLength } = jobOf(other.shape);
+              expect(needed[n]).toEqual(fakeStats([...ids], promptLength).logprobs);
+            }
+          }
+        }),
+        { numRuns: 40 },
+      );
+    },
+  );
+
+  it('takes no mate of another group, of unknown reward, nor the trace itself; without a group there is none', async () => {
+    const items = [
+      related(0, 'a', SHAPE),
+      related(1, 'a', SHAPE),
+      related(2, 'a', { ...SHAPE, name: 2 }, null),
+      related(3, 'b', SHAPE),
+      related(4, undefined, SHAPE),
+    ];
+    const [window] = await drain(
+      withMates(
+        windowsOf(streamOf(items), () => 0),
+        undefined,
+        { mates: 9, mateTokens: 4 },
+      ),
+    );
+    const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id)));
+    expect(ids).toEqual([['1'], ['0'], ['0', '1'], [], []]);
+    expect(window?.guests).toEqual([]);
+  });
+
+  it('brings guests from other windows, which run along and are not passed on', async () => {
+    const path = `${await temporaryFolder()}/spill`;
+    const items = Array.from({ length: 6 }, (_, n) =>
+      related(n, n % 2 === 0 ? 'even' : `odd ${n}`, { ...SHAPE, name: n + 1 }),
+    );
+    const rewards = new Map([
+      ['even', { sum: 0, count: 3, span: [0, 4] as const }],
+      ['odd 1', { sum: 1, count: 1, span: [1, 1] as const }],
+    ]);
+    const windowOf = (row: number) => Math.floor(row / 2);
+    const apart = groupsApart(rewards, windowOf, () => true);
+    expect([...apart.groups]).toEqual(['even']);
+    expect([0, 1, 4, 5].map((row) => apart.wanted(row))).toEqual([true, true, true, false]);
+    const spill = await openSpill(path);
+    const far: FarMates = await keepFarMates(streamOf(items), apart.groups, spill);
+    const asked = withMates(windowsOf(streamOf(items), windowOf), far, { mates: 1, mateTokens: 4 });
+    const windows: Window<Shaped & { readonly needs?: readonly { readonly id: string }[] }>[] =
+      await drain(asked);
+    expect(windows.map(({ guests }) => guests.length)).toEqual([1, 1, 1]);
+    const policy = new FakePolicy();
+    const scored = await drain(scoreWindows(streamOf(windows), policy, 'auto'));
+    expect(scored.map((item) => (isBad(item) ? null : item.trace.id))).toEqual([
+      '0',
+      '1',
+      '2',
+      '3',
+      '4',
+      '5',
+    ]);
+    for (const item of scored) {
+      if (isBad(item) || item.job.needs?.length !== 1) continue;
+      const mate = items.find(({ trace }) => trace.id === item.job.needs?.[0]?.id) as Shaped;
+      const { ids, promptLength } = jobOf(mate.shape);
+      expect(item.needed).toEqual([fakeStats([...ids], promptLength).logprobs]);
+    }
+    await spill.close();
+  });
+
+  it('leaves groups out that no row of this process has a part in', () => {
+    const rewards = new Map([['g', { sum: 0, count: 2, span: [0, 9] as const }]]);
+    expect(
+      groupsApart(
+        rewards,
+        (row) => row,
+        () => false,
+      ).groups.size,
+    ).toBe(0);
+    expect(
+      groupsApart(
+        rewards,
+        () => 0,
+        () => true,
+      ).groups.size,
+    ).toBe(0);
+  });
+});
+
+describe('windowsOf', () => {
+  it('cuts a window of very many traces where a group ends', async () => {
+    const many = (groups: readonly number[]) =>
+      groups.flatMap((count, g) =>
+        Array.from({ length: count }, (): PassJob => related(0, `${g}`, { ...SHAPE, tokens: 2 })),
+      );
+    const sizes = async (items: readonly PassJob[]) =>
+      (await drain(windowsOf(streamOf(items), () => 0))).map(({ items: own }) => own.length);
+    expect(await sizes(many([250, 10, 5]))).toEqual([260, 5]);
+    expect(await sizes(many([100, 156, 1]))).toEqual([256, 1]);
+    expect(await sizes(many([5000]))).toEqual([4096, 904]);
+  });
+});

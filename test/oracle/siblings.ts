@@ -1,0 +1,46 @@
+// The siblings value from its formula, in float64, and the best alignment of two thoughts by trying all of them.
+
+/** Dice similarity of two bags of tokens, each token with log(1 + pieces / pieces that have it). */
+export function oracleDice(
+  a: readonly number[],
+  b: readonly number[],
+  pieces: readonly (readonly number[])[],
+): number {
+  const weight = (id: number) =>
+    Math.log(1 + pieces.length / pieces.filter((piece) => piece.includes(id)).length);
+  const times = (bag: readonly number[], id: number) => bag.filter((each) => each === id).length;
+  const total = (bag: readonly number[]) => bag.reduce((sum, id) => sum + weight(id), 0);
+  const common = [...new Set(a)].reduce(
+    (sum, id) => sum + weight(id) * Math.min(times(a, id), times(b, id)),
+    0,
+  );
+  return total(a) + total(b) === 0 ? 0 : (2 * common) / (total(a) + total(b));
+}
+
+/** The largest sum of similarities that an alignment in order has, by trying all of them: for a few pieces. */
+export function oracleBest(similar: readonly (readonly number[])[], k = 0, j = 0): number {
+  if (k >= similar.length || j >= (similar[0]?.length ?? 0)) return 0;
+  return Math.max(
+    (similar[k]?.[j] as number) + oracleBest(similar, k + 1, j + 1),
+    oracleBest(similar, k + 1, j),
+    oracleBest(similar, k, j + 1),
+  );
+}
+
+export interface OracleMate {
+  /** Σ log π of its first L tokens, at the trace's state and at its own */
+  here: number;
+  own: number;
+  reward: number;
+}
+
+/** (R + Σ w r + c·V) / (1 + Σ w + c) with c = 1. */
+export function oracleSibling(reward: number, prior: number, mates: readonly OracleMate[]): number {
+  let [above, below] = [reward + prior, 2];
+  for (const { here, own, reward: outcome } of mates) {
+    const w = Math.exp(Math.min(3, Math.max(-30, here - own)));
+    above += w * outcome;
+    below += w;
+  }
+  return above / below;
+}
