@@ -23,14 +23,17 @@ const readOnce = (rows) =>
   rows.reduce((sum, { prompt_ids, completion_ids }) => sum + prompt_ids.length + completion_ids.length, 0);
 
 /**
- * Of an estimator that generates nothing: each trace is read once, and at every exit every reference behind the exit template.
+ * Of an estimator that generates nothing: each trace is read once, and at every exit every reference behind the exit template; of
+ * `siblings` also the mates' tails, at most.
  * @param before tokens of the template before the answer; `reference_tokens` counts what is scored, which of a continuation is all of it
+ * @param config of the run
  */
-export function forwardTokens(estimator, rows, before) {
+export function forwardTokens(estimator, rows, before, { mates = 0, mateTokens = 0 } = {}) {
   const own = natureOf(estimator).scores === 'continuations' ? 0 : before;
   const branches = rows.map((row) => {
     const references = row.reference_tokens.reduce((sum, tokens) => sum + own + tokens, 0);
-    return (thoughtsOf(row).length + 1) * references;
+    const others = rows.filter(({ group }) => group === row.group).length - 1;
+    return (thoughtsOf(row).length + 1) * (references + Math.min(mates, others) * mateTokens);
   });
   return readOnce(rows) + branches.reduce((sum, tokens) => sum + tokens, 0);
 }

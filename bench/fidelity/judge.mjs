@@ -31,7 +31,7 @@ const mapValues = (of, make) => Object.fromEntries(Object.entries(of).map(([name
  * @param taken seconds of the Monte Carlo run
  */
 export async function judge(prepared, samples, taken) {
-  const { policy, at, folder, judge: rows, base, scored, seconds, fine } = prepared;
+  const { policy, at, folder, judge: rows, base, scored, summaries, fine } = prepared;
   const half = samples / 2;
   const all = Array.from(rowsOf(at('mc')), compactSamples);
   const lines = all.map((own, i) =>
@@ -105,8 +105,8 @@ export async function judge(prepared, samples, taken) {
     const written = { lines: writtenBy(lines), all: writtenBy(all) };
     return [
       ...Array.from(scored, ([name, each]) => {
-        const tokens = forwardTokens(name, each, before);
-        return { name, seconds: seconds.get(name), tokens };
+        const { seconds, config } = summaries.get(name);
+        return { name, seconds, tokens: forwardTokens(name, each, before, config) };
       }),
       // of the states at the ends of lines alone, and of fewer completions, by their part of what was written
       ...[METHOD_SAMPLES, samples].map((M) => {

@@ -27,6 +27,13 @@ function mainTable({ comparison, levels }) {
   );
 }
 
+function bestLine({ comparison }) {
+  const figure = finder(comparison);
+  const pearson = (name) => figure('pearson', name)?.value ?? Number.NEGATIVE_INFINITY;
+  const best = methodsOf(comparison).sort((a, b) => pearson(b) - pearson(a))[0];
+  return `Best of what generates nothing: ${code(best)}, with ${two(pearson(best) / comparison.ceiling?.value)} of the ceiling.`;
+}
+
 const LASTS = [0.25, 0.5, 0.75, 1];
 
 function lateTable(comparison, measure) {
@@ -108,6 +115,8 @@ Monte Carlo's differences, from two halves of them, is ${two(reliability)}; the 
 groups${back === null ? '' : `, and stands back (${back})`}; its log losses: ${losses.join(', ')}.
 
 ${mainTable(measured)}
+
+${bestLine(measured)}
 
 ![Pearson by the last part of the trace](fidelity-${policy.name}-last.svg)
 

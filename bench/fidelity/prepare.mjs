@@ -24,7 +24,7 @@ const ROWS_A_CHUNK = 4;
 /**
  * @param policy of bench/fidelity.mjs
  * @param work its folder for all that is made
- * @returns judge: rows of the traces that are judged; scored: by estimator, its rows of them; seconds by estimator; fine: numbers of
+ * @returns judge: rows of the traces that are judged; scored: by estimator, its rows of them; summaries of these runs; fine: numbers of
  * the rows that are looked at token by token; chunks: of the Monte Carlo run, tokens that are likely to be written in each
  */
 export function prepare(policy, work, samples) {
@@ -46,13 +46,13 @@ export function prepare(policy, work, samples) {
   score('fit.jsonl', 'fit.parquet');
   rredcot('calibrate', at('fit.parquet'), '-o', at('calibration.json'));
   const scored = new Map();
-  const seconds = new Map();
+  const summaries = new Map();
   for (const [name, flags] of VALUES) {
     if (name.startsWith('joint') && !policy.hasSolutions) continue;
     const given = flags.map((flag) => flag.replace('{calibration}', at('calibration.json')));
     score('judge.jsonl', `${name}.jsonl`, '--estimator', name, ...given, '--sigma', 'share,surprise,entropy');
     scored.set(name, readLines(at(`${name}.jsonl`)));
-    seconds.set(name, JSON.parse(readFileSync(at(`${name}.jsonl.summary.json`), 'utf8')).seconds);
+    summaries.set(name, JSON.parse(readFileSync(at(`${name}.jsonl.summary.json`), 'utf8')));
   }
 
   // one Monte Carlo run has all that is sampled: at the ends of lines, and of some traces before every token that was not sure
@@ -70,7 +70,7 @@ export function prepare(policy, work, samples) {
     chunks[chunk] = (chunks[chunk] ?? 0) + samples * left;
   }
   const calibration = JSON.parse(readFileSync(at('calibration.json'), 'utf8'));
-  return { policy, at, folder, fit: fit.length, judge, base, scored, seconds, calibration, fine, chunks };
+  return { policy, at, folder, fit: fit.length, judge, base, scored, summaries, calibration, fine, chunks };
 }
 
 /** The flags of the Monte Carlo run. */
