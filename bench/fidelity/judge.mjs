@@ -50,7 +50,8 @@ export async function judge(prepared, samples, taken) {
   const compared = (file, credits, ...flags) => {
     const told = base.map((row, i) => {
       const line = policy.mistake(rows[i]);
-      const isSegment = line !== null && line < thoughtsOf(row).length;
+      // some mistakes cost nothing: the answer is right in spite of them
+      const isSegment = line !== null && line < thoughtsOf(row).length && row.reward <= 0.5;
       const ours = Object.fromEntries(COMPARED.map((name) => [name, row[name]]));
       return { ...ours, credits: mapValues(credits, (of) => of[i]), mistake: isSegment ? line : null };
     });
