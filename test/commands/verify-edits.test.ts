@@ -4,6 +4,7 @@ import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { verify } from '../../dist/commands/verify.js';
+import { writeSurveyFile } from '../../dist/io/run/survey-file.js';
 import { readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
 import { randomOf } from '../torture/mutate.js';
 
@@ -204,6 +205,16 @@ describe('of a run whose inputs are gone', () => {
       (folder) =>
         editJson(join(folder, '_SUCCESS'), (value) => Object.assign(value, { run: 'a'.repeat(64) })),
       /_SUCCESS: is not that of the run/,
+    ],
+    [
+      'an edited survey',
+      (folder) => editJson(join(folder, 'survey.json'), (value) => Object.assign(value, { traces: 1 })),
+      /survey\.json: was changed since it was written/,
+    ],
+    [
+      "another run's survey",
+      (folder) => writeSurveyFile(join(folder, 'survey.json'), 'a'.repeat(64), { rows: 1 }),
+      /survey\.json: is of another run/,
     ],
     ['no card', (folder) => rm(join(folder, 'README.md')), /README\.md: is missing/],
     [

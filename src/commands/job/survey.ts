@@ -2,10 +2,10 @@
 import { dataError, throwIfInterrupted } from '../../errors.js';
 import type { BankDump, GroupBanks } from '../../estimate/bank.js';
 import type { GroupRewards } from '../../estimate/baseline.js';
-import { readJson, writeJson } from '../../io/files/json-file.js';
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
+import { readSurveyFile, writeSurveyFile } from '../../io/run/survey-file.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
@@ -107,21 +107,16 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
 
 /** Keeps a survey for the other processes of a run, and for the next attempt. @param run its identity */
 export function writeSurvey(path: string, survey: Survey, run: string): Promise<void> {
-  return writeJson(path, { run, ...survey, groupRewards: [...survey.groupRewards] });
+  return writeSurveyFile(path, run, { ...survey, groupRewards: [...survey.groupRewards] });
 }
 
 /** undefined where there is none of this run, or none that can be read: it is made again. */
 export async function readSurvey(path: string, run: string): Promise<Survey | undefined> {
-  const found = await readJson<StoredSurvey>(path);
-  if (found?.run !== run) return undefined;
-  const { run: _, ...survey } = found;
-  return { ...survey, groupRewards: new Map(found.groupRewards) };
+  const found = await readSurveyFile<StoredSurvey>(path, run);
+  return found && { ...found, groupRewards: new Map(found.groupRewards) };
 }
 
-type StoredSurvey = Omit<Survey, 'groupRewards'> & {
-  readonly run: string;
-  readonly groupRewards: [string, GroupRewards][];
-};
+type StoredSurvey = Omit<Survey, 'groupRewards'> & { readonly groupRewards: [string, GroupRewards][] };
 
 /** @throws RredcotError for a value that another one was at the survey */
 export function assertFits(row: InputRow, columns: readonly PassThroughColumn[]): void {

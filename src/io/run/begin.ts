@@ -2,7 +2,7 @@
 import { link, readdir, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
-import { usageError } from '../../errors.js';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
@@ -52,10 +52,15 @@ export async function findRun(
       `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
       `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
     );
-  throw usageError(
-    `${folder}: holds another run: in run.json, ${difference}`,
-    'give the same flags and inputs, name another -o, or start again with --restart',
-  );
+  throw new OtherRunError(`${folder}: holds another run: in run.json, ${difference}`);
+}
+
+/** Another run than the one that is asked for. */
+export class OtherRunError extends RredcotError {
+  constructor(message: string) {
+    const hint = 'give the same flags and inputs, name another -o, or start again with --restart';
+    super(message, { exitCode: EXIT.usage, hint });
+  }
 }
 
 /**

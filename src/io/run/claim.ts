@@ -1,9 +1,10 @@
 // A folder and the run that is asked for in, that run found there or begun out: another one that lives is never dropped.
-import { readFile, rmdir } from 'node:fs/promises';
+import { rmdir } from 'node:fs/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { readSmallFile } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { runPaths } from '../layout/run-paths.js';
-import { createRun, findRun } from './begin.js';
+import { createRun, findRun, OtherRunError } from './begin.js';
 import type { AskedRun, RunDescription, SameRun } from './description.js';
 import { type Holder, holderText } from './holder.js';
 import { enterFolder, type Presence } from './presence.js';
@@ -58,6 +59,11 @@ export async function comeInto(folder: string, isHidden: boolean): Promise<Folde
 export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptions): Promise<ClaimedRun> {
   const { isHidden, isStream } = opts;
   const presence = await comeInto(folder, isHidden);
+  // what is found beside a run that was just looked for has been begun meanwhile
+  const find = (wanted: AskedRun, withOthers: boolean): Promise<RunDescription | undefined> =>
+    findRun(folder, wanted, withOthers).catch((error: unknown) => {
+      throw error instanceof OtherRunError ? overtaken(error) : error;
+    });
   try {
     const taken = (): RredcotError =>
       usageError(
@@ -70,7 +76,11 @@ export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptio
       isDropped = await dropAlone(folder, true, presence);
     }
     for (;;) {
-      let found = await (isHidden ? findOrEmpty(folder, asked, presence) : findRun(folder, asked, isDropped));
+      const first = isHidden ? findOrEmpty(folder, asked, presence) : findRun(folder, asked, isDropped);
+      let found = await first.catch((error: unknown) => {
+        // what was there before has been dropped
+        throw error instanceof OtherRunError && opts.restart ? overtaken(error) : error;
+      });
       if (found !== undefined && isStream) throw taken();
       let isOurs = false;
       if (found === undefined) {
@@ -78,17 +88,25 @@ export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptio
         isOurs = await createRun(folder, run, stamps);
         if (!isOurs && isStream) throw taken();
         // another process may have been faster
-        found = await findRun(folder, run, true);
+        found = await find(run, true);
       }
       await presence.work();
       // dropped by another one before it could see that we work on it
-      const description = found && (await findRun(folder, found, true));
+      const description = found && (await find(found, true));
       if (description !== undefined) return { description, isOurs, presence };
     }
   } catch (error) {
     await presence.leave();
     throw error;
   }
+}
+
+/** A command with other flags was faster than this one. */
+function overtaken({ message, exitCode }: OtherRunError): RredcotError {
+  return new RredcotError(`${message}; another command has begun it after this one had looked`, {
+    exitCode,
+    hint: 'wait for that command, or name another output with -o',
+  });
 }
 
 /** Drops the run that is there. @returns whether there was one. @throws RredcotError (exit 2) where it lives */
@@ -150,7 +168,7 @@ function withHolder(error: unknown, holder: Holder): unknown {
  * @throws RredcotError (exit 75) where it has become another run's, ENOENT where it is gone
  */
 export async function assertSameRun(folder: string, { run, shards }: RunDescription): Promise<void> {
-  const text = await readFile(runPaths(folder).run, 'utf8');
+  const text = await readSmallFile(runPaths(folder).run);
   try {
     const found = JSON.parse(text) as Partial<RunDescription>;
     if (found.run === run && found.shards === shards) return;

@@ -1,6 +1,7 @@
 // A process at work in a run folder: how it describes itself, and how another one finds out whether it lives.
 import { readFile, readlink, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
+import { readSmallFile } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
 
 /** A process on another machine is held for dead when its file is older: it is touched far more often. */
@@ -34,7 +35,7 @@ export interface Found {
 export async function readHolder(path: string): Promise<Found | undefined> {
   const found = await statIfThere(path);
   if (found === null) return undefined;
-  const text = await readFile(path, 'utf8').catch(() => '');
+  const text = await readSmallFile(path).catch(() => '');
   let holder: Holder | undefined;
   try {
     holder = JSON.parse(text) as Holder;

@@ -1,8 +1,7 @@
 // The end of a shard and of a run: the shard's record, then the dataset card and `_SUCCESS` once all shards are done.
-import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { fileError } from '../files/file-error.js';
-import { readJson, writeJson, writeText } from '../files/json-file.js';
+import { readJson, readSmallFile, writeJson, writeText } from '../files/json-file.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
 import type { Shard } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
@@ -100,7 +99,7 @@ export async function isOwnCard(folder: string, format: number): Promise<boolean
 /** undefined where there is no such file. */
 export async function textOf(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8');
+    return await readSmallFile(path);
   } catch (error) {
     if (isAbsent(error)) return undefined;
     throw fileError(error, path, 'read');

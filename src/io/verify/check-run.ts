@@ -9,12 +9,15 @@ import { chunkNumber, runPaths } from '../layout/run-paths.js';
 import { type ShardRecord, sumCounts } from '../run/records.js';
 import type { RunState } from '../run/state.js';
 import { runEnd, successOf, textOf } from '../run/success.js';
+import { surveyFault } from '../run/survey-file.js';
 import type { Finding } from './finding.js';
 
 /** What the records of shards say of their chunks, and the files that no record knows. */
 export async function* recordFindings(state: RunState): AsyncGenerator<Finding> {
   const { folder, description, shards, rows } = state;
   const paths = runPaths(folder);
+  const fault = await surveyFault(paths.survey, description.run);
+  if (fault !== undefined) yield { file: paths.survey, text: fault };
   for (const { shard } of shards) {
     const file = paths.done(shard);
     const done = await readJson<ShardRecord>(file);

@@ -3,6 +3,7 @@ import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { type ClaimedRun, claimRun } from '../../../dist/io/run/claim.js';
 import type { Holder } from '../../../dist/io/run/holder.js';
 import { enterFolder } from '../../../dist/io/run/presence.js';
 import { temporaryFolder } from '../../support/io-helpers.js';
@@ -97,5 +98,40 @@ describe('a run', () => {
     );
     expect(most).toEqual(new Array(8).fill(1));
     for (const each of all) await each.leave();
+  });
+
+  it('that another command has begun first is told as that, to one that began anew too', async () => {
+    const asked = (limit: number) => ({
+      ...{
+        rredcot: '0',
+        command: 'score' as const,
+        config: { limit },
+        policy: null,
+        vocab: null,
+        passes: null,
+      },
+      ...{ output: 'jsonl' as const, shards: 1, rows_per_chunk: 8 },
+      inputs: [{ path: 'a.jsonl', bytes: 1, mtime_ms: 0, head: '', tail: '' }],
+    });
+    const claim = (limit: number, restart: boolean, meanwhile: () => Promise<unknown>) =>
+      claimRun(folder, asked(limit), {
+        ...{ isHidden: false, restart, isStream: false },
+        async describe() {
+          await meanwhile();
+          return { run: asked(limit), stamps: null };
+        },
+      });
+    const first: ClaimedRun[] = [];
+    const winner = async () => first.push(await claim(1, true, async () => {}));
+    await expect(claim(2, true, winner)).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringMatching(/--limit is 1, here it is 2; another command has begun it after this/),
+      hint: expect.not.stringContaining('--restart'),
+    });
+    // one that finds it there at first is told how to begin anew
+    await expect(claim(2, false, winner)).rejects.toMatchObject({
+      hint: expect.stringContaining('--restart'),
+    });
+    for (const { presence } of first) await presence.leave();
   });
 });

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import {
   appendFile,
   copyFile,
@@ -17,6 +18,7 @@ import { writeText } from '../../../dist/io/files/json-file.js';
 import { findFiles } from '../../../dist/io/read/find-files.js';
 import { dropRun } from '../../../dist/io/run/remove.js';
 import { HASHED_BYTES, sha256 } from '../../../dist/policy/folder.js';
+import { rredcotHere } from '../../support/in-process.js';
 import {
   BROKEN,
   EMBEDDED,
@@ -235,6 +237,30 @@ describe('a run folder', () => {
     expect(runs.map(({ code }) => code)).toEqual([0, 0]);
     expect(await hashes(folder)).toEqual(whole);
   });
+});
+
+it('a pipe in the place of run.json, or of a record, holds nobody up', async () => {
+  const folder = join(work, 'piped');
+  await cp(join(work, 'whole'), folder, { recursive: true });
+  const pipe = async (name: string) => {
+    await rm(join(folder, name));
+    expect(spawnSync('mkfifo', [join(folder, name)]).status).toBe(0);
+  };
+  await pipe('survey.json');
+  await pipe('done/00000-of-00001/000001.json');
+  const verified = await rredcotHere(['verify', folder]);
+  expect(verified.code).toBe(65);
+  expect(verified.stdout).toContain('survey.json: was changed');
+  await pipe('run.json');
+  for (const args of [
+    ['status', folder],
+    ['verify', folder],
+    ['merge', folder, '-o', join(work, 'piped.parquet')],
+    ['score', input, '-o', `${folder}/`, ...FLAGS],
+  ]) {
+    const { code, stderr } = await rredcotHere(args);
+    expect([code, stderr], args[0]).toEqual([2, expect.stringContaining('run.json: is missing or damaged')]);
+  }
 });
 
 it('a small file that another process removes while it is half written is written again', async () => {
