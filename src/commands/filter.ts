@@ -1,5 +1,5 @@
 // `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
-import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/estimators.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
@@ -32,7 +32,8 @@ interface Removed {
 
 /**
  * Keeps the traces that fit.
- * @throws RredcotError: exit 2 for a condition that cannot be asked, or another format; 65 for a file that was changed
+ * @throws RredcotError: exit 2 for a condition that cannot be asked, or another format; 65 for a file that was changed, or of
+ * which no trace is kept: nothing is written then
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
   const { signal } = opts;
@@ -54,10 +55,15 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
 
   const removed: Removed[] = conditions.map(({ text }) => ({ where: text, removed: 0, alone: 0 }));
   let [kept, traces] = [0, 0];
+  let firstBad: BadRow | undefined;
+  const bad = (row: BadRow): BadRow => {
+    firstBad ??= row;
+    return row;
+  };
   async function* rows(): AsyncGenerator<OutputRow | BadRow> {
     for await (const row of source.read({})) {
       if (isBad(row)) {
-        yield row;
+        yield bad(row);
         continue;
       }
       try {
@@ -69,9 +75,10 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
         yield { ...trace.row, trace: { ...trace.row.trace, source: row } };
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
-        yield rejectRow(row, error, typeof row.columns.id === 'string' ? row.columns.id : undefined);
+        yield bad(rejectRow(row, error, typeof row.columns.id === 'string' ? row.columns.id : undefined));
       }
     }
+    if (kept === 0) throw nothingKept(path, traces, removed, firstBad);
   }
   const figures = () => ({ kept, of: traces, conditions: removed });
   await writeScored(rows(), {
@@ -88,9 +95,24 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     valueName: valueNameOf(source.credit.estimator),
   });
   log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);
-  for (const { where, removed: n, alone } of removed)
-    log.text(`  ${escapeControls(where)}: removed ${count(n)}, ${count(alone)} of them alone`);
+  for (const each of removed) log.text(`  ${removedText(each)}`);
   return EXIT.done;
+}
+
+/** An empty file would pass for data. */
+function nothingKept(path: string, traces: number, removed: readonly Removed[], bad: BadRow | undefined) {
+  const why =
+    traces === 0
+      ? `no trace in it${bad === undefined ? '' : `: ${bad.file}:${bad.row}: ${bad.rejection.reason}`}`
+      : `none of ${plural(traces, 'trace')} fits: ${removed.map(removedText).join('; ')}`;
+  return dataError(
+    `${path}: ${why}; nothing was written`,
+    "other conditions, or a file that 'rredcot verify' passes",
+  );
+}
+
+function removedText({ where, removed, alone }: Removed): string {
+  return `${escapeControls(where)}: removed ${count(removed)}, ${count(alone)} of them alone`;
 }
 
 /** Asks all conditions, so that each is counted. */

@@ -1,5 +1,5 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
@@ -161,6 +161,16 @@ describe('a filtered file', () => {
     expect(kept).toEqual(lines.filter((line) => wrong.some(({ id }) => line.includes(`"id":"${id}"`))));
     expect(kept.length).toBe(wrong.length);
     expect((await rredcotHere(['verify', 'all.filtered.jsonl'], { cwd: folder })).stdout).toBe('');
+  });
+
+  it('is none where no trace fits: an empty one would pass for data', async () => {
+    const where = ['--where', 'value_min > 1', '--where', 'reward == 1'];
+    const none = await rredcotHere(['filter', 'all.jsonl', '-o', 'none.jsonl', ...where], { cwd: folder });
+    expect(none.code).toBe(65);
+    expect(none.stderr).toMatch(
+      /none of 16 traces fits: value_min > 1: removed 16, \d+ of them alone; reward == 1: removed \d+, 0 of them alone; nothing was written/,
+    );
+    expect((await readdir(folder)).filter((name) => name.includes('none'))).toEqual([]);
   });
 
   it('is refused without a condition, and in another format', async () => {
