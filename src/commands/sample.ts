@@ -5,15 +5,12 @@ import { continued } from '../estimate/sampling/continued.js';
 import { type Judge, judged } from '../estimate/sampling/judge.js';
 import { windowOf } from '../io/layout/chunks.js';
 import type { OurColumn } from '../io/table/output-columns.js';
-import { resolveDevice } from '../policy/device/device.js';
-import { openPolicyFolder } from '../policy/folder.js';
 import type { Written } from '../policy/run/decoding-run.js';
+import { openPolicy } from '../policy/run/open-policy.js';
 import { rowKey } from '../policy/run/random.js';
 import type { SamplingOptions } from '../policy/run/sampling-options.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
-import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { Prompts } from '../policy/text/prompts.js';
 import type { Log } from '../report/log.js';
 import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
@@ -43,13 +40,9 @@ export const COLUMNS: readonly OurColumn[] = [
 export async function sample(paths: readonly string[], opts: SampleOptions, log: Log): Promise<ExitCode> {
   const { samples, judge, chatTemplateArgs, signal } = opts;
   const { batch, ...sampling } = opts.sampling;
-  const policy = await openPolicyFolder(opts.policy);
+  await using opened = await openPolicy(opts, log);
+  const { policy, device, tokenizer, prompts } = opened;
   const { architecture, exitTemplate } = policy;
-  const [{ device }, tokenizer] = await Promise.all([
-    resolveDevice(opts.device, policy),
-    openTokenizer(policy.path, { signal }),
-  ]);
-  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
   const meter = new TokenMeter();
   const choosing = { ...sampling, batch, stops: policy.decoding?.stops ?? [], signal };
 
@@ -135,10 +128,5 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     meter,
     stages,
   };
-  try {
-    return await runJob(paths, opts, job, log);
-  } finally {
-    await prompts.close();
-    await tokenizer.close();
-  }
+  return await runJob(paths, opts, job, log);
 }

@@ -25,12 +25,9 @@ import { givenValues, traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
-import { resolveDevice } from '../policy/device/device.js';
-import { openPolicyFolder } from '../policy/folder.js';
+import { openPolicy } from '../policy/run/open-policy.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
 import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
-import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { Prompts } from '../policy/text/prompts.js';
 import type { Log } from '../report/log.js';
 import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace } from '../rows.js';
@@ -76,13 +73,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     isUncalibrated && mates === undefined ? { ...opts.credit, estimator: 'pr' } : opts.credit;
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(COLUMNS, opts.columns, opts.exportName);
-  const policy = await openPolicyFolder(opts.policy);
+  await using opened = await openPolicy(opts, log);
+  const { policy, device, tokenizer, prompts } = opened;
   const { architecture, exitTemplate } = policy;
-  const [{ device }, tokenizer] = await Promise.all([
-    resolveDevice(opts.device, policy),
-    openTokenizer(policy.path, { signal }),
-  ]);
-  const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
   const makeBank = await bankMaker(exitTemplate, estimator, tokenizer.encode);
   const textOf = (trace: Trace) => () =>
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
@@ -231,12 +224,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     valueName: valueNameOf(estimator),
     stages,
   };
-  try {
-    return await runJob(paths, opts, job, log);
-  } finally {
-    await prompts.close();
-    await tokenizer.close();
-  }
+  return await runJob(paths, opts, job, log);
 }
 
 /** The survey passes over what is turned down later, where the rejects file is open. */
