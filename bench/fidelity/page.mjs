@@ -152,6 +152,8 @@ have the same segments, and no group is both fitted to and judged. Correlations 
 mix in which traces won); brackets are 95 % of a bootstrap over traces. Large changes are those of .2 and more. [compare.md](compare.md) says how each figure is made.
 The known mistake is the line at which a wrong trace goes wrong and stays so: both tasks are known line by line.
 
+\`siblings\` reads rewards of the trace's own group, and the trace's own, which is what it is made of; nothing else does, but \`snis\` and \`joint\`, whose banks are the group's answers.
+
 Both policies are toys of 0.8 M parameters. What is measured here holds for them.
 
 ${measured.map(section).join('\n')}
