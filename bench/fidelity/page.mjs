@@ -153,7 +153,7 @@ mix in which traces won); brackets are 95 % of a bootstrap over traces. Large ch
 The known mistake is the line at which a wrong trace goes wrong and stays so: both tasks are known line by line.
 
 \`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,
-which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose right answers are their bank.
+which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose answers are their bank.
 
 Both policies are toys of 0.8 M parameters. What is measured here holds for them.
 
