@@ -17,7 +17,7 @@ export interface GroupMean {
 export interface GroupRewards {
   readonly sum: number;
   readonly count: number;
-  /** first and last row, numbered over all inputs; absent where nobody needs them */
+  /** first and last row of its traces, numbered over all inputs, whatever is known of their rewards; absent where nobody needs them */
   readonly span?: readonly [first: number, last: number];
 }
 

@@ -127,6 +127,15 @@ describe('siblings', () => {
     expect(merged === whole).toBe(true);
   });
 
+  it('gives the traces before a limit the mates behind it', async () => {
+    await score(`traces.jsonl ${SIBLINGS} --limit 11 -o limited.jsonl`);
+    const limited = await readJsonl<Row>(at('limited.jsonl'));
+    expect(limited).toHaveLength(11);
+    for (const [n, row] of limited.entries())
+      for (const [k, value] of storedValues(rows[n] as Row).entries())
+        expect(storedValues(row)[k]).toBeCloseTo(value, 5);
+  });
+
   it('says where there is no mate: the values are the calibrated ones', async () => {
     await write(
       'alone.jsonl',
@@ -170,9 +179,14 @@ describe('siblings', () => {
       const worst = row.sigma.map((value, t) => Math.abs(value - (made.sigma[t] as number)));
       expect(Math.max(...worst)).toBeLessThan(1e-5);
     }
-    const { code, said } = await run('redistribute pr.jsonl --estimator siblings -o none.jsonl');
-    expect(code).toBe(2);
-    expect(said).toContain('do not follow from what is stored');
+    for (const [line, reason] of [
+      ['pr.jsonl --estimator siblings', 'do not follow from what is stored'],
+      ['siblings.jsonl --reward-range 0,2', 'the values of siblings have rewards in them'],
+    ] as const) {
+      const { code, said } = await run(`redistribute ${line} -o none.jsonl`);
+      expect(code).toBe(2);
+      expect(said).toContain(reason);
+    }
   });
 
   it('is looked at by verify: its prior, its baseline, and values without a mate', async () => {

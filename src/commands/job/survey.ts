@@ -25,6 +25,8 @@ export interface Survey {
   readonly columns: PassThroughColumn[];
   /** known rewards of each group */
   readonly groupRewards: Map<string, GroupRewards>;
+  /** the row in which the job takes its last trace, where spans are wanted and the limit comes before the end */
+  readonly lastRow?: number;
   /** answers of each group's correct completions, where the run takes its references from them */
   readonly banks?: BankDump;
 }
@@ -59,6 +61,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   const isCounted = !typed && rewardOf === undefined && limit === Number.POSITIVE_INFINITY;
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes] = [0, 0, 0];
+  let lastRow: number | undefined;
   const onBytes = (read: number): void => {
     throwIfInterrupted(signal);
     bytes += read;
@@ -91,17 +94,21 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       traces++;
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
-      if (trace.group === undefined || reward === null) continue;
+      if (trace.group === undefined || (reward === null && !opts.spans)) continue;
       const { sum, count, span } = groupRewards.get(trace.group) ?? { sum: 0, count: 0 };
       const rows = opts.spans ? { span: [span?.[0] ?? row.ordinal, row.ordinal] as const } : {};
-      groupRewards.set(trace.group, { sum: sum + reward, count: count + 1, ...rows });
+      const known = reward === null ? { sum, count } : { sum: sum + reward, count: count + 1 };
+      groupRewards.set(trace.group, { ...known, ...rows });
     }
+    if (opts.spans && traces + tally.total >= (opts.limit ?? Number.POSITIVE_INFINITY))
+      lastRow ??= row.ordinal;
     // a row that is set aside is not written, so it has no say in the columns
     if (hasTrace && typed) inference.add(row.columns);
     if (traces >= limit) break;
   }
   const counted = { traces: isCounted ? null : traces, rejects: isCounted ? null : tally.total };
-  const found = { rows, ...counted, columns: inference.finish(), groupRewards };
+  const cut = lastRow === undefined ? {} : { lastRow };
+  const found = { rows, ...counted, columns: inference.finish(), groupRewards, ...cut };
   return banks === undefined ? found : { ...found, banks: banks.dump() };
 }
 

@@ -55,6 +55,11 @@ export function refuseImpossible(
   const { estimator: from } = source.credit;
   const { estimator: to, rule, others = [] } = credit;
   if (from !== to) refuseEstimator(from, to, source.config.bank === 'group');
+  if (natureOf(to).readsMates && !sameRange(source.credit, credit))
+    throw usageError(
+      `--reward-range: the values of ${to} have rewards in them, on the range that ${path} was scored with`,
+      `leave it out (${source.credit.rewardRange.join(',')}), or rredcot score --estimator ${to} --reward-range`,
+    );
   const rules = [rule, ...others];
   const needed: readonly (readonly [column: string, isNeeded: boolean])[] = [
     ...NEEDED.map((name) => [name, true] as const),

@@ -1,4 +1,4 @@
-// A run whose traces need mates in, the traces of groups that lie in several windows out, read once before all others.
+// A run whose traces need mates in, the traces of groups that may not lie in one window out, read once before all others.
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ interface KeptMates extends AsyncDisposable {
 }
 
 /**
- * Reads them; undefined where every group that this process has to score lies in one window.
+ * Reads them; undefined where every group that this process has to score lies in one window as a whole.
  * @param windowOf the window of an input row
  * @param prepare what is turned down by it is no mate
  */
@@ -32,7 +32,9 @@ export async function farMates(
       if (wanted(c * rowsPerChunk)) return true;
     return false;
   };
-  const apart = groupsApart(survey?.groupRewards ?? new Map(), windowOf, isOwn);
+  const { groupRewards = new Map(), traces, rejects, rows, lastRow } = survey ?? {};
+  const explodes = (traces ?? 0) + (rejects ?? 0) > (rows ?? 0);
+  const apart = groupsApart(groupRewards, { windowOf, isOwn, explodes, lastRow });
   if (apart.groups.size === 0) return undefined;
   const spill = await openSpill(join(folder ?? tmpdir(), `.mates.${randomBytes(4).toString('hex')}.scratch`));
   try {

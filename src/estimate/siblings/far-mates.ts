@@ -1,4 +1,4 @@
-// Groups whose traces lie in several windows: which they are, and their traces, kept aside to be asked for one group at a time.
+// Groups whose traces may not all be in one window: which they are, and their traces, kept aside to be asked for one group at a time.
 import type { Spill } from '../../io/scored/spill.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
@@ -12,31 +12,41 @@ export interface Related extends PassJob {
 
 /** Traces that can be mates, by group. */
 export interface FarMates {
-  /** All of a group that lies in several windows, in input order; none of another. */
+  /** All of a group that is kept, in input order; none of another. */
   of(group: string): Promise<readonly Related[]>;
 }
 
-/** The groups that lie in several windows, and the rows between the first and the last of each. */
+/** The groups that may not lie in one window as a whole, and the rows between the first and the last of each. */
 export interface Apart {
   readonly groups: ReadonlySet<string>;
   /** Whether a row may hold one of their traces; asked for rows in order. */
   wanted(ordinal: number): boolean;
 }
 
-/**
- * @param rewards with spans
- * @param isOwn whether some row from the first to the last is still to be scored by this process
- */
+/** Where a run's traces lie. */
+export interface Layout {
+  /** the window of an input row */
+  windowOf(ordinal: number): number;
+  /** whether some row from the first to the last is still to be scored by this process */
+  isOwn(first: number, last: number): boolean;
+  /** whether a row may hold several traces: a window of very many comes in parts */
+  readonly explodes: boolean;
+  /** the row in which `--limit` ends the run; what follows is no window's, but a mate all the same */
+  readonly lastRow: number | undefined;
+}
+
+/** @param rewards with spans */
 export function groupsApart(
   rewards: ReadonlyMap<string, GroupRewards>,
-  windowOf: (ordinal: number) => number,
-  isOwn: (first: number, last: number) => boolean,
+  { windowOf, isOwn, explodes, lastRow = Number.POSITIVE_INFINITY }: Layout,
 ): Apart {
+  const isWhole = (first: number, last: number): boolean =>
+    windowOf(first) === windowOf(last) && (explodes ? first === last && last < lastRow : last <= lastRow);
   const groups = new Set<string>();
   const spans: (readonly [number, number])[] = [];
   for (const [group, { span, count }] of rewards) {
-    if (span === undefined || count < 2 || windowOf(span[0]) === windowOf(span[1]) || !isOwn(...span))
-      continue;
+    if (span === undefined || count === 0 || isWhole(...span)) continue;
+    if (span[0] > lastRow || !isOwn(...span)) continue;
     groups.add(group);
     spans.push(span);
   }

@@ -5,7 +5,7 @@ import type { PassJob, Window } from '../passes/cut-windows.js';
 import type { FarMates, Related } from './far-mates.js';
 import { bagsOf, chooseMates, type GivenMate, type MateOptions, type Sibling, tailsAt } from './mates.js';
 
-/** Others of a group that a trace is compared with, at most; of more, those that follow it. */
+/** Others of a group that a trace is compared with, or as many as it may have mates; of more, those that follow it. */
 const MOST_COMPARED = 15;
 
 /** A trace with its mates. */
@@ -17,7 +17,7 @@ type Member = Related & Sibling;
 
 /**
  * Gives every trace the mates that are most like it, and what of their tails is scored at its exits.
- * @param far undefined where no group lies in several windows
+ * @param far undefined where every group lies in one window as a whole
  */
 export async function* withMates<T extends Related>(
   windows: AsyncIterable<Window<T>>,
@@ -36,7 +36,7 @@ export async function* withMates<T extends Related>(
       const others = [...members.slice(place + 1), ...members.slice(0, Math.max(0, place))];
       const chosen = chooseMates(
         { ...item, bags: members[place]?.bags ?? bagsOf(item) },
-        others.slice(0, MOST_COMPARED),
+        others.slice(0, Math.max(MOST_COMPARED, opts.mates)),
         opts.mates,
       );
       for (const { mate } of chosen) if (!present.has(mate.trace)) guests.set(mate.trace, mate);
@@ -51,15 +51,15 @@ export async function* withMates<T extends Related>(
   }
 }
 
-/** The traces of each group that can be mates, in input order: those of the window, and those of other ones. */
+/** The traces of each group that can be mates, in input order: those of the window, and those that are kept. */
 async function membersOf(near: readonly Related[], far: FarMates | undefined) {
   const groups = new Map<string | undefined, Member[]>();
   for (const item of near) {
     const { group } = item.trace;
-    if (group === undefined || item.reward.reward === null) continue;
+    if (group === undefined) continue;
     const members = groups.get(group) ?? [];
     groups.set(group, members);
-    members.push({ ...item, bags: bagsOf(item) });
+    if (item.reward.reward !== null) members.push({ ...item, bags: bagsOf(item) });
   }
   for (const [group, members] of groups) {
     const others = (await far?.of(group as string)) ?? [];

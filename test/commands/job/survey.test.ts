@@ -53,6 +53,38 @@ describe('survey', () => {
     ]);
   });
 
+  it('tells between which rows a group lies, whatever its rewards, and where a limit ends', async () => {
+    const path = join(await temporaryFolder(), 'traces.jsonl');
+    const rows = [
+      '"g","reward":null',
+      '"h","reward":1',
+      '"g","reward":1',
+      '"u","reward":null',
+      '"g","reward":null',
+    ];
+    await writeFile(path, ['no json', ...rows.map((row) => `{"c":"x","group":${row}}`)].join('\n'));
+    const survey = async (limit: number | undefined) =>
+      surveyInputs(await resolveInputs([path]), {
+        map: parseFieldMap('completion=c,group=group,reward=reward'),
+        needs: { prompt: false, references: false },
+        typed: false,
+        reward: (trace) => trace.reward,
+        spans: true,
+        limit,
+        maxLineBytes: undefined,
+        log: LOG,
+        signal: new AbortController().signal,
+      });
+    const { groupRewards, lastRow } = await survey(3);
+    expect(lastRow).toBe(2);
+    expect([...groupRewards]).toEqual([
+      ['g', { sum: 1, count: 1, span: [1, 5] }],
+      ['h', { sum: 1, count: 1, span: [2, 2] }],
+      ['u', { sum: 0, count: 0, span: [4, 4] }],
+    ]);
+    expect((await survey(undefined)).lastRow).toBeUndefined();
+  });
+
   it('counts rows alone where nothing else is wanted', async () => {
     const path = join(await temporaryFolder(), 'traces.jsonl');
     await writeFile(path, '{"c":"x"}\n\nno json\n{"c":"y"}');

@@ -9,6 +9,7 @@ import {
   type FarMates,
   groupsApart,
   keepFarMates,
+  type Layout,
   type Related,
 } from '../../../dist/estimate/siblings/far-mates.js';
 import { withMates } from '../../../dist/estimate/siblings/with-mates.js';
@@ -39,6 +40,15 @@ function related(
     ...{ pieces, continuations },
   };
 }
+
+/** One window, whole, all of it this process's. */
+const layout = (change: Partial<Layout>): Layout => ({
+  windowOf: () => 0,
+  isOwn: () => true,
+  explodes: false,
+  lastRow: undefined,
+  ...change,
+});
 
 async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
   yield* items;
@@ -135,7 +145,7 @@ describe('withMates', () => {
       ['odd 1', { sum: 1, count: 1, span: [1, 1] as const }],
     ]);
     const windowOf = (row: number) => Math.floor(row / 2);
-    const apart = groupsApart(rewards, windowOf, () => true);
+    const apart = groupsApart(rewards, layout({ windowOf }));
     expect([...apart.groups]).toEqual(['even']);
     expect([0, 1, 4, 5].map((row) => apart.wanted(row))).toEqual([true, true, true, false]);
     const spill = await openSpill(path);
@@ -165,20 +175,55 @@ describe('withMates', () => {
 
   it('leaves groups out that no row of this process has a part in', () => {
     const rewards = new Map([['g', { sum: 0, count: 2, span: [0, 9] as const }]]);
-    expect(
-      groupsApart(
-        rewards,
-        (row) => row,
-        () => false,
-      ).groups.size,
-    ).toBe(0);
-    expect(
-      groupsApart(
-        rewards,
-        () => 0,
-        () => true,
-      ).groups.size,
-    ).toBe(0);
+    const windowOf = (row: number) => row;
+    expect(groupsApart(rewards, layout({ windowOf, isOwn: () => false })).groups.size).toBe(0);
+    expect(groupsApart(rewards, layout({})).groups.size).toBe(0);
+  });
+
+  it('keeps groups that a limit cuts or a window of many traces may part, and no row behind a limit', () => {
+    const rewards = new Map([
+      ['one row', { sum: 0, count: 8, span: [0, 0] as const }],
+      ['before', { sum: 0, count: 2, span: [1, 2] as const }],
+      ['cut', { sum: 0, count: 1, span: [2, 5] as const }],
+      ['unknown', { sum: 0, count: 0, span: [2, 5] as const }],
+      ['behind', { sum: 0, count: 2, span: [3, 90] as const }],
+    ]);
+    const apart = (change: Partial<Layout>) => [...groupsApart(rewards, layout(change)).groups];
+    expect(apart({})).toEqual([]);
+    expect(apart({ lastRow: 2 })).toEqual(['cut']);
+    expect(apart({ lastRow: 0, explodes: true })).toEqual(['one row']);
+    expect(apart({ explodes: true })).toEqual(['before', 'cut', 'behind']);
+    expect(apart({ lastRow: 2, windowOf: (row) => row })).toEqual(['before', 'cut']);
+  });
+
+  it('finds far mates for a trace of unknown reward that no other of its group stands beside', async () => {
+    const items = [0, 1, 2].map((n) => related(n, 'g', { ...SHAPE, name: n + 1 }, n === 0 ? null : 1));
+    const far: FarMates = { of: async () => items.slice(1) };
+    const windows = await drain(
+      withMates(
+        windowsOf(streamOf(items), (row) => row),
+        far,
+        { mates: 9, mateTokens: 4 },
+      ),
+    );
+    const [first] = windows[0]?.items ?? [];
+    expect(first && !isBad(first) && first.needs?.map(({ id }) => id)).toEqual(['1', '2']);
+  });
+
+  it('compares as many others as a trace may have mates', async () => {
+    const items = Array.from({ length: 30 }, (_, n) => related(n, 'g', { ...SHAPE, name: n + 1 }));
+    const given = async (mates: number) => {
+      const windows = await drain(
+        withMates(
+          windowsOf(streamOf(items), () => 0),
+          undefined,
+          { mates, mateTokens: 4 },
+        ),
+      );
+      return windows.flatMap(({ items: all }) => all.map((item) => (isBad(item) ? 0 : item.mates.length)));
+    };
+    expect(new Set(await given(20))).toEqual(new Set([20]));
+    expect(new Set(await given(40))).toEqual(new Set([29]));
   });
 });
 
