@@ -26,10 +26,11 @@ const random = mulberry32(7);
 const tokens = (n) => Int32Array.from({ length: n }, () => Math.floor(random() * SMALL.vocab_size));
 const units = Int32Array.from({ length: T + 1 }, (_, t) => t);
 const opts = { segmenter: 'fixed', fixedLength: Math.ceil(T / K), maxSegments: K };
+const prompt = tokens(PROMPT);
 const jobs = Array.from({ length: G }, (_, row) => ({
   trace: { id: `${row}`, group: 'g', source: { file: 'in', row, ordinal: row } },
   reward: { reward: row % 2 },
-  promptIds: tokens(PROMPT),
+  promptIds: prompt,
   completionIds: tokens(T),
   pieces: cutPieces({ text: 'x'.repeat(T), units, textEnd: T }, opts),
   continuations: [{ ids: tokens(A), scoredFrom: A - SCORED, utility: 1 }],

@@ -2,6 +2,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { farMates } from '../../dist/commands/scoring/far-mates.js';
 import { recomputedFaults } from '../../dist/estimate/recompute.js';
 import { align, pieceBags } from '../../dist/estimate/siblings/alignment.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
@@ -211,6 +212,18 @@ describe('siblings', () => {
     );
     expect(faults({ baseline: row.value_start })).toMatch(/baseline is .*expected V\(s_0\)/);
     expect(faults({ status: 'siblings:no-fit' })).toMatch(/the value of exit \d+ is/);
+  });
+
+  it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
+    const nobody = () => Promise.reject(new Error('asked'));
+    const asked = farMates(
+      {} as never,
+      { survey: undefined } as never,
+      () => 0,
+      new AbortController().signal,
+      nobody,
+    );
+    await expect(asked).rejects.toThrow('which a pipe gives once');
   });
 
   it.each([

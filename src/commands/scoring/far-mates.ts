@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { throwIfInterrupted } from '../../errors.js';
+import { throwIfInterrupted, usageError } from '../../errors.js';
 import { type FarMates, groupsApart, keepFarMates, type Related } from '../../estimate/siblings/far-mates.js';
 import { chunkOf } from '../../io/layout/chunks.js';
 import { openSpill } from '../../io/scored/spill.js';
@@ -19,6 +19,7 @@ interface KeptMates extends AsyncDisposable {
  * Reads them; undefined where every group that this process has to score lies in one window as a whole.
  * @param windowOf the window of an input row
  * @param prepare what is turned down by it is no mate
+ * @throws RredcotError (exit 2) for what can be read only once
  */
 export async function farMates(
   source: Source,
@@ -32,8 +33,14 @@ export async function farMates(
       if (wanted(c * rowsPerChunk)) return true;
     return false;
   };
-  const { groupRewards = new Map(), traces, rejects, rows, lastRow } = survey ?? {};
-  const explodes = (traces ?? 0) + (rejects ?? 0) > (rows ?? 0);
+  // stdin is refused before; a pipe shows itself here
+  if (survey === undefined)
+    throw usageError(
+      "a trace's mates are looked for in the whole input, which a pipe gives once",
+      'name a file',
+    );
+  const { groupRewards, traces, rejects, rows, lastRow } = survey;
+  const explodes = (traces ?? 0) + (rejects ?? 0) > rows;
   const apart = groupsApart(groupRewards, { windowOf, isOwn, explodes, lastRow });
   if (apart.groups.size === 0) return undefined;
   const spill = await openSpill(join(folder ?? tmpdir(), `.mates.${randomBytes(4).toString('hex')}.scratch`));

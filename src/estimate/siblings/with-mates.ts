@@ -36,7 +36,7 @@ export async function* withMates<T extends Related>(
       const others = [...members.slice(place + 1), ...members.slice(0, Math.max(0, place))];
       const chosen = chooseMates(
         { ...item, bags: members[place]?.bags ?? bagsOf(item) },
-        others.slice(0, Math.max(MOST_COMPARED, opts.mates)),
+        ofOnePrompt(others, item.promptIds, Math.max(MOST_COMPARED, opts.mates)),
         opts.mates,
       );
       for (const { mate } of chosen) if (!present.has(mate.trace)) guests.set(mate.trace, mate);
@@ -75,4 +75,15 @@ const orderOf = ({ source }: Trace): number => source.ordinal;
 
 function isSame(a: Trace, b: Trace): boolean {
   return a.source.ordinal === b.source.ordinal && (a.item ?? 0) === (b.item ?? 0);
+}
+
+/** The first of those that go on from the same prompt, `most` of them: what follows another one says nothing of this one. */
+function ofOnePrompt(others: readonly Member[], prompt: Int32Array, most: number): Member[] {
+  const found: Member[] = [];
+  for (const other of others) {
+    if (found.length === most) break;
+    const { promptIds } = other;
+    if (promptIds.length === prompt.length && promptIds.every((id, n) => id === prompt[n])) found.push(other);
+  }
+  return found;
 }

@@ -22,13 +22,21 @@ type Shaped = Related & { readonly shape: JobShape };
 
 const SHAPE: JobShape = { name: 1, prompt: 3, tokens: 12, piece: 3, maxSegments: 40, continuations: [] };
 
+/** All of one prompt. */
+function jobHere(shape: JobShape) {
+  const job = jobOf(shape);
+  const ids = Int32Array.from(job.ids);
+  ids.set(jobOf(SHAPE).ids.subarray(0, SHAPE.prompt));
+  return { ...job, ids };
+}
+
 function related(
   row: number,
   group: string | undefined,
   shape: JobShape,
   reward: number | null = row % 2,
 ): Shaped {
-  const { ids, promptLength, pieces, continuations } = jobOf(shape);
+  const { ids, promptLength, pieces, continuations } = jobHere(shape);
   const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
   const named = group === undefined ? {} : { group };
   return {
@@ -91,7 +99,7 @@ describe('withMates', () => {
           for (const item of scored) {
             if (isBad(item) || item.result instanceof TraceRejected) throw new Error('set aside');
             const { job, result, needed } = item;
-            const whole = jobOf(job.shape);
+            const whole = jobHere(job.shape);
             expect(result).toMatchObject(expectedResult(job.shape, whole));
             expect(job.mates).toHaveLength(Math.min(2, items.length - 1));
             for (const [k, exit] of result.segmentation.exits.entries()) {
@@ -105,7 +113,7 @@ describe('withMates', () => {
             }
             for (const [n, { mate }] of job.mates.entries()) {
               const other = items.find(({ completionIds }) => completionIds === mate.completionIds) as Shaped;
-              const { ids, promptLength } = jobOf(other.shape);
+              const { ids, promptLength } = jobHere(other.shape);
               expect(needed[n]).toEqual(fakeStats([...ids], promptLength).logprobs);
             }
           }
@@ -115,13 +123,15 @@ describe('withMates', () => {
     },
   );
 
-  it('takes no mate of another group, of unknown reward, nor the trace itself; without a group there is none', async () => {
+  it('takes no mate of another group or prompt, of unknown reward, nor the trace itself; without a group there is none', async () => {
     const items = [
       related(0, 'a', SHAPE),
       related(1, 'a', SHAPE),
       related(2, 'a', { ...SHAPE, name: 2 }, null),
       related(3, 'b', SHAPE),
       related(4, undefined, SHAPE),
+      { ...related(5, 'a', SHAPE), promptIds: Int32Array.of(1, 2, 3) },
+      { ...related(6, 'a', SHAPE), promptIds: Int32Array.of(1, 2) },
     ];
     const [window] = await drain(
       withMates(
@@ -131,7 +141,7 @@ describe('withMates', () => {
       ),
     );
     const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id)));
-    expect(ids).toEqual([['1'], ['0'], ['0', '1'], [], []]);
+    expect(ids).toEqual([['1'], ['0'], ['0', '1'], [], [], [], []]);
     expect(window?.guests).toEqual([]);
   });
 
@@ -167,7 +177,7 @@ describe('withMates', () => {
     for (const item of scored) {
       if (isBad(item) || item.job.needs?.length !== 1) continue;
       const mate = items.find(({ trace }) => trace.id === item.job.needs?.[0]?.id) as Shaped;
-      const { ids, promptLength } = jobOf(mate.shape);
+      const { ids, promptLength } = jobHere(mate.shape);
       expect(item.needed).toEqual([fakeStats([...ids], promptLength).logprobs]);
     }
     await spill.close();
