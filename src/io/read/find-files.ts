@@ -1,10 +1,10 @@
 // Paths as the user gave them in, files out: patterns and folders become the files that they stand for, sorted.
 
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { readJson } from '../files/json-file.js';
+import { readJson, readSmallFile } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../layout/run-paths.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
@@ -57,7 +57,12 @@ async function listFiles(folder: string): Promise<string[]> {
     const path = join(folder, entry.name);
     const found = entry.isSymbolicLink() ? await stat(path).catch(() => null) : entry;
     if (found?.isDirectory()) entries.push({ path: `${path}/`, isFolder: true });
-    else if (KNOWN.test(entry.name)) entries.push({ path, isFolder: false });
+    else if (KNOWN.test(entry.name)) {
+      // nobody may ever write to a pipe, and a device may have no end
+      if (found !== null && !found.isFile())
+        throw usageError(`${path}: is no regular file`, 'move it away, or name the files themselves');
+      entries.push({ path, isFolder: false });
+    }
   }
   const files: string[] = [];
   for (const { path, isFolder } of entries.sort((a, b) => byCodeUnit(a.path, b.path)))
@@ -67,7 +72,7 @@ async function listFiles(folder: string): Promise<string[]> {
 
 /** The files of a folder that Hugging Face's `save_to_disk` wrote, in the data set's order; null for any other. */
 async function savedFiles(folder: string): Promise<string[] | null> {
-  const text = await readFile(join(folder, 'state.json'), 'utf8').catch(() => null);
+  const text = await readSmallFile(join(folder, 'state.json')).catch(() => null);
   if (text === null) return null;
   let state: { _data_files?: unknown; _indices_files?: unknown; _indices_data_files?: unknown };
   try {

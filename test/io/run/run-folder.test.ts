@@ -261,6 +261,11 @@ it('a pipe in the place of run.json, or of a record, holds nobody up', async () 
     const { code, stderr } = await rredcotHere(args);
     expect([code, stderr], args[0]).toEqual([2, expect.stringContaining('run.json: is missing or damaged')]);
   }
+  // what is read as a folder of files is not held up either
+  for (const args of [['compare'], ['segment', '--no-policy', '-o', join(work, 'none.jsonl')]]) {
+    const { code, stderr } = await rredcotHere([...args, folder]);
+    expect([code, stderr], args[0]).toEqual([2, expect.stringContaining('is no regular file')]);
+  }
 });
 
 it('a small file that another process removes while it is half written is written again', async () => {
