@@ -1,4 +1,5 @@
 // Groups whose traces may not all be in one window: which they are, and their traces, kept aside to be asked for one group at a time.
+import { createHash } from 'node:crypto';
 import type { Spill } from '../../io/scored/spill.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
@@ -10,10 +11,27 @@ export interface Related extends PassJob {
   readonly reward: { readonly reward: number | null };
 }
 
+/** A trace that can be a mate: where it lies, of which prompt it is, and how it is had. */
+export interface Candidate<T = Related> {
+  readonly ordinal: number;
+  readonly item: number;
+  /** the same for two traces of one prompt */
+  readonly prompt: string;
+  get(): Promise<T>;
+}
+
 /** Traces that can be mates, by group. */
 export interface FarMates {
   /** All of a group that is kept, in input order; none of another. */
-  of(group: string): Promise<readonly Related[]>;
+  of(group: string): readonly Candidate[];
+}
+
+/** A trace as a candidate. @param get gives it, where it is asked for */
+export function candidateOf<T>({ trace, promptIds }: PassJob, get: () => Promise<T>): Candidate<T> {
+  const { source, item = 0 } = trace;
+  const bytes = Buffer.from(promptIds.buffer, promptIds.byteOffset, promptIds.byteLength);
+  const prompt = createHash('sha256').update(bytes).digest('base64');
+  return { ordinal: source.ordinal, item, prompt, get };
 }
 
 /** The groups that may not lie in one window as a whole, and the rows between the first and the last of each. */
@@ -71,18 +89,17 @@ export async function keepFarMates(
   groups: ReadonlySet<string>,
   spill: Spill,
 ): Promise<FarMates> {
-  const kept = new Map<string, number[]>();
+  const kept = new Map<string, Candidate[]>();
   for await (const item of traces) {
     if (isBad(item) || item.reward.reward === null) continue;
     const { group } = item.trace;
     if (group === undefined || !groups.has(group)) continue;
     const list = kept.get(group) ?? [];
     kept.set(group, list);
-    list.push(await spill.add(textOf(item)));
+    const number = await spill.add(textOf(item));
+    list.push(candidateOf(item, async () => relatedOf(await spill.get(number))));
   }
-  return {
-    of: async (group) => Promise.all((kept.get(group) ?? []).map(async (n) => relatedOf(await spill.get(n)))),
-  };
+  return { of: (group) => kept.get(group) ?? [] };
 }
 
 /** What is kept: enough to read the trace by the policy, to align its pieces, and to name it in an error. */

@@ -1,8 +1,8 @@
 // Windows of traces in, the same with each trace's mates out, and with the guests that these windows lack.
-import { isBad } from '../../rows.js';
+import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import type { PassJob, Window } from '../passes/cut-windows.js';
-import type { FarMates, Related } from './far-mates.js';
+import { type Candidate, candidateOf, type FarMates, type Related } from './far-mates.js';
 import { bagsOf, chooseMates, type GivenMate, type MateOptions, type Sibling, tailsAt } from './mates.js';
 
 /** Others of a group that a trace is compared with, or as many as it may have mates; of more, those that follow it. */
@@ -26,64 +26,85 @@ export async function* withMates<T extends Related>(
 ): AsyncGenerator<Window<T & WithMates>> {
   for await (const { items } of windows) {
     const near = items.filter((item): item is T => !isBad(item));
-    const groups = await membersOf(near, far);
+    const groups = candidatesOf(near, far);
     const present = new Set(near.map(({ trace }) => trace));
     const guests = new Map<Trace, PassJob>();
-    const given = items.map((item) => {
-      if (isBad(item)) return item;
-      const members = groups.get(item.trace.group) ?? [];
-      const place = members.findIndex(({ trace }) => isSame(trace, item.trace));
-      const others = [...members.slice(place + 1), ...members.slice(0, Math.max(0, place))];
-      const chosen = chooseMates(
-        { ...item, bags: members[place]?.bags ?? bagsOf(item) },
-        ofOnePrompt(others, item.promptIds, Math.max(MOST_COMPARED, opts.mates)),
-        opts.mates,
-      );
+    const given: ((T & WithMates) | BadRow)[] = [];
+    for (const item of items) {
+      if (isBad(item)) {
+        given.push(item);
+        continue;
+      }
+      const most = Math.max(MOST_COMPARED, opts.mates);
+      const others = othersOf(item, groups.get(item.trace.group) ?? [], most);
+      const members = await Promise.all(others.map(({ get }) => get()));
+      const chosen = chooseMates({ ...item, bags: bagsOf(item) }, members, opts.mates);
       for (const { mate } of chosen) if (!present.has(mate.trace)) guests.set(mate.trace, mate);
-      return {
+      given.push({
         ...item,
         mates: chosen.map(({ mate, at }) => ({ mate, at, reward: mate.reward.reward as number })),
         needs: chosen.map(({ mate }) => mate.trace),
         tails: tailsAt(item, chosen, opts),
-      };
-    });
+      });
+    }
     yield { items: given, guests: [...guests.values()] };
   }
 }
 
 /** The traces of each group that can be mates, in input order: those of the window, and those that are kept. */
-async function membersOf(near: readonly Related[], far: FarMates | undefined) {
-  const groups = new Map<string | undefined, Member[]>();
+function candidatesOf(near: readonly Related[], far: FarMates | undefined) {
+  const groups = new Map<string | undefined, Candidate<Member>[]>();
   for (const item of near) {
     const { group } = item.trace;
     if (group === undefined) continue;
-    const members = groups.get(group) ?? [];
-    groups.set(group, members);
-    if (item.reward.reward !== null) members.push({ ...item, bags: bagsOf(item) });
+    const candidates = groups.get(group) ?? [];
+    groups.set(group, candidates);
+    if (item.reward.reward !== null) candidates.push(candidateOf(item, memberOf(item)));
   }
-  for (const [group, members] of groups) {
-    const others = (await far?.of(group as string)) ?? [];
-    for (const other of others)
-      if (!members.some(({ trace }) => isSame(trace, other.trace)))
-        members.push({ ...other, bags: bagsOf(other) });
-    members.sort((a, b) => orderOf(a.trace) - orderOf(b.trace) || (a.trace.item ?? 0) - (b.trace.item ?? 0));
+  for (const [group, candidates] of groups) {
+    const own = new Set(candidates.map(placeOf));
+    for (const other of far?.of(group as string) ?? []) {
+      if (own.has(placeOf(other))) continue;
+      let read: Promise<Member> | undefined;
+      // once a window: it is one guest, whoever asks for it
+      const get = () => (read ??= other.get().then((item) => memberOf(item)()));
+      candidates.push({ ...other, get });
+    }
+    candidates.sort((a, b) => a.ordinal - b.ordinal || a.item - b.item);
   }
   return groups;
 }
 
-const orderOf = ({ source }: Trace): number => source.ordinal;
-
-function isSame(a: Trace, b: Trace): boolean {
-  return a.source.ordinal === b.source.ordinal && (a.item ?? 0) === (b.item ?? 0);
+/** The trace as a member, with its bags when it is first asked for. */
+function memberOf(item: Related): () => Promise<Member> {
+  let member: Member | undefined;
+  return async () => (member ??= { ...item, bags: bagsOf(item) });
 }
 
-/** The first of those that go on from the same prompt, `most` of them: what follows another one says nothing of this one. */
-function ofOnePrompt(others: readonly Member[], prompt: Int32Array, most: number): Member[] {
-  const found: Member[] = [];
-  for (const other of others) {
-    if (found.length === most) break;
-    const { promptIds } = other;
-    if (promptIds.length === prompt.length && promptIds.every((id, n) => id === prompt[n])) found.push(other);
+/**
+ * The candidates that follow a trace, the first ones after the last, `most` of them. What goes on from another prompt says
+ * nothing of this one.
+ */
+function othersOf(
+  item: Related,
+  candidates: readonly Candidate<Member>[],
+  most: number,
+): Candidate<Member>[] {
+  const own = candidateOf(item, async () => undefined);
+  const place = candidates.findIndex((candidate) => isSame(candidate, own));
+  const found: Candidate<Member>[] = [];
+  // one of unknown reward is no candidate: all are asked, from the first on
+  for (let n = 1; n <= candidates.length && found.length < most; n++) {
+    const other = candidates[(place + n) % candidates.length] as Candidate<Member>;
+    if (other.prompt === own.prompt && !isSame(other, own)) found.push(other);
   }
   return found;
+}
+
+function isSame(a: Candidate<unknown>, b: Candidate<unknown>): boolean {
+  return a.ordinal === b.ordinal && a.item === b.item;
+}
+
+function placeOf({ ordinal, item }: Candidate<unknown>): string {
+  return `${ordinal}/${item}`;
 }

@@ -6,6 +6,7 @@ import type { PassJob } from '../../../dist/estimate/passes/cut-windows.js';
 import { type Window, windowsOf } from '../../../dist/estimate/passes/cut-windows.js';
 import { scoreWindows } from '../../../dist/estimate/passes/windows.js';
 import {
+  candidateOf,
   type FarMates,
   groupsApart,
   keepFarMates,
@@ -208,7 +209,7 @@ describe('withMates', () => {
 
   it('finds far mates for a trace of unknown reward that no other of its group stands beside', async () => {
     const items = [0, 1, 2].map((n) => related(n, 'g', { ...SHAPE, name: n + 1 }, n === 0 ? null : 1));
-    const far: FarMates = { of: async () => items.slice(1) };
+    const far: FarMates = { of: () => items.slice(1).map((item) => candidateOf(item, async () => item)) };
     const windows = await drain(
       withMates(
         windowsOf(streamOf(items), (row) => row),
@@ -218,6 +219,32 @@ describe('withMates', () => {
     );
     const [first] = windows[0]?.items ?? [];
     expect(first && !isBad(first) && first.needs?.map(({ id }) => id)).toEqual(['1', '2']);
+  });
+
+  it('reads no more of a far-flung group than a trace is compared with, each once a window', async () => {
+    const items = Array.from({ length: 100 }, (_, n) => related(n, 'g', { ...SHAPE, name: n + 1 }));
+    const read: string[] = [];
+    const far: FarMates = {
+      of: () =>
+        items.map((item) =>
+          candidateOf(item, async () => {
+            read.push(item.trace.id);
+            return item;
+          }),
+        ),
+    };
+    const near = streamOf(items.slice(90, 92));
+    const [window] = await drain(
+      withMates(
+        windowsOf(near, () => 0),
+        far,
+        { mates: 3, mateTokens: 4 },
+      ),
+    );
+    // 90 is compared with 91 and fourteen more, 91 with these and one more; behind the last comes the first
+    const expected = ['92', '93', '94', '95', '96', '97', '98', '99', '0', '1', '2', '3', '4', '5', '6'];
+    expect(read).toEqual(expected);
+    expect(window?.guests.every(({ trace }) => expected.includes(trace.id))).toBe(true);
   });
 
   it('compares as many others as a trace may have mates', async () => {
