@@ -180,7 +180,13 @@ describe('siblings', () => {
       const worst = row.sigma.map((value, t) => Math.abs(value - (made.sigma[t] as number)));
       expect(Math.max(...worst)).toBeLessThan(1e-5);
     }
+    await write(
+      'edited.jsonl',
+      rows.map(({ value_prior: _, ...row }) => row),
+    );
+    await writeFile(at('edited.jsonl.summary.json'), await text('siblings.jsonl.summary.json'));
     for (const [line, reason] of [
+      ['edited.jsonl', 'has no value_prior'],
       ['pr.jsonl --estimator siblings', 'do not follow from what is stored'],
       ['siblings.jsonl --reward-range 0,2', 'the values of siblings have rewards in them'],
     ] as const) {

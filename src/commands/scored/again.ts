@@ -69,8 +69,11 @@ export function refuseImpossible(
     ['reference_logprobs', from !== to || calibration !== undefined],
     ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
     ['reference_tokens', from !== to && to === 'pr-geo'],
+    // its first entry is the baseline
+    ['value_prior', natureOf(to).readsMates === true],
   ];
-  const missing = needed.filter(([name, isNeeded]) => isNeeded && !source.ours.includes(name as never));
+  const has = (name: string): boolean => source.made.has(name) && source.columns.includes(name);
+  const missing = needed.filter(([name, isNeeded]) => isNeeded && !has(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no ${missing.map(([name]) => name).join(', ')}, from which the credit would follow`,
