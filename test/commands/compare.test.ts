@@ -134,6 +134,19 @@ describe('one file', () => {
     expect(table.stdout).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
     expect(table.stdout).toMatch(/\* flat: half of the traces/);
     expect((await rredcotHere(args)).stdout).toBe(table.stdout);
+    expect(table.stdout).not.toContain('agrees with');
+    const judged = await rredcotHere([
+      'compare',
+      scored,
+      '--values',
+      'mc=mc',
+      '--truth',
+      'mc',
+      '--resamples',
+      '100',
+    ]);
+    expect(judged.stdout).toMatch(/\nagrees with mc +sign of large changes +worst segment of wrong traces\n/);
+    expect(judged.stdout).toMatch(/\ndelta +\d?\.?\d+ \[/);
     const other = await rredcotHere([...args, '--seed', '1']);
     expect(other.stdout).not.toBe(table.stdout);
     const csv = (await rredcotHere([...args, '--csv'])).stdout.trimEnd().split('\n');

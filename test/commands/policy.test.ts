@@ -1,5 +1,6 @@
 /** `rredcot policy build`, `info` and `check` as a user runs them: what they print, and their exit codes. */
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -111,6 +112,12 @@ describe('policy info', () => {
       'policy.onnx',
     ])
       expect(run.stdout).toContain(part);
+    for (const name of ['policy.onnx', 'tokenizer.json']) {
+      const sha256 = createHash('sha256')
+        .update(readFileSync(join(policy, name)))
+        .digest('hex');
+      expect(run.stdout).toMatch(new RegExp(`(^|  )${sha256.slice(0, 12)}…  +[\\d,]+ bytes  ${name}$`, 'm'));
+    }
   });
 
   test('a folder that is no policy', async () => {

@@ -249,6 +249,26 @@ describe('the list of figures', () => {
     expect(pairs({ truth: 'a', halves: ['b', 'c'] })).toEqual([]);
   });
 
+  it.each([0.25, 0.5, 0.75, 1])('has a correlation over the last %f of each trace', (last) => {
+    const { figures } = compareCredits(table, { ...OPTIONS, truth: 'a', resamples: 0 });
+    const found = figures.filter(
+      (figure) => figure.measure === 'pearson' && figure.traces === 'all' && figure.last === last,
+    );
+    expect(found.map(({ credit }) => credit)).toEqual(['b', 'c']);
+    const kept = Math.ceil(last * 6);
+    expect(found[0]?.n_segments).toBe(20 * kept);
+    const tail = Object.fromEntries(
+      Object.entries(lists).map(([name, all]) => [name, all.map((trace) => trace.slice(6 - kept))]),
+    );
+    const rewards = traces.map((_, i) => i % 2);
+    const alone = compareCredits(tableOf(tail, rewards), { ...OPTIONS, truth: 'a', resamples: 0 });
+    expect(found.map(({ value }) => value)).toEqual(
+      alone.figures
+        .filter((figure) => figure.measure === 'pearson' && figure.traces === 'all' && figure.last === 1)
+        .map(({ value }) => value),
+    );
+  });
+
   it('is the same twice, to the last digit, and its values lie in their intervals', () => {
     const first = compareCredits(table, { ...OPTIONS, truth: 'a' });
     expect(compareCredits(table, { ...OPTIONS, truth: 'a' })).toEqual(first);

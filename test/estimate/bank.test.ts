@@ -176,6 +176,23 @@ describe('GroupBanks', () => {
   });
 });
 
+describe('the bank', () => {
+  const encode = (written: string) => Int32Array.from(Buffer.from(written));
+
+  it('turns a trace down whose reference has no token to score; another failure is told as it is', async () => {
+    const bare = await bankMaker({ ...TEMPLATE, closer: '' }, 'pr', encode);
+    await expect(bare([{ answer: '', utility: 1 }])).rejects.toMatchObject({
+      code: 'no_reference',
+      message: expect.stringContaining('no token to score') as string,
+    });
+    const broken = await bankMaker(TEMPLATE, 'pr', (written) => {
+      if (written === 'broken') throw new Error('the tokenizer is gone');
+      return encode(written);
+    });
+    await expect(broken([{ answer: 'broken', utility: 1 }])).rejects.toThrow('the tokenizer is gone');
+  });
+});
+
 describe('the bank of joint', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
   const ours = async (estimator: 'joint' | 'pr', ...references: Reference[]) =>

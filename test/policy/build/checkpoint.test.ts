@@ -249,6 +249,16 @@ describe('refused before anything is loaded', () => {
       /low_freq_factor must be below/,
     ],
     [
+      'llama3 bounds that are one',
+      {
+        rope_scaling: {
+          ...{ rope_type: 'llama3', factor: 8, low_freq_factor: 4 },
+          ...{ high_freq_factor: 4, original_max_position_embeddings: 64 },
+        },
+      },
+      /low_freq_factor must be below/,
+    ],
+    [
       'a list of too few layers',
       { architectures: ['Qwen3ForCausalLM'], layer_types: ['full_attention'] },
       /layer_types names 1 of 2/,
