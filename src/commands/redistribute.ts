@@ -3,7 +3,7 @@ import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
-import { valueNameOf } from '../estimate/estimators.js';
+import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
@@ -178,7 +178,10 @@ async function calibrationOf(
     );
   if (calibration === undefined) return undefined;
   if (asked !== 'calibrated')
-    throw usageError(`--calibration has no meaning with --estimator ${asked}`, 'add --estimator calibrated');
+    throw usageError(
+      `--calibration has no meaning with --estimator ${asked} here`,
+      asked === 'siblings' ? 'its values are kept as they are: leave it out' : 'add --estimator calibrated',
+    );
   const found = await readCalibration(calibration);
   const policy = metadata.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
@@ -199,6 +202,7 @@ function calibrated(
       estimator: calibration.standsBack ? 'pr' : 'calibrated',
       calibration: calibration.model,
     };
+  if (natureOf(credit.estimator).readsMates) return { ...credit, calibration: source.credit.calibration };
   return credit.estimator === 'calibrated' ? { ...credit, estimator: source.credit.estimator } : credit;
 }
 

@@ -9,7 +9,7 @@ import {
 } from '../estimate/baseline.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibratedValues, calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
-import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
+import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
@@ -70,7 +70,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
   const isUncalibrated = opts.calibration !== calibration;
   const credit: CreditOptions =
-    isUncalibrated && mates === undefined ? { ...opts.credit, estimator: 'pr' } : opts.credit;
+    isUncalibrated && mates === undefined
+      ? { ...opts.credit, estimator: 'pr' }
+      : { ...opts.credit, calibration: opts.calibration?.model };
   const { estimator, baseline, rewardRange } = credit;
   const written = writtenColumns(COLUMNS, opts.columns, opts.exportName);
   await using opened = await openPolicy(opts, log);
@@ -83,7 +85,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, estimator, textOf) : undefined;
   const usesReferences = natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined;
   const meter = new TokenMeter();
-  const usesMean = baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
+  const usesMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale(credit));
   const usesGroups = banks !== undefined || usesMean || mates !== undefined;
 
   async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {

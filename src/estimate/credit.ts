@@ -31,6 +31,11 @@ export interface CreditOptions extends RequestOptions {
   readonly rewardRange: readonly [low: number, high: number];
 }
 
+/** Whether values are expected rewards, so that V(s_0) is a baseline: what rests on a calibration that stands back is none. */
+export function onRewardScale({ estimator, calibration }: CreditOptions): boolean {
+  return natureOf(estimator).onRewardScale && (calibration?.stands_back ?? null) === null;
+}
+
 /** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
@@ -136,15 +141,17 @@ function baselineOf(
   groupMean: number | undefined,
   valueStart: number,
   reward: number | null,
-  { baseline, estimator }: CreditOptions,
+  opts: CreditOptions,
 ): { baseline: number | undefined; noBaseline?: string } {
+  const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
-  const { isLog, onRewardScale } = natureOf(estimator);
-  const asksForMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale);
+  const { isLog } = natureOf(opts.estimator);
+  const isExpected = onRewardScale(opts);
+  const asksForMean = baseline === 'group' || (baseline === 'auto' && !isExpected);
   if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
   if (baseline === 'group' || isLog) return { baseline: undefined };
   // an expected reward is a baseline for any reward
-  if (onRewardScale) return { baseline: valueStart };
+  if (isExpected) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward
   if (reward !== null && reward !== 0 && reward !== 1)
     return { baseline: undefined, noBaseline: 'uniform:graded-reward' };

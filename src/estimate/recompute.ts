@@ -5,7 +5,7 @@ import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
 import { modelValues, type StoredModel } from './calibrate/calibration.js';
 import { groupPlace } from './calibrate/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
-import type { CreditOptions } from './credit.js';
+import { type CreditOptions, onRewardScale } from './credit.js';
 import { natureOf } from './estimators.js';
 import { MATELESS } from './mateless.js';
 import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
@@ -14,8 +14,8 @@ import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight
 import { storedValue } from './value.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */
-export function mayBeGroupMean({ baseline, estimator }: CreditOptions): boolean {
-  return baseline === 'group' || (baseline === 'auto' && !natureOf(estimator).onRewardScale);
+export function mayBeGroupMean(credit: CreditOptions): boolean {
+  return credit.baseline === 'group' || (credit.baseline === 'auto' && !onRewardScale(credit));
 }
 
 /** Numbers that were rounded to float32 once on either side differ by less, relative to the larger. */
@@ -180,12 +180,8 @@ function checkMates(row: StoredRow, values: Float32Array, prior: Float32Array | 
  * b where the configuration alone says what it is.
  * @param start V(s_0) that may be a baseline; undefined where the columns do not tell
  */
-function checkBaseline(
-  row: StoredRow,
-  { baseline, estimator }: CreditOptions,
-  start: number | undefined,
-  fault: Fault,
-): void {
+function checkBaseline(row: StoredRow, credit: CreditOptions, start: number | undefined, fault: Fault): void {
+  const { baseline } = credit;
   const found = numberOrNull(row.cell('baseline'));
   if (!row.has('baseline') || found === null) return;
   const isStart = found === start;
@@ -194,9 +190,9 @@ function checkBaseline(
   if (baseline === 'value' && start !== undefined && !isStart)
     fault(`baseline is ${found}, expected V(s_0), ${start}`);
   const hasNoGroup = row.has('group') && row.cell('group') === null;
-  const { onRewardScale } = natureOf(estimator);
-  if (baseline === 'auto' && (hasNoGroup || onRewardScale) && start !== undefined && !isStart)
-    fault(`baseline is ${found}${onRewardScale ? '' : ' without a group'}, expected V(s_0), ${start}`);
+  const isExpected = onRewardScale(credit);
+  if (baseline === 'auto' && (hasNoGroup || isExpected) && start !== undefined && !isStart)
+    fault(`baseline is ${found}${isExpected ? '' : ' without a group'}, expected V(s_0), ${start}`);
 }
 
 /** Codes that stand for {@link redistribute}'s own where there is no baseline, since they say why. */

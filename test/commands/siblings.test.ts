@@ -154,6 +154,27 @@ describe('siblings', () => {
       expect(storedValues(row)).toEqual(storedValues(found[n] as Row));
   });
 
+  it("takes the group's mean as b where the calibration stands back, as pr does", async () => {
+    await write(
+      'alike.jsonl',
+      madeTraces(12, 8).map((trace) => scoredLine({ ...trace, reward: 1 }, {})),
+    );
+    await run('calibrate alike.jsonl -o none.json');
+    await score('traces.jsonl --limit 8 --estimator siblings --calibration none.json -o back.jsonl');
+    const group = fixtures.slice(0, 8);
+    const mean = Math.fround(group.reduce((sum, { reward }) => sum + reward, 0) / group.length);
+    for (const row of await readJsonl<Row>(at('back.jsonl'))) {
+      expect(row.status).toBe('value:uncalibrated');
+      expect(row.baseline).toBe(mean);
+      expect(row.value_prior).toEqual(
+        row.reference_logprobs.map(([lp]) => expect.closeTo(Math.exp(lp as number), 5)),
+      );
+    }
+    expect((await run('verify back.jsonl')).code).toBe(0);
+    await run('redistribute back.jsonl --sigma rudder -o again-back.jsonl');
+    for (const row of await readJsonl<Row>(at('again-back.jsonl'))) expect(row.baseline).toBe(mean);
+  });
+
   it('is made again by redistribute with another rule, byte for byte, and left for another estimator', async () => {
     const text = (name: string) => readFile(at(name), 'utf8');
     const config = async (name: string) => JSON.parse(await text(`${name}.summary.json`)).config;
@@ -238,6 +259,7 @@ describe('siblings', () => {
     ['traces.jsonl --estimator siblings', 'needs a calibration'],
     ['traces.jsonl --mates 4', '--mates has no meaning with --estimator pr'],
     [`traces.jsonl ${SIBLINGS} --mates 0`, '--mates 0'],
+    [`traces.jsonl ${SIBLINGS} --method segment`, "have the trace's own outcome in them"],
   ])('refuses score %s', async (line, reason) => {
     const { code, said } = await run(`score ${line} -o refused.jsonl`);
     expect(code).toBe(2);

@@ -147,6 +147,11 @@ function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], isLog: 
 /** `--method` and `--normalisers`: what is written beside σ. */
 function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator']) {
   const method = oneOf('--method', flags.method ?? 'sigma', METHODS);
+  if (method === 'segment' && natureOf(estimator).readsMates)
+    throw usageError(
+      `--method segment takes V(s_k-1) for a baseline, and the values of --estimator ${estimator} have the trace's own outcome in them`,
+      '--estimator calibrated',
+    );
   if (method === 'segment' && !natureOf(estimator).onRewardScale)
     throw usageError(
       `--method segment: the values of --estimator ${estimator} are no expected rewards, so ζ − V is no advantage`,

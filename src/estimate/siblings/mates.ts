@@ -30,6 +30,9 @@ export interface GivenMate extends Mate<Pick<Sibling, 'completionIds'>> {
   readonly reward: number;
 }
 
+/** Pairs of pieces that are aligned at most, which take 16 bytes each: 4,000 pieces beside 4,000. */
+const MOST_PAIRS = 2 ** 24;
+
 /** The bags of a trace's pieces. */
 export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceBags {
   return pieceBags(completionIds, pieces.thought.start, pieces.ends);
@@ -41,6 +44,7 @@ export function bagsOf({ completionIds, pieces }: Omit<Sibling, 'bags'>): PieceB
  */
 export function chooseMates<T extends Sibling>(own: Sibling, others: readonly T[], most: number): Mate<T>[] {
   return others
+    .filter(({ bags }) => bags.length * own.bags.length <= MOST_PAIRS)
     .map((mate) => ({ mate, ...align(own.bags, mate.bags) }))
     .sort((a, b) => b.similarity - a.similarity)
     .slice(0, most)

@@ -50,6 +50,8 @@ export function siblingValues(
 ): SiblingValues {
   const places = placesOf(pieces);
   const one = own === null ? 0 : 1;
+  // without a reference there is no V_c
+  const c = prior.referenceTokens.length === 0 ? 0 : PRIOR;
   const states = Array.from(segmentation.exits, (exit, k) => {
     const place = places.get(exit) as number;
     const sums = { weights: 0, squares: 0, rewards: 0 };
@@ -71,11 +73,11 @@ export function siblingValues(
   });
   const fits =
     mates.length > 0 && (states.length < 2 || states.slice(1).some(({ weights }) => weights >= FITS));
-  const values = states.map(({ weights, rewards }, k) =>
-    fits
-      ? (one * (own ?? 0) + rewards + PRIOR * (prior.values[k] as number)) / (one + weights + PRIOR)
-      : (prior.values[k] as number),
-  );
+  const values = states.map(({ weights, rewards }, k) => {
+    const value = prior.values[k] as number;
+    const total = one + weights + c;
+    return fits && total > 0 ? (one * (own ?? 0) + rewards + c * value) / total : value;
+  });
   const effective = states.map(({ weights, squares }) => {
     if (!fits) return 0;
     return one + squares === 0 ? 0 : (one + weights) ** 2 / (one + squares);

@@ -174,6 +174,20 @@ describe('siblings', () => {
     },
   );
 
+  it('has no prior where no reference was scored', () => {
+    const { pieces, segmentation, values } = traceOf(1, [0, 0]);
+    const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];
+    const mate = { mate: { completionIds: new Int32Array(1) }, at: Int32Array.of(0, 0), reward: 0 };
+    const found = siblingValues(
+      { ...values, referenceTokens: new Int32Array(0) },
+      { segmentation, tails },
+      { pieces, reward: 1 },
+      [{ ...mate, logprobs: Float32Array.of(-1) }],
+      { mates: 1, mateTokens: 1 },
+    );
+    expect([...found.values]).toEqual([0.5, 0.5]);
+  });
+
   it('leaves out what is not known: the own outcome, and a mate that the policy could not read', () => {
     const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
     const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];

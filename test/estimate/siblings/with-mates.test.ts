@@ -13,6 +13,7 @@ import {
   type Layout,
   type Related,
 } from '../../../dist/estimate/siblings/far-mates.js';
+import { chooseMates } from '../../../dist/estimate/siblings/mates.js';
 import { withMates } from '../../../dist/estimate/siblings/with-mates.js';
 import { openSpill } from '../../../dist/io/scored/spill.js';
 import { isBad } from '../../../dist/rows.js';
@@ -276,4 +277,15 @@ describe('windowsOf', () => {
     expect(await sizes(many([100, 156, 1]))).toEqual([256, 1]);
     expect(await sizes(many([5000]))).toEqual([4096, 904]);
   });
+});
+
+it('two thoughts of so many pieces that aligning them would not fit into memory are no mates', () => {
+  const piece = { ids: Int32Array.of(1), counts: Int32Array.of(1) };
+  const thought = (pieces: number) => ({
+    completionIds: new Int32Array(pieces),
+    pieces: jobOf({ ...SHAPE, tokens: 2 }).pieces,
+    bags: new Array(pieces).fill(piece),
+  });
+  expect(chooseMates(thought(5000), [thought(4000)], 1)).toEqual([]);
+  expect(chooseMates(thought(2), [thought(2)], 1)).toHaveLength(1);
 });
