@@ -218,18 +218,27 @@ async function killedBy(mutants, test) {
   return [...(await killedBy(mutants.slice(0, half), test)), ...(await killedBy(mutants.slice(half), test))];
 }
 
-// First each mutant by itself, before the quickest of the tests that reach it
+/** The tests of the folder that is called as the mutant's own, which are the likeliest to notice it, and then the quickest. */
+function firstAsked({ path }, reached) {
+  const room = dirname(relative(join(copy, 'dist'), path));
+  const near = reached.filter(({ name }) => dirname(relative('test', name)) === room);
+  const asked = [];
+  for (const test of [...near, ...reached.filter((each) => !near.includes(each))])
+    if (secondsOf([...asked, test]) <= (near.includes(test) ? 4 * FIRST_SECONDS : FIRST_SECONDS))
+      asked.push(test);
+  return asked;
+}
+
+// First each mutant by itself, before the likeliest and the quickest of the tests that reach it
 const mutants = places.slice(0, COUNT).map((place) => ({ ...place, what: whatOf(place) }));
 let alive = [];
 for (const [n, mutant] of mutants.entries()) {
   const reached = covered.filter((test) => isCovered(test, mutant.path, mutant.start));
-  let [first, total] = [0, 0];
-  while (first < reached.length && total + reached[first].seconds <= FIRST_SECONDS)
-    total += reached[first++].seconds;
+  const first = firstAsked(mutant, reached);
   const started = performance.now();
-  const killer = first === 0 ? null : await failureWith([mutant], reached.slice(0, first));
+  const killer = first.length === 0 ? null : await failureWith([mutant], first);
   const seconds = Math.round((performance.now() - started) / 1000);
-  mutant.left = reached.slice(first);
+  mutant.left = reached.filter((test) => !first.includes(test));
   if (killer === null) alive.push(mutant);
   const verdict = killer === null ? `alive, ${mutant.left.length} to ask` : `killed by ${killer}`;
   console.log(
