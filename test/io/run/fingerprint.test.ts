@@ -41,3 +41,10 @@ it('what can be read only once has none', async () => {
   const print = { path: '-', bytes: null, mtime_ms: null, head: null, tail: null };
   expect(await fingerprint([{ path: '-', size: null } as never])).toEqual([print]);
 });
+
+it('an input that cannot be read has no print: the reason is told', async () => {
+  await expect(fileFingerprint(folder)).rejects.toThrow(/EISDIR/);
+  await expect(fingerprint([{ path: join(folder, 'none'), size: 1 } as never])).rejects.toThrow(
+    /no such file/,
+  );
+});
