@@ -128,8 +128,13 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const window = (row: number): number => windowOf(row, run.rowsPerChunk);
     await using far =
       mates && dryRun === undefined
-        ? await farMates(source, run, window, signal, ({ trace }) =>
-            prepare({ trace, reward: rewardOf(trace), groupMean: undefined }),
+        ? await farMates(
+            source,
+            run,
+            window,
+            ({ trace }) => prepare({ trace, reward: rewardOf(trace), groupMean: undefined }),
+            log,
+            signal,
           )
         : undefined;
     type Ready = Awaited<ReturnType<typeof prepare>>;

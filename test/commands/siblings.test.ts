@@ -6,6 +6,7 @@ import { farMates } from '../../dist/commands/scoring/far-mates.js';
 import { recomputedFaults } from '../../dist/estimate/recompute.js';
 import { align, pieceBags } from '../../dist/estimate/siblings/alignment.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import type { Log } from '../../dist/report/log.js';
 import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { oracleSibling } from '../oracle/siblings.js';
 import { rredcotHere } from '../support/in-process.js';
@@ -241,14 +242,44 @@ describe('siblings', () => {
     expect(faults({ status: 'siblings:no-fit' })).toMatch(/the value of exit \d+ is/);
   });
 
+  it.each([
+    [1, []],
+    [0, ['1 of 2 groups lie apart']],
+  ])('tells where many groups lie apart (second group from row %i on)', async (first, told) => {
+    const warnings: string[] = [];
+    const log = { warn: (_: string, text: string) => void warnings.push(text) } as unknown as Log;
+    const survey = {
+      groupRewards: new Map(
+        [
+          [0, 0],
+          [first, 1],
+        ].map((span, n) => [`${n}`, { sum: 0, count: 2, span }]),
+      ),
+      ...{ traces: 2, rejects: 0, rows: 2, lastRow: undefined },
+    };
+    const run = { survey, folder, rowsPerChunk: 1, wanted: () => true };
+    const source = { async *again() {} };
+    const far = await farMates(
+      source as never,
+      run as never,
+      (row) => row,
+      () => Promise.reject(new Error('asked')),
+      log,
+      new AbortController().signal,
+    );
+    await far?.[Symbol.asyncDispose]();
+    expect(warnings.map((text) => text.split(',')[0])).toEqual(told);
+  });
+
   it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
     const nobody = () => Promise.reject(new Error('asked'));
     const asked = farMates(
       {} as never,
       { survey: undefined } as never,
       () => 0,
-      new AbortController().signal,
       nobody,
+      {} as never,
+      new AbortController().signal,
     );
     await expect(asked).rejects.toThrow('which a pipe gives once');
   });

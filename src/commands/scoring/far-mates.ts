@@ -6,9 +6,14 @@ import { throwIfInterrupted, usageError } from '../../errors.js';
 import { type FarMates, groupsApart, keepFarMates, type Related } from '../../estimate/siblings/far-mates.js';
 import { chunkOf } from '../../io/layout/chunks.js';
 import { openSpill } from '../../io/scored/spill.js';
+import { count, plural } from '../../plural.js';
+import type { Log } from '../../report/log.js';
 import { eachTrace, isBad } from '../../rows.js';
 import type { Run } from '../job/open-run.js';
 import type { Source, Traced } from '../job/source.js';
+
+/** A share of groups that lie apart from which on it is told what that costs. */
+const MANY_APART = 0.25;
 
 /** Them, in a file without a name while they are needed. */
 interface KeptMates extends AsyncDisposable {
@@ -25,8 +30,9 @@ export async function farMates(
   source: Source,
   { survey, folder, rowsPerChunk, wanted }: Run,
   windowOf: (ordinal: number) => number,
-  signal: AbortSignal,
   prepare: (traced: Traced) => Promise<Related>,
+  log: Log,
+  signal: AbortSignal,
 ): Promise<KeptMates | undefined> {
   const isOwn = (first: number, last: number): boolean => {
     for (let c = chunkOf(first, rowsPerChunk); c <= chunkOf(last, rowsPerChunk); c++)
@@ -43,13 +49,23 @@ export async function farMates(
   const explodes = (traces ?? 0) + (rejects ?? 0) > rows;
   const apart = groupsApart(groupRewards, { windowOf, isOwn, explodes, lastRow });
   if (apart.groups.size === 0) return undefined;
+  if (apart.groups.size > MANY_APART * groupRewards.size)
+    log.warn(
+      'mates_apart',
+      `${count(apart.groups.size)} of ${plural(groupRewards.size, 'group')} lie apart, further than the rows that share runs of the policy: it reads mates again wherever they are needed; an input sorted by group takes less time`,
+    );
   const spill = await openSpill(join(folder ?? tmpdir(), `.mates.${randomBytes(4).toString('hex')}.scratch`));
   try {
     const isOf = ({ trace }: Traced): boolean => trace.group !== undefined && apart.groups.has(trace.group);
+    let read = 0;
     async function* ofGroups() {
       for await (const item of source.again(apart.wanted)) {
         throwIfInterrupted(signal);
-        if (!isBad(item) && isOf(item)) yield item;
+        if (isBad(item) || !isOf(item)) continue;
+        read++;
+        const line = `reading mates: ${plural(read, 'trace')} of ${plural(apart.groups.size, 'group')}`;
+        log.progress(line, { traces: read });
+        yield item;
       }
     }
     const mates = await keepFarMates(eachTrace(ofGroups(), prepare), apart.groups, spill);
