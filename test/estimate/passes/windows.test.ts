@@ -471,6 +471,15 @@ async function drainScored<T extends object>(items: AsyncIterable<T | BadRow>): 
   return found as T[];
 }
 
+test('a batch is as large as its way of running makes it: all pieces have branches in one run, segments alone in two', () => {
+  const shape = { ...SHAPE, tokens: 200, piece: 2, maxSegments: 2 };
+  const jobs = [1, 2, 3].map((name) =>
+    jobOf({ ...shape, name, continuations: [{ length: 50, scoredFrom: 1 }] }),
+  );
+  expect(planWindow(jobs, 'one-run').map(({ members }) => members.length)).toEqual([1, 1, 1]);
+  expect(planWindow(jobs, 'two-run').map(({ members }) => members.length)).toEqual([3]);
+});
+
 describe('scoreWindows', () => {
   test('any mix of lengths, strategies, gaps and lack of memory: the order of the input, every result its own', async () => {
     await fc.assert(
