@@ -5,6 +5,7 @@ import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calib
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import { requestedColumns } from '../estimate/requested.js';
+import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
@@ -220,9 +221,12 @@ function mergedConfig(
     ...creditConfig(credit),
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
-  const { mates: _, mateTokens: __, mateWeights: ___, matePrior: ____, ...unmated } = stored;
+  // what is said of mates goes with the estimator that had them
+  const unmated = Object.entries(stored).filter(([key]) => !SIBLING_KEYS.includes(key));
   const kept =
-    isOther || calibration !== undefined ? { ...unmated, calibration: calibration?.model } : stored;
+    isOther || calibration !== undefined
+      ? { ...Object.fromEntries(unmated), calibration: calibration?.model }
+      : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
   const others = Object.entries(all).filter(([key]) => !FIRST_KEYS.includes(key) && !(key in made));

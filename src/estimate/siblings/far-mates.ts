@@ -13,6 +13,8 @@ export interface Related extends PassJob {
 
 /** A trace that can be a mate: where it lies, of which prompt it is, and how it is had. */
 export interface Candidate<T = Related> {
+  /** of two rows with one id the second is the first one again, and no mate of it */
+  readonly id: string;
   readonly ordinal: number;
   readonly item: number;
   /** the same for two traces of one prompt */
@@ -28,10 +30,10 @@ export interface FarMates {
 
 /** A trace as a candidate. @param get gives it, where it is asked for */
 export function candidateOf<T>({ trace, promptIds }: PassJob, get: () => Promise<T>): Candidate<T> {
-  const { source, item = 0 } = trace;
+  const { id, source, item = 0 } = trace;
   const bytes = Buffer.from(promptIds.buffer, promptIds.byteOffset, promptIds.byteLength);
   const prompt = createHash('sha256').update(bytes).digest('base64');
-  return { ordinal: source.ordinal, item, prompt, get };
+  return { id, ordinal: source.ordinal, item, prompt, get };
 }
 
 /** The groups that may not lie in one window as a whole, and the rows between the first and the last of each. */

@@ -17,6 +17,9 @@ export function siblingConfig({ mates, mateTokens }: MateOptions) {
   return { mates, mateTokens, mateWeights: [...CLIP], matePrior: PRIOR };
 }
 
+/** The keys of these. */
+export const SIBLING_KEYS: readonly string[] = ['mates', 'mateTokens', 'mateWeights', 'matePrior'];
+
 /** A trace whose values are asked for. */
 export interface Mated {
   readonly pieces: Sibling['pieces'];

@@ -93,10 +93,13 @@ function othersOf(
   const own = candidateOf(item, async () => undefined);
   const place = candidates.findIndex((candidate) => isSame(candidate, own));
   const found: Candidate<Member>[] = [];
+  const known = new Set([item.trace.id]);
   // one of unknown reward is no candidate: all are asked, from the first on
   for (let n = 1; n <= candidates.length && found.length < most; n++) {
     const other = candidates[(place + n) % candidates.length] as Candidate<Member>;
-    if (other.prompt === own.prompt && !isSame(other, own)) found.push(other);
+    if (other.prompt !== own.prompt || known.has(other.id)) continue;
+    known.add(other.id);
+    found.push(other);
   }
   return found;
 }

@@ -147,6 +147,25 @@ describe('withMates', () => {
     expect(window?.guests).toEqual([]);
   });
 
+  it('takes no second row of the same id, near or far: it is the trace itself again', async () => {
+    const items = [related(0, 'g', SHAPE), related(1, 'g', SHAPE), related(2, 'g', { ...SHAPE, name: 2 })];
+    const [first, , other] = items as [Shaped, Shaped, Shaped];
+    const twice = [
+      first,
+      { ...items[1], trace: { ...(items[1] as Shaped).trace, id: first.trace.id } } as Shaped,
+      other,
+    ];
+    const [window] = await drain(
+      withMates(
+        windowsOf(streamOf(twice), () => 0),
+        undefined,
+        { mates: 9, mateTokens: 4 },
+      ),
+    );
+    const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id)));
+    expect(ids).toEqual([['2'], ['2'], ['0']]);
+  });
+
   it('brings guests from other windows, which run along and are not passed on', async () => {
     const path = `${await temporaryFolder()}/spill`;
     const items = Array.from({ length: 6 }, (_, n) =>
