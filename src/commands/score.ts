@@ -8,7 +8,7 @@ import {
   withContiguousMeans,
 } from '../estimate/baseline.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
-import { calibratedValues, calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
+import { calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
@@ -17,11 +17,10 @@ import { scoreWindows } from '../estimate/passes/windows.js';
 import { bankMaker } from '../estimate/references.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { resolveReward } from '../estimate/reward.js';
-import { type MonteCarloOptions, monteCarloConfig, sampledValues } from '../estimate/sampling/sampled.js';
+import { type MonteCarloOptions, monteCarloConfig } from '../estimate/sampling/sampled.js';
 import type { MateOptions } from '../estimate/siblings/mates.js';
-import { siblingConfig, siblingValues } from '../estimate/siblings/sibling-values.js';
+import { siblingConfig } from '../estimate/siblings/sibling-values.js';
 import { type WithMates, withMates } from '../estimate/siblings/with-mates.js';
-import { givenValues, traceValues } from '../estimate/value.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
@@ -42,6 +41,7 @@ import { writtenColumns } from './job/written-columns.js';
 import { valueColumns } from './scored/value-columns.js';
 import { dryRun as tellDryRun } from './scoring/dry-run.js';
 import { farMates } from './scoring/far-mates.js';
+import { valuesOf } from './scoring/values.js';
 
 export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;
@@ -162,32 +162,14 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       // score: segments and the references' log-probabilities at exit points
       const scored = scoreWindows(together(ready), session, strategy);
 
-      // continue: completions from the exit points, and what they have earned
-      if (monteCarlo !== undefined) {
-        await session.openDecoder();
-        const onTokens = (count: number): void => meter.add(count);
-        const writer = { session, tokenizer, template: exitTemplate, stops: policy.decoding?.stops ?? [] };
-        const from = { ...writer, maxTokens: architecture.maxTokens };
-        const valued = sampledValues(scored, from, { ...monteCarlo, signal, onTokens }, window);
-        yield* eachTrace(valued, ({ job, result, values }) =>
-          withExport(creditTrace(job, result, values, credit), written.export),
-        );
-        return;
-      }
+      // values at the exit points
+      const by = { policy, session, tokenizer, meter, signal, window };
+      const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo }, by);
 
-      // values at the exit points, the baseline, σ, the row; a trainer's form of it where one is asked for
-      yield* eachTrace(scored, ({ job, result, needed }) => {
-        if (result instanceof TraceRejected) throw result;
-        const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
-        const found =
-          estimator === 'given'
-            ? givenValues(job.trace.values, result.segmentation.exits.length)
-            : traceValues(result.branches, utilities, estimator);
-        const prior =
-          calibration === undefined ? found : calibratedValues(found, job.trace, result, calibration);
-        const values = mates === undefined ? prior : siblingValues(prior, result, job, needed, mates);
-        return withExport(creditTrace(job, result, values, credit), written.export);
-      });
+      // the baseline, σ, the row; a trainer's form of it where one is asked for
+      yield* eachTrace(valued, ({ job, result, values }) =>
+        withExport(creditTrace(job, result, values, credit), written.export),
+      );
     } finally {
       await session.close();
     }

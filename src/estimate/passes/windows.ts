@@ -6,6 +6,7 @@ import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { joinIds } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
+import type { TraceValues } from '../value.js';
 import type { PassJob, Window } from './cut-windows.js';
 import { inOrder } from './in-order.js';
 import { ImpossibleNumberError } from './possible.js';
@@ -17,6 +18,14 @@ export interface Scored<T extends PassJob> {
   readonly result: TraceResult | TraceRejected;
   /** (T) log-probabilities of the traces that the job needs; undefined for one that could not be read */
   readonly needed: readonly (Float32Array | undefined)[];
+}
+
+/** A trace with its values. */
+export interface Valued<T extends PassJob> {
+  readonly job: T;
+  readonly trace: T['trace'];
+  readonly result: TraceResult;
+  readonly values: TraceValues;
 }
 
 /** While one batch is in the graph, the next is prepared and the last one written. */

@@ -10,7 +10,7 @@ import type { Spelling } from '../../policy/text/tokenizer.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import type { PassJob } from '../passes/cut-windows.js';
-import type { Scored } from '../passes/windows.js';
+import type { Scored, Valued } from '../passes/windows.js';
 import { joinIds } from '../references.js';
 import type { TraceResult } from '../trace-result.js';
 import { noReferences } from '../value.js';
@@ -51,14 +51,6 @@ export interface SampledFrom {
 interface Job extends PassJob {
   /** of the row, by which samples are judged */
   readonly references: readonly Reference[];
-}
-
-/** A trace with its values. */
-export interface Valued<T extends PassJob> {
-  readonly job: T;
-  readonly trace: T['trace'];
-  readonly result: TraceResult;
-  readonly values: MonteCarloValues;
 }
 
 /** Samples completions from every exit of every trace, and judges them. */

@@ -1,0 +1,73 @@
+// Scored traces in, with their values out: from the references' log-probabilities, or from what else an estimator asks of a policy.
+import { TraceRejected } from '../../errors.js';
+import type { Calibration } from '../../estimate/calibrate/calibration.js';
+import { calibratedValues } from '../../estimate/calibrated.js';
+import type { ReadyTrace } from '../../estimate/credit.js';
+import type { Estimator } from '../../estimate/estimators.js';
+import type { PassJob } from '../../estimate/passes/cut-windows.js';
+import type { Scored, Valued } from '../../estimate/passes/windows.js';
+import { type MonteCarloOptions, sampledValues } from '../../estimate/sampling/sampled.js';
+import type { MateOptions } from '../../estimate/siblings/mates.js';
+import { siblingValues } from '../../estimate/siblings/sibling-values.js';
+import type { WithMates } from '../../estimate/siblings/with-mates.js';
+import { givenValues, traceValues } from '../../estimate/value.js';
+import type { PolicyFolder } from '../../policy/folder.js';
+import type { PolicySession } from '../../policy/run/session.js';
+import type { Spelling } from '../../policy/text/tokenizer.js';
+import type { TokenMeter } from '../../report/progress.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import type { Reference } from '../../trace.js';
+
+/** Which values, and how. */
+export interface ValueOptions {
+  readonly estimator: Estimator;
+  /** of estimators that have one; undefined where it stands back */
+  readonly calibration: Calibration | undefined;
+  /** how mates are used, for estimators that do */
+  readonly mates: MateOptions | undefined;
+  /** how values are sampled, for estimators that do */
+  readonly monteCarlo: MonteCarloOptions | undefined;
+}
+
+/** What runs for them. */
+export interface ValueSource {
+  readonly policy: PolicyFolder;
+  readonly session: PolicySession;
+  readonly tokenizer: Spelling;
+  readonly meter: TokenMeter;
+  readonly signal: AbortSignal;
+  /** the window of an input row: traces of different ones never share a run */
+  readonly window: (row: number) => number;
+}
+
+/** A trace as its values are asked for. */
+type Job = PassJob & ReadyTrace & Partial<WithMates> & { readonly references: readonly Reference[] };
+
+/** Values of every trace at its exit points; what was set aside passes by in its place. */
+export async function* valuesOf<T extends Job>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  { estimator, calibration, mates, monteCarlo }: ValueOptions,
+  { policy, session, tokenizer, meter, signal, window }: ValueSource,
+): AsyncGenerator<Valued<T> | BadRow> {
+  // continue: completions from the exit points, and what they have earned
+  if (monteCarlo !== undefined) {
+    await session.openDecoder();
+    const { architecture, exitTemplate: template, decoding } = policy;
+    const writer = { session, tokenizer, template, stops: decoding?.stops ?? [] };
+    const onTokens = (count: number): void => meter.add(count);
+    const opts = { ...monteCarlo, signal, onTokens };
+    yield* sampledValues(scored, { ...writer, maxTokens: architecture.maxTokens }, opts, window);
+    return;
+  }
+  yield* eachTrace(scored, ({ job, trace, result, needed }) => {
+    if (result instanceof TraceRejected) throw result;
+    const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
+    const found =
+      estimator === 'given'
+        ? givenValues(trace.values, result.segmentation.exits.length)
+        : traceValues(result.branches, utilities, estimator);
+    const prior = calibration === undefined ? found : calibratedValues(found, trace, result, calibration);
+    const values = mates === undefined ? prior : siblingValues(prior, result, job, needed, mates);
+    return { job, trace, result, values };
+  });
+}
