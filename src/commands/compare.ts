@@ -2,6 +2,7 @@
 import { type CompareOptions, type Comparison, compareCredits } from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { isMagnitude } from '../estimate/estimators.js';
 import { CreditCollector, type Refusal } from '../io/credits/collect.js';
 import { type CreditRequest, DELTA, SIGMA } from '../io/credits/trace-credits.js';
 import { fileStem, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
@@ -73,11 +74,12 @@ export async function compare(
     found.push(facts);
     const names = new Map<string, string>();
     const rows = told(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), path, log);
-    await collector.add(path, rows, (own) => {
+    const nameOf = (own: string): string => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);
       return name;
-    });
+    };
+    await collector.add(path, rows, nameOf, isMagnitude(facts.estimator));
     for (const name of names.values()) taken.add(name);
   }
   for (const [n, { file }] of found.entries())

@@ -5,6 +5,7 @@ import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calib
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, valueNameOf } from '../estimate/estimators.js';
 import { requestedColumns } from '../estimate/requested.js';
+import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
@@ -221,11 +222,15 @@ function mergedConfig(
     ...creditConfig(credit),
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
-  // what is said of mates goes with the estimator that had them
-  const unmated = Object.entries(stored).filter(([key]) => !SIBLING_KEYS.includes(key));
+  // what is said of mates and samples goes with the estimator that had them
+  const unmated = Object.entries(stored).filter(
+    ([key]) => !SIBLING_KEYS.includes(key) && !MONTE_CARLO_KEYS.includes(key),
+  );
+  // no bank is read where nothing is scored
+  const bank = isOther && natureOf(credit.estimator).scores === 'nothing' ? { bank: 'row' } : {};
   const kept =
     isOther || calibration !== undefined
-      ? { ...Object.fromEntries(unmated), calibration: calibration?.model }
+      ? { ...Object.fromEntries(unmated), calibration: calibration?.model, ...bank }
       : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);

@@ -7,7 +7,7 @@ import { THINK_CLOSE } from '../segment/span.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import type { StoredModel } from './calibrate/calibration.js';
-import { type Estimator, natureOf } from './estimators.js';
+import { type Estimator, hasLevel, natureOf } from './estimators.js';
 import type { ScoredBank } from './references.js';
 import { type RequestOptions, requestedOf } from './requested.js';
 import type { TokenCounts } from './rules/normalisers.js';
@@ -145,11 +145,10 @@ function baselineOf(
 ): { baseline: number | undefined; noBaseline?: string } {
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
-  const { isLog } = natureOf(opts.estimator);
   const isExpected = onRewardScale(opts);
   const asksForMean = baseline === 'group' || (baseline === 'auto' && !isExpected);
   if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
-  if (baseline === 'group' || isLog) return { baseline: undefined };
+  if (baseline === 'group' || !hasLevel(opts.estimator)) return { baseline: undefined };
   // an expected reward is a baseline for any reward
   if (isExpected) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward

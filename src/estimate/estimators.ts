@@ -16,6 +16,14 @@ interface Nature {
   readonly isCalibrated?: true;
   /** values rest on the outcomes of other traces of the group, and on the trace's own */
   readonly readsMates?: true;
+  /** no state has a value: they are sums of what the segments so far count for, a_1 + … + a_k, and v_0 = 0 */
+  readonly isAttribution?: true;
+  /** of an attribution: a_k has no sign of its own, the outcome's stands for it */
+  readonly isMagnitude?: true;
+  /** of an attribution: a_k is no number of nats, and its size alone says nothing */
+  readonly isUnitless?: true;
+  /** values follow from the stored `logprobs` and the segments' ends */
+  readonly isOfTokens?: true;
 }
 
 const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
@@ -33,6 +41,8 @@ const CALIBRATED = {
 
 const EXPECTED = { scores: 'nothing', isLog: false, onRewardScale: true, isStored: false } as const;
 
+const ATTRIBUTION = { onRewardScale: false, isLog: false, isStored: false, isAttribution: true } as const;
+
 const NATURES = {
   pr: ANSWERS,
   // the mean of a reference's token probabilities does not follow from their product
@@ -48,6 +58,7 @@ const NATURES = {
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost
   'mc-truncated': { ...EXPECTED, isSampled: true },
+  surprise: { ...ATTRIBUTION, scores: 'nothing', isMagnitude: true, isOfTokens: true },
 } as const satisfies Readonly<Record<string, Nature>>;
 
 export type Estimator = keyof typeof NATURES;
@@ -61,11 +72,26 @@ export function natureOf(estimator: Estimator): Nature {
 /** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */
 export function isAnswerNow(estimator: unknown): boolean {
   const known = ESTIMATORS.find((name) => name === estimator);
-  return known !== undefined && natureOf(known).scores === 'answers' && !natureOf(known).onRewardScale;
+  if (known === undefined) return false;
+  const { scores, onRewardScale, isAttribution } = natureOf(known);
+  return scores === 'answers' && !onRewardScale && isAttribution !== true;
+}
+
+/** Whether the size of a value says something by itself: that of a logarithm and of a sum of attributions does not. */
+export function hasLevel(estimator: Estimator): boolean {
+  const { isLog, isAttribution } = natureOf(estimator);
+  return !isLog && isAttribution !== true;
+}
+
+/** Whether its differences have no sign of their own: that of R* stands for it. */
+export function isMagnitude(estimator: unknown): boolean {
+  const known = ESTIMATORS.find((name) => name === estimator);
+  return known !== undefined && natureOf(known).isMagnitude === true;
 }
 
 /** How its values are called where they are shown. */
 export function valueNameOf(estimator: unknown): string {
   const known = ESTIMATORS.find((name) => name === estimator);
-  return known !== undefined && natureOf(known).isLog ? 'log v̂' : 'v̂';
+  if (known === undefined || hasLevel(known)) return 'v̂';
+  return natureOf(known).isLog ? 'log v̂' : 'Σa';
 }

@@ -1,6 +1,7 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { segmentSums } from '../segment/segment.js';
+import { surpriseValues } from './attribution/surprise.js';
 import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
 import { modelValues, type StoredModel } from './calibrate/calibration.js';
 import { groupPlace } from './calibrate/folds.js';
@@ -52,6 +53,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
 
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
+  if (values !== undefined && natureOf(credit.estimator).isOfTokens) checkSurprise(row, values, ends, fault);
   // values that rest on mates' outcomes follow from nothing that is stored; what they were mixed with does
   const readsMates = natureOf(credit.estimator).readsMates === true;
   const expected = readsMates ? floats(row.cell('value_prior')) : (values ?? null);
@@ -144,6 +146,17 @@ function checkValues(row: StoredRow, values: Float32Array, { estimator }: Credit
     if (isRounded(value, expected)) continue;
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${value}, from reference_logprobs it is ${Math.fround(expected)}`);
+  }
+}
+
+/** Values of `surprise` from the tokens' own log p. @param ends of all segments: a value has one before it */
+function checkSurprise(row: StoredRow, values: Float32Array, ends: Int32Array, fault: Fault): void {
+  const logprobs = floats(row.cell('logprobs'));
+  if (logprobs === null) return;
+  for (const [k, expected] of surpriseValues(logprobs, ends.subarray(0, values.length - 1)).entries()) {
+    if (isRounded(values[k], expected)) continue;
+    const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
+    fault(`${name} is ${values[k]}, from logprobs it is ${expected}`);
   }
 }
 

@@ -58,7 +58,7 @@ export interface SigmaInput {
 export interface Redistribution {
   /** (T) token-wise coefficient, Σ_t σ_t = 1 */
   readonly sigma: Float32Array;
-  /** (K or K+1) Δ_k of the values, swept where `lambda` is not 0; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint` */
+  /** (K or K+1) Δ_k of the values, swept where `lambda` is not 0; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint`, a_k for attributions */
   readonly deltas: Float32Array;
   /** why σ is uniform although the rule is not: a status code */
   readonly fallback?: string;
@@ -66,6 +66,8 @@ export interface Redistribution {
 
 /** Values whose largest |Δ| is below this do not move: what they do is no credit. */
 const FLAT = 1e-3;
+/** The same of attributions without a unit, of which nothing but rounding is known to be small. */
+const UNITLESS_FLAT = 1e-6;
 /** The same of log v̂ (`joint`): so far apart, relative to their size, are neighbours in float32. */
 const FLOAT32_STEP = 2 ** -23;
 
@@ -96,7 +98,9 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const isScaled = input.estimator === 'joint' && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
-  const steps = { ...input, reward, advantage, last, deltas: penalised(deltas, opts.penalty ?? 1) };
+  const { isAttribution } = natureOf(input.estimator);
+  const read = isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
+  const steps = { ...input, reward, advantage, last, deltas: penalised(read, opts.penalty ?? 1) };
   const perSegment = bySegments(steps, opts);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
   const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
@@ -142,12 +146,25 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
 function areFlat(values: Float64Array, estimator: Estimator, deltas: Float64Array): boolean {
-  const isStill = deltas.every((delta) => Math.abs(delta) < FLAT);
-  if (!natureOf(estimator).isLog || (estimator === 'joint-log' && isStill)) return isStill;
+  const { isLog, isUnitless } = natureOf(estimator);
+  const flat = isUnitless ? UNITLESS_FLAT : FLAT;
+  const isStill = deltas.every((delta) => Math.abs(delta) < flat);
+  if (!isLog || (estimator === 'joint-log' && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
   const high = values.reduce((a, b) => Math.max(a, b));
   if (low === Number.NEGATIVE_INFINITY) return high === low;
   return high - low <= FLOAT32_STEP * Math.abs(low);
+}
+
+/**
+ * What rules read of an attribution: a_k as it is where R* is 0 or unknown (for `abs`, which asks for no direction), else
+ * scaled to Σ|Δ| = |R*|, magnitudes with the sign of R*: what mattered for the outcome is credited with it.
+ */
+function attributed(deltas: Float64Array, estimator: Estimator, advantage: number): Float64Array {
+  if (!(Math.abs(advantage) > 0)) return deltas;
+  const scaled = scaleTo(deltas, Math.abs(advantage));
+  if (!natureOf(estimator).isMagnitude) return scaled;
+  return scaled.map((delta) => Math.sign(advantage) * Math.abs(delta));
 }
 
 /** c·Δ with c = |R*| / Σ|Δ|; zeros stay zeros. */

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { bankFault } from '../../dist/estimate/bank.js';
-import { ESTIMATORS, type Estimator, natureOf } from '../../dist/estimate/estimators.js';
+import { ESTIMATORS, type Estimator, hasLevel, natureOf } from '../../dist/estimate/estimators.js';
 import { bankOf, suffixOf } from '../../dist/estimate/references.js';
 import { requestedOf } from '../../dist/estimate/requested.js';
 import { smoothed, swept } from '../../dist/estimate/rules/shaping.js';
@@ -346,11 +346,12 @@ const anyTrace = fc
     };
   });
 
-/** `signed` divides by ζ − v(s_0), so it is not offered where values are logarithms. */
-const readable = (input: SigmaInput, rule: SigmaRule): SigmaInput =>
-  rule === 'signed' && natureOf(input.estimator).isLog
-    ? { ...input, estimator: 'pr', values: input.values.map((v) => Math.exp(v)) }
-    : input;
+/** `signed` divides by ζ − v(s_0), so it is not offered where values are logarithms or sums of attributions. */
+const readable = (input: SigmaInput, rule: SigmaRule): SigmaInput => {
+  if (rule !== 'signed' || hasLevel(input.estimator)) return input;
+  const { isLog } = natureOf(input.estimator);
+  return { ...input, estimator: 'pr', values: isLog ? input.values.map((v) => Math.exp(v)) : input.values };
+};
 /** The rules that read values. */
 const SEGMENT_RULES = SIGMA_RULES.filter((rule) => !TOKEN_RULES.includes(rule));
 
@@ -751,7 +752,7 @@ describe('shaping', () => {
     fc.assert(
       fc.property(anyTrace, fc.constantFrom(...OPTIONS), shaping, (drawn, options, { tau, ...shaped }) => {
         const input = readable(drawn, options.rule);
-        const lambda = natureOf(input.estimator).isLog ? 0 : shaped.lambda;
+        const lambda = hasLevel(input.estimator) ? shaped.lambda : 0;
         const found = redistribute(input, { ...options, ...shaped, tau, lambda });
         const mass = total(found.sigma.map(Math.abs));
         expect(Math.abs(total(found.sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
@@ -842,19 +843,27 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
       const { reward, baseline, estimator } = input;
       if (baseline === undefined) return;
       const advantage = reward === null ? 0 : reward - baseline;
-      const lambda = natureOf(estimator).isLog ? 0 : shaped.lambda;
+      const lambda = hasLevel(estimator) ? shaped.lambda : 0;
+      const {
+        isLog,
+        isAttribution,
+        isMagnitude: magnitude = false,
+        isUnitless: unitless = false,
+      } = natureOf(estimator);
       const isSwept = reward !== null && lambda > 0;
       const values = isSwept ? sweep([...input.values], reward, lambda) : [...input.values];
       const deltas = differences(values, estimator as OracleEstimator, advantage);
       // what stands on a knife's edge falls either way by rounding
-      if (deltas.some((delta) => Math.abs(Math.abs(delta) - 1e-3) < 1e-9)) return;
+      const edges = [1e-3, ...(unitless ? [1e-6] : [])];
+      if (deltas.some((delta) => edges.some((edge) => Math.abs(Math.abs(delta) - edge) < 1e-9))) return;
       const expected: SigmaResult = computeSigma(
         options.rule,
         {
           segmentEnds: [...input.ends],
           deltas,
           values,
-          logarithmic: natureOf(estimator).isLog,
+          logarithmic: isLog,
+          ...(isAttribution ? { attribution: { magnitude, unitless } } : {}),
           logSteps: estimator === 'joint-log',
           entropies: input.entropies,
           logprobs: input.logprobs,

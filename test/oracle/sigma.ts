@@ -17,6 +17,8 @@ export interface SigmaInput {
   values: readonly number[]; // (K+1) v̂(s_0..K), as stored; log v̂ where `logarithmic`
   logarithmic?: boolean; // `joint`, `joint-log`
   logSteps?: boolean; // Δ are differences of the logarithms: `joint-log`
+  /** Δ_k is what segment k counts for: rules read it scaled to Σ|Δ| = |R*|, a magnitude with the sign of R* */
+  attribution?: { magnitude: boolean; unitless: boolean };
   entropies: ArrayLike<number>; // (|o|)
   logprobs?: ArrayLike<number>; // (|o|), read by `surprise`
   reward: number | null; // ζ
@@ -43,13 +45,23 @@ const NO_DIFFERENCE = 1e-6;
 const FLAT = 0.001;
 
 /** Values that do not move: steps below .001; of logarithms, all within one part in 2^23 (float32's digits). */
-function isFlat({ values, logarithmic = false, logSteps = false }: SigmaInput): boolean {
+function isFlat({ values, logarithmic = false, logSteps = false, attribution }: SigmaInput): boolean {
+  const flat = attribution?.unitless ? 1e-6 : FLAT;
   const largest = Math.max(...values);
   if (logarithmic && largest === Number.NEGATIVE_INFINITY) return true;
-  const isStill = values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < FLAT);
+  const isStill = values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < flat);
   if (!logarithmic || (logSteps && isStill)) return isStill;
   const smallest = Math.min(...values);
   return Number.isFinite(smallest) && (largest - smallest) * 2 ** 23 <= Math.abs(smallest);
+}
+
+/** Δ_k as rules read it. */
+function readDelta({ deltas, attribution, reward, baseline }: SigmaInput, k: number): number | undefined {
+  const delta = deltas[k];
+  const advantage = (reward ?? 0) - baseline;
+  const mass = deltas.reduce((sum, each) => sum + Math.abs(each), 0);
+  if (delta === undefined || attribution === undefined || advantage === 0 || mass === 0) return delta;
+  return attribution.magnitude ? (advantage * Math.abs(delta)) / mass : (Math.abs(advantage) * delta) / mass;
 }
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
@@ -59,7 +71,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
   const hasAnswer = segmentEnds.length > thoughts;
-  const unpunished = lengths.map((_, k) => input.deltas[k] ?? 0); // Δ_{K+1} = 0
+  const unpunished = lengths.map((_, k) => readDelta(input, k) ?? 0); // Δ_{K+1} = 0
   const deltas = unpunished.map((delta) => delta * (delta < 0 ? penalty : 1));
   const uniformShares = lengths.map((length) => length / total);
   const uniform = (uniformBecause?: SigmaResult['uniformBecause']): SigmaResult => ({

@@ -36,6 +36,7 @@ const ROOMS = [
   'src/policy/run',
   'src/estimate/rules',
   'src/estimate/calibrate',
+  'src/estimate/attribution',
   'src/estimate',
   'src/estimate/passes',
   'src/estimate/sampling',

@@ -1,7 +1,7 @@
 // What score and segment are told, with every value checked: flags of the command line in, options out.
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
-import { ESTIMATORS, natureOf } from '../../estimate/estimators.js';
+import { ESTIMATORS, type Estimator, hasLevel, natureOf } from '../../estimate/estimators.js';
 import { METHODS } from '../../estimate/requested.js';
 import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, type SigmaRule, TOKEN_RULES, WITHINS } from '../../estimate/sigma.js';
@@ -69,16 +69,16 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
   const estimator = oneOf('--estimator', flags.estimator, ESTIMATORS);
   const rules = listOf('--sigma', flags.sigma, SIGMA_RULES);
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
-  const { isLog } = natureOf(estimator);
+  const isLevel = hasLevel(estimator);
   const baseline = resolveBaseline(flags.baseline);
-  if (isLog && baseline === 'value' && rules.some((each) => each !== 'uniform'))
+  if (!isLevel && baseline === 'value' && rules.some((each) => each !== 'uniform'))
     throw usageError(
-      `--estimator ${estimator} scores whole continuations, so v̂(s_0) is no baseline for a reward`,
+      `the values of --estimator ${estimator} are ${kindOf(estimator)}, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
-  if (isLog && rules.includes('signed'))
+  if (!isLevel && rules.includes('signed'))
     throw usageError(
-      `--sigma signed divides by ζ − v̂(s_0), and the values of --estimator ${estimator} are logarithms`,
+      `--sigma signed divides by ζ − v̂(s_0), and the values of --estimator ${estimator} are ${kindOf(estimator)}`,
       '--sigma share, or another estimator',
     );
   const residual = oneOf('--residual', flags.residual, RESIDUALS);
@@ -95,13 +95,18 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
     within: oneOf('--within', flags.within, WITHINS),
     rewardRange: resolveRange(flags.rewardRange),
     ...(others.length === 0 ? {} : { others }),
-    ...resolveShaping(flags, rules, isLog),
+    ...resolveShaping(flags, rules, estimator),
     ...resolveRequests(flags, estimator),
   };
 }
 
+/** What values without a level are. */
+function kindOf(estimator: Estimator): string {
+  return natureOf(estimator).isLog ? 'logarithms' : 'sums of attributions';
+}
+
 /** `--tau`, `--smooth`, `--penalty` and `--lambda`, each where a rule reads it; one that changes nothing is left out. */
-function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], isLog: boolean) {
+function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], estimator: Estimator) {
   const readBy = (flag: string, readers: readonly SigmaRule[]): void => {
     if (!rules.some((rule) => readers.includes(rule)))
       throw usageError(
@@ -134,9 +139,9 @@ function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], isLog: 
     const lambda = finite('--lambda', flags.lambda, 'a number from 0 to 1', '0.5');
     if (lambda < 0 || lambda > 1)
       throw usageError(`--lambda ${flags.lambda}: expected a number from 0 to 1`, '--lambda 0.5');
-    if (isLog && lambda !== 0)
+    if (!hasLevel(estimator) && lambda !== 0)
       throw usageError(
-        '--lambda mixes the reward into the values, and these are logarithms',
+        `--lambda mixes the reward into the values, and these are ${kindOf(estimator)}`,
         'leave it out, or take another --estimator',
       );
     if (lambda !== 0) shaping.lambda = lambda;

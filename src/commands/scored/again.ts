@@ -1,5 +1,6 @@
 // A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
 import { TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { UNCALIBRATED } from '../../estimate/calibrated.js';
@@ -9,7 +10,7 @@ import { MATELESS } from '../../estimate/mateless.js';
 import { mayBeGroupMean } from '../../estimate/recompute.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
-import { storedValue } from '../../estimate/value.js';
+import { noReferences, storedValue } from '../../estimate/value.js';
 import { float32Text } from '../../io/table/json.js';
 import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import { type InputRow, isBad } from '../../rows.js';
@@ -61,12 +62,13 @@ export function refuseImpossible(
       `leave it out (${source.credit.rewardRange.join(',')}), or rredcot score --estimator ${to} --reward-range`,
     );
   const rules = [rule, ...others];
+  const isOfTokens = natureOf(to).isOfTokens === true;
   const needed: readonly (readonly [column: string, isNeeded: boolean])[] = [
     ...NEEDED.map((name) => [name, true] as const),
     ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
     ['entropies', credit.within === 'entropy' || rules.some((each) => each.endsWith('entropy'))],
-    ['logprobs', rules.includes('surprise')],
-    ['reference_logprobs', from !== to || calibration !== undefined],
+    ['logprobs', rules.includes('surprise') || (from !== to && isOfTokens)],
+    ['reference_logprobs', (from !== to && !isOfTokens) || calibration !== undefined],
     ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
     ['reference_tokens', from !== to && to === 'pr-geo'],
     // its first entry is the baseline
@@ -85,6 +87,7 @@ function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean): 
   const refuse = (why: string) =>
     usageError(`--estimator ${to}: ${why}`, `leave it out (${from}), or rredcot score --estimator ${to}`);
   const [source, wanted] = [natureOf(from), natureOf(to)];
+  if (wanted.isOfTokens) return;
   if (!wanted.isStored && to !== 'calibrated')
     throw refuse(
       to === 'pr-mean'
@@ -218,6 +221,7 @@ export function again(
   return {
     ...row,
     ...summary,
+    ...(isOther && natureOf(credit.estimator).isOfTokens ? unscored(values.length) : {}),
     requested: { ...summary.requested, ...row.requested },
     sigma,
     reward,
@@ -233,6 +237,7 @@ export function again(
         ...row.status.filter(
           (code) =>
             !isOfCredit(code) &&
+            !(isOther && natureOf(credit.estimator).isOfTokens && isOfBank(code)) &&
             !(code === UNCALIBRATED && (isOther || calibration !== undefined)) &&
             !(isOther && MATELESS.includes(code)),
         ),
@@ -243,25 +248,33 @@ export function again(
   };
 }
 
-/** (K+1) values of another estimator, from what the row stores of its references. */
+/** (K+1) values of another estimator, from what the row stores of its references or tokens. */
 function valuesOf(row: OutputRow, estimator: Estimator, calibration?: Calibration): Float32Array {
   const { referenceLogprobs, referenceTokens, referenceUtilities, segments, logprobs, trace } = row;
   const [tokens, utilities] = [
     referenceTokens ?? new Int32Array(0),
     referenceUtilities ?? new Float32Array(0),
   ];
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  const ends = Int32Array.from(thoughts, ({ end }) => end ?? 0);
+  if (natureOf(estimator).isOfTokens) return surpriseValues(logprobs ?? new Float32Array(0), ends);
   const values = Float32Array.from(referenceLogprobs ?? [], (lp) =>
     storedValue(lp, tokens, utilities, estimator),
   );
   // a trace without a reference has no v̂ to be calibrated
   if (estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
-  const thoughts = segments.filter(({ kind }) => kind === 'thought');
-  const states = {
-    values,
-    ends: Int32Array.from(thoughts, ({ end }) => end ?? 0),
-    logprobs: logprobs ?? new Float32Array(0),
-  };
+  const states = { values, ends, logprobs: logprobs ?? new Float32Array(0) };
   return calibration.values(trace.group ?? trace.id, states);
+}
+
+/** The references' columns of an estimator that scores none. @param exits K+1 */
+function unscored(exits: number) {
+  return { ...noReferences(exits), referenceUtilities: new Float32Array(0) };
+}
+
+/** Whether a code tells of a trace's references. */
+function isOfBank(code: string): boolean {
+  return code === NO_BANK || code.startsWith('bank:');
 }
 
 /** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */

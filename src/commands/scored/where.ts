@@ -1,6 +1,6 @@
 // `--where`: a condition as text in, a question to ask of a scored trace out.
 import { usageError } from '../../errors.js';
-import { natureOf } from '../../estimate/estimators.js';
+import { hasLevel } from '../../estimate/estimators.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import { didYouMean } from '../../io/table/similar.js';
 import type { Scored } from './open-scored.js';
@@ -12,7 +12,7 @@ type Figure = number | readonly string[] | null;
 interface Named {
   /** columns that it is made of */
   readonly needs: readonly OurColumn[];
-  readonly of: (trace: StoredTrace, isLog: boolean) => Figure;
+  readonly of: (trace: StoredTrace, isLevel: boolean) => Figure;
 }
 
 const VALUES = ['segments', 'value_start'] as const;
@@ -61,8 +61,8 @@ export const FIGURES: Readonly<Record<string, Named>> = {
   value_rise: ofValues((values) => Math.max(0, highest(steps(values)))),
   disagreement: {
     needs: [...VALUES, 'reward'],
-    of: ({ row: { reward }, creditable: { values } }, isLog) =>
-      reward === null || isLog ? null : lowest(values.map((value) => Math.abs(value - reward))),
+    of: ({ row: { reward }, creditable: { values } }, isLevel) =>
+      reward === null || !isLevel ? null : lowest(values.map((value) => Math.abs(value - reward))),
   },
   sigma_ess: { needs: ['sigma_ess'], of: ({ row }) => row.sigmaEss },
   sigma_max_weight: { needs: ['sigma_max_weight'], of: ({ row }) => row.sigmaMaxWeight },
@@ -92,18 +92,18 @@ export function parseWhere(
   path: string,
   { ours, credit }: Pick<Scored, 'ours' | 'credit'>,
 ): Condition {
-  const { isLog } = natureOf(credit.estimator);
+  const isLevel = hasLevel(credit.estimator);
   const alternatives = text
     .trim()
     .split(/\s+or\s+/)
     .map((part) => part.split(/\s+and\s+/).map((each) => comparison(each.trim(), text, path, ours)));
   return {
     text,
-    holds: (trace) => alternatives.some((all) => all.every((fits) => fits(trace, isLog))),
+    holds: (trace) => alternatives.some((all) => all.every((fits) => fits(trace, isLevel))),
   };
 }
 
-type Fits = (trace: StoredTrace, isLog: boolean) => boolean;
+type Fits = (trace: StoredTrace, isLevel: boolean) => boolean;
 
 function comparison(text: string, whole: string, path: string, ours: readonly OurColumn[]): Fits {
   const [, name, sign, given] = COMPARISON.exec(text) ?? [];
@@ -137,8 +137,8 @@ function words({ of }: Named, name: string, sign: string, given: string, whole: 
   const word = given.replace(/^(['"])(.*)\1$/, '$2');
   const isOne = (found: string) =>
     word.endsWith('*') ? found.startsWith(word.slice(0, -1)) : found === word;
-  return (trace, isLog) => {
-    const found = of(trace, isLog) as readonly string[] | null;
+  return (trace, isLevel) => {
+    const found = of(trace, isLevel) as readonly string[] | null;
     return found !== null && found.some(isOne) === (sign === '==');
   };
 }
@@ -159,8 +159,8 @@ function numbers({ of }: Named, name: string, sign: string, given: string, whole
     throw usageError(`--where ${whole}: ${name} is a number, and "${given}" is none`, EXAMPLE);
   const bound = sign === '==' || sign === '!=' ? Math.fround(number) : number;
   const compare = SIGNS[sign] as (a: number, b: number) => boolean;
-  return (trace, isLog) => {
-    const found = of(trace, isLog) as number | null;
+  return (trace, isLevel) => {
+    const found = of(trace, isLevel) as number | null;
     return found !== null && compare(sign === '==' || sign === '!=' ? Math.fround(found) : found, bound);
   };
 }

@@ -1,5 +1,6 @@
 // Scored traces in, with their values out: from the references' log-probabilities, or from what else an estimator asks of a policy.
 import { TraceRejected } from '../../errors.js';
+import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { calibratedValues } from '../../estimate/calibrated.js';
 import type { ReadyTrace } from '../../estimate/credit.js';
@@ -10,7 +11,7 @@ import { type MonteCarloOptions, sampledValues } from '../../estimate/sampling/s
 import type { MateOptions } from '../../estimate/siblings/mates.js';
 import { siblingValues } from '../../estimate/siblings/sibling-values.js';
 import type { WithMates } from '../../estimate/siblings/with-mates.js';
-import { givenValues, traceValues } from '../../estimate/value.js';
+import { givenValues, noReferences, traceValues } from '../../estimate/value.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import type { PolicySession } from '../../policy/run/session.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
@@ -61,6 +62,11 @@ export async function* valuesOf<T extends Job>(
   }
   yield* eachTrace(scored, ({ job, trace, result, needed }) => {
     if (result instanceof TraceRejected) throw result;
+    if (estimator === 'surprise') {
+      const { exits, thoughtEnds } = result.segmentation;
+      const values = surpriseValues(result.logprobs, thoughtEnds);
+      return { job, trace, result, values: { values, ...noReferences(exits.length) } };
+    }
     const utilities = Float32Array.from(job.bank, (reference) => reference.utility);
     const found =
       estimator === 'given'

@@ -38,6 +38,11 @@ export function monteCarloConfig({ samples, sampling, judge, unfinished, keep }:
   };
 }
 
+/** Keys of {@link monteCarloConfig}: they go with the estimator. */
+export const MONTE_CARLO_KEYS: readonly string[] = [
+  ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
+];
+
 /** What of the policy it takes. */
 export interface SampledFrom {
   readonly session: PolicyWrites;

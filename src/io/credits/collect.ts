@@ -68,11 +68,16 @@ export class CreditCollector {
     private readonly refuse: (refusal: Refusal) => void,
   ) {}
 
-  /** Reads one file's rows. @param nameOf what a credit of the file is called in the table */
+  /**
+   * Reads one file's rows.
+   * @param nameOf what a credit of the file is called in the table
+   * @param isMagnitude as of {@link traceCredits}
+   */
   async add(
     file: string,
     rows: AsyncIterable<InputRow | BadRow>,
     nameOf: (own: string) => string,
+    isMagnitude = false,
   ): Promise<void> {
     const isFirst = this.fallbacks.length === 0;
     this.fallbacks.push(new Map());
@@ -85,7 +90,7 @@ export class CreditCollector {
         continue;
       }
       try {
-        this.addTrace(traceCredits(row, this.asked), isFirst, nameOf);
+        this.addTrace(traceCredits(row, this.asked, isMagnitude), isFirst, nameOf);
       } catch (error) {
         if (error instanceof TraceRejected) this.refuse({ ...place, code: error.code, reason: error.reason });
         else if (error instanceof CreditFault)

@@ -38,10 +38,14 @@ export const SIGMA = 'sigma';
 
 type Segment = Readonly<Record<string, unknown>>;
 
-/** @throws CreditFault naming what is not as it should be */
+/**
+ * @param isMagnitude the file's differences have no sign of their own: they take that of R*
+ * @throws CreditFault naming what is not as it should be
+ */
 export function traceCredits(
   { columns: row, stem, row: number }: InputRow,
   asked: CreditRequest,
+  isMagnitude = false,
 ): TraceCredits {
   const all = row.segments;
   if (!Array.isArray(all) || all.length === 0)
@@ -65,7 +69,7 @@ export function traceCredits(
   addWhereKnown(
     credits,
     DELTA,
-    Float64Array.from(thoughts, ({ delta }) => number_(delta)),
+    Float64Array.from(thoughts, ({ delta }) => number_(delta) * (isMagnitude ? Math.sign(weights) : 1)),
   );
   addWhereKnown(
     credits,

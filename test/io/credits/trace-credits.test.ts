@@ -30,6 +30,7 @@ const NOTHING = { columns: [], firstWrong: undefined, deviations: undefined, rew
 function creditsOf(
   columns: Record<string, unknown>,
   asked: Partial<Parameters<typeof traceCredits>[1]> = {},
+  isMagnitude = false,
 ) {
   const row = {
     kind: 'row' as const,
@@ -41,7 +42,7 @@ function creditsOf(
     raw: '',
     columns,
   };
-  return traceCredits(row, { ...NOTHING, ...asked });
+  return traceCredits(row, { ...NOTHING, ...asked }, isMagnitude);
 }
 const column = (meaning: CreditColumn['meaning'], text: string): CreditColumn => ({
   meaning,
@@ -59,6 +60,13 @@ describe('a scored row', () => {
     });
     expect(rest).toMatchObject({ id: 'a', segments: 2, reward: 0, fallback: 'uniform:flat-values' });
     expect([rest.firstWrong, rest.deviations]).toEqual([undefined, null]);
+  });
+
+  it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
+    const of = (change: object) => creditsOf({ ...SCORED, ...change }, {}, true).credits.get('delta');
+    expect(of({})).toEqual(Float64Array.of(-0.5, 0.25));
+    expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, -0.25));
+    expect(of({ reward: null })).toBeUndefined();
   });
 
   it('of segment alone has none but uniform, by ½ in place of a baseline, in characters without tokens', () => {
