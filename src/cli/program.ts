@@ -15,6 +15,7 @@ import { record, tellBug, tellError } from '../report/fatal.js';
 import { coloursOf } from '../report/log.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
+import { type AttributionFlags, resolveAttribution, withAttributionFlags } from './attribution-flags.js';
 import { addCalibrateCommand, calibrationFlag } from './calibrate-command.js';
 import { addCompareCommand } from './compare-command.js';
 import { credited } from './credit-flags.js';
@@ -74,7 +75,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  withMateFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true)))
+  withAttributionFlags(
+    withMateFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
+  )
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
@@ -102,6 +105,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         flags: JobFlags &
           MonteCarloFlags &
           MateFlags &
+          AttributionFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
@@ -129,12 +133,14 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const sampled = resolveMonteCarlo(flags, credit.estimator, command);
         const options = jobOptions(flags);
         const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
+        const attribution = resolveAttribution(flags, credit.estimator);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
         const method = {
           credit,
           calibration,
           monteCarlo: sampled,
           mates,
+          attribution,
           strategy,
           bank,
           exportName,

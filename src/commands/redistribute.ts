@@ -1,5 +1,6 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
 import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
@@ -208,6 +209,8 @@ function calibrated(
   return credit.estimator === 'calibrated' ? { ...credit, estimator: source.credit.estimator } : credit;
 }
 
+const OF_ESTIMATORS = [...SIBLING_KEYS, ...MONTE_CARLO_KEYS, ...ATTRIBUTION_KEYS];
+
 /** The configuration with which `score` would have made the same file. */
 function mergedConfig(
   stored: Readonly<Record<string, unknown>>,
@@ -222,10 +225,8 @@ function mergedConfig(
     ...creditConfig(credit),
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
-  // what is said of mates and samples goes with the estimator that had them
-  const unmated = Object.entries(stored).filter(
-    ([key]) => !SIBLING_KEYS.includes(key) && !MONTE_CARLO_KEYS.includes(key),
-  );
+  // what is said of mates and the like goes with the estimator that had them
+  const unmated = Object.entries(stored).filter(([key]) => !OF_ESTIMATORS.includes(key));
   // no bank is read where nothing is scored
   const bank = isOther && natureOf(credit.estimator).scores === 'nothing' ? { bank: 'row' } : {};
   const kept =

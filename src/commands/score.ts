@@ -1,5 +1,6 @@
 // The main job, and the map of the method: traces in, every token's entropy, values at exit points, σ, rows out.
 import { type ExitCode, TraceRejected } from '../errors.js';
+import { type AttributionOptions, attributionConfig } from '../estimate/attributing/attributed.js';
 import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
 import {
   type GroupMean,
@@ -52,6 +53,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly calibration?: Calibration | undefined;
   /** how mates are used, for estimators that do */
   readonly mates?: MateOptions | undefined;
+  /** how segments are attributed to, for estimators that read a trace again for it */
+  readonly attribution?: AttributionOptions | undefined;
   /** how values are sampled, for estimators that do */
   readonly monteCarlo?: MonteCarloOptions | undefined;
   /** a trainer's columns in place of ours */
@@ -65,7 +68,7 @@ export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { monteCarlo, mates, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { monteCarlo, mates, attribution, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
   // a calibration that stands back leaves the values as they are
   const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
   const isUncalibrated = opts.calibration !== calibration;
@@ -156,7 +159,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
           strategy,
           together: (items: AsyncIterable<Ready | BadRow>) => together(items, () => 0),
         };
-        await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo }, dryRun);
+        await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo, attribution }, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points
@@ -164,7 +167,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
       // values at the exit points
       const by = { policy, session, tokenizer, meter, signal, window };
-      const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo }, by);
+      const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo, attribution }, by);
 
       // the baseline, σ, the row; a trainer's form of it where one is asked for
       yield* eachTrace(valued, ({ job, result, values }) =>
@@ -183,6 +186,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       ...creditConfig(opts.credit),
       ...(monteCarlo && monteCarloConfig(monteCarlo)),
       ...(mates && siblingConfig(mates)),
+      ...(attribution && attributionConfig(attribution)),
       ...segments,
     },
     ...(opts.calibration && { calibration: opts.calibration.model }),

@@ -22,6 +22,8 @@ interface Nature {
   readonly isMagnitude?: true;
   /** of an attribution: a_k is no number of nats, and its size alone says nothing */
   readonly isUnitless?: true;
+  /** of an attribution: the policy reads the trace again for it */
+  readonly readsTraceAgain?: true;
   /** values follow from the stored `logprobs` and the segments' ends */
   readonly isOfTokens?: true;
 }
@@ -58,6 +60,7 @@ const NATURES = {
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost
   'mc-truncated': { ...EXPECTED, isSampled: true },
+  loo: { ...ATTRIBUTION, scores: 'answers', readsTraceAgain: true },
   surprise: { ...ATTRIBUTION, scores: 'nothing', isMagnitude: true, isOfTokens: true },
 } as const satisfies Readonly<Record<string, Nature>>;
 

@@ -104,6 +104,31 @@ describe('surprise', () => {
   });
 });
 
+describe('loo', () => {
+  it('is written beside what pr stores, verified, and made pr again', async () => {
+    await done('score traces.jsonl --estimator loo -o loo.jsonl --sigma rudder,share');
+    await done('verify loo.jsonl');
+    expect(await configOf('loo.jsonl')).toMatchObject({ estimator: 'loo', loo: 'deleted' });
+    await done('redistribute loo.jsonl --estimator pr -o loo-pr.jsonl');
+    await done('score traces.jsonl --sigma rudder,share -o fresh-pr.jsonl');
+    expect(await configOf('loo-pr.jsonl')).toEqual(await configOf('fresh-pr.jsonl'));
+    const texts = await Promise.all(
+      ['loo-pr.jsonl', 'fresh-pr.jsonl'].map((name) => readFile(at(name), 'utf8')),
+    );
+    expect(texts[0] === texts[1]).toBe(true);
+    const rows = await readJsonl<ScoredRow>(at('loo.jsonl'));
+    const deltas = rows.flatMap(({ segments }) => segments.map(({ delta }) => delta as number));
+    expect(Math.max(...deltas.map(Math.abs))).toBeGreaterThan(0.01);
+    expect(deltas.some((delta) => delta < 0)).toBe(true);
+  });
+
+  it('tells what it costs', async () => {
+    const { code, said } = await run('score traces.jsonl --estimator loo --dry-run');
+    expect(code).toBe(0);
+    expect(said).toMatch(/again +\d+ traces without a segment, [\d,]+ tokens to be read besides: about/);
+  });
+});
+
 describe('what has no meaning', () => {
   it.each([
     ['score traces.jsonl --estimator surprise --bank group', 'nothing is scored'],
@@ -111,6 +136,9 @@ describe('what has no meaning', () => {
     ['score traces.jsonl --estimator surprise --sigma signed', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --lambda .1', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --method segment', 'no expected rewards'],
+    ['score traces.jsonl --loo masked', '--loo has no meaning with --estimator pr'],
+    ['score traces.jsonl --estimator loo --loo hidden', '--loo hidden'],
+    ['redistribute surprise.jsonl --estimator loo', 'do not follow from what is stored'],
     ['redistribute surprise.jsonl --estimator pr', 'surprise has scored nothing'],
   ])('%s', async (line, reason) => {
     const { code, said } = await run(`${line} -o refused.jsonl`);

@@ -137,15 +137,33 @@ function heads(x: Row, size: number, turn: (head: Row) => Row, norm?: (head: Row
   });
 }
 
-/**
- * Log-probabilities and entropies (nats) of a sequence; position 0 has no predicting distribution: NaN. `next` has the
- * log-probabilities of all tokens after the last.
- */
-export function familyScores(
-  model: FamilyModel,
-  ids: readonly number[],
-): { logprobs: Float64Array; entropies: Float64Array; next: Float64Array } {
-  const { config, tensors } = model;
+/** What rows of a pass see, and where they stand; by itself a sequence, each row after what came before it. */
+export interface Sight {
+  /** (T) */
+  readonly positions?: readonly number[];
+  /** whether a row sees a key before it, but for what a window hides; itself it always sees */
+  readonly sees?: (row: number, key: number) => boolean;
+  /** told of every attention weight */
+  readonly onWeight?: (layer: number, head: number, row: number, key: number, weight: number) => void;
+}
+
+const weightOf = ({ tensors }: FamilyModel, key: string): Row => {
+  const found = tensors.get(key);
+  if (!found) throw new Error(`no tensor ${key}`);
+  return found;
+};
+
+/** The input embedding of each token, a copy. */
+export function familyEmbeddings(model: FamilyModel, ids: readonly number[]): Row[] {
+  const d = model.config.hidden_size as number;
+  const embedding = weightOf(model, 'model.embed_tokens.weight');
+  return ids.map((id) => embedding.slice(id * d, (id + 1) * d));
+}
+
+/** What the last layer gives, from input embeddings (T). */
+export function familyStates(model: FamilyModel, embeddings: readonly Row[], sight: Sight = {}): Row[] {
+  const { positions = embeddings.map((_, t) => t), sees = () => true, onWeight } = sight;
+  const { config } = model;
   const name = (config.architectures as string[])[0];
   const d = config.hidden_size as number;
   const H = config.num_attention_heads as number;
@@ -154,11 +172,7 @@ export function familyScores(
   const epsilon = config.rms_norm_eps as number;
   const layers = config.num_hidden_layers as number;
   const { speeds, scale } = rotation(config, size);
-  const weight = (key: string): Row => {
-    const found = tensors.get(key);
-    if (!found) throw new Error(`no tensor ${key}`);
-    return found;
-  };
+  const weight = (key: string): Row => weightOf(model, key);
   const turnTo = (position: number) => (head: Row) => {
     const out = new Float64Array(size);
     for (const [i, speed] of speeds.entries()) {
@@ -181,8 +195,7 @@ export function familyScores(
     return slides ? window : Number.POSITIVE_INFINITY;
   };
 
-  const embedding = weight('model.embed_tokens.weight');
-  const xs = ids.map((id) => embedding.slice(id * d, (id + 1) * d));
+  const xs = [...embeddings];
   for (let layer = 0; layer < layers; layer++) {
     const at = `model.layers.${layer}`;
     const proj = (letter: string, x: Row) =>
@@ -198,23 +211,27 @@ export function familyScores(
         ? (head: Row) => rms(head, weight(`${at}.self_attn.${letter}_norm.weight`), epsilon)
         : undefined;
     const normed = xs.map((x) => rms(x, weight(`${at}.input_layernorm.weight`), epsilon));
-    const q = normed.map((x, t) => heads(proj('q', x), size, turnTo(t), normOf('q'))); // (T, H) of (size)
-    const k = normed.map((x, t) => heads(proj('k', x), size, turnTo(t), normOf('k'))); // (T, G) of (size)
+    const q = normed.map((x, t) => heads(proj('q', x), size, turnTo(positions[t] as number), normOf('q'))); // (T, H) of (size)
+    const k = normed.map((x, t) => heads(proj('k', x), size, turnTo(positions[t] as number), normOf('k'))); // (T, G) of (size)
     const v = normed.map((x) => heads(proj('v', x), size, (head) => head)); // (T, G) of (size)
     for (const [t, x] of xs.entries()) {
-      const from = Math.max(0, t - reach(layer) + 1);
+      const inSight = Array.from({ length: t + 1 }, (_, u) => u).filter(
+        (u) => u === t || (sees(t, u) && (positions[u] as number) > (positions[t] as number) - reach(layer)),
+      );
       const mixed = new Float64Array(H * size);
       for (let h = 0; h < H; h++) {
         const g = Math.floor(h / (H / G));
         const query = q[t]?.[h] as Row;
-        const scores: number[] = [];
-        for (let u = from; u <= t; u++)
-          scores.push(query.reduce((sum, a, i) => sum + a * (k[u]?.[g]?.[i] as number), 0) / Math.sqrt(size));
+        const scores = inSight.map(
+          (u) => query.reduce((sum, a, i) => sum + a * (k[u]?.[g]?.[i] as number), 0) / Math.sqrt(size),
+        );
         const total = logSumExp(scores);
         for (const [j, score] of scores.entries()) {
           const p = Math.exp(score - total);
+          const u = inSight[j] as number;
+          onWeight?.(layer, h, t, u, p);
           for (let i = 0; i < size; i++)
-            mixed[h * size + i] = (mixed[h * size + i] as number) + p * (v[from + j]?.[g]?.[i] as number);
+            mixed[h * size + i] = (mixed[h * size + i] as number) + p * (v[u]?.[g]?.[i] as number);
         }
       }
       const added = proj('o', mixed);
@@ -229,16 +246,32 @@ export function familyScores(
       xs[t] = y.map((value, i) => value + (down[i] as number));
     }
   }
-  const head = config.tie_word_embeddings === true ? embedding : weight('lm_head.weight');
-  const logprobs = new Float64Array(ids.length).fill(Number.NaN);
-  const entropies = new Float64Array(ids.length).fill(Number.NaN);
-  const logitsAfter = (t: number) => times(head, rms(xs[t] as Row, weight('model.norm.weight'), epsilon));
-  for (let t = 1; t < ids.length; t++) {
-    const logits = logitsAfter(t - 1);
-    logprobs[t] = (logits[ids[t] as number] as number) - logSumExp(logits);
-    entropies[t] = entropyNats(logits);
-  }
-  const last = logitsAfter(ids.length - 1);
-  const total = logSumExp(last);
-  return { logprobs, entropies, next: last.map((logit) => logit - total) };
+  return xs;
+}
+
+/** Log-probabilities of all tokens after a row that the last layer gave. */
+export function familyNext(model: FamilyModel, state: Row): Float64Array {
+  const { config } = model;
+  const isTied = config.tie_word_embeddings === true;
+  const head = weightOf(model, isTied ? 'model.embed_tokens.weight' : 'lm_head.weight');
+  const logits = times(head, rms(state, weightOf(model, 'model.norm.weight'), config.rms_norm_eps as number));
+  const total = logSumExp(logits);
+  return logits.map((logit) => logit - total);
+}
+
+/**
+ * Log-probabilities and entropies (nats) of a sequence; position 0 has no predicting distribution: NaN. `next` has the
+ * log-probabilities of all tokens after the last.
+ */
+export function familyScores(
+  model: FamilyModel,
+  ids: readonly number[],
+): { logprobs: Float64Array; entropies: Float64Array; next: Float64Array } {
+  const states = familyStates(model, familyEmbeddings(model, ids));
+  const after = states.map((state) => familyNext(model, state));
+  const logprobs = Float64Array.from(ids, (id, t) => after[t - 1]?.[id] ?? Number.NaN);
+  const entropies = Float64Array.from(ids, (_, t) =>
+    t === 0 ? Number.NaN : entropyNats(after[t - 1] as Row),
+  );
+  return { logprobs, entropies, next: after[after.length - 1] as Row };
 }

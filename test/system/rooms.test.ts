@@ -41,6 +41,7 @@ const ROOMS = [
   'src/estimate/passes',
   'src/estimate/sampling',
   'src/estimate/siblings',
+  'src/estimate/attributing',
   'src/commands/job',
   'src/commands/scored',
   'src/commands/scoring',

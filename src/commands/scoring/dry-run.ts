@@ -1,4 +1,7 @@
 // `--dry-run`: traces that are ready for the policy in, what a run of them would be out, as lines for a terminal.
+import type { AttributionOptions } from '../../estimate/attributing/attributed.js';
+import type { KeepsTrunks } from '../../estimate/attributing/deletions.js';
+import { type AttributionForecast, AttributionTally } from '../../estimate/attributing/forecast.js';
 import type { PassJob } from '../../estimate/passes/cut-windows.js';
 import { type Forecast, type ForecastBy, forecast } from '../../estimate/passes/forecast.js';
 import { type SamplingForecast, SamplingTally } from '../../estimate/sampling/forecast.js';
@@ -26,31 +29,43 @@ const SHOWN = 160;
 
 /** How the traces would be run. */
 interface DryRun<T extends PassJob> extends ForecastBy<T> {
-  readonly session: ForecastBy<T>['session'] & PolicyWrites;
+  readonly session: ForecastBy<T>['session'] & PolicyWrites & KeepsTrunks;
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
   /** how values are sampled, by a session whose decoder is open */
   readonly monteCarlo?: MonteCarloOptions | undefined;
+  /** how segments are attributed to, where the policy reads a trace again for it */
+  readonly attribution?: AttributionOptions | undefined;
 }
 
 /** Counts the traces, runs a few of them, and tells what was found. */
 export async function dryRun<T extends PassJob & { readonly bank: readonly Reference[] }>(
   ready: AsyncIterable<T | BadRow>,
-  { text, rows, monteCarlo, ...by }: DryRun<T>,
+  { text, rows, monteCarlo, attribution, ...by }: DryRun<T>,
   print: (line: string) => void,
 ): Promise<void> {
   const rejects = new RejectTally();
   let answer: string | undefined;
   const sampling = monteCarlo && new SamplingTally(monteCarlo);
+  const attributing = attribution && new AttributionTally(attribution.loo);
   const noted = eachTrace(ready, (item) => {
     answer ??= item.bank[0]?.answer;
     sampling?.add(item);
+    attributing?.add(item);
     return item;
   });
   const found = await forecast(noted, by, (bad) => rejects.add(bad));
   for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
+  if (attributing !== undefined) print(drawAttribution(await attributing.measure(by.session)));
   if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
+}
+
+function drawAttribution({ branches, rows, seconds, measured }: AttributionForecast): string {
+  const all = `${plural(branches, 'trace')} without a segment, ${plural(rows, 'token')} to be read besides`;
+  const time =
+    measured === 0 ? '' : `: about ${duration(seconds)} more, by ${count(measured)} that were read`;
+  return `${'again'.padEnd(LABEL_WIDTH)}${all}${time}`;
 }
 
 function drawSampling({ completions, tokens, written, seconds }: SamplingForecast): string {

@@ -1,5 +1,6 @@
 // Scored traces in, with their values out: from the references' log-probabilities, or from what else an estimator asks of a policy.
 import { TraceRejected } from '../../errors.js';
+import { type AttributionOptions, attributedValues } from '../../estimate/attributing/attributed.js';
 import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { calibratedValues } from '../../estimate/calibrated.js';
@@ -26,6 +27,8 @@ export interface ValueOptions {
   readonly calibration: Calibration | undefined;
   /** how mates are used, for estimators that do */
   readonly mates: MateOptions | undefined;
+  /** how segments are attributed to, for estimators that read a trace again for it */
+  readonly attribution: AttributionOptions | undefined;
   /** how values are sampled, for estimators that do */
   readonly monteCarlo: MonteCarloOptions | undefined;
 }
@@ -47,7 +50,7 @@ type Job = PassJob & ReadyTrace & Partial<WithMates> & { readonly references: re
 /** Values of every trace at its exit points; what was set aside passes by in its place. */
 export async function* valuesOf<T extends Job>(
   scored: AsyncIterable<Scored<T> | BadRow>,
-  { estimator, calibration, mates, monteCarlo }: ValueOptions,
+  { estimator, calibration, mates, monteCarlo, attribution }: ValueOptions,
   { policy, session, tokenizer, meter, signal, window }: ValueSource,
 ): AsyncGenerator<Valued<T> | BadRow> {
   // continue: completions from the exit points, and what they have earned
@@ -58,6 +61,11 @@ export async function* valuesOf<T extends Job>(
     const onTokens = (count: number): void => meter.add(count);
     const opts = { ...monteCarlo, signal, onTokens };
     yield* sampledValues(scored, { ...writer, maxTokens: architecture.maxTokens }, opts, window);
+    return;
+  }
+  // read again: without a segment
+  if (attribution !== undefined) {
+    yield* attributedValues(scored, session, attribution);
     return;
   }
   yield* eachTrace(scored, ({ job, trace, result, needed }) => {

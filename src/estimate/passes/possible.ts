@@ -26,7 +26,7 @@ export class ImpossibleNumberError extends Error {
 export function assertPossible(
   scores: readonly TraceScores[],
   jobs: readonly object[],
-  { vocab }: PolicyRuns,
+  { vocab }: Pick<PolicyRuns, 'vocab'>,
 ): void {
   const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
   for (const [b, { entropies, logprobs, branches }] of scores.entries()) {

@@ -88,6 +88,10 @@ function loadOf(job: TraceJob, strategy: 'one-run' | 'two-run'): Load {
 }
 
 let lastKept = 0;
+/** A number under which a run may keep its traces' keys and values. */
+export function nextKept(): number {
+  return ++lastKept;
+}
 /** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
 const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
 
@@ -142,7 +146,7 @@ async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<
 }
 
 async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
-  const kept = ++lastKept;
+  const kept = nextKept();
   try {
     const trunks = await session.run(
       jobs.map((job) => ({ ...job, branches: [] })),
@@ -200,7 +204,7 @@ function parted(
 }
 
 /** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
-function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
+export function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
   if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
   return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
 }

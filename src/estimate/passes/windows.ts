@@ -93,10 +93,10 @@ export async function* scoreWindows<T extends PassJob>(
 }
 
 /** A broken policy or device: nothing that it says can be trusted, so the run ends. */
-function impossible(
+export function impossible(
   { id, source }: Trace,
   { message }: Error,
-  { device = { name: 'cpu' } }: PolicyRuns,
+  { device = { name: 'cpu' } }: Pick<PolicyRuns, 'device'>,
 ): RredcotError {
   return dataError(
     `${source.file}:${source.row} (id ${JSON.stringify(id)}): the policy on ${deviceName(device)} gave ${message}`,

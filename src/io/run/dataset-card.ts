@@ -65,6 +65,7 @@ const ESTIMATES: Readonly<Record<string, string>> = {
     'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   siblings:
     "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
+  loo: 'no value: what the segments so far count for, each by how much less likely the reference answer is without it, as a logarithm',
   surprise:
     'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
   given: 'values that the input brought along',

@@ -8,6 +8,13 @@ export interface Branch {
   readonly ids: Int32Array;
   /** tokens scoredFrom..A-1 are scored, each given everything before it; at least 1: the token before must be in `ids` */
   readonly scoredFrom: number;
+  /** tokens of the trace that are hidden from the branch: their places stay free, so many positions before `ids[before]` */
+  readonly gap?: { readonly before: number; readonly tokens: number };
+}
+
+/** One more than the last position of a branch's tokens. */
+export function branchEnd({ exit, ids, gap }: Branch): number {
+  return exit + ids.length + (gap?.tokens ?? 0);
 }
 
 /** A trace in a run: its own tokens, of which promptLength.. are scored, and its branches. */
@@ -91,7 +98,7 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
   const targets = new Int32Array(scored);
   let next = 0;
   for (const [i, branch] of all.entries()) {
-    const { exit, scoredFrom } = branch;
+    const { exit, scoredFrom, gap } = branch;
     if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
       throw new RangeError(
         `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
@@ -99,7 +106,7 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
     const first = start[i] as number;
     for (let j = 0; j < branch.ids.length; j++) {
       ids[first + j] = BigInt(branch.ids[j] as number);
-      pos[first + j] = BigInt(exit + j);
+      pos[first + j] = BigInt(exit + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
       exits[first + j] = BigInt(exit);
       number[first + j] = BigInt(i);
       if (j < scoredFrom) continue;

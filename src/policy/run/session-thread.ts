@@ -12,7 +12,7 @@ import { type RopeTables, ropeTables } from '../build/rope.js';
 import { type Device, deviceName } from '../device/device.js';
 import { placementCheck } from '../device/placement.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
-import { blockRows, type PackedTrace, packBranches } from './pack.js';
+import { blockRows, branchEnd, type PackedTrace, packBranches } from './pack.js';
 
 export interface WorkerInit {
   readonly folder: string;
@@ -150,7 +150,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
       rows.push(b * S + t - 1);
       targets.push(own[t] as number);
     }
-    for (const branch of branches) positions = Math.max(positions, branch.exit + branch.ids.length);
+    for (const branch of branches) positions = Math.max(positions, branchEnd(branch));
   }
   const packed = packBranches(traces.map(({ branches }) => branches));
   for (const row of packed.rows) rows.push(B * S + row);

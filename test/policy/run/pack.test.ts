@@ -1,7 +1,7 @@
 /** How traces' branches become groups of rows: index arithmetic only, every property over several traces at once. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Branch, packBranches } from '../../../dist/policy/run/pack.js';
+import { type Branch, branchEnd, packBranches } from '../../../dist/policy/run/pack.js';
 
 const anyBranch = fc
   .record({
@@ -22,6 +22,15 @@ const owners = (traces: readonly (readonly Branch[])[]) =>
   traces.flatMap((branches, b) => branches.map(() => b));
 
 describe('packBranches', () => {
+  test('a gap leaves places free before a token of the branch', () => {
+    const branch = { exit: 4, ids: Int32Array.of(7, 8, 9), scoredFrom: 1, gap: { before: 1, tokens: 5 } };
+    const { pos, exit } = packBranches([[branch]]);
+    expect([...pos.subarray(0, 3)]).toEqual([4n, 10n, 11n]);
+    expect([...exit.subarray(0, 3)]).toEqual([4n, 4n, 4n]);
+    expect(branchEnd(branch)).toBe(12);
+    expect(branchEnd({ ...branch, gap: undefined } as never)).toBe(7);
+  });
+
   test('every branch lies whole in one group, in consecutive rows, its positions from its exit on', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
