@@ -12,9 +12,6 @@ import { nameOfField } from './flag-names.js';
 /** Of run.json, the records and what else lies in a run folder. */
 export const RUN_FORMAT = 3;
 
-/** Rows a chunk at most: a chunk is held to be small. */
-const MAX_ROWS_PER_CHUNK = 2 ** 31 - 1;
-
 /** The commands that make runs. */
 export const COMMANDS = ['score', 'segment', 'sample'] as const;
 export type RunCommand = (typeof COMMANDS)[number];
@@ -41,7 +38,7 @@ const DescriptionSchema = z.object({
   output: z.enum(FORMATS),
   inputs: z.array(InputPrintSchema).min(1),
   shards: z.int().min(1).max(MAX_SHARDS),
-  rows_per_chunk: z.int().min(1).max(MAX_ROWS_PER_CHUNK),
+  rows_per_chunk: z.int().min(1),
   /** the process that began the run */
   made_by: z.object({ host: z.string(), pid: z.int(), at: z.string() }),
   /** the policy's files when the run began; what has another stamp later is hashed again */

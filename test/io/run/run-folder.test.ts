@@ -216,6 +216,15 @@ describe('a run folder', () => {
     expect(names).toEqual(Array.from({ length: 6 }, (_, c) => `00000${c}.parquet`));
   });
 
+  it('of any --rows-per-chunk is one that is read again', async () => {
+    const folder = join(work, 'one-chunk');
+    const most = `${Number.MAX_SAFE_INTEGER}`;
+    const flags = ['-o', `${folder}/`, '--no-policy', '--rows-per-chunk', most];
+    const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
+    expect(code, stderr).toBe(0);
+    expect((await rredcotHere(['status', folder])).code).toBe(0);
+  });
+
   it('of an earlier form is refused, and dropped by --restart', async () => {
     const folder = join(work, 'earlier');
     expect((await score(`${folder}/`)).code).toBe(0);
@@ -248,7 +257,7 @@ it('a pipe in the place of run.json, or of a record, holds nobody up', async () 
   };
   await pipe('survey.json');
   await pipe('done/00000-of-00001/000001.json');
-  const verified = await rredcotHere(['verify', folder]);
+  const verified = await rredcotHere(['status', folder]);
   expect(verified.code).toBe(65);
   expect(verified.stdout).toContain('survey.json: was changed');
   await pipe('run.json');
