@@ -1,5 +1,5 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
@@ -108,7 +108,10 @@ describe('a filtered file', () => {
 
   it('has the rows that fit, unchanged, and counts what each condition removed', async () => {
     const where = ['--where', 'value_range >= .6', '--where', 'reward == 1 and status == ok'];
+    // Parquet holds its own hash: a file of that name is somebody's own
+    await writeFile(join(folder, 'some.parquet.sha256'), 'mine');
     const run = await here('filter', 'all.parquet', '-o', 'some.parquet', ...where);
+    expect(await readFile(join(folder, 'some.parquet.sha256'), 'utf8')).toBe('mine');
     expect(run.stderr).toMatch(/kept \d+ of 16 traces\n {2}value_range >= \.6: removed \d/);
     const all = await readScored(join(folder, 'all.parquet'));
     const some = await readScored(join(folder, 'some.parquet'));

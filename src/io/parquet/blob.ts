@@ -24,7 +24,7 @@ export function blobOf({ size, read }: BlobBytes, onFailure: (error: unknown) =>
       throw error;
     }
   };
-  const slice = (from: number, to: number) => ({ size: to - from, arrayBuffer: () => arrayBuffer(from, to) });
+  const slice = (from: number, to: number) => ({ arrayBuffer: () => arrayBuffer(from, to) });
   return { size, slice, arrayBuffer: () => arrayBuffer(0, size) } as unknown as Blob;
 }
 

@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
@@ -200,6 +200,17 @@ describe('workers', () => {
     expect(code).toBe(65);
     expect(stderr).toContain(`--max-rejects allows 0; the reasons are in ${output}.rejects.jsonl\n`);
     expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n').length).toBeGreaterThan(1);
+  });
+
+  it("--restart drops no run where a folder has somebody's own files in its place", async () => {
+    const folder = join(work, 'own');
+    await mkdir(join(folder, 'chunks'), { recursive: true });
+    await writeFile(join(folder, 'run.json'), '{"mine": true}');
+    await writeFile(join(folder, 'chunks/notes.txt'), 'mine');
+    const flags = ['-o', `${folder}/`, '--no-policy', '--workers', '2', '--restart'];
+    const { code, stderr } = await rredcot(['segment', input, ...flags]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('run.json: is not what rredcot writes')]);
+    expect(await readFile(join(folder, 'chunks/notes.txt'), 'utf8')).toBe('mine');
   });
 
   it('say what is wrong with an input of which no run can be begun', async () => {

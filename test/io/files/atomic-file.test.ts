@@ -1,9 +1,9 @@
 // A file appears whole or not at all, also after the power has failed: its bytes are durable before it has its name.
 import { readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { installFsHook, recordFs } from '../../torture/fs-hook.mjs';
+import { fsReport, installFsHook, planFs, recordFs } from '../../torture/fs-hook.mjs';
 
 // the hook has to be there before anything takes `open` and `rename` from node:fs
 let AtomicFile: typeof import('../../../dist/io/files/atomic-file.js').AtomicFile;
@@ -30,5 +30,25 @@ describe('a file', () => {
       ['sync', dirname(path)],
     ]);
     expect(await readFile(path, 'utf8')).toBe('abcd');
+  });
+
+  it.each([
+    ['fails where the disk does', 'EIO', false],
+    ['is taken as it is by a file system that can sync no folder', 'EINVAL', true],
+  ])('whose name is not made durable %s', async (_, code, isWritten) => {
+    const folder = dirname(path);
+    const file = await AtomicFile.open(path);
+    await file.write(Buffer.from('ef'));
+    planFs({ under: folder, op: 'sync', path: `${basename(folder)}$`, nth: 0, code });
+    const said = await file.commit().then(
+      () => undefined,
+      (error: Error) => error.message,
+    );
+    const { fired } = fsReport();
+    planFs(null);
+    expect([fired, said]).toEqual([
+      true,
+      isWritten ? undefined : expect.stringContaining(`${folder}: cannot be written`),
+    ]);
   });
 });

@@ -294,13 +294,14 @@ describe('inspect', () => {
   it('shows preset, trace and what is missing, with control characters made visible', async () => {
     const folder = await temporaryFolder();
     const path = join(folder, 'rows.jsonl');
-    const row = { problem: 'p\u001b[31m', steps: ['a', 'b'], final_answer_correct: true, label: -1 };
+    const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
+    const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
     await writeFile(path, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, id: 'second' })}\n`);
     const run = await rredcot(['inspect', path]);
     // score would turn it down
     expect(run.code, run.stderr).toBe(65);
     expect(run.stdout).toContain('preset      processbench: Qwen/ProcessBench\n');
-    expect(run.stdout).toContain('p\\u{1b}[31m');
+    expect(run.stdout).toMatch(/ p\\u\{1b\}\[31m and so on.* … \d+ characters … .* to the end\n/);
     expect(run.stdout).not.toContain('\u001b');
     expect(run.stdout).toMatch(/completion {2}4 characters, from steps, joined by .*\n +a⏎⏎b\n/);
     expect(run.stdout).toContain('2 given ends, from the ends of steps (--segmenter given)');
