@@ -257,7 +257,7 @@ it('a pipe in the place of run.json, or of a record, holds nobody up', async () 
   };
   await pipe('survey.json');
   await pipe('done/00000-of-00001/000001.json');
-  const verified = await rredcotHere(['status', folder]);
+  const verified = await rredcotHere(['verify', folder]);
   expect(verified.code).toBe(65);
   expect(verified.stdout).toContain('survey.json: was changed');
   await pipe('run.json');
