@@ -45,8 +45,20 @@ export function addPolicyCommands(program: Command): void {
       '--cuda-precision <type>',
       "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",
     )
+    .option(
+      '--step-token <text>',
+      "of a process reward model: the token behind every step where its label stands; '' for the steps' last tokens (default: the model's own)",
+    )
+    .option(
+      '--correct-label <name>',
+      'of a process reward model: name or number of the label that says right (default: 1, of two)',
+    )
+    .option(
+      '--prm-template <file>',
+      'of a process reward model: JSON file {"with_reference": "{prompt}… {reference}"} for --prm-reference (default: prm_template.json of the checkpoint, or a plain one)',
+    )
     .description(
-      'Builds the scoring graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint; its weights are linked, not copied, where the file system allows.',
+      'Builds the graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint, a policy or a process reward model (docs/policies.md); its weights are linked, not copied, where the file system allows.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
     .action(async (checkpoint: string, flags: BuildFlags) => {
@@ -74,7 +86,7 @@ export function addPolicyCommands(program: Command): void {
     .option('--text <file>', 'text to read (default: a built-in one)')
     .option(
       '--reference <file>',
-      'JSON {"ids", "logprobs", "entropies"} of another implementation (examples/make_reference.py)',
+      'JSON {"ids", "logprobs", "entropies"} of another implementation; of a process reward model {"ids", "correct"} (examples/make_reference.py)',
     )
     .option(
       '--tolerance <nats>',
@@ -82,7 +94,7 @@ export function addPolicyCommands(program: Command): void {
     )
     .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
     .description(
-      'Compares trunk, branches, naive re-encoding and completions on a text, and all with reference numbers; exit 65 where they differ.',
+      'Compares trunk, branches, naive re-encoding and completions on a text, of a process reward model batches and prefixes, and all with reference numbers; exit 65 where they differ.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy check ./policy --reference reference.json\n')
     .action(async (folder: string, flags: CheckFlags) => {

@@ -1,11 +1,12 @@
-// `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder.
+// `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
 
 import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder } from '../policy/folder.js';
+import { buildPrmFolder, isPrmCheckpoint } from '../policy/prm-folder.js';
 import { type ExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { templateLines } from './policy-info.js';
+import { prmLines, templateLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
@@ -14,7 +15,14 @@ export interface BuildFlags {
   readonly exitOpen?: string;
   readonly exitCloser?: string;
   readonly cudaPrecision?: string;
+  readonly stepToken?: string;
+  readonly correctLabel?: string;
+  readonly prmTemplate?: string;
 }
+
+/** The flags of the one kind of folder and of the other. */
+const POLICY_FLAGS = ['exitTemplate', 'exitClose', 'exitOpen', 'exitCloser'] as const;
+const PRM_FLAGS = ['stepToken', 'correctLabel', 'prmTemplate'] as const;
 
 /** @param print gets what was built and from what, a line at a time */
 export async function policyBuild(
@@ -22,8 +30,20 @@ export async function policyBuild(
   flags: BuildFlags,
   print: (line: string) => void,
 ): Promise<void> {
-  const template = await givenTemplate(flags);
   const cudaPrecision = precisionOf(flags.cudaPrecision);
+  const isPrm = await isPrmCheckpoint(checkpoint);
+  refuseOthers(checkpoint, flags, isPrm);
+  if (isPrm) {
+    const { stepToken, correctLabel, prmTemplate: template } = flags;
+    const choice = { stepToken, correctLabel, template, cudaPrecision, log: print };
+    const prm = await buildPrmFolder(checkpoint, flags.output, choice);
+    print('process reward model:');
+    for (const line of prmLines(prm)) print(`  ${line}`);
+    print(`graphs: float32 for the CPU, ${prm.cuda.precision} for CUDA`);
+    print(`folder for --prm written to ${flags.output}`);
+    return;
+  }
+  const template = await givenTemplate(flags);
   const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
     log: print,
     ...(cudaPrecision && { cudaPrecision }),
@@ -36,6 +56,19 @@ export async function policyBuild(
   await tokenizer.close();
   print(`graphs: float32 for the CPU, ${policy.cuda?.precision} for CUDA`);
   print(`policy folder written to ${flags.output}`);
+}
+
+/** Flags that say nothing of the checkpoint's kind. @throws RredcotError (exit 2) */
+function refuseOthers(checkpoint: string, flags: BuildFlags, isPrm: boolean): void {
+  const given = (isPrm ? POLICY_FLAGS : PRM_FLAGS).find((name) => flags[name] !== undefined);
+  if (given === undefined) return;
+  const flag = `--${given.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  throw usageError(
+    isPrm
+      ? `${flag} has no meaning: the head of ${checkpoint} classifies, it gives no answers`
+      : `${flag} is of process reward models, and the head of ${checkpoint} names tokens`,
+    'leave it out',
+  );
 }
 
 /** The parts that the flags give; a part's own flag wins over the file. */

@@ -1,10 +1,10 @@
 // `rredcot policy check`: is the folder what was built, and does it compute what it should.
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
 import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
-import { openPolicyFolder, type PolicyFolder, sha256 } from '../policy/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { isPrmFolder } from '../policy/prm-folder.js';
 import {
   compareDecoding,
   compareDevices,
@@ -16,6 +16,8 @@ import {
 } from '../policy/run/check.js';
 import { PolicySession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
+import { checkFiles } from '../policy/unchanged.js';
+import { prmCheck } from './prm-check.js';
 
 export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
@@ -54,20 +56,19 @@ export async function policyCheck(
   opts: CheckOptions,
   print: (line: string) => void,
 ): Promise<void> {
+  if (await isPrmFolder(path)) {
+    await prmCheck(path, { ...opts, text: await checkedText(opts.text) }, print);
+    return;
+  }
   const policy = await openPolicyFolder(path, { verify: false });
   const reference =
     opts.reference === undefined ? undefined : await readReference(opts.reference, policy.architecture.vocab);
   const { ids, other } = await checkedIds(policy, opts.text);
   const failures: string[] = [];
 
-  const changed = await changedFiles(policy);
-  print(
-    changed.length === 0
-      ? `files: ${Object.keys(policy.files).length} as built`
-      : `files: ${changed.join(', ')} not as built`,
-  );
-  if (changed.length > 0) failures.push(`${changed.join(', ')} changed since the build`);
-
+  const files = await checkFiles(policy);
+  print(files.line);
+  failures.push(...files.faults);
   const { device } = await resolveDevice(opts.device, policy);
   const session = await PolicySession.open(policy, device);
   try {
@@ -120,13 +121,7 @@ async function checkedIds(
   textFile: string | undefined,
 ): Promise<{ ids: Int32Array; other: Int32Array }> {
   const tokenizer = await openTokenizer(path);
-  const text =
-    textFile === undefined
-      ? CHECKED_TEXT
-      : await readFile(textFile, 'utf8').catch((cause: Error) => {
-          throw usageError(`${textFile}: cannot be read (${cause.message})`, '--text <a text file>');
-        });
-  const whole = await tokenizer.encodePrompt(text);
+  const whole = await tokenizer.encodePrompt(await checkedText(textFile));
   const other = Int32Array.of(
     ...(await tokenizer.encode(exitTemplate.close)),
     ...(await tokenizer.encode(exitTemplate.open)),
@@ -149,10 +144,9 @@ async function checkedIds(
   return { ids, other };
 }
 
-/** Files whose sha256 is no longer what policy.json says. */
-async function changedFiles({ path, files }: PolicyFolder): Promise<string[]> {
-  const changed: string[] = [];
-  for (const [name, expected] of Object.entries(files))
-    if ((await sha256(join(path, name))) !== expected) changed.push(name);
-  return changed;
+async function checkedText(file: string | undefined): Promise<string> {
+  if (file === undefined) return CHECKED_TEXT;
+  return readFile(file, 'utf8').catch((cause: Error) => {
+    throw usageError(`${file}: cannot be read (${cause.message})`, '--text <a text file>');
+  });
 }

@@ -2,12 +2,13 @@
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { count, plural } from '../plural.js';
-import type { Architecture } from '../policy/build/architecture.js';
+import type { Architecture, Head } from '../policy/build/architecture.js';
 import { expectedWeights } from '../policy/build/graphs.js';
 import { readSafetensorsHeader } from '../policy/build/safetensors.js';
-import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { openPolicyFolder } from '../policy/folder.js';
+import { isPrmFolder, openPrmFolder, type PrmFolder } from '../policy/prm-folder.js';
 import { ChatRenderer } from '../policy/text/chat-renderer.js';
-import { loadChatTemplate } from '../policy/text/chat-template.js';
+import { loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
 import { type ExitTemplate, templateTokens } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
@@ -17,18 +18,23 @@ export async function policyInfo(
   path: string,
   chatTemplateArgs: Readonly<Record<string, unknown>> = {},
 ): Promise<string[]> {
-  const policy = await openPolicyFolder(path, { verify: false });
-  const { architecture: arch, exitTemplate, files } = policy;
+  const isPrm = await isPrmFolder(path);
+  const prm = isPrm ? await openPrmFolder(path, { verify: false }) : undefined;
+  const policy = prm ?? (await openPolicyFolder(path, { verify: false }));
+  const { architecture: arch, files } = policy;
   const tokenizer = await openTokenizer(path);
+  const head = prm === undefined ? `${arch.tiedHead ? 'tied' : 'own'} head` : headText(prm.head);
   const lines = [
-    `policy        ${path}`,
-    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${arch.tiedHead ? 'tied' : 'own'} head`,
+    `${isPrm ? 'reward model  ' : 'policy        '}${path}`,
+    `architecture  ${arch.family}: ${arch.layers} layers, hidden ${arch.hidden}, ${arch.heads} heads of ${arch.headDim} on ${arch.kvHeads} key/value heads, MLP ${arch.intermediate}, ${head}`,
     `rope          ${ropeText(arch)}`,
     `attention     ${windowText(arch)}`,
-    `parameters    ${count(parametersOf(arch))} in ${await dtypesOf(policy)}`,
+    `parameters    ${count(parametersOf(arch, prm?.head))} in ${await dtypesOf(policy, prm?.head)}`,
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
-    `limit         ${count(arch.maxTokens)} tokens, prompt, completion and reference together`,
-    ...under('exit template', await templateLines(exitTemplate, tokenizer)),
+    `limit         ${count(arch.maxTokens)} tokens, ${isPrm ? 'prompt and steps together' : 'prompt, completion and reference together'}`,
+    ...('exitTemplate' in policy
+      ? under('exit template', await templateLines(policy.exitTemplate, tokenizer))
+      : under('steps', prmLines(policy))),
     ...under('chat template', await chatLines(policy, tokenizer, chatTemplateArgs)),
   ];
   await tokenizer.close();
@@ -42,7 +48,7 @@ export async function policyInfo(
 
 /** Where the chat template comes from, and a message rendered by it. */
 async function chatLines(
-  policy: PolicyFolder,
+  policy: PolicyFiles,
   tokenizer: PolicyTokenizer,
   args: Readonly<Record<string, unknown>>,
 ): Promise<string[]> {
@@ -68,6 +74,24 @@ export async function templateLines(template: ExitTemplate, tokenizer: PolicyTok
   );
 }
 
+/** How a process reward model is read. */
+export function prmLines({ head, correct, stepToken, withReference }: PrmFolder): string[] {
+  const labels = head.labels.map(
+    (name, i) => `${i} ${JSON.stringify(name)}${i === correct ? ' (right)' : ''}`,
+  );
+  return [
+    `labels ${labels.join(', ')}`,
+    stepToken === undefined
+      ? "at the steps' last tokens"
+      : `at the step token ${JSON.stringify(stepToken.text)} (${stepToken.id}) behind every step`,
+    `with --prm-reference the prompt is ${JSON.stringify(withReference)}`,
+  ];
+}
+
+function headText({ layers, labels }: Head): string {
+  return `head of ${plural(layers, 'layer')} and ${labels.length} labels`;
+}
+
 function ropeText({ ropeTheta, ropeScaling: scaling }: Architecture): string {
   const theta = `theta ${count(ropeTheta)}`;
   if (scaling === undefined) return theta;
@@ -80,15 +104,19 @@ function windowText({ slidingWindow, layers }: Architecture): string {
   return `the last ${count(slidingWindow.tokens)} tokens in ${slidingWindow.layers.length} of ${layers} layers`;
 }
 
-function parametersOf(arch: Architecture): number {
+function parametersOf(arch: Architecture, head: Head | undefined): number {
   let total = 0;
-  for (const shape of expectedWeights(arch).values()) total += shape.reduce((product, n) => product * n, 1);
+  for (const shape of expectedWeights(arch, head).values())
+    total += shape.reduce((product, n) => product * n, 1);
   return total;
 }
 
 /** e.g. `bf16`, or `bf16 and f32` where tensors differ */
-async function dtypesOf({ path, files, architecture }: PolicyFolder): Promise<string> {
-  const expected = expectedWeights(architecture);
+async function dtypesOf(
+  { path, files, architecture }: PolicyFiles & { readonly architecture: Architecture },
+  head: Head | undefined,
+): Promise<string> {
+  const expected = expectedWeights(architecture, head);
   const dtypes = new Set<string>();
   for (const name of Object.keys(files).filter((file) => file.endsWith('.safetensors')))
     for (const tensor of (await readSafetensorsHeader(join(path, name))).values())

@@ -28,7 +28,7 @@ export interface WatchedPolicy {
 }
 
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: PolicyFolder): Promise<WatchedPolicy> {
+export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>): Promise<WatchedPolicy> {
   const { path, files } = policy;
   const stampsNow = async (): Promise<FileStamps> => {
     const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
@@ -62,6 +62,20 @@ export async function watchPolicy(policy: PolicyFolder): Promise<WatchedPolicy> 
       }
     },
   };
+}
+
+/** Hashes all files, for `policy check`: a line for people, and what is wrong. */
+export async function checkFiles({
+  path,
+  files,
+}: Pick<PolicyFolder, 'path' | 'files'>): Promise<{ line: string; faults: string[] }> {
+  const changed: string[] = [];
+  for (const [name, expected] of Object.entries(files))
+    if ((await sha256(join(path, name))) !== expected) changed.push(name);
+  const names = changed.join(', ');
+  return changed.length === 0
+    ? { line: `files: ${Object.keys(files).length} as built`, faults: [] }
+    : { line: `files: ${names} not as built`, faults: [`${names} changed since the build`] };
 }
 
 async function stampOf(path: string): Promise<FileStamp> {

@@ -288,6 +288,44 @@ test.each(['build', 'info', 'check'])('policy %s --help ends with an example', a
   expect(stdout).toMatch(new RegExp(`Example:\\n {2}rredcot policy ${command} .*\\n+$`));
 });
 
+describe('process reward models', () => {
+  const [source, folder] = [join(scratch, 'prm-checkpoint'), join(scratch, 'prm')];
+
+  test('build, info and check; flags and folders of the other kind are refused', async () => {
+    writeCheckpoint(source, { ...QWEN, architectures: ['Qwen2ForProcessRewardModel'] });
+    const refused = await rredcot(['policy', 'build', source, '-o', folder, '--exit-open', 'a']);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain('--exit-open has no meaning: the head of');
+    const other = await rredcot(['policy', 'build', checkpoint, '-o', folder, '--step-token', 'a']);
+    expect(other.code).toBe(2);
+    expect(other.stderr).toContain('--step-token is of process reward models');
+    const made = await rredcot(['policy', 'build', source, '-o', folder, '--step-token', '<think>']);
+    expect(made.code, made.stderr).toBe(0);
+    expect(made.stderr).toContain(
+      'labels 0 "LABEL_0", 1 "LABEL_1" (right)\n  at the step token "<think>" (256)',
+    );
+    const info = await rredcot(['policy', 'info', folder]);
+    expect(info.stdout).toContain(`reward model  ${folder}\n`);
+    expect(info.stdout).toContain('head of 2 layers and 2 labels');
+    expect(info.stdout).toContain('steps         labels 0 "LABEL_0"');
+    expect(info.stdout).not.toContain('exit template');
+    const reference = join(scratch, 'prm-own.json');
+    const { rewardShares } = await import('../oracle/prm.js');
+    const ids = Array.from({ length: 30 }, (_, i) => (i * 37) % 259);
+    const correct = rewardShares(loadFamily(source), ids, 1);
+    writeFileSync(reference, JSON.stringify({ ids, correct }));
+    const check = await rredcot(['policy', 'check', folder, '--reference', reference]);
+    expect(check.code, check.stderr).toBe(0);
+    expect(check.stdout).toMatch(
+      /prefix − whole, P .*batch − alone, P .*model − reference, P .*all checks hold/s,
+    );
+    writeFileSync(reference, JSON.stringify({ ids, correct: correct.map((share) => 1 - share) }));
+    const wrong = await rredcot(['policy', 'check', folder, '--reference', reference]);
+    expect(wrong.code).toBe(65);
+    expect(wrong.stderr).toContain('the reward model does not check: model − reference, P differ by');
+  });
+});
+
 // the real libraries are not here: stand-ins give a uniform distribution, so that the file's form and sums are tested
 describe('examples/make_reference.py', () => {
   const stand = join(scratch, 'python');
@@ -304,7 +342,7 @@ class T:
     def __getitem__(self, key):
         if key == (0, slice(None, -1)): return T(self.v[0][:-1])
         if key == (slice(None), None): return T([[x] for x in self.v])
-        if key == (slice(None), 0): return T([x[0] for x in self.v])
+        if isinstance(key, tuple) and isinstance(key[1], int): return T([x[key[1]] for x in self.v])
         return T(self.v[key])
     def double(self): return self
     def exp(self): return T([[math.exp(x) for x in r] for r in self.v])
@@ -319,12 +357,14 @@ def log_softmax(z, dim): return T([[x - math.log(sum(math.exp(y) for y in r)) fo
     );
     writeFileSync(
       join(stand, 'transformers.py'),
-      `import torch
+      `import math, torch
 class Out: pass
 class AutoConfig:
     @staticmethod
     def from_pretrained(path):
-        c = Out(); c.max_position_embeddings = 32; c.vocab_size = 259; return c
+        c = Out(); c.max_position_embeddings = 32; c.vocab_size = 259
+        if 'prm' in path: c.architectures = ['LlamaForTokenClassification']
+        return c
 class AutoTokenizer:
     @staticmethod
     def from_pretrained(path):
@@ -334,6 +374,12 @@ class Model:
     def eval(self): return self
     def __call__(self, ids):
         o = Out(); o.logits = torch.T([[[0.0] * 259 for _ in ids.v[0]]]); return o
+class Classifier(Model):
+    def __call__(self, ids): return (torch.T([[[0.0, 0.0, math.log(2.0)] for _ in ids.v[0]]]),)
+class AutoModelForTokenClassification:
+    @staticmethod
+    def from_pretrained(path, torch_dtype, attn_implementation): return Classifier()
+class AutoModel: pass
 class AutoModelForCausalLM:
     @staticmethod
     def from_pretrained(path, torch_dtype, attn_implementation):
@@ -364,4 +410,24 @@ class AutoModelForCausalLM:
       }
     },
   );
+
+  test.skipIf(!python)('of a head that classifies: the probability of a label at every token', async () => {
+    const path = join(scratch, 'prm-reference.json');
+    const run = spawnSync(
+      'python3',
+      [join(ROOT, 'examples/make_reference.py'), 'prm', path, '--label', '2'],
+      {
+        encoding: 'utf8',
+        env: { ...process.env, PYTHONPATH: stand },
+      },
+    );
+    expect(run.status, run.stderr).toBe(0);
+    const { readPrmReference } = await import('../../dist/policy/run/check-prm.js');
+    const { ids, correct } = await readPrmReference(path, 259);
+    expect([ids.length, correct.length]).toEqual([32, 32]);
+    for (const share of correct) expect(share).toBeCloseTo(0.5, 9);
+    await expect(readPrmReference(path, 40)).rejects.toThrow(
+      /has the id \d+, the model's vocabulary has 40 tokens/,
+    );
+  });
 });

@@ -164,7 +164,8 @@ export function familyEmbeddings(model: FamilyModel, ids: readonly number[]): Ro
 export function familyStates(model: FamilyModel, embeddings: readonly Row[], sight: Sight = {}): Row[] {
   const { positions = embeddings.map((_, t) => t), sees = () => true, onWeight } = sight;
   const { config } = model;
-  const name = (config.architectures as string[])[0];
+  // a class with another head has the trunk of its family
+  const name = (config.architectures as string[])[0]?.replace(/For[A-Za-z]+$/, 'ForCausalLM');
   const d = config.hidden_size as number;
   const H = config.num_attention_heads as number;
   const G = (config.num_key_value_heads as number | undefined) ?? H;
@@ -247,6 +248,13 @@ export function familyStates(model: FamilyModel, embeddings: readonly Row[], sig
     }
   }
   return xs;
+}
+
+/** The same (T) of (D) after the last norm, for ids. */
+export function familyHidden(model: FamilyModel, ids: readonly number[]): Row[] {
+  const weight = weightOf(model, 'model.norm.weight');
+  const epsilon = model.config.rms_norm_eps as number;
+  return familyStates(model, familyEmbeddings(model, ids)).map((state) => rms(state, weight, epsilon));
 }
 
 /** Log-probabilities of all tokens after a row that the last layer gave. */

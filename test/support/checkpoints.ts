@@ -32,7 +32,8 @@ export const LLAMA: Json = {
 
 /** Tensor names and shapes by the family's published layout. */
 function shapesOf(config: Json): [string, number[]][] {
-  const [family] = config.architectures as string[];
+  const [named] = config.architectures as string[];
+  const family = named?.replace(/For[A-Za-z]+$/, 'ForCausalLM');
   const size = (key: string) => config[key] as number;
   const d = size('hidden_size');
   const hd = (config.head_dim as number | undefined) ?? d / size('num_attention_heads');
@@ -60,7 +61,17 @@ function shapesOf(config: Json): [string, number[]][] {
     shapes.push([`${at}.mlp.up_proj.weight`, [f, d]], [`${at}.mlp.down_proj.weight`, [d, f]]);
   }
   shapes.push(['model.norm.weight', [d]]);
-  if (config.tie_word_embeddings !== true) shapes.push(['lm_head.weight', [v, d]]);
+  const labels = Object.keys((config.id2label as Json | undefined) ?? { 0: '', 1: '' }).length;
+  if (named?.endsWith('ForTokenClassification'))
+    shapes.push(['score.weight', [labels, d]], ['score.bias', [labels]]);
+  else if (named === 'Qwen2ForProcessRewardModel')
+    shapes.push(
+      ['score.0.weight', [d, d]],
+      ['score.0.bias', [d]],
+      ['score.2.weight', [2, d]],
+      ['score.2.bias', [2]],
+    );
+  else if (config.tie_word_embeddings !== true) shapes.push(['lm_head.weight', [v, d]]);
   return shapes;
 }
 

@@ -30,6 +30,7 @@ const ROOMS = [
   'src/report',
   'src/policy/build',
   'src/policy/decode',
+  'src/policy/reward',
   'src/policy/text',
   'src/policy',
   'src/policy/device',

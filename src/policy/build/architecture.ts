@@ -1,7 +1,7 @@
 // Reads a Hugging Face config.json into the few sizes that the scoring graphs are built from.
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
-import { FAMILIES, FAMILY_NAMES, type Family } from './families.js';
+import { CLASSIFIER_NAMES, classifierOf, FAMILIES, FAMILY_NAMES, type Family } from './families.js';
 import { RopeScalingSchema } from './rope.js';
 import { parseRope } from './rope-config.js';
 
@@ -40,6 +40,17 @@ export const ArchitectureSchema = Sizes.refine(
 );
 export type Architecture = Readonly<z.infer<typeof ArchitectureSchema>>;
 
+/** A head that classifies rows, as policy.json holds it. */
+export const HeadSchema = z.strictObject({
+  /** linear layers; two have a ReLU between them */
+  layers: z.literal([1, 2]),
+  /** the last one has a bias */
+  bias: z.boolean(),
+  /** names of what it tells apart */
+  labels: z.array(z.string()).min(2).max(1000),
+});
+export type Head = Readonly<z.infer<typeof HeadSchema>>;
+
 const nothing = z.null().optional();
 const Config = z.object({
   architectures: z.tuple([z.enum(FAMILY_NAMES)]),
@@ -73,7 +84,7 @@ const Config = z.object({
 });
 
 /**
- * @param config parsed config.json of a checkpoint
+ * @param config parsed config.json of a checkpoint; of one whose head classifies, the trunk is read as one with a tied head
  * @param path of that file, for the message
  * @throws RredcotError (exit 2) where the checkpoint is of a kind that this version cannot build
  */
@@ -81,10 +92,10 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(
       `${path}: this checkpoint cannot be built: ${reason.replaceAll(/\s*\n\s*/g, ' ')}`,
-      `supported: ${FAMILY_NAMES.join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
+      `supported: ${[...FAMILY_NAMES, ...CLASSIFIER_NAMES].join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
-  const parsed = Config.safeParse(config);
+  const parsed = Config.safeParse(trunkConfig(config));
   if (!parsed.success) {
     const named = (config as { architectures?: unknown } | null)?.architectures;
     return refuse(
@@ -126,6 +137,50 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
     ...(rope.scaling === undefined ? {} : { ropeScaling: rope.scaling }),
     ...(slidingWindow === undefined ? {} : { slidingWindow }),
   };
+}
+
+/** The configuration of the trunk alone: a classifier has no head over the vocabulary, and what code its repository has is known. */
+function trunkConfig(config: unknown): unknown {
+  const classifier = classifierOf(config);
+  if (classifier === undefined) return config;
+  const { auto_map: code, ...rest } = config as Record<string, unknown>;
+  const isKnown = classifier.layers === 2 && Object.values(code ?? {}).every((each) => KNOWN_CODE.test(each));
+  const own = { architectures: [classifier.family], tie_word_embeddings: true };
+  return { ...rest, ...own, ...(isKnown ? {} : { auto_map: code }) };
+}
+
+/** The modules that Qwen2.5-Math-PRM's repository brings along. */
+const KNOWN_CODE =
+  /^(?:configuration_qwen2_rm\.Qwen2RMConfig|modeling_qwen2_rm\.Qwen2ForProcessRewardModel)$/;
+
+const Labels = z.object({
+  num_labels: z.number().int().min(1).max(1000).nullish(),
+  id2label: z.record(z.string(), z.string()).nullish(),
+});
+
+/**
+ * The head that classifies; undefined for a checkpoint with another. Its bias is for the weights to tell.
+ * @throws RredcotError (exit 2) where its labels are none that can be told apart
+ */
+export function parseHead(config: unknown, path: string): Omit<Head, 'bias'> | undefined {
+  const classifier = classifierOf(config);
+  if (classifier === undefined) return undefined;
+  const parsed = Labels.safeParse(config);
+  if (!parsed.success)
+    throw usageError(
+      `${path}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`,
+      'expected num_labels, or id2label {"0": …, "1": …}',
+    );
+  const { num_labels, id2label } = parsed.data;
+  const named = Object.keys(id2label ?? {}).length;
+  const count = classifier.labels ?? num_labels ?? (named > 0 ? named : 2);
+  if (count < 2)
+    throw usageError(
+      `${path}: the head has one label, a score without a scale`,
+      'expected a head that tells at least two labels apart, whose softmax is a probability',
+    );
+  const labels = Array.from({ length: count }, (_, i) => id2label?.[i] ?? `LABEL_${i}`);
+  return { layers: classifier.layers, labels };
 }
 
 /** Which layers see a window only; undefined where none does, or the window is as long as the longest sequence. */

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
-import { type Architecture, parseArchitecture } from './architecture.js';
+import { type Architecture, type Head, parseArchitecture, parseHead } from './architecture.js';
 import { expectedWeights } from './graphs.js';
 import { repeatedKey } from './json-keys.js';
-import type { Weight } from './layers.js';
+import { lastOfHead, type Weight } from './layers.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
-const CONFIG = 'config.json';
+export const CHECKPOINT_CONFIG = 'config.json';
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -22,23 +22,31 @@ export interface WeightFile {
 
 export interface Checkpoint {
   readonly architecture: Architecture;
+  /** that classifies; undefined for a policy */
+  readonly head: Head | undefined;
   /** the tensors that the graphs need, by name; `location` is a file's name */
   readonly weights: ReadonlyMap<string, Weight>;
   readonly files: readonly WeightFile[];
 }
 
+/** What says which tensors there have to be. */
+export type Model = Pick<Checkpoint, 'architecture'> & { readonly head?: Head | undefined };
+
 type Located = StoredTensor & { readonly location: string };
 
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
-  const config = await foreignText(folder, CONFIG);
+  const config = await foreignText(folder, CHECKPOINT_CONFIG);
   if (config === undefined) throw notACheckpoint(folder);
-  const configPath = join(folder, CONFIG);
-  const architecture = parseArchitecture(parseConfig(config, configPath), configPath);
+  const configPath = join(folder, CHECKPOINT_CONFIG);
+  const parsed = parseConfig(config, configPath);
+  const architecture = parseArchitecture(parsed, configPath);
+  const named = parseHead(parsed, configPath);
   const { files, tensors } = await locateTensors(folder);
-  const weights = chooseWeights(folder, CONFIG, architecture, tensors);
-  await refuseOthers(folder, architecture, files, tensors, weights);
-  return { architecture, weights, files };
+  const head = named && { ...named, bias: tensors.has(`${lastOfHead(named)}.bias`) };
+  const weights = chooseWeights(folder, CHECKPOINT_CONFIG, { architecture, head }, tensors);
+  await refuseOthers(folder, { architecture, head }, files, tensors, weights);
+  return { architecture, head, weights, files };
 }
 
 // ------ files
@@ -118,11 +126,11 @@ async function weightFile(folder: string, name: string): Promise<WeightFile> {
 export function chooseWeights<T extends StoredTensor>(
   folder: string,
   source: string,
-  arch: Architecture,
+  { architecture, head }: Model,
   tensors: ReadonlyMap<string, T>,
 ): Map<string, T> {
   const weights = new Map<string, T>();
-  for (const [name, shape] of expectedWeights(arch)) {
+  for (const [name, shape] of expectedWeights(architecture, head)) {
     const tensor = tensors.get(name);
     if (tensor === undefined || tensor.shape.join() !== shape.join()) {
       const found = tensor === undefined ? 'is missing' : `has shape [${tensor.shape.join(', ')}]`;
@@ -136,7 +144,7 @@ export function chooseWeights<T extends StoredTensor>(
 /** Refuses tensors that are left over: they would be a part of the model that we do not compute. */
 async function refuseOthers(
   folder: string,
-  arch: Architecture,
+  { architecture, head }: Model,
   files: readonly WeightFile[],
   tensors: ReadonlyMap<string, Located>,
   weights: ReadonlyMap<string, Weight>,
@@ -144,12 +152,14 @@ async function refuseOthers(
   for (const name of tensors.keys()) {
     // older checkpoints store the rotary frequencies, which follow from config.json
     if (weights.has(name) || name.endsWith('.rotary_emb.inv_freq')) continue;
-    if (name === 'lm_head.weight') await checkTied(folder, files, tensors);
-    else
+    if (name === 'lm_head.weight') {
+      // a classifier keeps the head of the policy that it was made from, and does not read it
+      if (head === undefined) await checkTied(folder, files, tensors);
+    } else
       throw mismatch(
         folder,
-        CONFIG,
-        `tensor ${name} has no place in a ${arch.family} of ${arch.layers} layers`,
+        CHECKPOINT_CONFIG,
+        `tensor ${name} has no place in a ${architecture.family} of ${architecture.layers} layers`,
       );
   }
 }
@@ -173,7 +183,7 @@ async function checkTied(
   if (!equal)
     throw mismatch(
       folder,
-      CONFIG,
+      CHECKPOINT_CONFIG,
       'config.json has tie_word_embeddings: true, but lm_head.weight is stored and is not model.embed_tokens.weight',
     );
 }

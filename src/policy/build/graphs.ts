@@ -1,13 +1,16 @@
 // Builds the scoring graph of a Llama-style policy: it reads traces and scores references at their exit points.
-import type { Architecture } from './architecture.js';
+import type { Architecture, Head } from './architecture.js';
 import { type BranchInputs, branchAttention, type Rope, trunkAttention } from './attention.js';
 import { FAMILIES } from './families.js';
-import { rowLayers, type Weight } from './layers.js';
+import { lastOfHead, rowLayers, type Weight } from './layers.js';
 import { Graph } from './onnx.js';
 import { cast, type Precision } from './precision.js';
 
-/** Every tensor name the graphs need, with the shape that the architecture demands of it. */
-export function expectedWeights(arch: Architecture): Map<string, readonly number[]> {
+/**
+ * Every tensor name the graphs need, with the shape that the architecture demands of it.
+ * @param head that classifies, where there is one
+ */
+export function expectedWeights(arch: Architecture, head?: Head): Map<string, readonly number[]> {
   const { hidden: d, heads, kvHeads, headDim, intermediate: f, vocab } = arch;
   const { qkvBias, qkNorm } = FAMILIES[arch.family];
   const shapes = new Map<string, readonly number[]>([
@@ -36,6 +39,12 @@ export function expectedWeights(arch: Architecture): Map<string, readonly number
     shapes.set(`${at}mlp.up_proj.weight`, [f, d]);
     shapes.set(`${at}mlp.down_proj.weight`, [d, f]);
   }
+  if (head === undefined) return shapes;
+  const { layers, bias, labels } = head;
+  const last = lastOfHead(head);
+  if (layers === 2) shapes.set('score.0.weight', [d, d]).set('score.0.bias', [d]);
+  shapes.set(`${last}.weight`, [labels.length, d]);
+  if (bias) shapes.set(`${last}.bias`, [labels.length]);
   return shapes;
 }
 

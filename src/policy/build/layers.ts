@@ -1,5 +1,5 @@
 // The parts of a decoder's layer that act on single rows, with the weights that they need: embedding, projections, norms, SwiGLU.
-import type { Architecture } from './architecture.js';
+import type { Architecture, Head } from './architecture.js';
 import { FAMILIES } from './families.js';
 import { entropyHead, type MatrixSlice } from './head.js';
 import type { Dtype, ExternalData, Graph } from './onnx.js';
@@ -10,6 +10,11 @@ export interface Weight extends ExternalData {
   readonly name: string;
   readonly dtype: Dtype;
   readonly shape: readonly number[];
+}
+
+/** The last linear layer of a head that classifies. */
+export function lastOfHead({ layers }: Pick<Head, 'layers'>): string {
+  return layers === 2 ? 'score.2' : 'score';
 }
 
 /**
@@ -101,6 +106,14 @@ export function rowLayers(
     logits(x: string) {
       const h = linear(norm(x, 'model.norm.weight'), headWeight);
       return cast(g, h, precision, 'f32');
+    },
+    /** x [N,d] → logits of the labels [N,labels] float32 */
+    classify(x: string, head: Head) {
+      let h = norm(x, 'model.norm.weight');
+      if (head.layers === 2) h = g.node('Relu', [linear(h, 'score.0.weight', 'score.0.bias')]);
+      const last = lastOfHead(head);
+      const logits = linear(h, `${last}.weight`, head.bias ? `${last}.bias` : undefined);
+      return cast(g, logits, precision, 'f32');
     },
     /** x [n,C,d], targets [n,C] → entropies and logprobs [n,C] */
     head(x: string, targets: string) {

@@ -201,7 +201,7 @@ export async function compareReference(
   return [logprob.result(), entropy.result()];
 }
 
-class Largest {
+export class Largest {
   private count = 0;
   private nats = 0;
   private token = 0;

@@ -1,17 +1,13 @@
 // The thread that owns the ONNX session: `run()` blocks its event loop for a whole pass, so it must not be the main one.
-import { join } from 'node:path';
 import { workerData } from 'node:worker_threads';
-import { InferenceSession, Tensor } from 'onnxruntime-node';
-import { ownCores } from '../../cores.js';
-import { OutOfMemoryError } from '../../errors.js';
+import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../build/architecture.js';
 import { headRows } from '../build/head.js';
 import type { Precision } from '../build/precision.js';
-import { type RopeTables, ropeTables } from '../build/rope.js';
-import { type Device, deviceName } from '../device/device.js';
-import { placementCheck } from '../device/placement.js';
+import type { Device } from '../device/device.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
+import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
 import { blockRows, branchEnd, type PackedTrace, packBranches } from './pack.js';
 
 export interface WorkerInit {
@@ -46,10 +42,10 @@ let session: InferenceSession;
 let decoder: InferenceSession;
 /** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
-let rope: RopeTables = ropeTables(arch, 1024);
+const ropeFor = growingRope(arch);
 
 async function open(): Promise<void> {
-  session = await opened(graph, async (made) => {
+  session = await openGraph(folder, graph, device, async (made) => {
     session = made;
     const ids = Int32Array.of(0, 0);
     await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
@@ -58,7 +54,7 @@ async function open(): Promise<void> {
 
 /** Opens the graph that writes; {@link open} comes first. */
 async function openDecoder(): Promise<void> {
-  decoder = await opened(decodingGraph as string, async (made) => {
+  decoder = await openGraph(folder, decodingGraph as string, device, async (made) => {
     decoder = made;
     await scores({ traces: [{ ids: new Int32Array(1), promptLength: 1, branches: [] }], cache: TINY });
     const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
@@ -70,35 +66,13 @@ async function openDecoder(): Promise<void> {
 }
 const TINY = { id: -1, mode: 'keep' } as const;
 
-/** @param tinyRun of the session, on a device whose placement is checked */
-async function opened(
-  file: string,
-  tinyRun: (made: InferenceSession) => Promise<void>,
-): Promise<InferenceSession> {
-  const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
-  const made = await InferenceSession.create(join(folder, file), {
-    executionProviders: [device],
-    graphOptimizationLevel: 'all',
-    intraOpNumThreads: ownCores(),
-    // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
-    extra: { session: { intra_op: { allow_spinning: '0' } } },
-    // warnings about unused initialisers and the like are nobody's business on stderr
-    logSeverityLevel: 3,
-    ...placement?.options(file),
-  });
-  await placement?.verify([made], () => tinyRun(made));
-  return made;
-}
-
 async function run(job: RunJob): Promise<JobResult> {
   const result = await scores(job).catch(failed);
   return moved(result, result.entropies, result.logprobs);
 }
 
 function failed(error: unknown): never {
-  const text = String((error as Error).message ?? error);
-  const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
-  throw new Kind(`the policy's run failed: ${text}`);
+  return failedRun("the policy's run", error);
 }
 
 /** Frees what a run has kept. */
@@ -168,8 +142,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     branch_number: int64(packed.number, [G, R]),
     group_from: int64(packed.from, [G, 2]),
     group_to: int64(packed.to, [G, 2]),
-    cos: new Tensor('float32', tables.cos, [tables.positions, arch.headDim / 2]),
-    sin: new Tensor('float32', tables.sin, [tables.positions, arch.headDim / 2]),
+    ...ropeFeeds(tables, arch.headDim),
     rows: int64(blockRows(Int32Array.from(rows), C), blocks),
     targets: int64(blockRows(Int32Array.from(targets), C), blocks),
     ...past,
@@ -191,21 +164,4 @@ function cacheNames(): string[] {
 function emptyPast(batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
   return Object.fromEntries(cacheNames().map((name) => [`past_${name}`, empty]));
-}
-
-/** cos and sin tables long enough for `positions`; grown by doubling so that few lengths occur. */
-function ropeFor(positions: number): RopeTables {
-  let length = rope.positions;
-  while (length < positions) length *= 2;
-  if (length > rope.positions) rope = ropeTables(arch, length);
-  return rope;
-}
-
-function int64(data: BigInt64Array, dims: readonly number[]): Tensor {
-  return new Tensor('int64', data, dims);
-}
-
-/** The first `length` values of a graph output, in a buffer of their own. */
-function floats(tensor: Tensor | undefined, length: number): Float32Array {
-  return (tensor as Tensor).data.slice(0, length) as Float32Array;
 }

@@ -1,7 +1,7 @@
 // Puts files into a policy folder: links where the file system allows, whole files otherwise.
 import { constants } from 'node:fs';
 import { copyFile, link, rm, stat } from 'node:fs/promises';
-import { AtomicFile } from '../../io/files/atomic-file.js';
+import { AtomicFile } from '../io/files/atomic-file.js';
 
 /** A hard link where source (a real path) and target share a file system that has them, else a copy, which is logged. */
 export async function linkOrCopy(source: string, to: string, log?: (message: string) => void): Promise<void> {

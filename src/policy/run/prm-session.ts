@@ -1,0 +1,72 @@
+// A process reward model as the main thread sees it: the probability that a step is right, computed by a worker thread.
+import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import { startThread, type Thread } from '../../thread.js';
+import { type Device, deviceName, sessionHint } from '../device/device.js';
+import { PRM_GRAPH, type PrmFolder } from '../prm-folder.js';
+import type { PrmInit, PrmThread, ReadSteps } from './prm-thread.js';
+import './no-telemetry.js';
+
+export type { ReadSteps } from './prm-thread.js';
+
+/** What reading steps asks of a model. */
+export type PrmReads = Pick<PrmSession, 'read' | 'device'>;
+
+/** A running model. */
+export class PrmSession {
+  private constructor(
+    private readonly thread: Thread<PrmThread>,
+    readonly device: Device,
+  ) {}
+
+  /**
+   * Loads a model's graph into a worker thread: CUDA runs the half-precision graph, every other device the float32 one.
+   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
+   */
+  static async open(folder: PrmFolder, device: Device = { name: 'cpu' }): Promise<PrmSession> {
+    const { path, architecture, cuda } = folder;
+    const graph = device.name === 'cuda' ? cuda.graph : PRM_GRAPH;
+    const workerData: PrmInit = { folder: path, graph, architecture, device };
+    const file = new URL('./prm-thread.js', import.meta.url);
+    const thread = startThread<PrmThread>('the reward model', file, { workerData });
+    try {
+      await thread.call('open', []);
+      return new PrmSession(thread, device);
+    } catch (cause) {
+      await thread.finish();
+      throw new RredcotError(
+        `${path}: ONNX Runtime cannot load the reward model on ${deviceName(device)}: ${(cause as Error).message}`,
+        {
+          exitCode: EXIT.device,
+          hint: sessionHint(device) ?? 'build the folder again with: rredcot policy build',
+          cause,
+        },
+      );
+    }
+  }
+
+  /**
+   * One run.
+   * @param sequences (B), each with a row to read out at least
+   * @returns (B) P(right) at each of its rows
+   * @throws OutOfMemoryError
+   */
+  async read(sequences: readonly ReadSteps[]): Promise<Float32Array[]> {
+    for (const { ids, rows } of sequences)
+      if (rows.length === 0 || rows.some((row) => row < 0 || row >= ids.length))
+        throw new RangeError(`rows ${rows.join(', ')} of a sequence of ${ids.length} tokens`);
+    const sent = sequences.map(({ ids, rows }) => ({ ids, rows }));
+    const found = await this.thread.call('read', [sent]).catch((error: Error) => {
+      throw error.name === OutOfMemoryError.name ? new OutOfMemoryError(error.message) : error;
+    });
+    let at = 0;
+    return sequences.map(({ rows }) => {
+      at += rows.length;
+      return found.subarray(at - rows.length, at);
+    });
+  }
+
+  /** Ends the thread after the run under way. */
+  close(): Promise<void> {
+    return this.thread.finish();
+  }
+}
