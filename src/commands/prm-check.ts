@@ -1,7 +1,7 @@
 // `rredcot policy check` of a process reward model: is the folder what was built, and does it compute what it should.
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
-import { deviceName, resolveDevice } from '../policy/device/device.js';
+import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
 import { openPrmFolder } from '../policy/prm-folder.js';
 import type { Difference } from '../policy/run/check.js';
 import {
@@ -13,21 +13,30 @@ import {
 import { PrmSession } from '../policy/run/prm-session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';
-import type { CheckOptions } from './policy-check.js';
 
 /** Of probabilities; float32 sums in another order differ by some 1e-6. */
 const DEFAULT_TOLERANCE = 1e-4;
 /** In half precision. */
 const HALF_TOLERANCE = 0.05;
 
+/** What of `policy check` it takes. */
+interface PrmCheckOptions {
+  /** to read */
+  readonly text: string;
+  /** file of {@link readPrmReference} */
+  readonly reference: string | undefined;
+  /** of probabilities */
+  readonly tolerance: number | undefined;
+  readonly device: DeviceChoice;
+}
+
 /**
- * @param opts text to read, as such
  * @param print gets the report, a line at a time
  * @throws RredcotError (exit 65) where a check fails
  */
 export async function prmCheck(
   path: string,
-  { text, ...opts }: CheckOptions & { readonly text: string },
+  { text, ...opts }: PrmCheckOptions,
   print: (line: string) => void,
 ): Promise<void> {
   const prm = await openPrmFolder(path, { verify: false });
