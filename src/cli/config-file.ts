@@ -56,10 +56,17 @@ function isRun(found: Values): found is { readonly config: Values } {
   return typeof found.rredcot === 'string' && typeof found.config === 'object' && found.config !== null;
 }
 
-/** A run's resolved configuration as flags. */
 /** What a configuration tells of the method though no flag sets it. */
 const CONSTANTS = ['mateWeights', 'matePrior'];
 
+/** What it says of files whose paths it does not have. */
+const UNSAID: Readonly<Record<string, readonly [what: string, kind: string]>> = {
+  join: ['which file was joined', 'file'],
+  calibration: ['which file the calibration was read from', 'file'],
+  prover: ['in which folder the prover was', 'folder'],
+};
+
+/** A run's resolved configuration as flags. */
 function flagsOfRun(path: string, config: Values, command: Command): Values {
   if (config.command !== command.name())
     throw usageError(
@@ -71,10 +78,10 @@ function flagsOfRun(path: string, config: Values, command: Command): Values {
     // a length belongs to its segmenter, and a joined file's path is not kept
     if (key === 'command' || CONSTANTS.includes(key)) continue;
     if (key === 'fixedLength' && config.segmenter !== 'fixed') continue;
-    if (key === 'join' || key === 'calibration') {
+    const unsaid = UNSAID[key];
+    if (unsaid !== undefined) {
       if (command.opts<Record<string, unknown>>()[key] !== undefined) continue;
-      const what = key === 'join' ? 'was joined' : 'the calibration was read from';
-      throw usageError(`--config ${path}: does not say which file ${what}`, `add --${key} <file>`);
+      throw usageError(`--config ${path}: does not say ${unsaid[0]}`, `add --${key} <${unsaid[1]}>`);
     }
     if (key === 'weights') {
       if (value === 'characters') flags.policy = false;

@@ -1,6 +1,6 @@
 // The flags that say how values become credit: shared by `score`, which has defaults, and `redistribute`, which has a file's.
 import type { Command } from 'commander';
-import { ESTIMATORS } from '../estimate/estimators.js';
+import { BEST_OF_ESTIMATORS, ESTIMATORS, PROVER_ESTIMATORS } from '../estimate/estimators.js';
 import { METHODS } from '../estimate/requested.js';
 import { NORMALISERS } from '../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
@@ -24,6 +24,16 @@ export function credited(command: Command, hasDefaults: boolean): Command {
   };
   flag('estimator', '<name>', `value of a state: ${ESTIMATORS.join('|')} (docs/method.md)`);
   flag('calibration', '<file>', 'of --estimator calibrated and siblings: what rredcot calibrate has written');
+  flag(
+    'prover-estimator',
+    '<name>',
+    `of --estimator progress, how the prover values a state: ${PROVER_ESTIMATORS.join('|')} (default: pr)`,
+  );
+  flag(
+    'best-of',
+    '<k>',
+    `of --estimator progress: the best of k answers of the prover, for ${BEST_OF_ESTIMATORS.join(' and ')} (default: 1)`,
+  );
   flag(
     'sigma',
     '<rule,…>',

@@ -30,6 +30,7 @@ import {
 } from './job-flags.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
+import { proverFlag } from './prover-flags.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
 import { addScoredCommands } from './scored-commands.js';
@@ -83,6 +84,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .option('--prover <folder>', 'of --estimator progress: the policy folder under which states are valued')
     .option(
       '--bank <source>',
       "references: row, or group: the answers of the group's other correct completions (snis: of the wrong ones too)",
@@ -110,6 +112,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
             strategy: string;
             bank: string;
             calibration?: string;
+            prover?: string;
             export?: string;
             dryRun: boolean;
           },
@@ -132,6 +135,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const calibration = await calibrationFlag(credit.estimator, flags.calibration);
         const sampled = resolveMonteCarlo(flags, credit.estimator, command);
         const options = jobOptions(flags);
+        const prover = proverFlag(credit.estimator, flags.prover);
         const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
         const attribution = resolveAttribution(flags, credit.estimator);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
@@ -141,6 +145,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           monteCarlo: sampled,
           mates,
           attribution,
+          prover,
           strategy,
           bank,
           exportName,

@@ -140,7 +140,7 @@ function checkFile({ path, columns, config }: ScoredFile): void {
       `score without --columns and --export, or with --columns ${NEEDED.join(',')},group`,
     );
   const estimator = ESTIMATORS.find((known) => known === config?.estimator);
-  if (estimator !== undefined && natureOf(estimator).scores !== 'answers')
+  if (estimator !== undefined && (natureOf(estimator).scores !== 'answers' || natureOf(estimator).isOfProver))
     throw usageError(
       `${path}: was scored with --estimator ${estimator}, expected one that scores answers at exit points`,
       'score with --estimator pr',

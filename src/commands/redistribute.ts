@@ -4,7 +4,7 @@ import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
-import { natureOf, valueNameOf } from '../estimate/estimators.js';
+import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
@@ -132,8 +132,9 @@ function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): Credit
   const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
   const readsValues = rules.some((name) => !TOKEN_RULES.includes(name as never));
   const named = given.normalisers?.split(',') ?? normalisers ?? [];
+  const { estimator } = rest;
   const own = {
-    estimator: rest.estimator,
+    estimator,
     sigma: [rule, ...others].join(','),
     baseline: String(baseline),
     residual: isAnew ? 'uniform' : rest.residual,
@@ -147,9 +148,15 @@ function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): Credit
     normalisers: normalisers?.join(',') ?? {},
     batchSize: named.includes('batch_tokens') ? text(rest.batchSize) : {},
     maxCompletionLength: named.includes('dr_grpo') ? text(rest.maxCompletionLength) : {},
+    ...(rest.prover && (given.estimator ?? estimator) === estimator ? proverFlags(rest.prover, given) : {}),
   };
   const present = Object.entries({ ...own, ...given }).filter(([, value]) => typeof value === 'string');
   return Object.fromEntries(present) as unknown as CreditFlags;
+}
+
+/** Another estimator of the prover's begins anew: the best of K has no meaning for all. */
+function proverFlags({ estimator, bestOf }: ProverChoice, { proverEstimator }: Partial<CreditFlags>) {
+  return proverEstimator === undefined ? { proverEstimator: estimator, bestOf: `${bestOf}` } : {};
 }
 
 /** Whether another estimator is asked for. */
@@ -235,7 +242,9 @@ function mergedConfig(
       : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
-  const others = Object.entries(all).filter(([key]) => !FIRST_KEYS.includes(key) && !(key in made));
+  // what is told of a prover goes with its values; K of 1 is not told
+  const known = [...FIRST_KEYS, 'proverEstimator', 'bestOf', ...(credit.prover ? [] : ['prover'])];
+  const others = Object.entries(all).filter(([key]) => !known.includes(key) && !(key in made));
   const entries = [...first, ...Object.entries(made), ...others];
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }

@@ -11,10 +11,12 @@ import {
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '../estimate/credit.js';
-import { natureOf, valueNameOf } from '../estimate/estimators.js';
+import { natureOf, scorerOf, valueNameOf } from '../estimate/estimators.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
-import { scoreWindows } from '../estimate/passes/windows.js';
+import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
+import { provedValues } from '../estimate/prover/proved-values.js';
+import { isSamePolicy, openProver, proverConfig } from '../estimate/prover/prover.js';
 import { bankMaker } from '../estimate/references.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { resolveReward } from '../estimate/reward.js';
@@ -57,6 +59,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly attribution?: AttributionOptions | undefined;
   /** how values are sampled, for estimators that do */
   readonly monteCarlo?: MonteCarloOptions | undefined;
+  /** folder of the prover, for estimators that have one */
+  readonly prover?: string | undefined;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
   /** takes what is told of a run that is not made; undefined: the run is made */
@@ -81,11 +85,16 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using opened = await openPolicy(opts, log);
   const { policy, device, tokenizer, prompts } = opened;
   const { architecture, exitTemplate } = policy;
-  const makeBank = await bankMaker(exitTemplate, estimator, tokenizer.encode);
+  await using prover = opts.prover === undefined ? undefined : await openProver(opts.prover, tokenizer, opts);
+  if (prover && isSamePolicy(policy, prover.policy))
+    log.warn('prover', `${opts.prover}: is the policy itself, so its values are those without a prover`);
+  const scorer = scorerOf(credit);
+  const answers = prover ?? opened;
+  const makeBank = await bankMaker(answers.policy.exitTemplate, scorer, answers.tokenizer.encode);
   const textOf = (trace: Trace) => () =>
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
-  const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, estimator, textOf) : undefined;
+  const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, scorer, textOf) : undefined;
   const usesReferences = natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined;
   const meter = new TokenMeter();
   const usesMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale(credit));
@@ -111,7 +120,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const prepare = async (item: RewardedTrace & GroupMean) => {
       const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
       if (run.survey === undefined) banks?.reach(item.trace.group);
-      const scoredBank = await makeBank(references);
+      const made = await makeBank(references);
+      // what a prover scores, the policy does not
+      const proved = prover && made.continuations;
+      const scoredBank = proved === undefined ? made : { ...made, continuations: [] };
       const longest = scoredBank.continuations.reduce(
         (most, { ids }) => Math.max(most, ids.length),
         mates?.mateTokens ?? 0,
@@ -119,11 +131,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const trace = await prompts.prepare(item.trace);
       const most = architecture.maxTokens - longest;
       const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
+      if (proved !== undefined) prover?.check(tokens, proved);
       const valueStatus = isUncalibrated ? [UNCALIBRATED] : [];
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status, ...valueStatus];
       const pieces = cutTrace(tokens, segments);
       const whole = { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer) };
-      return { ...whole, references, status, pieces };
+      return { ...whole, references, status, pieces, ...(proved && { proved }) };
     };
     const ready = eachTrace(withMeans, prepare);
 
@@ -150,14 +163,25 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     };
 
     const session = await PolicySession.open(policy, device);
+    let proving: PolicySession | undefined;
     try {
+      proving = prover && (await PolicySession.open(prover.policy, prover.device));
+      const provedBy = proving && credit.prover && { ...credit.prover, session: proving, strategy, window };
       if (dryRun !== undefined) {
-        const text = { ...exitTemplate, maxTokens: architecture.maxTokens, device: device.name };
+        const text = {
+          ...answers.policy.exitTemplate,
+          maxTokens: architecture.maxTokens,
+          device: device.name,
+        };
         if (monteCarlo !== undefined) await session.openDecoder();
         const by = {
           session,
           strategy,
           together: (items: AsyncIterable<Ready | BadRow>) => together(items, () => 0),
+          ...(provedBy && {
+            prove: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
+              provedValues(scored, { ...provedBy, window: () => 0 }),
+          }),
         };
         await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo, attribution }, dryRun);
         return;
@@ -166,7 +190,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const scored = scoreWindows(together(ready), session, strategy);
 
       // values at the exit points
-      const by = { policy, session, tokenizer, meter, signal, window };
+      const by = { policy, session, tokenizer, meter, signal, window, prover: provedBy };
       const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo, attribution }, by);
 
       // the baseline, σ, the row; a trainer's form of it where one is asked for
@@ -175,6 +199,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       );
     } finally {
       await session.close();
+      await proving?.close();
     }
   }
 
@@ -190,6 +215,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       ...segments,
     },
     ...(opts.calibration && { calibration: opts.calibration.model }),
+    ...(prover && { prover: proverConfig(prover) }),
   };
   const doubt =
     opts.calibration &&
@@ -207,6 +233,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     texts: written.texts,
     config,
     policy,
+    policiesBeside: prover ? [prover.policy] : [],
     passes: { strategy, precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && usesReferences },
     meter: monteCarlo && meter,

@@ -7,7 +7,7 @@ import { THINK_CLOSE } from '../segment/span.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import type { StoredModel } from './calibrate/calibration.js';
-import { type Estimator, hasLevel, natureOf } from './estimators.js';
+import { type Estimator, hasLevel, natureOf, type ProverChoice, scorerOf } from './estimators.js';
 import type { ScoredBank } from './references.js';
 import { type RequestOptions, requestedOf } from './requested.js';
 import type { TokenCounts } from './rules/normalisers.js';
@@ -26,6 +26,8 @@ export interface CreditOptions extends RequestOptions {
   readonly estimator: Estimator;
   /** what `calibrated` computes values with; where it stands back the estimator is `pr` */
   readonly calibration?: StoredModel | undefined;
+  /** of `progress`: how the prover values states */
+  readonly prover?: ProverChoice | undefined;
   readonly baseline: Baseline;
   /** input rewards low..high are mapped onto 0..1 */
   readonly rewardRange: readonly [low: number, high: number];
@@ -40,8 +42,12 @@ export function onRewardScale({ estimator, calibration }: CreditOptions): boolea
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
   const { tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength } = shaping;
+  const { prover } = rest;
   return {
-    ...{ estimator, rule: others.length === 0 ? rule : [rule, ...others] },
+    estimator,
+    ...(prover && { proverEstimator: prover.estimator }),
+    ...(prover && prover.bestOf > 1 && { bestOf: prover.bestOf }),
+    rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
     ...{ tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength },
   };
@@ -76,7 +82,7 @@ export function creditOf(
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
-  const fault = bankFault(utilities, opts.estimator);
+  const fault = bankFault(utilities, scorerOf(opts));
   const { baseline, noBaseline } =
     fault === undefined
       ? baselineOf(groupMean, start ?? (trace.values[0] as number), trace.reward, opts)

@@ -26,6 +26,8 @@ interface Nature {
   readonly readsTraceAgain?: true;
   /** values follow from the stored `logprobs` and the segments' ends */
   readonly isOfTokens?: true;
+  /** the references are scored by another policy, the prover, and values are its own */
+  readonly isOfProver?: true;
 }
 
 const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
@@ -56,6 +58,7 @@ const NATURES = {
   // they follow from what is stored and from the calibration's weights
   calibrated: CALIBRATED,
   siblings: { ...CALIBRATED, readsMates: true },
+  progress: { ...ANSWERS, isOfProver: true },
   given: EXPECTED,
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost
@@ -72,12 +75,36 @@ export function natureOf(estimator: Estimator): Nature {
   return NATURES[estimator];
 }
 
+/** How a prover values a state: those that score answers. */
+export const PROVER_ESTIMATORS = ['pr', 'pr-mean', 'pr-geo', 'snis'] as const satisfies readonly Estimator[];
+
+/** Those of them whose values are probabilities, so that the best of K answers has one too. */
+export const BEST_OF_ESTIMATORS: readonly Estimator[] = ['pr', 'snis'];
+
+/** Values under another policy. */
+export interface ProverChoice {
+  readonly estimator: (typeof PROVER_ESTIMATORS)[number];
+  /** K: the probability that one of K answers is right, 1 − (1 − v)^K */
+  readonly bestOf: number;
+}
+
+/** By which of them a trace's references are scored: the prover's own, where there is one. */
+export function scorerOf({
+  estimator,
+  prover,
+}: {
+  readonly estimator: Estimator;
+  readonly prover?: ProverChoice | undefined;
+}): Estimator {
+  return prover?.estimator ?? estimator;
+}
+
 /** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */
 export function isAnswerNow(estimator: unknown): boolean {
   const known = ESTIMATORS.find((name) => name === estimator);
   if (known === undefined) return false;
-  const { scores, onRewardScale, isAttribution } = natureOf(known);
-  return scores === 'answers' && !onRewardScale && isAttribution !== true;
+  const { scores, onRewardScale, isAttribution, isOfProver } = natureOf(known);
+  return scores === 'answers' && !onRewardScale && !isAttribution && !isOfProver;
 }
 
 /** Whether the size of a value says something by itself: that of a logarithm and of a sum of attributions does not. */

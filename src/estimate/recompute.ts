@@ -7,7 +7,7 @@ import { modelValues, type StoredModel } from './calibrate/calibration.js';
 import { groupPlace } from './calibrate/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
 import { type CreditOptions, onRewardScale } from './credit.js';
-import { natureOf } from './estimators.js';
+import { natureOf, scorerOf } from './estimators.js';
 import { MATELESS } from './mateless.js';
 import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
 import { OF_OTHERS } from './rules/normalisers.js';
@@ -76,7 +76,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
     logprobs: logprobs ?? new Float32Array(T),
     reward: numberOrNull(row.cell('reward')),
     baseline: numberOrNull(row.cell('baseline')) ?? undefined,
-    fault: utilities === null ? undefined : bankFault(utilities, credit.estimator),
+    fault: utilities === null ? undefined : bankFault(utilities, scorerOf(credit)),
   };
   /** whether the row has all that a rule reads */
   const isReadable = (rule: SigmaRule): boolean => {
@@ -133,7 +133,8 @@ function storedValues(row: StoredRow, segments: readonly Segment[], { estimator 
 }
 
 /** v̂ from log p, token counts and ζ as they are stored. */
-function checkValues(row: StoredRow, values: Float32Array, { estimator }: CreditOptions, fault: Fault): void {
+function checkValues(row: StoredRow, values: Float32Array, credit: CreditOptions, fault: Fault): void {
+  const estimator = scorerOf(credit);
   const exits = row.cell('reference_logprobs');
   const utilities = floats(row.cell('reference_utilities'));
   if (!Array.isArray(exits) || utilities === null || !natureOf(estimator).isStored) return;
@@ -142,7 +143,7 @@ function checkValues(row: StoredRow, values: Float32Array, { estimator }: Credit
   for (const [k, value] of values.entries()) {
     const logprobs = floats(exits[k]);
     if (logprobs === null || logprobs.length !== utilities.length) continue;
-    const expected = storedValue(logprobs, tokens, utilities, estimator);
+    const expected = storedValue(logprobs, tokens, utilities, estimator, credit.prover?.bestOf);
     if (isRounded(value, expected)) continue;
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${value}, from reference_logprobs it is ${Math.fround(expected)}`);

@@ -1,7 +1,7 @@
 // A stored configuration in, the options out that its credit was made with.
 import { storedModel } from './calibrate/calibration.js';
 import type { Baseline, CreditOptions } from './credit.js';
-import { ESTIMATORS, natureOf } from './estimators.js';
+import { ESTIMATORS, natureOf, PROVER_ESTIMATORS, type ProverChoice } from './estimators.js';
 import { METHODS } from './requested.js';
 import { NORMALISERS } from './rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from './sigma.js';
@@ -20,19 +20,27 @@ export function storedCredit(config: Config): CreditOptions | undefined {
   if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
     return undefined;
   if (baseline === undefined || normalisers === undefined || method === undefined) return undefined;
-  const { isCalibrated, readsMates } = natureOf(estimator);
+  const { isCalibrated, readsMates, isOfProver } = natureOf(estimator);
   const calibration = isCalibrated ? storedModel(config.calibration) : undefined;
   if (isCalibrated && calibration === undefined) return undefined;
+  const prover = proverOf(config);
+  if ((isOfProver === true) !== (prover !== undefined)) return undefined;
   const isUncalibrated = (calibration?.stands_back ?? null) !== null;
   return {
     ...{ rule, residual, within, baseline, rewardRange: rangeOf(config.rewardRange) },
     estimator: isUncalibrated && !readsMates ? ('pr' as const) : estimator,
     ...(calibration === undefined ? {} : { calibration }),
+    ...(prover === undefined ? {} : { prover }),
     ...(others.length === 0 ? {} : { others }),
     ...(method === 'sigma' ? {} : { method }),
     ...(normalisers.length === 0 ? {} : { normalisers }),
     ...numbersOf(config, ['tau', 'smooth', 'penalty', 'lambda', 'batchSize', 'maxCompletionLength']),
   };
+}
+
+function proverOf({ proverEstimator, bestOf = 1 }: Config): ProverChoice | undefined {
+  const estimator = oneOf(PROVER_ESTIMATORS, proverEstimator);
+  return estimator === undefined || typeof bestOf !== 'number' ? undefined : { estimator, bestOf };
 }
 
 function oneOf<T extends string>(names: readonly T[], value: unknown): T | undefined {

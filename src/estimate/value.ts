@@ -16,18 +16,20 @@ export type TokenLogprobs = Float32Array;
  *
  * @param logprobs (N) token log-probabilities of each reference of the bank
  * @param utilities (N) ζ_n in [0, 1]
+ * @param bestOf K of a prover, as of {@link storedValue}
  */
 export function stateValue(
   logprobs: readonly TokenLogprobs[],
   utilities: Float32Array,
   estimator: Estimator,
+  bestOf = 1,
 ): number {
   if (estimator === 'pr-mean')
     return logprobs.reduce(
       (best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)),
       0,
     );
-  return storedValue(summedLogprobs(logprobs), tokenCounts(logprobs), utilities, estimator);
+  return storedValue(summedLogprobs(logprobs), tokenCounts(logprobs), utilities, estimator, bestOf);
 }
 
 /**
@@ -36,8 +38,21 @@ export function stateValue(
  * @param logprobs (N) `reference_logprobs` at one exit
  * @param tokens (N) `reference_tokens`; read by `pr-geo` alone
  * @param utilities (N) `reference_utilities`
+ * @param bestOf K of a prover: 1 − (1 − v)^K, the probability that one of K answers is right
  */
 export function storedValue(
+  logprobs: Float32Array,
+  tokens: Int32Array,
+  utilities: Float32Array,
+  estimator: Estimator,
+  bestOf = 1,
+): number {
+  const value = oneValue(logprobs, tokens, utilities, estimator);
+  // rounding may have taken a probability beyond 1
+  return bestOf === 1 ? value : 1 - Math.max(0, 1 - value) ** bestOf;
+}
+
+function oneValue(
   logprobs: Float32Array,
   tokens: Int32Array,
   utilities: Float32Array,
@@ -73,14 +88,19 @@ export interface TraceValues {
   readonly referenceTokens: Int32Array;
 }
 
-/** Values of all states of a trace, as they are stored (float32). @param branches (K+1) of (N) token log-probabilities */
+/**
+ * Values of all states of a trace, as they are stored (float32).
+ * @param branches (K+1) of (N) token log-probabilities
+ * @param bestOf K of a prover, as of {@link storedValue}
+ */
 export function traceValues(
   branches: readonly (readonly TokenLogprobs[])[],
   utilities: Float32Array,
   estimator: Estimator,
+  bestOf = 1,
 ): TraceValues {
   return {
-    values: Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, estimator)),
+    values: Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, estimator, bestOf)),
     referenceLogprobs: branches.map(summedLogprobs),
     referenceTokens: tokenCounts(branches[0] ?? []),
   };

@@ -1,4 +1,4 @@
-/** Reads a safetensors file of F32 tensors into float64 arrays, by name. */
+/** Reads a safetensors file of F32 or F16 tensors into float64 arrays, by name. */
 import { readFileSync } from 'node:fs';
 
 export interface Tensor {
@@ -20,10 +20,13 @@ export function readSafetensors(path: string): Map<string, Tensor> {
   const tensors = new Map<string, Tensor>();
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (name === '__metadata__') continue;
-    if (dtype !== 'F32') throw new Error(`${path}: tensor ${name} is ${dtype}, the oracle reads F32 only`);
+    if (dtype !== 'F32' && dtype !== 'F16')
+      throw new Error(`${path}: tensor ${name} is ${dtype}, the oracle reads F32 and F16`);
+    const bytes = dtype === 'F32' ? 4 : 2;
     const [begin, end] = data_offsets.map((offset) => 8 + headerLength + offset) as [number, number];
-    const data = new Float64Array((end - begin) / 4);
-    for (let i = 0; i < data.length; i++) data[i] = file.readFloatLE(begin + 4 * i);
+    const data = new Float64Array((end - begin) / bytes);
+    for (let i = 0; i < data.length; i++)
+      data[i] = bytes === 4 ? file.readFloatLE(begin + 4 * i) : half(file.readUInt16LE(begin + 2 * i));
     const size = shape.reduce((product, n) => product * n, 1);
     if (data.length !== size) {
       throw new Error(
@@ -33,4 +36,12 @@ export function readSafetensors(path: string): Map<string, Tensor> {
     tensors.set(name, { shape, data });
   }
   return tensors;
+}
+
+/** A float16 by its bits; weights are finite. */
+function half(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = (bits & 0x3ff) / 1024;
+  return sign * (exponent === 0 ? 2 ** -14 * fraction : 2 ** (exponent - 15) * (1 + fraction));
 }

@@ -81,6 +81,17 @@ export function answerNowValue(model: ToyModel, s: string, zeta: (y: string) => 
   );
 }
 
+/** The expected best of K answers given one after the other, by trying all sequences of K. */
+export function bestOfValue(model: ToyModel, s: string, K: number, zeta: (y: string) => number): number {
+  if (K === 0) return 0;
+  const next = model.next(s + STOP);
+  const best = (k: number, sofar: number): number =>
+    k === 0
+      ? sofar
+      : ANSWERS.reduce((sum, y) => sum + (next.get(y) ?? 0) * best(k - 1, Math.max(sofar, zeta(y))), 0);
+  return best(K, 0);
+}
+
 /** A seeded stream of numbers in [0, 1) (mulberry32), so that failures repeat. */
 export function seeded(seed: number): () => number {
   let state = seed;

@@ -11,6 +11,8 @@ export { temporaryFolder } from './temporary-folder.js';
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 export const FIXTURES = join(ROOT, 'fixtures/chains.jsonl');
 export const EMBEDDED = join(ROOT, 'models/embedded');
+/** a checkpoint, of which no policy folder is built */
+export const PROVER = join(ROOT, 'models/prover');
 /** real traces beside the checkout; not part of the project */
 export const SHARED_DATA = join(ROOT, '../shared/data');
 

@@ -1,7 +1,15 @@
 // What score and segment are told, with every value checked: flags of the command line in, options out.
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
-import { ESTIMATORS, type Estimator, hasLevel, natureOf } from '../../estimate/estimators.js';
+import {
+  BEST_OF_ESTIMATORS,
+  ESTIMATORS,
+  type Estimator,
+  hasLevel,
+  natureOf,
+  PROVER_ESTIMATORS,
+  type ProverChoice,
+} from '../../estimate/estimators.js';
 import { METHODS } from '../../estimate/requested.js';
 import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, type SigmaRule, TOKEN_RULES, WITHINS } from '../../estimate/sigma.js';
@@ -59,6 +67,8 @@ export interface CreditFlags {
   readonly normalisers?: string;
   readonly batchSize?: string;
   readonly maxCompletionLength?: string;
+  readonly proverEstimator?: string;
+  readonly bestOf?: string;
 }
 
 /**
@@ -95,6 +105,7 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
     within: oneOf('--within', flags.within, WITHINS),
     rewardRange: resolveRange(flags.rewardRange),
     ...(others.length === 0 ? {} : { others }),
+    ...resolveProver(flags, estimator),
     ...resolveShaping(flags, rules, estimator),
     ...resolveRequests(flags, estimator),
   };
@@ -103,6 +114,27 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
 /** What values without a level are. */
 function kindOf(estimator: Estimator): string {
   return natureOf(estimator).isLog ? 'logarithms' : 'sums of attributions';
+}
+
+/** `--prover-estimator` and `--best-of`, for an estimator that has a prover. */
+function resolveProver(
+  { proverEstimator, bestOf }: CreditFlags,
+  estimator: Estimator,
+): { readonly prover?: ProverChoice } {
+  if (!natureOf(estimator).isOfProver) {
+    const given =
+      proverEstimator !== undefined ? '--prover-estimator' : bestOf !== undefined ? '--best-of' : undefined;
+    if (given === undefined) return {};
+    throw usageError(`${given} has no meaning with --estimator ${estimator}`, 'add --estimator progress');
+  }
+  const own = oneOf('--prover-estimator', proverEstimator ?? 'pr', PROVER_ESTIMATORS);
+  const best = positiveInteger('--best-of', bestOf ?? '1', 4);
+  if (best > 1 && !BEST_OF_ESTIMATORS.includes(own))
+    throw usageError(
+      `--best-of ${best}: the values of --prover-estimator ${own} are no probabilities`,
+      `--prover-estimator ${BEST_OF_ESTIMATORS.join('|')}, or leave it out`,
+    );
+  return { prover: { estimator: own, bestOf: best } };
 }
 
 /** `--tau`, `--smooth`, `--penalty` and `--lambda`, each where a rule reads it; one that changes nothing is left out. */

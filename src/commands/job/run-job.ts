@@ -49,6 +49,8 @@ export interface Job {
   /** flags that the bytes depend on, beside those that all jobs have */
   readonly config: Readonly<Record<string, unknown>>;
   readonly policy: PolicyFolder | undefined;
+  /** others that run beside it, which have to stay what they are; their hashes are in `config` */
+  readonly policiesBeside?: readonly PolicyFolder[];
   readonly passes: RunDescription['passes'];
   readonly needs: Needs;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
@@ -110,6 +112,8 @@ export async function runJob(
   };
   return inFolder(target, async () => {
     const files = policy && (await watchPolicy(policy));
+    const beside = await Promise.all((job.policiesBeside ?? []).map(watchPolicy));
+    for (const other of beside) await other.assertSince(null);
     const vocab = policy?.architecture.vocab ?? null;
     const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
@@ -118,6 +122,7 @@ export async function runJob(
     const assertUnchanged = async (): Promise<void> => {
       await assertInputs();
       await files?.assertUnchanged();
+      for (const other of beside) await other.assertUnchanged();
     };
     const { rowsPerTrace, meter } = job;
     const opened = {

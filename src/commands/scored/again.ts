@@ -5,7 +5,7 @@ import { NO_BANK } from '../../estimate/bank.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
-import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
 import { mayBeGroupMean } from '../../estimate/recompute.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
@@ -55,7 +55,11 @@ export function refuseImpossible(
 ): void {
   const { estimator: from } = source.credit;
   const { estimator: to, rule, others = [] } = credit;
-  if (from !== to) refuseEstimator(from, to, source.config.bank === 'group');
+  const isOther = !hasSameValues(source.credit, credit);
+  const isGroupBank = source.config.bank === 'group';
+  if (from !== to) refuseEstimator(from, to, isGroupBank);
+  else if (isOther)
+    refuseEstimator(scorerOf(source.credit), scorerOf(credit), isGroupBank, 'prover-estimator');
   if (natureOf(to).readsMates && !sameRange(source.credit, credit))
     throw usageError(
       `--reward-range: the values of ${to} have rewards in them, on the range that ${path} was scored with`,
@@ -68,9 +72,9 @@ export function refuseImpossible(
     ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
     ['entropies', credit.within === 'entropy' || rules.some((each) => each.endsWith('entropy'))],
     ['logprobs', rules.includes('surprise') || (from !== to && isOfTokens)],
-    ['reference_logprobs', (from !== to && !isOfTokens) || calibration !== undefined],
+    ['reference_logprobs', (isOther && !isOfTokens) || calibration !== undefined],
     ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
-    ['reference_tokens', from !== to && to === 'pr-geo'],
+    ['reference_tokens', isOther && scorerOf(credit) === 'pr-geo'],
     // its first entry is the baseline
     ['value_prior', natureOf(to).readsMates === true],
   ];
@@ -83,11 +87,27 @@ export function refuseImpossible(
     );
 }
 
-function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean): void {
+/** Whether values are made in one way. */
+function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
+  return (
+    a.estimator === b.estimator &&
+    a.prover?.estimator === b.prover?.estimator &&
+    a.prover?.bestOf === b.prover?.bestOf
+  );
+}
+
+function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean, flag = 'estimator'): void {
+  if (from === to) return;
   const refuse = (why: string) =>
-    usageError(`--estimator ${to}: ${why}`, `leave it out (${from}), or rredcot score --estimator ${to}`);
+    usageError(`--${flag} ${to}: ${why}`, `leave it out (${from}), or rredcot score --${flag} ${to}`);
   const [source, wanted] = [natureOf(from), natureOf(to)];
   if (wanted.isOfTokens) return;
+  if (source.isOfProver || wanted.isOfProver)
+    throw refuse(
+      source.isOfProver
+        ? `the references of ${from} were scored by the prover, not by the policy`
+        : 'the references of the file were scored by the policy, not by a prover',
+    );
   if (!wanted.isStored && to !== 'calibrated')
     throw refuse(
       to === 'pr-mean'
@@ -208,8 +228,8 @@ export function again(
   calibration?: Calibration,
 ): OutputRow {
   const reward = rewardOf(row.reward, row.status, source.credit, credit);
-  const isKept = source.credit.estimator === credit.estimator && calibration === undefined;
-  const values = isKept ? creditable.values : valuesOf(row, credit.estimator, calibration);
+  const isKept = hasSameValues(source.credit, credit) && calibration === undefined;
+  const values = isKept ? creditable.values : valuesOf(row, credit, calibration);
   const group = row.trace.group === undefined ? undefined : groups.get(row.trace.group);
   const mean =
     group?.mean ?? (group === undefined || group.count === 0 ? undefined : group.sum / group.count);
@@ -249,7 +269,7 @@ export function again(
 }
 
 /** (K+1) values of another estimator, from what the row stores of its references or tokens. */
-function valuesOf(row: OutputRow, estimator: Estimator, calibration?: Calibration): Float32Array {
+function valuesOf(row: OutputRow, credit: CreditOptions, calibration?: Calibration): Float32Array {
   const { referenceLogprobs, referenceTokens, referenceUtilities, segments, logprobs, trace } = row;
   const [tokens, utilities] = [
     referenceTokens ?? new Int32Array(0),
@@ -257,12 +277,12 @@ function valuesOf(row: OutputRow, estimator: Estimator, calibration?: Calibratio
   ];
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const ends = Int32Array.from(thoughts, ({ end }) => end ?? 0);
-  if (natureOf(estimator).isOfTokens) return surpriseValues(logprobs ?? new Float32Array(0), ends);
+  if (natureOf(credit.estimator).isOfTokens) return surpriseValues(logprobs ?? new Float32Array(0), ends);
   const values = Float32Array.from(referenceLogprobs ?? [], (lp) =>
-    storedValue(lp, tokens, utilities, estimator),
+    storedValue(lp, tokens, utilities, scorerOf(credit), credit.prover?.bestOf),
   );
   // a trace without a reference has no v̂ to be calibrated
-  if (estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
+  if (credit.estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
   const states = { values, ends, logprobs: logprobs ?? new Float32Array(0) };
   return calibration.values(trace.group ?? trace.id, states);
 }

@@ -56,7 +56,8 @@ export async function dryRun<T extends PassJob & { readonly bank: readonly Refer
     return item;
   });
   const found = await forecast(noted, by, (bad) => rejects.add(bad));
-  for (const line of drawForecast({ ...found, rows }, rejects, text, answer)) print(line);
+  const isProved = by.prove !== undefined;
+  for (const line of drawForecast({ ...found, rows, isProved }, rejects, text, answer)) print(line);
   if (attributing !== undefined) print(drawAttribution(await attributing.measure(by.session)));
   if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
 }
@@ -79,12 +80,12 @@ function drawSampling({ completions, tokens, written, seconds }: SamplingForecas
 
 /** The lines, control characters made visible. */
 function drawForecast(
-  found: Forecast & { readonly rows: number | undefined },
+  found: Forecast & { readonly rows: number | undefined; readonly isProved: boolean },
   rejects: RejectTally,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): string[] {
-  const { traces, promptTokens, completionTokens, longest, exits, branches, state } = found;
+  const { traces, promptTokens, completionTokens, longest, exits, branches, state, isProved } = found;
   const label = (name: string, text: string) => escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
   const tooLong = rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
   const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
@@ -110,7 +111,7 @@ function drawForecast(
       'time',
       traces === 0
         ? 'no trace to run'
-        : `about ${duration(found.seconds)} on ${device}, by ${plural(found.sample, 'trace')} that ran`,
+        : `about ${duration(found.seconds)} on ${device}${isProved ? " with the prover's" : ''}, by ${plural(found.sample, 'trace')} that ran`,
     ),
     ...(traces === 0
       ? []

@@ -8,6 +8,7 @@ import type { ReadyTrace } from '../../estimate/credit.js';
 import type { Estimator } from '../../estimate/estimators.js';
 import type { PassJob } from '../../estimate/passes/cut-windows.js';
 import type { Scored, Valued } from '../../estimate/passes/windows.js';
+import { type ProvedBy, provedValues } from '../../estimate/prover/proved-values.js';
 import { type MonteCarloOptions, sampledValues } from '../../estimate/sampling/sampled.js';
 import type { MateOptions } from '../../estimate/siblings/mates.js';
 import { siblingValues } from '../../estimate/siblings/sibling-values.js';
@@ -42,6 +43,8 @@ export interface ValueSource {
   readonly signal: AbortSignal;
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (row: number) => number;
+  /** another policy, whose values are asked for */
+  readonly prover?: ProvedBy | undefined;
 }
 
 /** A trace as its values are asked for. */
@@ -51,7 +54,7 @@ type Job = PassJob & ReadyTrace & Partial<WithMates> & { readonly references: re
 export async function* valuesOf<T extends Job>(
   scored: AsyncIterable<Scored<T> | BadRow>,
   { estimator, calibration, mates, monteCarlo, attribution }: ValueOptions,
-  { policy, session, tokenizer, meter, signal, window }: ValueSource,
+  { policy, session, tokenizer, meter, signal, window, prover }: ValueSource,
 ): AsyncGenerator<Valued<T> | BadRow> {
   // continue: completions from the exit points, and what they have earned
   if (monteCarlo !== undefined) {
@@ -66,6 +69,11 @@ export async function* valuesOf<T extends Job>(
   // read again: without a segment
   if (attribution !== undefined) {
     yield* attributedValues(scored, session, attribution);
+    return;
+  }
+  // ask another policy: it reads the same tokens, and answers at the same exits
+  if (prover !== undefined) {
+    yield* provedValues(scored, prover);
     return;
   }
   yield* eachTrace(scored, ({ job, trace, result, needed }) => {

@@ -1,6 +1,7 @@
 // Cuts a stream of traces into windows of neighbours, which alone may share runs of the policy.
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
+import type { Suffix } from '../references.js';
 import type { TraceJob } from './strategy.js';
 
 /** A trace on its way through the policy. */
@@ -10,6 +11,8 @@ export interface PassJob extends Omit<TraceJob, 'ids' | 'promptLength'> {
   readonly completionIds: Int32Array;
   /** traces of its window, guests among them, whose own log-probabilities its values need */
   readonly needs?: readonly Trace[];
+  /** (N) what another policy scores after every exit point, in a pass of its own */
+  readonly proved?: readonly Suffix[];
 }
 
 /** Neighbours. */

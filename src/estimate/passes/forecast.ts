@@ -4,7 +4,7 @@ import { type BadRow, isBad } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { PassJob, Window } from './cut-windows.js';
 import type { Strategy } from './strategy.js';
-import { scoreWindows } from './windows.js';
+import { type Scored, scoreWindows } from './windows.js';
 
 /** What a run would do. */
 export interface Forecast {
@@ -27,10 +27,11 @@ export interface Forecast {
 /** Traces that are run; the longest one besides. */
 const SAMPLE = 16;
 
-/** A trace's positions in the graph: its own, and every reference's at every exit. */
-function work({ promptIds, completionIds, pieces, continuations }: PassJob): number {
-  const branch = continuations.reduce((sum, { ids }) => sum + ids.length, 0);
-  return promptIds.length + completionIds.length + (pieces.segments + 1) * branch;
+/** A trace's positions in the graphs: its own for each policy that reads it, and every reference's at every exit. */
+function work({ promptIds, completionIds, pieces, continuations, proved }: PassJob): number {
+  const branch = [...continuations, ...(proved ?? [])].reduce((sum, { ids }) => sum + ids.length, 0);
+  const readers = proved === undefined ? 1 : 2;
+  return readers * (promptIds.length + completionIds.length) + (pieces.segments + 1) * branch;
 }
 
 const length = ({ promptIds, completionIds }: PassJob): number => promptIds.length + completionIds.length;
@@ -41,6 +42,8 @@ export interface ForecastBy<T extends PassJob> {
   readonly strategy: Strategy;
   /** makes one window of some traces */
   together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
+  /** what another policy does with them then */
+  prove?(scored: AsyncIterable<Scored<T> | BadRow>): AsyncIterable<object>;
 }
 
 /**
@@ -66,7 +69,7 @@ export async function forecast<T extends PassJob>(
     sums.promptTokens += item.promptIds.length;
     sums.completionTokens += item.completionIds.length;
     sums.exits += exits;
-    sums.branches += exits * item.continuations.length;
+    sums.branches += exits * (item.continuations.length + (item.proved?.length ?? 0));
     all += work(item);
     if (first.length < SAMPLE) first.push(item);
     if (longest === undefined || length(item) > length(longest)) longest = item;
@@ -93,15 +96,15 @@ export async function forecast<T extends PassJob>(
 
 async function run<T extends PassJob>(
   jobs: readonly T[],
-  { session, strategy, together }: ForecastBy<T>,
+  { session, strategy, together, prove }: ForecastBy<T>,
   setAside: (bad: BadRow) => void,
 ): Promise<void> {
   async function* items() {
     yield* jobs;
   }
   // what the graph turns down (out of memory) is counted as the run itself would count it
-  for await (const item of scoreWindows(together(items()), session, strategy))
-    if (isBad(item)) setAside(item);
+  const scored = scoreWindows(together(items()), session, strategy);
+  for await (const item of prove?.(scored) ?? scored) if (isBad(item)) setAside(item);
 }
 
 function stateText({ trace, pieces }: PassJob): string {

@@ -35,11 +35,13 @@ const BATCHES_AT_WORK = 3;
  * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  * @param windows traces of different ones never share a run
+ * @param who runs them, for the error
  */
 export async function* scoreWindows<T extends PassJob>(
   windows: AsyncIterable<Window<T>>,
   session: PolicyRuns,
   strategy: Strategy,
+  who = 'the policy',
 ): AsyncGenerator<Scored<T> | BadRow> {
   async function* batches() {
     for await (const { items: window, guests } of windows) {
@@ -65,7 +67,7 @@ export async function* scoreWindows<T extends PassJob>(
     const scored = await runBatch(session, inBatch, strategy).catch((error: unknown) => {
       if (!(error instanceof ImpossibleNumberError)) throw error;
       const { trace } = jobs[members[inBatch.indexOf(error.job as TraceJob)] as number] as PassJob;
-      throw impossible(trace, error, session);
+      throw impossible(trace, error, session, who);
     });
     return { ...batch, scored };
   });
@@ -97,9 +99,10 @@ export function impossible(
   { id, source }: Trace,
   { message }: Error,
   { device = { name: 'cpu' } }: Pick<PolicyRuns, 'device'>,
+  who = 'the policy',
 ): RredcotError {
   return dataError(
-    `${source.file}:${source.row} (id ${JSON.stringify(id)}): the policy on ${deviceName(device)} gave ${message}`,
+    `${source.file}:${source.row} (id ${JSON.stringify(id)}): ${who} on ${deviceName(device)} gave ${message}`,
     device.name === 'cpu'
       ? 'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says'
       : 'rredcot policy check <folder> compares the device with the CPU; --device cpu does without it',

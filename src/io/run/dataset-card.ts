@@ -68,6 +68,8 @@ const ESTIMATES: Readonly<Record<string, string>> = {
   loo: 'no value: what the segments so far count for, each by how much less likely the reference answer is without it, as a logarithm',
   surprise:
     'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
+  progress:
+    'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
   given: 'values that the input brought along',
 };
 
@@ -142,6 +144,7 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
     `${count(rows)} chain-of-thought traces, ${DONE[config.command as RunCommand] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
     ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
     ...policySection(metadata),
+    ...proverSection(config),
     '## Columns',
     form === undefined
       ? table(
@@ -209,11 +212,18 @@ function sigmaSection(config: Record<string, unknown>, hasSigma: boolean): strin
 function policySection(metadata: Readonly<Record<string, string>>): string[] {
   const files = metadata['rredcot.policy.sha256'];
   if (files === undefined) return [];
-  const rows = Object.entries(JSON.parse(files) as Record<string, string>).map(([name, sha256]) => [
-    markdownCode(name),
-    markdownCode(sha256),
-  ]);
-  return ['## The policy that scored it', table(['file', 'sha256'], rows)];
+  return ['## The policy that scored it', hashTable(JSON.parse(files))];
+}
+
+/** Another policy's files, where values are its. */
+function proverSection({ prover }: Record<string, unknown>): string[] {
+  const { files } = (prover ?? {}) as { readonly files?: Readonly<Record<string, string>> };
+  return files === undefined ? [] : ['## The prover, under which states were valued', hashTable(files)];
+}
+
+function hashTable(files: Readonly<Record<string, string>>): string {
+  const rows = Object.entries(files).map(([name, sha256]) => [markdownCode(name), markdownCode(sha256)]);
+  return table(['file', 'sha256'], rows);
 }
 
 function listed(names: readonly string[]): string {

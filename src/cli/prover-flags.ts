@@ -1,0 +1,16 @@
+// `--prover` of score: which estimators have one.
+import { usageError } from '../errors.js';
+import { type Estimator, natureOf } from '../estimate/estimators.js';
+
+/** The prover's folder; undefined for estimators without one. @throws RredcotError (exit 2) where one is without the other */
+export function proverFlag(estimator: Estimator, folder: string | undefined): string | undefined {
+  const { isOfProver } = natureOf(estimator);
+  if (!isOfProver && folder !== undefined)
+    throw usageError(`--prover has no meaning with --estimator ${estimator}`, 'add --estimator progress');
+  if (isOfProver && folder === undefined)
+    throw usageError(
+      `--estimator ${estimator} needs a prover, another policy under which states are valued`,
+      '--prover <policy folder>; rredcot policy build makes one of a checkpoint',
+    );
+  return folder;
+}
