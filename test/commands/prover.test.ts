@@ -125,7 +125,9 @@ describe('progress', () => {
     const tokens = await readFile(at('prover/tokenizer_config.json'));
     await writeFile(at('prover/tokenizer_config.json'), '{}');
     await writeFile(path, text.replace(/("tokenizer_config.json": ")[0-9a-f]{64}/, `$1${HASH_OF_BRACES}`));
-    const { code, said } = await run(`score traces.jsonl ${PROGRESS} --rows-per-chunk 1 -o shards/ --shard 0/2`);
+    const { code, said } = await run(
+      `score traces.jsonl ${PROGRESS} --rows-per-chunk 1 -o shards/ --shard 0/2`,
+    );
     expect([code, said]).toEqual([2, expect.stringMatching(/--prover \(tokenizer_config\.json\) is "/)]);
     await writeFile(path, text);
     await writeFile(at('prover/tokenizer_config.json'), tokens);

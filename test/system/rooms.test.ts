@@ -41,6 +41,7 @@ const ROOMS = [
   'src/estimate',
   'src/estimate/passes',
   'src/estimate/sampling',
+  'src/estimate/prover',
   'src/estimate/siblings',
   'src/estimate/attributing',
   'src/commands/job',
