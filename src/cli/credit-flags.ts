@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { BEST_OF_ESTIMATORS, ESTIMATORS, PROVER_ESTIMATORS } from '../estimate/estimators.js';
 import { METHODS } from '../estimate/requested.js';
+import { HIERARCHICAL } from '../estimate/rules/hierarchical.js';
 import { NORMALISERS } from '../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
 
@@ -62,7 +63,17 @@ export function credited(command: Command, hasDefaults: boolean): Command {
   flag(
     'method',
     '<name>',
-    `${METHODS.join('|')}; segment: also token_advantage, segments as actions, not return-equivalent, for values on the reward's scale (default: sigma)`,
+    `${METHODS.join('|')}; segment: also token_advantage, segments as actions, not return-equivalent, for values on the reward's scale; hierarchical: also token_advantage of outcome, progress and token, not return-equivalent, implies --estimator progress (default: sigma)`,
+  );
+  flag(
+    'alpha',
+    '<x>',
+    `of --method hierarchical: what progress counts for beside the outcome (default: ${HIERARCHICAL.alpha})`,
+  );
+  flag(
+    'beta',
+    '<x>',
+    `of --method hierarchical: how far a token's entropy takes its share (default: ${HIERARCHICAL.beta})`,
   );
   flag('normalisers', '<a,b>', `columns of ${NORMALISERS.join('|')}, to be compared with σ`);
   flag('batch-size', '<n>', 'traces a batch, for --normalisers batch_tokens');

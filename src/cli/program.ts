@@ -30,7 +30,7 @@ import {
 } from './job-flags.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { proverFlag } from './prover-flags.js';
+import { impliedEstimator, proverFlag } from './prover-flags.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
 import { addScoredCommands } from './scored-commands.js';
@@ -120,7 +120,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       ) => {
         const log = jobLog(flags);
         const { score } = await import('../commands/score.js');
-        const credit = resolveCreditOptions(flags);
+        const credit = resolveCreditOptions(impliedEstimator(flags, command));
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
         const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const exportName = parseExport(flags.export);

@@ -1,4 +1,6 @@
-// `--prover` of score: which estimators have one.
+// `--prover` of score: which estimators have one, and the method that asks for it.
+import type { Command } from 'commander';
+import type { CreditFlags } from '../commands/job/options.js';
 import { usageError } from '../errors.js';
 import { type Estimator, natureOf } from '../estimate/estimators.js';
 
@@ -13,4 +15,10 @@ export function proverFlag(estimator: Estimator, folder: string | undefined): st
       '--prover <policy folder>; rredcot policy build makes one of a checkpoint',
     );
   return folder;
+}
+
+/** `--method hierarchical` takes progress, where no other estimator is named. */
+export function impliedEstimator(flags: CreditFlags, command: Command): CreditFlags {
+  const isDefault = command.getOptionValueSource('estimator') === 'default';
+  return flags.method === 'hierarchical' && isDefault ? { ...flags, estimator: 'progress' } : flags;
 }

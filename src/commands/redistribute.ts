@@ -5,7 +5,7 @@ import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
-import { requestedColumns } from '../estimate/requested.js';
+import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
@@ -53,6 +53,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     calibration,
   );
   refuseImpossible(path, source, credit, calibration);
+  const notice = methodNotice(credit);
+  if (notice !== undefined) log.info(notice);
   const output = opts.output ?? `${stemOf(source.inputs)}.redistributed.parquet`;
   const target = await resolveTarget(output, opts.format, source.inputs);
   if (target.kind === 'folder')
@@ -145,6 +147,10 @@ function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): Credit
     penalty: isAnew ? {} : text(rest.penalty),
     lambda: readsValues || (given.method ?? rest.method) === 'segment' ? text(rest.lambda) : {},
     method: rest.method ?? {},
+    ...((given.method ?? rest.method) === 'hierarchical' && {
+      alpha: text(rest.alpha),
+      beta: text(rest.beta),
+    }),
     normalisers: normalisers?.join(',') ?? {},
     batchSize: named.includes('batch_tokens') ? text(rest.batchSize) : {},
     maxCompletionLength: named.includes('dr_grpo') ? text(rest.maxCompletionLength) : {},
@@ -242,8 +248,16 @@ function mergedConfig(
       : stored;
   const all = { ...kept, ...choiceOf(stored, choice), ...(columns === undefined ? {} : { columns }) };
   const first = FIRST_KEYS.filter((key) => key in all).map((key) => [key, all[key as keyof typeof all]]);
-  // what is told of a prover goes with its values; K of 1 is not told
-  const known = [...FIRST_KEYS, 'proverEstimator', 'bestOf', ...(credit.prover ? [] : ['prover'])];
+  // what is told of a prover or a method goes with it; K of 1 is not told
+  const known = [
+    ...FIRST_KEYS,
+    'proverEstimator',
+    'bestOf',
+    'alpha',
+    'beta',
+    'returnEquivalent',
+    ...(credit.prover ? [] : ['prover']),
+  ];
   const others = Object.entries(all).filter(([key]) => !known.includes(key) && !(key in made));
   const entries = [...first, ...Object.entries(made), ...others];
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined));

@@ -18,7 +18,7 @@ import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
 import { provedValues } from '../estimate/prover/proved-values.js';
 import { isSamePolicy, openProver, proverConfig } from '../estimate/prover/prover.js';
 import { bankMaker } from '../estimate/references.js';
-import { requestedColumns } from '../estimate/requested.js';
+import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { resolveReward } from '../estimate/reward.js';
 import { type MonteCarloOptions, monteCarloConfig } from '../estimate/sampling/sampled.js';
 import type { MateOptions } from '../estimate/siblings/mates.js';
@@ -88,6 +88,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using prover = opts.prover === undefined ? undefined : await openProver(opts.prover, tokenizer, opts);
   if (prover && isSamePolicy(policy, prover.policy))
     log.warn('prover', `${opts.prover}: is the policy itself, so its values are those without a prover`);
+  const notice = methodNotice(credit);
+  if (notice !== undefined) log.info(notice);
   const scorer = scorerOf(credit);
   const answers = prover ?? opened;
   const makeBank = await bankMaker(answers.policy.exitTemplate, scorer, answers.tokenizer.encode);
@@ -114,7 +116,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const withMeans =
       groups === undefined
         ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({ ...item, groupMean: surveyedMean(item.trace, groups) }));
+        : eachTrace(rewarded, (item) => ({ ...item, ...surveyedMean(item.trace, groups) }));
 
     // encode, split into pieces: what the policy cannot take shows here
     const prepare = async (item: RewardedTrace & GroupMean) => {

@@ -11,23 +11,30 @@ export interface RewardedTrace {
 /** Mean of the group's known rewards; undefined without a group, without any known reward, or where nobody asks. */
 export interface GroupMean {
   readonly groupMean: number | undefined;
+  /** their standard deviation, as trainers take it: of a sample, n − 1 below; 0 for one reward */
+  readonly groupStd?: number | undefined;
 }
 
-/** Sum and number of the known rewards of one group. */
+/** Sum, sum of squares and number of the known rewards of one group. */
 export interface GroupRewards {
   readonly sum: number;
+  readonly squares: number;
   readonly count: number;
   /** first and last row of its traces, numbered over all inputs, whatever is known of their rewards; absent where nobody needs them */
   readonly span?: readonly [first: number, last: number];
 }
 
 /** The group's mean from a survey of the whole input; undefined where no reward of it is known. */
-export function surveyedMean(
-  { group }: Trace,
-  groups: ReadonlyMap<string, GroupRewards>,
-): number | undefined {
-  const found = group === undefined ? undefined : groups.get(group);
-  return found === undefined || found.count === 0 ? undefined : found.sum / found.count;
+export function surveyedMean({ group }: Trace, groups: ReadonlyMap<string, GroupRewards>): GroupMean {
+  return groupMeanOf(group === undefined ? undefined : groups.get(group));
+}
+
+/** Mean and standard deviation of a group's rewards. */
+export function groupMeanOf(found: Pick<GroupRewards, 'sum' | 'squares' | 'count'> | undefined): GroupMean {
+  if (found === undefined || found.count === 0) return { groupMean: undefined };
+  const { sum, squares, count } = found;
+  const variance = count < 2 ? 0 : Math.max(0, squares - sum ** 2 / count) / (count - 1);
+  return { groupMean: sum / count, groupStd: Math.sqrt(variance) };
 }
 
 const SPLIT_GROUP = {
@@ -65,7 +72,9 @@ function* withMean(
 ): Generator<(RewardedTrace & GroupMean) | BadRow> {
   const group = items.filter((item) => !isBad(item)) as readonly RewardedTrace[];
   const rewards = group.map(({ reward }) => reward.reward).filter((reward) => reward !== null);
-  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
-  const known = group[0]?.trace.group !== undefined && rewards.length > 0;
-  for (const item of items) yield isBad(item) ? item : { ...item, groupMean: known ? mean : undefined };
+  const sum = rewards.reduce((total, reward) => total + reward, 0);
+  const squares = rewards.reduce((total, reward) => total + reward ** 2, 0);
+  const isGroup = group[0]?.trace.group !== undefined;
+  const mean = groupMeanOf(isGroup ? { sum, squares, count: rewards.length } : undefined);
+  for (const item of items) yield isBad(item) ? item : { ...item, ...mean };
 }

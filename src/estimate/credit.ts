@@ -42,6 +42,7 @@ export function onRewardScale({ estimator, calibration }: CreditOptions): boolea
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
   const { tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength } = shaping;
+  const { alpha, beta } = shaping;
   const { prover } = rest;
   return {
     estimator,
@@ -49,7 +50,9 @@ export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOp
     ...(prover && prover.bestOf > 1 && { bestOf: prover.bestOf }),
     rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
-    ...{ tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength },
+    ...{ tau, smooth, penalty, lambda, method, alpha, beta },
+    ...(method === 'hierarchical' && { returnEquivalent: false }),
+    ...{ normalisers, batchSize, maxCompletionLength },
   };
 }
 
@@ -78,16 +81,18 @@ export interface Credit extends Pick<OutputRow, 'baseline' | 'sigmaEss' | 'sigma
 
 /** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
 export function creditOf(
-  { groupMean, utilities, start, ...trace }: Creditable,
+  { groupMean, groupStd, utilities, start, ...trace }: Creditable,
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
   const fault = bankFault(utilities, scorerOf(opts));
-  const { baseline, noBaseline } =
+  const { baseline, noBaseline, isMean } =
     fault === undefined
       ? baselineOf(groupMean, start ?? (trace.values[0] as number), trace.reward, opts)
       : { baseline: undefined };
-  const input: SigmaInput = { ...trace, estimator: opts.estimator, baseline, noBaseline, fault };
+  const std = isMean && groupStd !== undefined ? Math.fround(groupStd) : undefined;
+  const made = { estimator: opts.estimator, baseline, noBaseline, fault };
+  const input: SigmaInput = { ...trace, ...made, ...(std === undefined ? {} : { groupStd: std }) };
   const { sigma, deltas, fallback }: Redistribution = redistribute(input, opts);
   const { columns, status } = requestedOf(input, opts, counts);
   return {
@@ -108,12 +113,12 @@ export function creditTrace(
   { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
-  const { groupMean } = item;
+  const { groupMean, groupStd } = item;
   const { reward } = item.reward;
   const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
   const ends = allEnds(segmentation);
   const stored = { ends, answered: segmentation.answered, values, start, entropies, logprobs, reward };
-  const credit = creditOf({ ...stored, groupMean, utilities: referenceUtilities }, opts);
+  const credit = creditOf({ ...stored, groupMean, groupStd, utilities: referenceUtilities }, opts);
   const { sigma, deltas, status, ...summary } = credit;
   return {
     trace: item.trace,
@@ -148,12 +153,12 @@ function baselineOf(
   valueStart: number,
   reward: number | null,
   opts: CreditOptions,
-): { baseline: number | undefined; noBaseline?: string } {
+): { baseline: number | undefined; noBaseline?: string; isMean?: true } {
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const isExpected = onRewardScale(opts);
   const asksForMean = baseline === 'group' || (baseline === 'auto' && !isExpected);
-  if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean) };
+  if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean), isMean: true };
   if (baseline === 'group' || !hasLevel(opts.estimator)) return { baseline: undefined };
   // an expected reward is a baseline for any reward
   if (isExpected) return { baseline: valueStart };

@@ -9,7 +9,16 @@ import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
 import { type CreditOptions, onRewardScale } from './credit.js';
 import { natureOf, scorerOf } from './estimators.js';
 import { MATELESS } from './mateless.js';
-import { creditColumn, normaliserColumn, requestedOf, TOKEN_ADVANTAGE } from './requested.js';
+import {
+  creditColumn,
+  GROUP_STD,
+  normaliserColumn,
+  OUTCOME_ADVANTAGE,
+  PROGRESS,
+  requestedOf,
+  TOKEN_ADVANTAGE,
+  TOKEN_FACTOR,
+} from './requested.js';
 import { OF_OTHERS } from './rules/normalisers.js';
 import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
 import { storedValue } from './value.js';
@@ -76,6 +85,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
     logprobs: logprobs ?? new Float32Array(T),
     reward: numberOrNull(row.cell('reward')),
     baseline: numberOrNull(row.cell('baseline')) ?? undefined,
+    groupStd: numberOrNull(row.cell(GROUP_STD)) ?? undefined,
     fault: utilities === null ? undefined : bankFault(utilities, scorerOf(credit)),
   };
   /** whether the row has all that a rule reads */
@@ -91,7 +101,11 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
     if (isWhole(sigma)) expectList('sigma', sigma, expected, fault);
     checkFallback(row, fallback, fault);
   }
-  checkRequested(row, input, { ...credit, others: (credit.others ?? []).filter(isReadable) }, fault);
+  const readable = { ...credit, others: (credit.others ?? []).filter(isReadable) };
+  // what entropies are in, without them, is not looked at
+  const { method: _, ...plain } = readable;
+  const isSplit = credit.method === 'hierarchical' && !isWhole(entropies);
+  checkRequested(row, input, isSplit ? plain : readable, fault);
   return faults;
 }
 
@@ -99,7 +113,16 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
 function checkRequested(row: StoredRow, input: SigmaInput, credit: CreditOptions, fault: Fault): void {
   const { others = [], method, normalisers = [] } = credit;
   const { columns } = requestedOf(input, credit);
-  const lists = [...others.map(creditColumn), ...(method === 'segment' ? [TOKEN_ADVANTAGE] : [])];
+  const isHierarchical = method === 'hierarchical';
+  const lists = [
+    ...others.map(creditColumn),
+    ...(method === 'segment' || isHierarchical ? [TOKEN_ADVANTAGE] : []),
+    ...(isHierarchical ? [PROGRESS, TOKEN_FACTOR] : []),
+  ];
+  const outcome = columns[OUTCOME_ADVANTAGE] as number | null;
+  const stored = row.cell(OUTCOME_ADVANTAGE);
+  if (isHierarchical && (outcome === null ? stored !== null : !isRounded(stored, outcome)))
+    fault(`${OUTCOME_ADVANTAGE} is ${stored}, from reward, baseline and ${GROUP_STD} it is ${outcome}`);
   for (const name of lists) {
     const [found, expected] = [floats(row.cell(name)), columns[name] as Float32Array | null];
     if (!row.has(name)) fault(`has no ${name}`);

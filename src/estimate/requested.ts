@@ -1,5 +1,6 @@
 // Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
 import { FLOAT32, FLOAT32_LIST, type OutputColumn } from '../io/table/output-columns.js';
+import { HIERARCHICAL, hierarchical } from './rules/hierarchical.js';
 import { type Normaliser, normaliser, type TokenCounts } from './rules/normalisers.js';
 import {
   redistribute,
@@ -9,14 +10,17 @@ import {
   segmentAdvantages,
 } from './sigma.js';
 
-export const METHODS = ['sigma', 'segment'] as const;
+export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;
 
 /** What may be asked for beside σ. */
 export interface RequestOptions extends SigmaOptions {
   /** rules of further credits, each in a column of its own */
   readonly others?: readonly SigmaRule[];
-  /** `segment`: advantages of segments as actions, in `token_advantage` */
+  /** `segment`: advantages of segments as actions; `hierarchical`: of outcome, progress and token; in `token_advantage` */
   readonly method?: (typeof METHODS)[number];
+  /** α and β of `hierarchical`; METHOD's where absent */
+  readonly alpha?: number;
+  readonly beta?: number;
   readonly normalisers?: readonly Normaliser[];
   /** M of `dr_grpo`, tokens */
   readonly maxCompletionLength?: number;
@@ -24,8 +28,19 @@ export interface RequestOptions extends SigmaOptions {
   readonly batchSize?: number;
 }
 
-/** The column of `--method segment`. */
+/** The column of `--method segment` and `hierarchical`. */
 export const TOKEN_ADVANTAGE = 'token_advantage';
+/** What `--method hierarchical` is made of, apart. */
+export const PROGRESS = 'progress';
+export const TOKEN_FACTOR = 'token_factor';
+export const OUTCOME_ADVANTAGE = 'outcome_advantage';
+export const GROUP_STD = 'group_std';
+
+/** What is said of a method whose output is no σ; undefined of σ. */
+export function methodNotice({ method }: RequestOptions): string | undefined {
+  if (method !== 'hierarchical') return undefined;
+  return `--method hierarchical: ${TOKEN_ADVANTAGE} joins outcome, progress and token; it is no σ and not return-equivalent`;
+}
 
 /** The column of a further credit. */
 export function creditColumn(rule: SigmaRule): string {
@@ -46,7 +61,15 @@ export function requestedColumns({ others = [], method, normalisers = [] }: Requ
   });
   return [
     ...others.map((rule) => column(creditColumn(rule), FLOAT32_LIST)),
-    ...(method === 'segment' ? [column(TOKEN_ADVANTAGE, FLOAT32_LIST)] : []),
+    ...(method === undefined || method === 'sigma' ? [] : [column(TOKEN_ADVANTAGE, FLOAT32_LIST)]),
+    ...(method !== 'hierarchical'
+      ? []
+      : [
+          column(OUTCOME_ADVANTAGE, FLOAT32),
+          column(GROUP_STD, FLOAT32),
+          column(PROGRESS, FLOAT32_LIST),
+          column(TOKEN_FACTOR, FLOAT32_LIST),
+        ]),
     ...normalisers.map((name) => column(normaliserColumn(name), FLOAT32)),
   ];
 }
@@ -73,6 +96,16 @@ export function requestedOf(
     if (fallback?.startsWith('uniform:')) status.push(fallback.replace('uniform', rule));
   }
   if (method === 'segment') columns[TOKEN_ADVANTAGE] = segmentAdvantages(input, opts);
+  if (method === 'hierarchical') {
+    const { outcome, progress, factors, advantages } = hierarchical(input, { ...HIERARCHICAL, ...opts });
+    Object.assign(columns, {
+      [TOKEN_ADVANTAGE]: advantages,
+      [OUTCOME_ADVANTAGE]: outcome,
+      [GROUP_STD]: input.groupStd ?? null,
+      [PROGRESS]: progress,
+      [TOKEN_FACTOR]: factors,
+    });
+  }
   const own = input.ends[input.ends.length - 1] as number;
   const known = { own, group: counts?.group, batch: counts?.batch, most };
   for (const name of normalisers) columns[normaliserColumn(name)] = normaliser(name, known);

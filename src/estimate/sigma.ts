@@ -49,6 +49,8 @@ export interface SigmaInput {
   readonly reward: number | null;
   /** b; undefined where the trace has none */
   readonly baseline: number | undefined;
+  /** standard deviation of the group's rewards, where b is their mean; read by `--method hierarchical` */
+  readonly groupStd?: number | undefined;
   /** status code that says why there is no baseline, where that is known */
   readonly noBaseline?: string | undefined;
   /** status code that says why the values mean nothing; undefined where they do */

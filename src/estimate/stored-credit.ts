@@ -34,7 +34,9 @@ export function storedCredit(config: Config): CreditOptions | undefined {
     ...(others.length === 0 ? {} : { others }),
     ...(method === 'sigma' ? {} : { method }),
     ...(normalisers.length === 0 ? {} : { normalisers }),
-    ...numbersOf(config, ['tau', 'smooth', 'penalty', 'lambda', 'batchSize', 'maxCompletionLength']),
+    ...numbersOf(config, [
+      ...['tau', 'smooth', 'penalty', 'lambda', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
+    ]),
   };
 }
 

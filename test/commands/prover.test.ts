@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/estimate/recompute.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
+import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { rredcotHere } from '../support/in-process.js';
 import {
@@ -15,16 +16,23 @@ import {
   rredcot,
   type ScoredRow,
   storedValues,
-  writeFixtures,
 } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
+
+type HierarchicalRow = ScoredRow & {
+  readonly token_advantage: number[];
+  readonly token_factor: number[];
+  readonly progress: number[];
+  readonly group_std: number;
+};
 
 const TRACES = 4;
 const K = 3;
 const PROGRESS = '--estimator progress --prover prover';
 
 let folder: string;
+let fixtures: FixtureRow[];
 let rows: ScoredRow[];
 const at = (name: string) => join(folder, name);
 const run = async (line: string) => {
@@ -40,7 +48,9 @@ const done = async (line: string) => {
 beforeAll(async () => {
   folder = await temporaryFolder();
   await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
-  await writeFixtures(at('traces.jsonl'), TRACES);
+  // of one group, right ones and wrong ones
+  fixtures = (await readJsonl<FixtureRow>(FIXTURES)).slice(8, 8 + TRACES);
+  await writeFile(at('traces.jsonl'), fixtures.map((row) => `${JSON.stringify(row)}\n`).join(''));
   await done(`score traces.jsonl ${PROGRESS} --best-of ${K} -o progress.jsonl`);
   rows = await readJsonl<ScoredRow>(at('progress.jsonl'));
 });
@@ -49,7 +59,6 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 describe('progress', () => {
   it("has the prover's values in float64, the best of K, at the policy's own cuts", async () => {
     await done('score traces.jsonl -o pr.jsonl');
-    const fixtures = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, TRACES);
     const own = await readJsonl<ScoredRow>(at('pr.jsonl'));
     const model = loadOracleModel(PROVER);
     const text = (x: string) => [...Buffer.from(x)];
@@ -112,6 +121,51 @@ describe('progress', () => {
     expect(faults({ value_start: 0.5 })).toContain('value_start is 0.5, from reference_logprobs it is');
   });
 
+  it('makes hierarchical credit, of the same file and in one go, apart and together', async () => {
+    await done('redistribute progress.jsonl --method hierarchical --alpha 2 -o made.jsonl');
+    const flags = `--best-of ${K} --method hierarchical --alpha 2`;
+    await done(`score traces.jsonl --prover prover ${flags} -o hierarchical.jsonl`);
+    expect(await readFile(at('made.jsonl'), 'utf8')).toBe(await readFile(at('hierarchical.jsonl'), 'utf8'));
+    await done('verify made.jsonl');
+    const { config } = JSON.parse(await readFile(at('made.jsonl.summary.json'), 'utf8'));
+    expect(config).toEqual(JSON.parse(await readFile(at('hierarchical.jsonl.summary.json'), 'utf8')).config);
+    expect(config.returnEquivalent).toBe(false);
+    const made = await readJsonl<HierarchicalRow>(at('made.jsonl'));
+    const std = oracleStd(made.map(({ reward }) => reward as number));
+    expect(std).toBeGreaterThan(0);
+    for (const row of made) {
+      const { reward, baseline, entropies } = row as {
+        reward: number;
+        baseline: number;
+        entropies: number[];
+      };
+      const [values, ends] = [storedValues(row), row.segments.map(({ end }) => end as number)];
+      const expected = oracleHierarchical({ ends, values, entropies, reward, baseline, std }, 2, 0.5);
+      for (const [t, advantage] of row.token_advantage.entries())
+        expect(advantage).toBeCloseTo(expected[t] as number, 5);
+      expect(row.progress).toEqual(row.segments.map(({ delta }) => delta));
+      expect(row.group_std).toBeCloseTo(std, 6);
+    }
+    const faults = (change: object) => {
+      const cells = { ...made[0], ...change } as Record<string, unknown>;
+      const row = {
+        number: 0,
+        has: (name: string) => name in cells,
+        cell: (name: string) => cells[name] ?? null,
+      };
+      return recomputedFaults(row, storedCredit(config)).join('; ');
+    };
+    expect(faults({})).toBe('');
+    expect(faults({ outcome_advantage: 0.1 })).toContain(
+      'outcome_advantage is 0.1, from reward, baseline and group_std',
+    );
+    for (const name of ['token_advantage', 'token_factor', 'progress'] as const)
+      expect(faults({ [name]: made[0]?.[name].map(() => 7) })).toContain(`${name}[0] is 7`);
+    // back again: nothing of it is left
+    await done('redistribute made.jsonl --method sigma -o back.jsonl');
+    expect(await readFile(at('back.jsonl'), 'utf8')).toBe(await readFile(at('progress.jsonl'), 'utf8'));
+  });
+
   it('has the same chunks in any number of shards', async () => {
     const flags = `traces.jsonl ${PROGRESS} --rows-per-chunk 1`;
     await done(`score ${flags} -o whole/`);
@@ -139,6 +193,10 @@ describe('progress', () => {
       ['--prover prover', '--prover has no meaning with --estimator pr'],
       ['--best-of 2', '--best-of has no meaning with --estimator pr'],
       ['--prover-estimator pr', '--prover-estimator has no meaning with --estimator pr'],
+      ['--method hierarchical', '--estimator progress needs a prover'],
+      ['--method hierarchical --estimator pr', '--estimator pr has none'],
+      ['--alpha 2', '--alpha has no meaning with --method sigma'],
+      [`${PROGRESS} --method hierarchical --beta -1`, '--beta -1: expected at least 0'],
       [`${PROGRESS} --prover-estimator joint`, '--prover-estimator joint: unknown choice'],
       [`${PROGRESS} --prover-estimator pr-geo --best-of 2`, '--prover-estimator pr-geo are no probabilities'],
     ]) {

@@ -11,6 +11,7 @@ import {
   type ProverChoice,
 } from '../../estimate/estimators.js';
 import { METHODS } from '../../estimate/requested.js';
+import { HIERARCHICAL } from '../../estimate/rules/hierarchical.js';
 import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, type SigmaRule, TOKEN_RULES, WITHINS } from '../../estimate/sigma.js';
 import type { ExportName } from '../../io/export/exports.js';
@@ -64,6 +65,8 @@ export interface CreditFlags {
   readonly penalty?: string;
   readonly lambda?: string;
   readonly method?: string;
+  readonly alpha?: string;
+  readonly beta?: string;
   readonly normalisers?: string;
   readonly batchSize?: string;
   readonly maxCompletionLength?: string;
@@ -194,6 +197,21 @@ function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator
       `--method segment: the values of --estimator ${estimator} are no expected rewards, so ζ − V is no advantage`,
       `--estimator ${ESTIMATORS.filter((name) => natureOf(name).onRewardScale).join('|')}`,
     );
+  const isHierarchical = method === 'hierarchical';
+  if (isHierarchical && !natureOf(estimator).isOfProver)
+    throw usageError(
+      `--method hierarchical takes the progress of a prover, and --estimator ${estimator} has none`,
+      '--estimator progress',
+    );
+  const part = (name: keyof typeof HIERARCHICAL): number => {
+    const text = flags[name];
+    if (text !== undefined && !isHierarchical)
+      throw usageError(`--${name} has no meaning with --method ${method}`, 'add --method hierarchical');
+    const value = finite(`--${name}`, text ?? `${HIERARCHICAL[name]}`, 'a number of at least 0', '1');
+    if (value < 0) throw usageError(`--${name} ${text}: expected at least 0`, `--${name} 1`);
+    return value;
+  };
+  const [alpha, beta] = [part('alpha'), part('beta')];
   const normalisers =
     flags.normalisers === undefined ? [] : listOf('--normalisers', flags.normalisers, NORMALISERS);
   const needs = (flag: string, text: string | undefined, reader: Normaliser): number | undefined => {
@@ -209,6 +227,7 @@ function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator
   const batchSize = needs('--batch-size', flags.batchSize, 'batch_tokens');
   return {
     ...(method === 'segment' ? { method } : {}),
+    ...(isHierarchical ? { method, alpha, beta } : {}),
     ...(normalisers.length === 0 ? {} : { normalisers }),
     ...(batchSize === undefined ? {} : { batchSize }),
     ...(most === undefined ? {} : { maxCompletionLength: most }),
@@ -243,7 +262,7 @@ function listOf<T extends string>(flag: string, text: string, choices: readonly 
 export function checkExport(exportName: ExportName | undefined, credit: CreditOptions): void {
   if (exportName === undefined) return;
   const { rule, others = [], method, normalisers = [] } = credit;
-  if (others.length > 0 || method === 'segment' || normalisers.length > 0)
+  if (others.length > 0 || method !== undefined || normalisers.length > 0)
     throw usageError(
       `--export ${exportName} writes a trainer's columns alone`,
       'leave it out, or name one --sigma, and no --method or --normalisers',

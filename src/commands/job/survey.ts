@@ -95,10 +95,9 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
       if (trace.group === undefined || (reward === null && !opts.spans)) continue;
-      const { sum, count, span } = groupRewards.get(trace.group) ?? { sum: 0, count: 0 };
+      const { span, ...before } = groupRewards.get(trace.group) ?? { sum: 0, squares: 0, count: 0 };
       const rows = opts.spans ? { span: [span?.[0] ?? row.ordinal, row.ordinal] as const } : {};
-      const known = reward === null ? { sum, count } : { sum: sum + reward, count: count + 1 };
-      groupRewards.set(trace.group, { ...known, ...rows });
+      groupRewards.set(trace.group, { ...withReward(before, reward), ...rows });
     }
     if (opts.spans && traces + tally.total >= (opts.limit ?? Number.POSITIVE_INFINITY))
       lastRow ??= row.ordinal;
@@ -110,6 +109,11 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   const cut = lastRow === undefined ? {} : { lastRow };
   const found = { rows, ...counted, columns: inference.finish(), groupRewards, ...cut };
   return banks === undefined ? found : { ...found, banks: banks.dump() };
+}
+
+function withReward({ sum, squares, count }: GroupRewards, reward: number | null): GroupRewards {
+  if (reward === null) return { sum, squares, count };
+  return { sum: sum + reward, squares: squares + reward ** 2, count: count + 1 };
 }
 
 /** Keeps a survey for the other processes of a run, and for the next attempt. @param run its identity */

@@ -2,12 +2,14 @@
 import { TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
 import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
+import { groupMeanOf } from '../../estimate/baseline.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
 import { mayBeGroupMean } from '../../estimate/recompute.js';
+import { GROUP_STD } from '../../estimate/requested.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
 import { noReferences, storedValue } from '../../estimate/value.js';
@@ -30,10 +32,13 @@ export interface Totals {
 interface Group {
   /** of known rewards */
   sum: number;
+  squares: number;
   count: number;
   tokens: number;
   /** the mean reward of the whole group, as its rows have it stored */
   mean?: number;
+  /** their standard deviation, where rows have it stored */
+  std?: number;
 }
 
 /** What of a row the totals need. */
@@ -70,7 +75,7 @@ export function refuseImpossible(
   const needed: readonly (readonly [column: string, isNeeded: boolean])[] = [
     ...NEEDED.map((name) => [name, true] as const),
     ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
-    ['entropies', credit.within === 'entropy' || rules.some((each) => each.endsWith('entropy'))],
+    ['entropies', readsEntropies(credit)],
     ['logprobs', rules.includes('surprise') || (from !== to && isOfTokens)],
     ['reference_logprobs', (isOther && !isOfTokens) || calibration !== undefined],
     ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
@@ -85,6 +90,11 @@ export function refuseImpossible(
       `${path}: has no ${missing.map(([name]) => name).join(', ')}, from which the credit would follow`,
       'score with these among --columns, or with all of them',
     );
+}
+
+function readsEntropies({ within, method, rule, others = [] }: CreditOptions): boolean {
+  const isEntropic = [rule, ...others].some((each) => each.endsWith('entropy'));
+  return isEntropic || within === 'entropy' || method === 'hierarchical';
 }
 
 /** Whether values are made in one way. */
@@ -135,6 +145,7 @@ export async function surveyScored(
   const needsTotals = mayBeGroupMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
   if (!needsTotals && !(isText && isTyped)) return { groups, batches, columns: [] };
   const hasMean = mayBeGroupMean(source.credit) && sameRange(source.credit, credit);
+  const hasStd = hasMean && source.made.has(GROUP_STD);
   let n = 0;
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
@@ -151,14 +162,16 @@ export async function surveyScored(
       batches[batch] = (batches[batch] ?? 0) + tokens;
     }
     if (group === undefined) continue;
-    const found = groups.get(group) ?? { sum: 0, count: 0, tokens: 0 };
+    const found = groups.get(group) ?? { sum: 0, squares: 0, count: 0, tokens: 0 };
     groups.set(group, found);
     found.tokens += tokens;
     if (reward === null) continue;
     found.sum += reward;
+    found.squares += reward ** 2;
     found.count++;
-    const { baseline } = row.columns;
+    const { baseline, [GROUP_STD]: std } = row.columns;
     if (hasMean && typeof baseline === 'number') found.mean ??= baseline;
+    if (hasStd && typeof std === 'number') found.std ??= std;
   }
   return { groups, batches, columns: inference.finish() };
 }
@@ -231,13 +244,13 @@ export function again(
   const isKept = hasSameValues(source.credit, credit) && calibration === undefined;
   const values = isKept ? creditable.values : valuesOf(row, credit, calibration);
   const group = row.trace.group === undefined ? undefined : groups.get(row.trace.group);
-  const mean =
-    group?.mean ?? (group === undefined || group.count === 0 ? undefined : group.sum / group.count);
+  const found = groupMeanOf(group);
+  const mean = { groupMean: group?.mean ?? found.groupMean, groupStd: group?.std ?? found.groupStd };
   const batch = credit.batchSize === undefined ? undefined : batches[Math.floor(n / credit.batchSize)];
   const counts = { group: group?.tokens, batch };
   const start = isKept ? creditable.start : undefined;
-  const found = creditOf({ ...creditable, values, start, reward, groupMean: mean }, credit, counts);
-  const { sigma, deltas, status, ...summary } = found;
+  const made = creditOf({ ...creditable, values, start, reward, ...mean }, credit, counts);
+  const { sigma, deltas, status, ...summary } = made;
   return {
     ...row,
     ...summary,

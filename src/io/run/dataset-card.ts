@@ -160,6 +160,17 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   return `${parts.join('\n\n')}\n`;
 }
 
+const HIERARCHICAL: readonly (readonly [string, string])[] = [
+  [
+    'token_advantage',
+    "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
+  ],
+  ['outcome_advantage', '(ζ − mean)/(std + 1e-4) of the group; ζ − b without a group'],
+  ['group_std', "standard deviation of the group's rewards (n − 1); null without a group"],
+  ['progress', "how far each segment moved the prover's value; 0 for the answer"],
+  ['token_factor', "what each token takes of its segment's advantage, by its entropy; mean 1 in a segment"],
+];
+
 const SAMPLED: readonly (readonly [string, string])[] = [
   ['value_sd', 'standard deviation of the value at each exit point, by the bootstrap over its samples'],
   ['lost_fraction', 'share of the samples at each exit point that were cut, or could not be judged'],
@@ -184,6 +195,7 @@ function requestedMeanings(config: Record<string, unknown>): Record<string, stri
           ],
         ]
       : []),
+    ...(method === 'hierarchical' ? HIERARCHICAL : []),
     ...(mcSamples === undefined ? [] : SAMPLED),
     ...names(normalisers).map((each) => [`normaliser_${each}`, `the weight of every token under ${each}`]),
   ];

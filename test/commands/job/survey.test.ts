@@ -48,8 +48,8 @@ describe('survey', () => {
       'group: string',
     ]);
     expect([...survey.groupRewards]).toEqual([
-      ['traces:0', { sum: 2, count: 2 }],
-      ['g', { sum: 0, count: 2 }],
+      ['traces:0', { sum: 2, squares: 2, count: 2 }],
+      ['g', { sum: 0, squares: 0, count: 2 }],
     ]);
   });
 
@@ -78,9 +78,9 @@ describe('survey', () => {
     const { groupRewards, lastRow } = await survey(3);
     expect(lastRow).toBe(2);
     expect([...groupRewards]).toEqual([
-      ['g', { sum: 1, count: 1, span: [1, 5] }],
-      ['h', { sum: 1, count: 1, span: [2, 2] }],
-      ['u', { sum: 0, count: 0, span: [4, 4] }],
+      ['g', { sum: 1, squares: 1, count: 1, span: [1, 5] }],
+      ['h', { sum: 1, squares: 1, count: 1, span: [2, 2] }],
+      ['u', { sum: 0, squares: 0, count: 0, span: [4, 4] }],
     ]);
     expect((await survey(undefined)).lastRow).toBeUndefined();
   });

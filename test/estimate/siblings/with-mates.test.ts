@@ -172,8 +172,8 @@ describe('withMates', () => {
       related(n, n % 2 === 0 ? 'even' : `odd ${n}`, { ...SHAPE, name: n + 1 }),
     );
     const rewards = new Map([
-      ['even', { sum: 0, count: 3, span: [0, 4] as const }],
-      ['odd 1', { sum: 1, count: 1, span: [1, 1] as const }],
+      ['even', { squares: 0, sum: 0, count: 3, span: [0, 4] as const }],
+      ['odd 1', { squares: 0, sum: 1, count: 1, span: [1, 1] as const }],
     ]);
     const windowOf = (row: number) => Math.floor(row / 2);
     const apart = groupsApart(rewards, layout({ windowOf }));
@@ -205,7 +205,7 @@ describe('withMates', () => {
   });
 
   it('leaves groups out that no row of this process has a part in', () => {
-    const rewards = new Map([['g', { sum: 0, count: 2, span: [0, 9] as const }]]);
+    const rewards = new Map([['g', { squares: 0, sum: 0, count: 2, span: [0, 9] as const }]]);
     const windowOf = (row: number) => row;
     expect(groupsApart(rewards, layout({ windowOf, isOwn: () => false })).groups.size).toBe(0);
     expect(groupsApart(rewards, layout({})).groups.size).toBe(0);
@@ -213,11 +213,11 @@ describe('withMates', () => {
 
   it('keeps groups that a limit cuts or a window of many traces may part, and no row behind a limit', () => {
     const rewards = new Map([
-      ['one row', { sum: 0, count: 8, span: [0, 0] as const }],
-      ['before', { sum: 0, count: 2, span: [1, 2] as const }],
-      ['cut', { sum: 0, count: 1, span: [2, 5] as const }],
-      ['unknown', { sum: 0, count: 0, span: [2, 5] as const }],
-      ['behind', { sum: 0, count: 2, span: [3, 90] as const }],
+      ['one row', { squares: 0, sum: 0, count: 8, span: [0, 0] as const }],
+      ['before', { squares: 0, sum: 0, count: 2, span: [1, 2] as const }],
+      ['cut', { squares: 0, sum: 0, count: 1, span: [2, 5] as const }],
+      ['unknown', { squares: 0, sum: 0, count: 0, span: [2, 5] as const }],
+      ['behind', { squares: 0, sum: 0, count: 2, span: [3, 90] as const }],
     ]);
     const apart = (change: Partial<Layout>) => [...groupsApart(rewards, layout(change)).groups];
     expect(apart({})).toEqual([]);

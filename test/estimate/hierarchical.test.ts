@@ -1,0 +1,201 @@
+// Hierarchical credit: the oracle's numbers, what α = 0 and β = 0 leave, and the deviation of a group however it is read.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { groupMeanOf, type RewardedTrace, withContiguousMeans } from '../../dist/estimate/baseline.js';
+import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/credit.js';
+import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
+import { HIERARCHICAL, hierarchical } from '../../dist/estimate/rules/hierarchical.js';
+import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { isBad } from '../../dist/rows.js';
+import { oracleFactors, oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
+
+const float = (min: number, max: number) =>
+  fc.float({ min: Math.fround(min), max: Math.fround(max), noNaN: true });
+
+/** Segments of one to six tokens, an answer behind them or not. */
+const traces = fc
+  .record({
+    lengths: fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 6 }),
+    answered: fc.boolean(),
+    reward: fc.constantFrom(0, 0.5, 1),
+    baseline: float(0, 1),
+    std: fc.option(float(0, 0.6), { nil: undefined }),
+    seed: fc.array(float(0, 4), { minLength: 40, maxLength: 40 }),
+  })
+  .map(({ lengths, answered, reward, baseline, std, seed }) => {
+    const ends = Int32Array.from(lengths, (_, k) => lengths.slice(0, k + 1).reduce((a, b) => a + b, 0));
+    const T = ends[ends.length - 1] as number;
+    const states = ends.length + (answered && ends.length > 1 ? 0 : 1);
+    const values = Float32Array.from({ length: states }, (_, k) => (seed[k] as number) / 4);
+    const entropies = Float32Array.from({ length: T }, (_, t) =>
+      Math.max(0, (seed[39 - (t % 40)] as number) - 1),
+    );
+    return { ends, values, entropies, reward, baseline, groupStd: std };
+  });
+
+const listed = ({ ends, values, entropies, reward, baseline, groupStd: std }: ReturnType<typeof one>) => ({
+  ...{ ends: [...ends], values: [...values], entropies: [...entropies], reward, baseline, std },
+});
+const one = () =>
+  fc.sample(traces, 1)[0] as never as {
+    ends: Int32Array;
+    values: Float32Array;
+    entropies: Float32Array;
+    reward: number;
+    baseline: number;
+    groupStd: number | undefined;
+  };
+
+describe('hierarchical', () => {
+  it('is the outcome and α times the progress, by the token, as the oracle has it', () => {
+    fc.assert(
+      fc.property(traces, float(0, 3), float(0, 3), (trace, alpha, beta) => {
+        const found = hierarchical(trace, { alpha, beta }).advantages as Float32Array;
+        const expected = oracleHierarchical(listed(trace), alpha, beta);
+        expect(found).toHaveLength(expected.length);
+        for (const [t, advantage] of expected.entries())
+          expect(Math.abs((found[t] as number) - advantage)).toBeLessThan(
+            1e-6 * Math.max(1, Math.abs(advantage)),
+          );
+      }),
+    );
+  });
+
+  it('a worked example: two steps and the answer', () => {
+    const trace = {
+      ends: Int32Array.of(2, 4, 5),
+      values: Float32Array.of(0.25, 0.75, 0.5),
+      entropies: Float32Array.of(1, 3, 0, 0, 2),
+      ...{ reward: 1, baseline: 0.5, groupStd: 0.4999 },
+    };
+    const { outcome, progress, factors, advantages } = hierarchical(trace, HIERARCHICAL);
+    expect(outcome).toBe(1);
+    expect([...progress]).toEqual([0.5, -0.25, 0]);
+    // H of the second token is 1.5 times the mean; no entropy at all is no difference
+    expect([...factors]).toEqual([0.75, 1.25, 1, 1, 1]);
+    expect([...(advantages as Float32Array)]).toEqual([1.125, 1.875, 0.75, 0.75, 1]);
+  });
+
+  it('α = 0 and β = 0 leave the outcome on every token', () => {
+    fc.assert(
+      fc.property(traces, (trace) => {
+        const { outcome, advantages } = hierarchical(trace, { alpha: 0, beta: 0 });
+        expect(new Set(advantages)).toEqual(new Set([outcome]));
+      }),
+    );
+  });
+
+  it('m_t has mean 1 in each segment, is never negative, and does not turn a sign', () => {
+    fc.assert(
+      fc.property(traces, float(0, 10), (trace, beta) => {
+        const { factors } = hierarchical(trace, { alpha: 1, beta });
+        let start = 0;
+        for (const end of trace.ends) {
+          const own = factors.subarray(start, end);
+          expect(own.reduce((sum, m) => sum + m, 0) / own.length).toBeCloseTo(1, 5);
+          expect(Math.min(...own)).toBeGreaterThanOrEqual(0);
+          start = end;
+        }
+      }),
+    );
+    expect(oracleFactors([0, 0, 4], 10)).toEqual([0, 0, 3]);
+  });
+
+  it('says nothing where the reward or the baseline is unknown, but for progress and token', () => {
+    const trace = one();
+    for (const unknown of [{ reward: null }, { baseline: undefined }]) {
+      const found = hierarchical({ ...trace, ...unknown }, HIERARCHICAL);
+      expect(found).toMatchObject({ outcome: null, advantages: null });
+      expect(found.factors).toHaveLength(trace.entropies.length);
+    }
+  });
+});
+
+describe('the credit of a trace', () => {
+  const OPTIONS: CreditOptions = {
+    ...({
+      estimator: 'progress',
+      prover: { estimator: 'pr', bestOf: 1 },
+      rule: 'share',
+      baseline: 'auto',
+    } as const),
+    ...({ residual: 'uniform', within: 'uniform', rewardRange: [0, 1], method: 'hierarchical' } as const),
+    ...HIERARCHICAL,
+  };
+  const trace = {
+    ...{ ends: Int32Array.of(2, 4), answered: true, values: Float32Array.of(0.25, 0.5), reward: 1 },
+    ...{
+      entropies: new Float32Array(4).fill(1),
+      logprobs: new Float32Array(4),
+      utilities: Float32Array.of(1),
+    },
+  };
+
+  it('has the outcome over the deviation of the group, and ζ − b without one, or for a b of one’s own', () => {
+    const outcome = (mean: object, opts: object = {}) => {
+      const { requested = {} } = creditOf({ ...trace, ...mean } as never, { ...OPTIONS, ...opts });
+      return [requested.outcome_advantage, requested.group_std];
+    };
+    const [found, std] = outcome({ groupMean: 0.5, groupStd: 0.3 });
+    expect(found).toBeCloseTo(0.5 / 0.3001, 5);
+    expect(std).toBe(Math.fround(0.3));
+    expect(outcome({ groupMean: undefined })).toEqual([0.75, null]);
+    expect(outcome({ groupMean: 0.5, groupStd: 0.3 }, { baseline: 0.125 })).toEqual([0.875, null]);
+    // a group whose rewards are all alike has taught nothing
+    expect(outcome({ groupMean: 1, groupStd: 0 })).toEqual([0, 0]);
+    expect(outcome({ groupMean: undefined }, { baseline: 'group' })).toEqual([null, null]);
+  });
+
+  it('stands in columns of its own, and the configuration says that it is not return-equivalent', () => {
+    expect(requestedColumns(OPTIONS).map(({ name }) => name)).toEqual([
+      ...['token_advantage', 'outcome_advantage', 'group_std', 'progress', 'token_factor'],
+    ]);
+    const config = creditConfig(OPTIONS);
+    expect(config).toMatchObject({ method: 'hierarchical', alpha: 1, beta: 0.5, returnEquivalent: false });
+    expect(storedCredit(config)).toEqual(OPTIONS);
+    expect(methodNotice(OPTIONS)).toContain('not return-equivalent');
+    expect(methodNotice({ ...OPTIONS, method: 'segment' })).toBeUndefined();
+  });
+});
+
+describe("a group's mean and deviation", () => {
+  const rewards = fc.array(fc.option(float(0, 1)), { minLength: 1, maxLength: 12 });
+
+  it('are those of a sample, as trainers take them, and the same from a stream', () =>
+    fc.assert(
+      fc.asyncProperty(rewards, async (all) => {
+        const known = all.filter((reward) => reward !== null);
+        async function* stream(): AsyncGenerator<RewardedTrace> {
+          for (const [n, reward] of all.entries()) {
+            const source = { file: 'in', row: n, ordinal: n, byteOffset: 0, columns: {}, raw: '' };
+            const trace = {
+              id: `${n}`,
+              group: 'g',
+              prompt: '',
+              completion: '',
+              references: [],
+              reward,
+              source,
+            };
+            yield { trace, reward: { reward, status: [] } };
+          }
+        }
+        const sum = known.reduce((a, b) => a + b, 0);
+        const squares = known.reduce((a, b) => a + b * b, 0);
+        const found = groupMeanOf({ sum, squares, count: known.length });
+        if (known.length === 0) expect(found).toEqual({ groupMean: undefined });
+        else {
+          expect(found.groupMean).toBe(sum / known.length);
+          // a root takes rounding of 1e-16 for 1e-8
+          expect(Math.abs((found.groupStd as number) - oracleStd(known))).toBeLessThan(1e-7);
+        }
+        for await (const item of withContiguousMeans(stream()))
+          expect(isBad(item) ? undefined : item).toMatchObject(found);
+      }),
+    ));
+
+  it('a single reward has no deviation, and nobody a group that is none', () => {
+    expect(groupMeanOf({ sum: 1, squares: 1, count: 1 })).toEqual({ groupMean: 1, groupStd: 0 });
+    expect(groupMeanOf(undefined)).toEqual({ groupMean: undefined });
+  });
+});
