@@ -4,7 +4,7 @@ import { oneOf } from '../commands/job/flag-values.js';
 import { usageError } from '../errors.js';
 import type { AttributionOptions } from '../estimate/attributing/attributed.js';
 import { LOO } from '../estimate/attributing/deletions.js';
-import { type Estimator, natureOf } from '../estimate/estimators.js';
+import type { Estimator } from '../estimate/estimators.js';
 
 /** Raw flag values. */
 export interface AttributionFlags {
@@ -26,6 +26,6 @@ export function resolveAttribution(
 ): AttributionOptions | undefined {
   if (loo !== undefined && estimator !== 'loo')
     throw usageError(`--loo has no meaning with --estimator ${estimator}`, 'add --estimator loo');
-  if (!natureOf(estimator).readsTraceAgain) return undefined;
-  return { estimator: 'loo', loo: oneOf('--loo', loo ?? LOO[0], LOO) };
+  if (estimator === 'attention' || estimator === 'gradient') return { estimator };
+  return estimator === 'loo' ? { estimator, loo: oneOf('--loo', loo ?? LOO[0], LOO) } : undefined;
 }

@@ -22,8 +22,6 @@ interface Nature {
   readonly isMagnitude?: true;
   /** of an attribution: a_k is no number of nats, and its size alone says nothing */
   readonly isUnitless?: true;
-  /** of an attribution: the policy reads the trace again for it */
-  readonly readsTraceAgain?: true;
   /** values follow from the stored `logprobs` and the segments' ends */
   readonly isOfTokens?: true;
   /** the references are scored by another policy, the prover, and values are its own */
@@ -63,7 +61,9 @@ const NATURES = {
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost
   'mc-truncated': { ...EXPECTED, isSampled: true },
-  loo: { ...ATTRIBUTION, scores: 'answers', readsTraceAgain: true },
+  loo: { ...ATTRIBUTION, scores: 'answers' },
+  gradient: { ...ATTRIBUTION, scores: 'answers', isMagnitude: true, isUnitless: true },
+  attention: { ...ATTRIBUTION, scores: 'answers', isMagnitude: true, isUnitless: true },
   surprise: { ...ATTRIBUTION, scores: 'nothing', isMagnitude: true, isOfTokens: true },
 } as const satisfies Readonly<Record<string, Nature>>;
 

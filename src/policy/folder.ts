@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { type RredcotError, usageError } from '../errors.js';
 import { shellWord } from '../printable.js';
+import { buildAttentionGraph, buildGradientGraph } from './attribution/graph.js';
 import { type Architecture, ArchitectureSchema } from './build/architecture.js';
 import { readCheckpoint } from './build/checkpoint.js';
 import { buildScoringGraph } from './build/graphs.js';
@@ -36,6 +37,8 @@ export { type ExitTemplate, readExitTemplate } from './text/exit-template.js';
 export const GRAPH = 'policy.onnx';
 const CUDA_GRAPH = 'policy.cuda.onnx';
 const DECODING_GRAPH = 'policy.decode.onnx';
+const ATTENTION_GRAPH = 'policy.attention.onnx';
+const GRADIENT_GRAPH = 'policy.gradient.onnx';
 const CUDA_DECODING_GRAPH = 'policy.decode.cuda.onnx';
 /** the kind that policy.json names of a process reward model; a policy's names none */
 export const PRM_KIND = 'prm';
@@ -49,6 +52,8 @@ export interface PolicyFolder {
   readonly cuda?: CudaGraph;
   /** what writes; absent in folders of versions that could not */
   readonly decoding?: Decoding;
+  /** the graphs of the attributions by that name; absent in folders of versions that had none */
+  readonly attribution?: AttributionGraphs;
   /** sha256 of every file of the policy, by name */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -61,12 +66,17 @@ const DecodingSchema = z.object({
 /** The graphs that write, float32 and half precision, and the tokens after which the policy's own completions end. */
 export type Decoding = Readonly<z.infer<typeof DecodingSchema>>;
 
+const AttributionSchema = z.object({ attention: FileName, gradient: FileName });
+/** The graphs that attribute, float32. */
+export type AttributionGraphs = Readonly<z.infer<typeof AttributionSchema>>;
+
 const Manifest = z.object({
   format: z.literal(FORMAT),
   architecture: ArchitectureSchema,
   exitTemplate: ExitTemplateSchema,
   cuda: CudaGraphSchema.exactOptional(),
   decoding: DecodingSchema.exactOptional(),
+  attribution: AttributionSchema.exactOptional(),
   files: Hashes,
 });
 
@@ -86,11 +96,17 @@ export async function openPolicyFolder(
       `${path}: a process reward model, which judges steps, and no policy`,
       '--policy <the policy that wrote the traces>; this one is for --estimator prm --prm <folder>',
     );
-  const { cuda, decoding, files, architecture, exitTemplate } = parseManifest(path, Manifest, found, hint);
+  const { cuda, decoding, attribution, files, architecture, exitTemplate } = parseManifest(
+    path,
+    Manifest,
+    found,
+    hint,
+  );
   const graphs = [
     GRAPH,
     ...(cuda ? [cuda.graph] : []),
     ...(decoding ? [decoding.graph, decoding.cudaGraph] : []),
+    ...(attribution ? [attribution.attention, attribution.gradient] : []),
   ];
   await checkFolder(path, { architecture }, graphs, files, { verify: opts.verify ?? true, hint });
   return {
@@ -99,6 +115,7 @@ export async function openPolicyFolder(
     exitTemplate,
     ...(cuda ? { cuda } : {}),
     ...(decoding ? { decoding } : {}),
+    ...(attribution ? { attribution } : {}),
     files,
   };
 }
@@ -138,23 +155,26 @@ export async function buildPolicyFolder(
   const types = Array.from(weights.values(), ({ dtype }) => dtype);
   const cuda = { graph: CUDA_GRAPH, precision: opts.cudaPrecision ?? cudaPrecisionOf(types) };
   const decoding = { graph: DECODING_GRAPH, cudaGraph: CUDA_DECODING_GRAPH, stops };
+  const attribution = { attention: ATTENTION_GRAPH, gradient: GRADIENT_GRAPH };
   const graphs = [
     [GRAPH, () => buildScoringGraph(architecture, weights, 'f32')],
     [CUDA_GRAPH, () => buildScoringGraph(architecture, weights, cuda.precision)],
     [DECODING_GRAPH, () => buildDecodingGraph(architecture, weights, 'f32')],
     [CUDA_DECODING_GRAPH, () => buildDecodingGraph(architecture, weights, cuda.precision)],
+    [ATTENTION_GRAPH, () => buildAttentionGraph(architecture, weights)],
+    [GRADIENT_GRAPH, () => buildGradientGraph(architecture, weights)],
   ] as const;
   const manifest = (files: PolicyFolder['files']) => ({
-    ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding, files },
+    ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding, attribution, files },
   });
   await writeFolder(checkpoint, out, weightFiles, graphs, manifest, opts.log);
   return openPolicyFolder(out, { verify: false });
 }
 
-/** A folder that an earlier version has built. */
-export function noDecodingGraph(path: string): RredcotError {
+/** A folder that an earlier version has built. @param what its missing graph is for */
+export function noGraph(path: string, what: string): RredcotError {
   return usageError(
-    `${path}: has no graph that writes, ${MANIFEST} is of an earlier version`,
+    `${path}: has no graph that ${what}, ${MANIFEST} is of an earlier version`,
     `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`,
   );
 }

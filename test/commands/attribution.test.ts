@@ -125,7 +125,24 @@ describe('loo', () => {
   it('tells what it costs', async () => {
     const { code, said } = await run('score traces.jsonl --estimator loo --dry-run');
     expect(code).toBe(0);
-    expect(said).toMatch(/again +\d+ traces without a segment, [\d,]+ tokens to be read besides: about/);
+    expect(said).toMatch(/again +\d+ sequences, [\d,]+ tokens to be read besides: about/);
+  });
+});
+
+describe.each(['attention', 'gradient'] as const)('%s', (estimator) => {
+  it('is a magnitude beside what pr stores, verified', async () => {
+    await done(`score traces.jsonl --estimator ${estimator} -o ${estimator}.jsonl --sigma rudder,share`);
+    await done(`verify ${estimator}.jsonl`);
+    const rows = await readJsonl<ScoredRow>(at(`${estimator}.jsonl`));
+    for (const row of rows) {
+      const deltas = row.segments.map(({ delta }) => delta as number);
+      expect(Math.min(...deltas)).toBe(0); // the answer's own
+      expect(deltas.slice(0, -1).every((delta) => delta > 0)).toBe(true);
+      const sum = deltas.reduce((a, b) => a + b, 0);
+      if (estimator === 'attention') expect(sum).toBeLessThanOrEqual(1);
+      expect(sum).toBeCloseTo(storedValues(row).at(-1) as number, 4);
+      expect(row.reference_logprobs.every((exit) => exit.length === 1)).toBe(true);
+    }
   });
 });
 

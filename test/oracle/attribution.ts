@@ -62,3 +62,46 @@ export function maskedLoo(model: FamilyModel, trace: OracleTrace): number[] {
     return whole - phi(model, trace, undefined, { sees });
   });
 }
+
+/** ζ_n p_n / Σ ζ p of each reference. */
+function posterior(model: FamilyModel, { ids, references }: OracleTrace): number[] {
+  const logs = references.map((each) => Math.log(each.utility) + logprobOf(model, ids, each));
+  return logs.map((log) => Math.exp(log - logSumExp(logs)));
+}
+
+/** (K) attention from the rows that predict scored tokens to each segment's keys, the mean over rows, heads and layers. */
+export function attentionMass(model: FamilyModel, trace: OracleTrace): number[] {
+  const { ids, exits, references } = trace;
+  const { num_attention_heads: heads, num_hidden_layers: layers } = model.config as Record<string, number>;
+  const weights = posterior(model, trace);
+  const masses = exits.slice(1).map(() => 0);
+  for (const [n, reference] of references.entries()) {
+    const first = ids.length + reference.ids.length - reference.scored - 1;
+    const onWeight = (_: number, __: number, row: number, key: number, weight: number): void => {
+      const k = exits.findIndex((exit) => key < exit) - 1;
+      if (k < 0 || row < first || row >= first + reference.scored) return;
+      const shared = reference.scored * (heads as number) * (layers as number);
+      masses[k] = (masses[k] as number) + ((weights[n] as number) * weight) / shared;
+    };
+    familyStates(model, familyEmbeddings(model, [...ids, ...reference.ids]), { onWeight });
+  }
+  return masses;
+}
+
+/** (K) ‖∂φ/∂E‖ over each segment's input embeddings, by central differences in every component. */
+export function gradientNorms(model: FamilyModel, trace: OracleTrace, step = 1e-4): number[] {
+  const { exits } = trace;
+  const d = model.config.hidden_size as number;
+  const slope = (t: number, i: number): number => {
+    const moved = (by: number) =>
+      phi(model, trace, (rows) =>
+        rows.map((row, u) => (u === t ? row.map((x, j) => (j === i ? x + by : x)) : row)),
+      );
+    return (moved(step) - moved(-step)) / (2 * step);
+  };
+  return exits.slice(1).map((end, k) => {
+    let squares = 0;
+    for (let t = exits[k] as number; t < end; t++) for (let i = 0; i < d; i++) squares += slope(t, i) ** 2;
+    return Math.sqrt(squares);
+  });
+}

@@ -19,7 +19,8 @@ describe('models/embedded', () => {
     const folder = await temporaryFolder();
     await buildPolicyFolder(EMBEDDED, folder, await readExitTemplate(join(EMBEDDED, 'exit_template.json')));
     const onnx = (names: readonly string[]) => names.filter((name) => name.endsWith('.onnx')).sort();
-    const graphs = ['policy.cuda.onnx', 'policy.decode.cuda.onnx', 'policy.decode.onnx', 'policy.onnx'];
+    const kinds = ['attention', 'cuda', 'decode.cuda', 'decode', 'gradient'];
+    const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
     expect(onnx(await readdir(folder))).toEqual(graphs);
     expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
     for (const name of await readdir(folder)) {

@@ -31,6 +31,7 @@ const ROOMS = [
   'src/policy/build',
   'src/policy/decode',
   'src/policy/reward',
+  'src/policy/attribution',
   'src/policy/text',
   'src/policy',
   'src/policy/device',

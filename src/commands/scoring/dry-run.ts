@@ -1,6 +1,5 @@
 // `--dry-run`: traces that are ready for the policy in, what a run of them would be out, as lines for a terminal.
-import type { AttributionOptions } from '../../estimate/attributing/attributed.js';
-import type { KeepsTrunks } from '../../estimate/attributing/deletions.js';
+import type { Attributes, AttributionOptions } from '../../estimate/attributing/attributed.js';
 import { type AttributionForecast, AttributionTally } from '../../estimate/attributing/forecast.js';
 import type { PassJob } from '../../estimate/passes/cut-windows.js';
 import { type Forecast, type ForecastBy, forecast } from '../../estimate/passes/forecast.js';
@@ -29,7 +28,7 @@ const SHOWN = 160;
 
 /** How the traces would be run. */
 interface DryRun<T extends PassJob> extends ForecastBy<T> {
-  readonly session: ForecastBy<T>['session'] & PolicyWrites & KeepsTrunks;
+  readonly session: ForecastBy<T>['session'] & PolicyWrites & Attributes;
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
@@ -48,7 +47,7 @@ export async function dryRun<T extends PassJob & { readonly bank: readonly Refer
   const rejects = new RejectTally();
   let answer: string | undefined;
   const sampling = monteCarlo && new SamplingTally(monteCarlo);
-  const attributing = attribution && new AttributionTally(attribution.loo);
+  const attributing = attribution && new AttributionTally(attribution);
   const noted = eachTrace(ready, (item) => {
     answer ??= item.bank[0]?.answer;
     sampling?.add(item);
@@ -62,8 +61,8 @@ export async function dryRun<T extends PassJob & { readonly bank: readonly Refer
   if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
 }
 
-function drawAttribution({ branches, rows, seconds, measured }: AttributionForecast): string {
-  const all = `${plural(branches, 'trace')} without a segment, ${plural(rows, 'token')} to be read besides`;
+function drawAttribution({ sequences, tokens, seconds, measured }: AttributionForecast): string {
+  const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
   const time =
     measured === 0 ? '' : `: about ${duration(seconds)} more, by ${count(measured)} that were read`;
   return `${'again'.padEnd(LABEL_WIDTH)}${all}${time}`;

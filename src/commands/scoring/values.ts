@@ -1,6 +1,10 @@
 // Scored traces in, with their values out: from the references' log-probabilities, or from what else an estimator asks of a policy.
 import { TraceRejected } from '../../errors.js';
-import { type AttributionOptions, attributedValues } from '../../estimate/attributing/attributed.js';
+import {
+  type AttributionOptions,
+  attributedValues,
+  openAttribution,
+} from '../../estimate/attributing/attributed.js';
 import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { calibratedValues } from '../../estimate/calibrated.js';
@@ -66,8 +70,9 @@ export async function* valuesOf<T extends Job>(
     yield* sampledValues(scored, { ...writer, maxTokens: architecture.maxTokens }, opts, window);
     return;
   }
-  // read again: without a segment
+  // read again: without a segment, or for attention and gradients
   if (attribution !== undefined) {
+    await openAttribution(session, attribution);
     yield* attributedValues(scored, session, attribution);
     return;
   }

@@ -1,28 +1,36 @@
 // Attributions that the policy reads a trace again for: scored traces in, the same with values that sum them up out.
-import { TraceRejected } from '../../errors.js';
+import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import type { PolicySession } from '../../policy/run/session.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { summedAttributions } from '../attribution/summed.js';
 import type { PassJob } from '../passes/cut-windows.js';
 import { ImpossibleNumberError } from '../passes/possible.js';
 import { impossible, type Scored, type Valued } from '../passes/windows.js';
 import { traceValues } from '../value.js';
-import { type KeepsTrunks, type Loo, leaveOneOut } from './deletions.js';
+import { type Ablated, type KeepsTrunks, type Loo, leaveOneOut } from './deletions.js';
+import { overSegments, posteriors, sequenceOf } from './sequence.js';
 
 /** What reads a trace again. */
-export type Attributes = KeepsTrunks & Parameters<typeof impossible>[2];
+export type Attributes = KeepsTrunks &
+  Pick<PolicySession, 'openAttribution' | 'attribute'> &
+  Parameters<typeof impossible>[2];
 
 /** Which attribution, and how. */
-export interface AttributionOptions {
-  readonly estimator: 'loo';
-  readonly loo: Loo;
-}
+export type AttributionOptions =
+  | { readonly estimator: 'loo'; readonly loo: Loo }
+  | { readonly estimator: 'attention' | 'gradient' };
 
 /** The options as a configuration has them. */
-export function attributionConfig({ loo }: AttributionOptions) {
-  return { loo };
+export function attributionConfig(opts: AttributionOptions) {
+  return opts.estimator === 'loo' ? { loo: opts.loo } : {};
 }
 /** Its keys: they go with the estimator. */
 export const ATTRIBUTION_KEYS: readonly string[] = ['loo'];
+
+/** Opens what an attribution runs. @throws RredcotError (exit 2) where the folder has it not */
+export async function openAttribution(session: Attributes, { estimator }: AttributionOptions): Promise<void> {
+  if (estimator !== 'loo') await session.openAttribution(estimator);
+}
 
 /** Attributes every trace; what was set aside passes by in its place. @throws RredcotError (exit 65) for numbers that cannot be */
 export function attributedValues<T extends PassJob>(
@@ -34,15 +42,49 @@ export function attributedValues<T extends PassJob>(
     if (result instanceof TraceRejected) throw result;
     const { branches, segmentation } = result;
     const { promptIds, completionIds, continuations } = job;
-    const { exits } = segmentation;
-    const utilities = Float32Array.from(continuations, ({ utility }) => utility);
+    const read = { promptIds, completionIds, exits: segmentation.exits, continuations };
     const last = branches[branches.length - 1] ?? [];
-    const read = { promptIds, completionIds, exits, continuations };
-    const attributions = await leaveOneOut(session, read, last, opts.loo).catch((error: unknown) => {
+    const attributions = await attributionsOf(session, read, last, opts).catch((error: unknown) => {
       throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
     });
+    const utilities = Float32Array.from(continuations, ({ utility }) => utility);
     // the references' log-probabilities are stored as those of pr
     const values = { ...traceValues(branches, utilities, 'pr'), values: summedAttributions(attributions) };
     return { job, trace, result, values };
   });
+}
+
+/**
+ * What each segment counts for.
+ * @param logprobs (N) of each reference's scored tokens after the whole thought
+ * @returns (K); 0 for all where no reference earns anything
+ * @throws TraceRejected (`out_of_memory`), ImpossibleNumberError
+ */
+export async function attributionsOf(
+  session: Attributes,
+  trace: Ablated,
+  logprobs: readonly Float32Array[],
+  opts: AttributionOptions,
+): Promise<Float64Array> {
+  if (opts.estimator === 'loo') return leaveOneOut(session, trace, logprobs, opts.loo);
+  const isAttention = opts.estimator === 'attention';
+  const weights = posteriors(logprobs, trace.continuations);
+  if (weights.every((weight) => weight === 0)) return new Float64Array(trace.exits.length - 1);
+  const sequence = sequenceOf(trace, weights, isAttention);
+  const found = await session.attribute(sequence).catch((error: unknown) => {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    const S = sequence.ids.length;
+    const reason = `the machine has not enough memory for the attention of its ${S} tokens with references, ${S} × ${S} numbers a head: --estimator pr needs less, or run it where there is more`;
+    throw new TraceRejected('out_of_memory', reason);
+  });
+  const at = found.findIndex((x) => !(x >= 0 && x < Number.POSITIVE_INFINITY));
+  if (at >= 0) {
+    const what = isAttention ? 'attention' : 'a squared gradient';
+    throw new ImpossibleNumberError(
+      trace,
+      `${what} of ${found[at]} at token ${at}, expected a number from 0`,
+    );
+  }
+  const sums = overSegments(found, trace);
+  return isAttention ? sums : sums.map(Math.sqrt);
 }

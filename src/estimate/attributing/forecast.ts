@@ -2,50 +2,62 @@
 import { TraceRejected } from '../../errors.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { PassJob } from '../passes/cut-windows.js';
-import { type Ablated, type KeepsTrunks, type Loo, leaveOneOut, withoutSegment } from './deletions.js';
+import { type Attributes, type AttributionOptions, attributionsOf, openAttribution } from './attributed.js';
+import { type Ablated, withoutSegment } from './deletions.js';
 
 /** What would be read again. */
 export interface AttributionForecast {
-  readonly branches: number;
+  /** sequences: traces without a segment, or whole ones */
+  readonly sequences: number;
   /** tokens that the policy would read besides */
-  readonly rows: number;
+  readonly tokens: number;
   readonly seconds: number;
-  /** rows that were run to see how long one takes */
+  /** tokens that were read to see how long one takes */
   readonly measured: number;
 }
 
 /** Counts what traces will have read again, as if their pieces were merged evenly. */
 export class AttributionTally {
-  private branches = 0;
-  private rows = 0;
+  private sequences = 0;
+  private tokens = 0;
   private first: Ablated | undefined;
 
-  constructor(private readonly loo: Loo) {}
+  constructor(private readonly opts: AttributionOptions) {}
 
   add(job: PassJob): void {
     const trace = evenly(job);
-    this.branches += (trace.exits.length - 1) * trace.continuations.length;
-    this.rows += rowsOf(trace);
+    const lengths = this.lengthsOf(trace);
+    this.sequences += lengths.length;
+    this.tokens += lengths.reduce((sum, length) => sum + length, trunkOf(trace));
     this.first ??= trace;
   }
 
   /** Attributes the first trace, twice: the first run of a graph takes longer. */
-  async measure(session: KeepsTrunks): Promise<AttributionForecast> {
-    const { branches, rows, first, loo } = this;
-    const none = { branches, rows, seconds: 0, measured: 0 };
-    if (first === undefined || rows === 0) return none;
-    const zeros = first.continuations.map(() => new Float32Array(1));
+  async measure(session: Attributes): Promise<AttributionForecast> {
+    const { sequences, tokens, first, opts } = this;
+    const none = { sequences, tokens, seconds: 0, measured: 0 };
+    if (first === undefined) return none;
+    const measured = this.lengthsOf(first).reduce((sum, length) => sum + length, trunkOf(first));
+    const zeros = first.continuations.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom));
     try {
-      await leaveOneOut(session, first, zeros, loo);
+      await openAttribution(session, opts);
+      await attributionsOf(session, first, zeros, opts);
       const started = performance.now();
-      await leaveOneOut(session, first, zeros, loo);
+      await attributionsOf(session, first, zeros, opts);
       const taken = (performance.now() - started) / 1000;
-      const measured = rowsOf(first);
-      return { branches, rows, seconds: (taken * rows) / Math.max(1, measured), measured };
+      return { sequences, tokens, seconds: (taken * tokens) / measured, measured };
     } catch (error) {
       if (error instanceof TraceRejected) return none;
       throw error;
     }
+  }
+
+  /** Tokens of each sequence, without what all of a trace's share. */
+  private lengthsOf(trace: Ablated): number[] {
+    if (this.opts.estimator !== 'loo')
+      return [trace.continuations.reduce((sum, { ids }) => sum + ids.length - 1, 0)];
+    const segments = Array.from({ length: trace.exits.length - 1 }, (_, n) => n + 1);
+    return segments.flatMap((k) => withoutSegment(trace, k, 'deleted').map(({ ids }) => ids.length));
   }
 }
 
@@ -57,11 +69,6 @@ function evenly({ promptIds, completionIds, pieces, continuations }: PassJob): A
   return { promptIds, completionIds, exits, continuations };
 }
 
-/** Tokens of the trunk, and of all branches. */
-function rowsOf(trace: Ablated): number {
-  const { promptIds, exits } = trace;
-  let rows = promptIds.length + (exits[exits.length - 1] as number);
-  for (let k = 1; k < exits.length; k++)
-    rows += withoutSegment(trace, k, 'deleted').reduce((sum, { ids }) => sum + ids.length, 0);
-  return rows;
+function trunkOf({ promptIds, exits }: Ablated): number {
+  return promptIds.length + (exits[exits.length - 1] as number);
 }

@@ -66,6 +66,10 @@ const ESTIMATES: Readonly<Record<string, string>> = {
   siblings:
     "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
   loo: 'no value: what the segments so far count for, each by how much less likely the reference answer is without it, as a logarithm',
+  gradient:
+    "no value: what the segments so far count for, each by the norm of the gradient of the reference answer's log-probability in its input embeddings",
+  attention:
+    'no value: what the segments so far count for, each by the share of attention that it gets from the tokens of the reference answer',
   surprise:
     'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
   progress:

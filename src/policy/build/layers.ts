@@ -18,13 +18,12 @@ export function lastOfHead({ layers }: Pick<Head, 'layers'>): string {
 }
 
 /**
- * The parts of a layer that act on single rows.
- * @param main graph that holds the weights
- * @param g where the nodes stand: the main graph, or a body of it
+ * Puts weights into a graph, each once, when they are first asked for.
+ * @param main graph that holds them
+ * @param g where rows are gathered: the main graph, or a body of it
  */
-export function rowLayers(
+export function weightSource(
   main: Graph,
-  arch: Architecture,
   weights: ReadonlyMap<string, Weight>,
   precision: Precision,
   g = main,
@@ -51,6 +50,23 @@ export function rowLayers(
   /** rows of a matrix, cast after they are gathered: only the rows in use */
   const rowsOf = (name: string, ids: string, graph = g) =>
     cast(graph, graph.node('Gather', [stored(name), ids]), weightOf(name).dtype, precision);
+  return { weightOf, weight, rowsOf };
+}
+export type WeightSource = Pick<ReturnType<typeof weightSource>, 'weight' | 'rowsOf'>;
+
+/**
+ * The parts of a layer that act on single rows.
+ * @param main graph that holds the weights
+ * @param g where the nodes stand: the main graph, or a body of it
+ */
+export function rowLayers(
+  main: Graph,
+  arch: Architecture,
+  weights: ReadonlyMap<string, Weight>,
+  precision: Precision,
+  g = main,
+) {
+  const { weightOf, weight, rowsOf } = weightSource(main, weights, precision, g);
   const norm = (x: string, name: string, graph = g) =>
     graph.node('SimplifiedLayerNormalization', [x, weight(name)], {
       axis: -1,

@@ -6,6 +6,7 @@ import type { Architecture } from '../build/architecture.js';
 import { headRows } from '../build/head.js';
 import type { Precision } from '../build/precision.js';
 import type { Device } from '../device/device.js';
+import { runAttribution, type Sequence } from './attribution-run.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
 import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
 import { blockRows, branchEnd, type PackedTrace, packBranches } from './pack.js';
@@ -40,6 +41,7 @@ type Feeds = Record<string, Tensor>;
 const { folder, graph, decodingGraph, precision, architecture: arch, device } = workerData as WorkerInit;
 let session: InferenceSession;
 let decoder: InferenceSession;
+let attributor: InferenceSession;
 /** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
 const caches = new Map<number, Feeds>();
 const ropeFor = growingRope(arch);
@@ -100,7 +102,32 @@ function endRows(id: number): void {
   writing.delete(id);
 }
 
-const functions = { open, run, release, openDecoder, beginRows, advanceRows, endRows };
+/** Opens a graph that attributes; {@link open} comes first. */
+async function openAttribution(file: string): Promise<void> {
+  attributor = await openGraph(folder, file, device, async (made) => {
+    const one = Int32Array.of(0);
+    const weights = Float32Array.of(1);
+    const tiny = { ids: one, pos: one, number: Int32Array.of(-1), rows: one, targets: one, weights };
+    await runAttribution(made, tiny, ropeFor);
+  });
+}
+
+/** A number a token of one sequence. */
+async function attribute(sequence: Sequence): Promise<Float32Array> {
+  return runAttribution(attributor, sequence, ropeFor).catch(failed);
+}
+
+const functions = {
+  open,
+  run,
+  release,
+  openDecoder,
+  beginRows,
+  advanceRows,
+  endRows,
+  openAttribution,
+  attribute,
+};
 export type SessionThread = typeof functions;
 serve(functions);
 

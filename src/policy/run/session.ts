@@ -2,7 +2,8 @@
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
-import { GRAPH, noDecodingGraph, type PolicyFolder } from '../folder.js';
+import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
+import type { Sequence } from './attribution-run.js';
 import type { Advance, DecodeJob } from './decoding-run.js';
 import type { Branch, PackedTrace } from './pack.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
@@ -89,10 +90,27 @@ export class PolicySession {
    */
   async openDecoder(): Promise<void> {
     const { path, decoding } = this.folder;
-    if (decoding === undefined) throw noDecodingGraph(path);
+    if (decoding === undefined) throw noGraph(path, 'writes');
     await this.thread.call('openDecoder', []).catch((cause: Error) => {
       throw cannotLoad(path, this.device, cause);
     });
+  }
+
+  /**
+   * Opens a graph that attributes, for {@link attribute}.
+   * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
+   */
+  async openAttribution(kind: keyof AttributionGraphs): Promise<void> {
+    const { path, attribution } = this.folder;
+    if (attribution === undefined) throw noGraph(path, 'attributes');
+    await this.thread.call('openAttribution', [attribution[kind]]).catch((cause: Error) => {
+      throw cannotLoad(path, this.device, cause);
+    });
+  }
+
+  /** Reads one sequence by the graph that was opened. @returns (S) a number a token @throws OutOfMemoryError */
+  attribute(sequence: Sequence): Promise<Float32Array> {
+    return this.call('attribute', [sequence]);
   }
 
   /** Reads B traces and keeps their keys and values. @param ids (B) padded to a multiple of TRUNK_MULTIPLE */

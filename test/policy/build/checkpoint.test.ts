@@ -125,6 +125,7 @@ describe('layouts', () => {
     expect(readdirSync(checkpoint).sort()).toEqual(
       [
         ...['config.json', 'model.safetensors', 'policy.json', 'policy.onnx', 'policy.cuda.onnx'],
+        ...['policy.attention.onnx', 'policy.gradient.onnx'],
         ...['policy.decode.onnx', 'policy.decode.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
       ].sort(),
     );
