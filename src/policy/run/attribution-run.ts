@@ -29,11 +29,11 @@ export async function runAttribution(
   const list = (values: Int32Array) => int64(BigInt64Array.from(values, BigInt), [values.length]);
   const feeds: Record<string, Tensor> = {
     ...{
-      ids: int64(ids),
-      pos: int64(pos),
-      number: int64(number),
-      rows: int64(rows),
-      targets: int64(targets),
+      ids: list(ids),
+      pos: list(pos),
+      number: list(number),
+      rows: list(rows),
+      targets: list(targets),
     },
     weights: new Tensor('float32', weights, [weights.length]),
     ...ropeFeeds(tables, headDim),

@@ -46,7 +46,7 @@ const OPEN = `
   for (const path of process.argv.slice(2)) {
     const policy = await openPolicyFolder(path);
     said[path] = await PolicySession.open(policy, { name: 'cuda', deviceId: 0 }).then(
-      (session) => session.openDecoder().then(() => session.close()).then(() => 'opened'),
+      (session) => session.openDecoder().then(() => session.openAttribution('attention')).then(() => session.openAttribution('gradient')).then(() => session.close()).then(() => 'opened'),
       (error) => error.message,
     );
   }
