@@ -145,7 +145,7 @@ describe('policy check', () => {
     for (const args of [[], ['--text', text]]) {
       const run = await check(...args, '--tolerance', '1e-4');
       expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(/^files: 8 as built\ntext of \d+ tokens on cpu/);
+      expect(run.stdout).toMatch(/^files: 10 as built\ntext of \d+ tokens on cpu/);
       for (const pair of [
         'trunk − naive, log p',
         'trunk − naive, entropy',
