@@ -57,13 +57,14 @@ function isRun(found: Values): found is { readonly config: Values } {
 }
 
 /** What a configuration tells of the method though no flag sets it. */
-const CONSTANTS = ['mateWeights', 'matePrior', 'returnEquivalent'];
+const CONSTANTS = ['mateWeights', 'matePrior', 'returnEquivalent', 'hintTemplate'];
 
 /** What it says of files whose paths it does not have. */
 const UNSAID: Readonly<Record<string, readonly [what: string, kind: string]>> = {
   join: ['which file was joined', 'file'],
   calibration: ['which file the calibration was read from', 'file'],
   prover: ['in which folder the prover was', 'folder'],
+  hintPolicy: ['in which folder the policy was that read the hint', 'folder'],
 };
 
 /** A run's resolved configuration as flags. */
@@ -81,7 +82,7 @@ function flagsOfRun(path: string, config: Values, command: Command): Values {
     const unsaid = UNSAID[key];
     if (unsaid !== undefined) {
       if (command.opts<Record<string, unknown>>()[key] !== undefined) continue;
-      throw usageError(`--config ${path}: does not say ${unsaid[0]}`, `add --${key} <${unsaid[1]}>`);
+      throw usageError(`--config ${path}: does not say ${unsaid[0]}`, `add ${flagOfKey(key)} <${unsaid[1]}>`);
     }
     if (key === 'weights') {
       if (value === 'characters') flags.policy = false;

@@ -30,7 +30,13 @@ import {
 } from './job-flags.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { impliedEstimator, proverFlag } from './prover-flags.js';
+import {
+  hintFlags,
+  impliedEstimator,
+  type OtherPolicyFlags,
+  proverFlag,
+  withOtherPolicyFlags,
+} from './prover-flags.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
 import { addScoredCommands } from './scored-commands.js';
@@ -77,14 +83,15 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
   withAttributionFlags(
-    withMateFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
+    withMateFlags(
+      withOtherPolicyFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
+    ),
   )
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
-    .option('--prover <folder>', 'of --estimator progress: the policy folder under which states are valued')
     .option(
       '--bank <source>',
       "references: row, or group: the answers of the group's other correct completions (snis: of the wrong ones too)",
@@ -107,12 +114,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         flags: JobFlags &
           MonteCarloFlags &
           MateFlags &
+          OtherPolicyFlags &
           AttributionFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
             calibration?: string;
-            prover?: string;
             export?: string;
             dryRun: boolean;
           },
@@ -136,6 +143,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const sampled = resolveMonteCarlo(flags, credit.estimator, command);
         const options = jobOptions(flags);
         const prover = proverFlag(credit.estimator, flags.prover);
+        const hint = hintFlags(credit.estimator, flags);
         const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
         const attribution = resolveAttribution(flags, credit.estimator);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
@@ -146,6 +154,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           mates,
           attribution,
           prover,
+          hint,
           strategy,
           bank,
           exportName,

@@ -5,6 +5,7 @@ import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
+import { HINT_KEYS } from '../estimate/hint/hint.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
@@ -222,7 +223,7 @@ function calibrated(
   return credit.estimator === 'calibrated' ? { ...credit, estimator: source.credit.estimator } : credit;
 }
 
-const OF_ESTIMATORS = [...SIBLING_KEYS, ...MONTE_CARLO_KEYS, ...ATTRIBUTION_KEYS];
+const OF_ESTIMATORS = [...SIBLING_KEYS, ...MONTE_CARLO_KEYS, ...ATTRIBUTION_KEYS, ...HINT_KEYS];
 
 /** The configuration with which `score` would have made the same file. */
 function mergedConfig(

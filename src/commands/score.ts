@@ -12,6 +12,8 @@ import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '../estimate/credit.js';
 import { natureOf, scorerOf, valueNameOf } from '../estimate/estimators.js';
+import { type HintOptions, hintConfig, openHint } from '../estimate/hint/hint.js';
+import { hintedValues } from '../estimate/hint/hinted-values.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
@@ -61,6 +63,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly monteCarlo?: MonteCarloOptions | undefined;
   /** folder of the prover, for estimators that have one */
   readonly prover?: string | undefined;
+  /** where the hint is, for estimators that have one */
+  readonly hint?: HintOptions | undefined;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
   /** takes what is told of a run that is not made; undefined: the run is made */
@@ -88,6 +92,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   await using prover = opts.prover === undefined ? undefined : await openProver(opts.prover, tokenizer, opts);
   if (prover && isSamePolicy(policy, prover.policy))
     log.warn('prover', `${opts.prover}: is the policy itself, so its values are those without a prover`);
+  await using hint = opts.hint === undefined ? undefined : await openHint(opts.hint, opened, opts);
+  const second = prover ?? hint?.reader;
   const notice = methodNotice(credit);
   if (notice !== undefined) log.info(notice);
   const scorer = scorerOf(credit);
@@ -97,7 +103,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     trace.completion || spelledText(trace.completionIds ?? new Int32Array(0), tokenizer);
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, scorer, textOf) : undefined;
-  const usesReferences = natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined;
+  const usesReferences =
+    natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined || hint !== undefined;
   const meter = new TokenMeter();
   const usesMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale(credit));
   const usesGroups = banks !== undefined || usesMean || mates !== undefined;
@@ -134,11 +141,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const most = architecture.maxTokens - longest;
       const tokens = await encodeTrace(trace, tokenizer, architecture.vocab, most);
       if (proved !== undefined) prover?.check(tokens, proved);
+      const hinted = await hint?.hinted(tokens, references);
       const valueStatus = isUncalibrated ? [UNCALIBRATED] : [];
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status, ...valueStatus];
       const pieces = cutTrace(tokens, segments);
       const whole = { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer) };
-      return { ...whole, references, status, pieces, ...(proved && { proved }) };
+      return { ...whole, references, status, pieces, ...(proved && { proved }), ...(hinted && { hinted }) };
     };
     const ready = eachTrace(withMeans, prepare);
 
@@ -165,10 +173,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     };
 
     const session = await PolicySession.open(policy, device);
-    let proving: PolicySession | undefined;
+    let other: PolicySession | undefined;
     try {
-      proving = prover && (await PolicySession.open(prover.policy, prover.device));
-      const provedBy = proving && credit.prover && { ...credit.prover, session: proving, strategy, window };
+      other = second && (await PolicySession.open(second.policy, second.device));
+      const twice = { session: other ?? session, strategy, window };
+      const provedBy = prover && credit.prover && { ...credit.prover, ...twice };
+      const hintedBy = hint && twice;
       if (dryRun !== undefined) {
         const text = {
           ...answers.policy.exitTemplate,
@@ -181,8 +191,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
           strategy,
           together: (items: AsyncIterable<Ready | BadRow>) => together(items, () => 0),
           ...(provedBy && {
-            prove: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
+            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
               provedValues(scored, { ...provedBy, window: () => 0 }),
+          }),
+          ...(hintedBy && {
+            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
+              hintedValues(scored, { ...hintedBy, window: () => 0 }),
           }),
         };
         await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo, attribution }, dryRun);
@@ -192,7 +206,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const scored = scoreWindows(together(ready), session, strategy);
 
       // values at the exit points
-      const by = { policy, session, tokenizer, meter, signal, window, prover: provedBy };
+      const by = { policy, session, tokenizer, meter, signal, window, prover: provedBy, hint: hintedBy };
       const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo, attribution }, by);
 
       // the baseline, σ, the row; a trainer's form of it where one is asked for
@@ -201,7 +215,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       );
     } finally {
       await session.close();
-      await proving?.close();
+      await other?.close();
     }
   }
 
@@ -218,6 +232,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     },
     ...(opts.calibration && { calibration: opts.calibration.model }),
     ...(prover && { prover: proverConfig(prover) }),
+    ...(hint && hintConfig(hint)),
   };
   const doubt =
     opts.calibration &&
@@ -235,7 +250,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     texts: written.texts,
     config,
     policy,
-    policiesBeside: prover ? [prover.policy] : [],
+    policiesBeside: second ? [second.policy] : [],
     passes: { strategy, precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && usesReferences },
     meter: monteCarlo && meter,

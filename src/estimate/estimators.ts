@@ -24,6 +24,8 @@ interface Nature {
   readonly isUnitless?: true;
   /** values follow from the stored `logprobs` and the segments' ends */
   readonly isOfTokens?: true;
+  /** of an attribution: how a hint of the answer changes what is said of the tokens so far; v_k is the logistic of that */
+  readonly isHinted?: true;
   /** the references are scored by another policy, the prover, and values are its own */
   readonly isOfProver?: true;
 }
@@ -65,6 +67,7 @@ const NATURES = {
   gradient: { ...ATTRIBUTION, scores: 'answers', isMagnitude: true, isUnitless: true },
   attention: { ...ATTRIBUTION, scores: 'answers', isMagnitude: true, isUnitless: true },
   surprise: { ...ATTRIBUTION, scores: 'nothing', isMagnitude: true, isOfTokens: true },
+  posterior: { ...ATTRIBUTION, scores: 'nothing', isMagnitude: true, isHinted: true },
 } as const satisfies Readonly<Record<string, Nature>>;
 
 export type Estimator = keyof typeof NATURES;
@@ -123,5 +126,6 @@ export function isMagnitude(estimator: unknown): boolean {
 export function valueNameOf(estimator: unknown): string {
   const known = ESTIMATORS.find((name) => name === estimator);
   if (known === undefined || hasLevel(known)) return 'v̂';
+  if (natureOf(known).isHinted) return 'p(hint)';
   return natureOf(known).isLog ? 'log v̂' : 'Σa';
 }

@@ -1,6 +1,7 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { segmentSums } from '../segment/segment.js';
+import { posteriorValues } from './attribution/posterior.js';
 import { surpriseValues } from './attribution/surprise.js';
 import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
 import { modelValues, type StoredModel } from './calibrate/calibration.js';
@@ -63,6 +64,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
   if (values !== undefined && natureOf(credit.estimator).isOfTokens) checkSurprise(row, values, ends, fault);
+  if (values !== undefined && natureOf(credit.estimator).isHinted) checkHinted(row, values, segments, fault);
   // values that rest on mates' outcomes follow from nothing that is stored; what they were mixed with does
   const readsMates = natureOf(credit.estimator).readsMates === true;
   const expected = readsMates ? floats(row.cell('value_prior')) : (values ?? null);
@@ -182,6 +184,17 @@ function checkSurprise(row: StoredRow, values: Float32Array, ends: Int32Array, f
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${values[k]}, from logprobs it is ${expected}`);
   }
+}
+
+/** What the values of a hint are from segment 1 on, by log p without and with it; where s_0 lies the columns do not tell. */
+function checkHinted(row: StoredRow, values: Float32Array, segments: readonly Segment[], fault: Fault): void {
+  const [logprobs, hinted] = [floats(row.cell('logprobs')), floats(row.cell('hint_logprobs'))];
+  // without an answer the last state may lie before the end token
+  if (logprobs === null || hinted === null || segments.at(-1)?.kind !== 'answer') return;
+  const ends = Int32Array.from(segments.slice(0, values.length - 1), ({ end }) => Number(end));
+  for (const [k, expected] of posteriorValues(logprobs, hinted, ends).entries())
+    if (!isRounded(values[k + 1], expected))
+      fault(`segments[${k}].value is ${values[k + 1]}, from logprobs and hint_logprobs it is ${expected}`);
 }
 
 /** V from v̂ and log p as they are stored: by the weights of all traces, or by those of the trace's fold. */

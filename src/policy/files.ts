@@ -23,6 +23,8 @@ export const MANIFEST = 'policy.json';
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json'] as const;
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
+/** how a prompt tells the answer, for policies that read such hints */
+export const HINT_TEMPLATE = 'hint_template.json';
 const BUILD_AGAIN = 'build the folder again with: rredcot policy build <checkpoint> -o <folder>';
 
 // plain names: a manifest cannot point out of its folder
@@ -127,7 +129,7 @@ async function linkedFiles(
   log: ((message: string) => void) | undefined,
 ): Promise<string[]> {
   const sources = [...weightFiles];
-  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE]) {
+  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE]) {
     const path = await foreignFile(checkpoint, name);
     if (path !== undefined) sources.push({ name, path });
   }

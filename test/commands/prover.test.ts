@@ -208,7 +208,7 @@ describe('progress', () => {
     expect(stderr).toContain('is the policy itself');
     const exits = rows.reduce((sum, row) => sum + storedValues(row).length, 0);
     expect(told).toMatch(new RegExp(`exits +${exits}, with ${exits} branches`));
-    expect(told).toMatch(/time +about .* with the prover's/);
+    expect(told).toMatch(/time +about .* with the second pass/);
   });
 });
 

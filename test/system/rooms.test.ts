@@ -43,6 +43,7 @@ const ROOMS = [
   'src/estimate/passes',
   'src/estimate/sampling',
   'src/estimate/prover',
+  'src/estimate/hint',
   'src/estimate/siblings',
   'src/estimate/attributing',
   'src/commands/job',

@@ -116,6 +116,7 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
 
 /** What values without a level are. */
 function kindOf(estimator: Estimator): string {
+  if (natureOf(estimator).isHinted) return 'no values of a state';
   return natureOf(estimator).isLog ? 'logarithms' : 'sums of attributions';
 }
 

@@ -55,8 +55,8 @@ export async function dryRun<T extends PassJob & { readonly bank: readonly Refer
     return item;
   });
   const found = await forecast(noted, by, (bad) => rejects.add(bad));
-  const isProved = by.prove !== undefined;
-  for (const line of drawForecast({ ...found, rows, isProved }, rejects, text, answer)) print(line);
+  const isTwice = by.again !== undefined;
+  for (const line of drawForecast({ ...found, rows, isTwice }, rejects, text, answer)) print(line);
   if (attributing !== undefined) print(drawAttribution(await attributing.measure(by.session)));
   if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
 }
@@ -79,12 +79,12 @@ function drawSampling({ completions, tokens, written, seconds }: SamplingForecas
 
 /** The lines, control characters made visible. */
 function drawForecast(
-  found: Forecast & { readonly rows: number | undefined; readonly isProved: boolean },
+  found: Forecast & { readonly rows: number | undefined; readonly isTwice: boolean },
   rejects: RejectTally,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): string[] {
-  const { traces, promptTokens, completionTokens, longest, exits, branches, state, isProved } = found;
+  const { traces, promptTokens, completionTokens, longest, exits, branches, state, isTwice } = found;
   const label = (name: string, text: string) => escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
   const tooLong = rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
   const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
@@ -110,7 +110,7 @@ function drawForecast(
       'time',
       traces === 0
         ? 'no trace to run'
-        : `about ${duration(found.seconds)} on ${device}${isProved ? " with the prover's" : ''}, by ${plural(found.sample, 'trace')} that ran`,
+        : `about ${duration(found.seconds)} on ${device}${isTwice ? ' with the second pass' : ''}, by ${plural(found.sample, 'trace')} that ran`,
     ),
     ...(traces === 0
       ? []

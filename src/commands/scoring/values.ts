@@ -10,6 +10,7 @@ import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { calibratedValues } from '../../estimate/calibrated.js';
 import type { ReadyTrace } from '../../estimate/credit.js';
 import type { Estimator } from '../../estimate/estimators.js';
+import { type HintedBy, hintedValues } from '../../estimate/hint/hinted-values.js';
 import type { PassJob } from '../../estimate/passes/cut-windows.js';
 import type { Scored, Valued } from '../../estimate/passes/windows.js';
 import { type ProvedBy, provedValues } from '../../estimate/prover/proved-values.js';
@@ -49,6 +50,8 @@ export interface ValueSource {
   readonly window: (row: number) => number;
   /** another policy, whose values are asked for */
   readonly prover?: ProvedBy | undefined;
+  /** what reads the traces again behind a hint */
+  readonly hint?: HintedBy | undefined;
 }
 
 /** A trace as its values are asked for. */
@@ -58,7 +61,7 @@ type Job = PassJob & ReadyTrace & Partial<WithMates> & { readonly references: re
 export async function* valuesOf<T extends Job>(
   scored: AsyncIterable<Scored<T> | BadRow>,
   { estimator, calibration, mates, monteCarlo, attribution }: ValueOptions,
-  { policy, session, tokenizer, meter, signal, window, prover }: ValueSource,
+  { policy, session, tokenizer, meter, signal, window, prover, hint }: ValueSource,
 ): AsyncGenerator<Valued<T> | BadRow> {
   // continue: completions from the exit points, and what they have earned
   if (monteCarlo !== undefined) {
@@ -74,6 +77,11 @@ export async function* valuesOf<T extends Job>(
   if (attribution !== undefined) {
     await openAttribution(session, attribution);
     yield* attributedValues(scored, session, attribution);
+    return;
+  }
+  // read again: behind a hint of the answer
+  if (hint !== undefined) {
+    yield* hintedValues(scored, hint);
     return;
   }
   // ask another policy: it reads the same tokens, and answers at the same exits

@@ -13,6 +13,8 @@ export interface PassJob extends Omit<TraceJob, 'ids' | 'promptLength'> {
   readonly needs?: readonly Trace[];
   /** (N) what another policy scores after every exit point, in a pass of its own */
   readonly proved?: readonly Suffix[];
+  /** the prompt with a hint in it, behind which the completion is read again */
+  readonly hinted?: Int32Array;
 }
 
 /** Neighbours. */

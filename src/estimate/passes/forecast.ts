@@ -28,9 +28,9 @@ export interface Forecast {
 const SAMPLE = 16;
 
 /** A trace's positions in the graphs: its own for each policy that reads it, and every reference's at every exit. */
-function work({ promptIds, completionIds, pieces, continuations, proved }: PassJob): number {
+function work({ promptIds, completionIds, pieces, continuations, proved, hinted }: PassJob): number {
   const branch = [...continuations, ...(proved ?? [])].reduce((sum, { ids }) => sum + ids.length, 0);
-  const readers = proved === undefined ? 1 : 2;
+  const readers = proved === undefined && hinted === undefined ? 1 : 2;
   return readers * (promptIds.length + completionIds.length) + (pieces.segments + 1) * branch;
 }
 
@@ -42,8 +42,8 @@ export interface ForecastBy<T extends PassJob> {
   readonly strategy: Strategy;
   /** makes one window of some traces */
   together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
-  /** what another policy does with them then */
-  prove?(scored: AsyncIterable<Scored<T> | BadRow>): AsyncIterable<object>;
+  /** a second pass over them */
+  again?(scored: AsyncIterable<Scored<T> | BadRow>): AsyncIterable<object>;
 }
 
 /**
@@ -96,7 +96,7 @@ export async function forecast<T extends PassJob>(
 
 async function run<T extends PassJob>(
   jobs: readonly T[],
-  { session, strategy, together, prove }: ForecastBy<T>,
+  { session, strategy, together, again }: ForecastBy<T>,
   setAside: (bad: BadRow) => void,
 ): Promise<void> {
   async function* items() {
@@ -104,7 +104,7 @@ async function run<T extends PassJob>(
   }
   // what the graph turns down (out of memory) is counted as the run itself would count it
   const scored = scoreWindows(together(items()), session, strategy);
-  for await (const item of prove?.(scored) ?? scored) if (isBad(item)) setAside(item);
+  for await (const item of again?.(scored) ?? scored) if (isBad(item)) setAside(item);
 }
 
 function stateText({ trace, pieces }: PassJob): string {

@@ -44,7 +44,7 @@ export async function* provedValues<T extends PassJob>(
 }
 
 /** Pieces that are the segments already: nothing is left to be merged. */
-function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
+export function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
   const { fixedLength } = opts;
   return { tokens, thought, ends, segments: ends.length, opts: { segmenter: 'given', fixedLength } };
 }

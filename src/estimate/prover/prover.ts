@@ -32,6 +32,7 @@ export async function openProver(
   path: string,
   of: Spelling,
   { device: choice, signal }: { readonly device: DeviceChoice; readonly signal: AbortSignal },
+  who: Reader = PROVER,
 ): Promise<Prover> {
   const policy = await openPolicyFolder(path);
   const [{ device }, tokenizer] = await Promise.all([
@@ -39,7 +40,7 @@ export async function openProver(
     openTokenizer(policy.path, { signal }),
   ]);
   const { vocab, maxTokens } = policy.architecture;
-  const check = tokenCheck(of, tokenizer, vocab, maxTokens);
+  const check = tokenCheck(of, tokenizer, vocab, maxTokens, who);
   return { policy, device, tokenizer, check, [Symbol.asyncDispose]: () => tokenizer.close() };
 }
 
@@ -48,6 +49,16 @@ export function proverConfig({ policy, device }: Prover) {
   const { precision } = graphFor(policy, device);
   return { files: policy.files, exitTemplate: policy.exitTemplate, precision };
 }
+
+/** Another policy that reads the traces, in words. */
+export interface Reader {
+  readonly name: string;
+  /** how the codes of its rejects begin */
+  readonly code: string;
+  readonly flag: string;
+}
+
+const PROVER: Reader = { name: 'prover', code: 'prover', flag: '--prover' };
 
 /** Whether a prover is the policy that it is to judge: its progress is then that of `pr`. */
 export function isSamePolicy(a: PolicyFolder, b: PolicyFolder): boolean {
@@ -64,21 +75,23 @@ export function tokenCheck(
   prover: Pick<Spelling, 'bytes'>,
   vocab: number,
   maxTokens: number,
+  { name, code, flag }: Reader = PROVER,
 ): Prover['check'] {
+  const other = `${flag} <a folder with the same tokenizer as the policy>`;
   const same = new Set<number>();
   const checkIds = (ids: Int32Array, field: string): void => {
     for (const [t, id] of ids.entries()) {
       if (same.has(id)) continue;
       if (id >= vocab)
         throw new TraceRejected(
-          'prover_tokens',
-          `${field}[${t}] is ${id}, the prover's vocabulary has ${vocab} tokens: ${OTHER}`,
+          `${code}_tokens`,
+          `${field}[${t}] is ${id}, the ${name}'s vocabulary has ${vocab} tokens: ${other}`,
         );
       const [own, its] = [text(policy, id), text(prover, id)];
       if (own !== its)
         throw new TraceRejected(
-          'prover_tokens',
-          `${field}[${t}] is ${id}, which is ${own} for the policy and ${its} for the prover: ${OTHER}`,
+          `${code}_tokens`,
+          `${field}[${t}] is ${id}, which is ${own} for the policy and ${its} for the ${name}: ${other}`,
         );
       same.add(id);
     }
@@ -90,13 +103,11 @@ export function tokenCheck(
     const total = promptIds.length + completionIds.length;
     if (total + longest > maxTokens)
       throw new TraceRejected(
-        'prover_too_long',
-        `prompt and completion have ${total} tokens, the prover takes ${maxTokens - longest} with the reference: --prover <one with a longer context>`,
+        `${code}_too_long`,
+        `prompt and completion have ${total} tokens, the ${name} takes ${maxTokens - longest} with the reference: ${flag} <one with a longer context>`,
       );
   };
 }
-
-const OTHER = '--prover <a folder with the same tokenizer as the policy>';
 
 /** A token's text as JSON; bytes that are no UTF-8 by their numbers. */
 function text(tokenizer: Pick<Spelling, 'bytes'>, id: number): string {

@@ -72,6 +72,8 @@ const ESTIMATES: Readonly<Record<string, string>> = {
     'no value: what the segments so far count for, each by the share of attention that it gets from the tokens of the reference answer',
   surprise:
     'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
+  posterior:
+    'no value: how far a hint of the reference answer makes the tokens so far likelier, as a probability',
   progress:
     'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
   given: 'values that the input brought along',
