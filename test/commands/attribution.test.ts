@@ -153,6 +153,7 @@ describe('what has no meaning', () => {
     ['score traces.jsonl --estimator surprise --sigma signed', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --lambda .1', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --method segment', 'no expected rewards'],
+    ['score traces.jsonl --estimator gradient --sigma rudder --export prm', 'has none'],
     ['score traces.jsonl --loo masked', '--loo has no meaning with --estimator pr'],
     ['score traces.jsonl --estimator loo --loo hidden', '--loo hidden'],
     ['redistribute surprise.jsonl --estimator loo', 'do not follow from what is stored'],

@@ -6,6 +6,7 @@ import {
   ESTIMATORS,
   type Estimator,
   hasLevel,
+  isMagnitude,
   natureOf,
   PROVER_ESTIMATORS,
   type ProverChoice,
@@ -267,6 +268,11 @@ export function checkExport(exportName: ExportName | undefined, credit: CreditOp
     throw usageError(
       `--export ${exportName} writes a trainer's columns alone`,
       'leave it out, or name one --sigma, and no --method or --normalisers',
+    );
+  if (exportName === 'prm' && isMagnitude(credit.estimator))
+    throw usageError(
+      `--export prm labels steps by the sign of σ, and what segments count for by --estimator ${credit.estimator} has none`,
+      'take another --estimator',
     );
   if (exportName === 'prm' && rule !== 'rudder' && rule !== 'signed')
     throw usageError(
