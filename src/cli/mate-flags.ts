@@ -14,7 +14,7 @@ export interface MateFlags {
 }
 
 /** Measured: docs/fidelity.md. */
-const DEFAULTS: MateOptions = { mates: 3, mateTokens: 20 };
+const DEFAULTS: MateOptions = { mates: 3, mateTokens: 40 };
 
 /** Adds the flags. */
 export function withMateFlags(command: Command): Command {

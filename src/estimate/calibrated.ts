@@ -59,23 +59,37 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
   return `the calibration was fitted to traces that were scored ${doubts.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
 }
 
-/** V(s_0..K) in the place of v̂. A trace without a reference has no v̂: its values stay 0. */
+/**
+ * V(s_0..K) in the place of v̂. A trace without a reference has no v̂: its values stay 0.
+ * @param utilities (N) ζ_n of the references
+ */
 export function calibratedValues(
   found: TraceValues,
   { group, id }: Trace,
   { segmentation, logprobs }: TraceResult,
+  utilities: Float32Array,
   calibration: Calibration,
 ): TraceValues {
-  if (found.referenceTokens.length === 0) return found;
-  const { values } = found;
-  return {
-    ...found,
-    values: calibration.values(group ?? id, { values, ends: segmentation.thoughtEnds, logprobs }),
-  };
+  const { values, referenceLogprobs, referenceTokens } = found;
+  if (referenceTokens.length === 0) return found;
+  const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
+  const states = { values, geoValues, ends: segmentation.thoughtEnds, logprobs };
+  return { ...found, values: calibration.values(group ?? id, states) };
+}
+
+/** (K+1) `pr-geo` of every exit, from what a row stores. */
+export function geoValuesOf(
+  logprobs: readonly Float32Array[],
+  tokens: Int32Array,
+  utilities: Float32Array,
+): Float32Array {
+  return Float32Array.from(logprobs, (exit) => storedValue(exit, tokens, utilities, 'pr-geo'));
 }
 
 /** Columns that the states of a trace are read from. */
-export const STATE_COLUMNS = ['segments', 'logprobs', 'reference_logprobs', 'reference_utilities'] as const;
+export const STATE_COLUMNS = [
+  ...(['segments', 'logprobs', 'reference_logprobs', 'reference_tokens', 'reference_utilities'] as const),
+] as const;
 
 /** @returns the states, or why the row has none, as half a sentence */
 export function storedStates(row: StoredRow): States | string {
@@ -98,9 +112,16 @@ export function storedStates(row: StoredRow): States | string {
   const found = exits.map(floats);
   if (!found.every((exit): exit is Float32Array => exit?.length === utilities.length))
     return `reference_logprobs does not have ${utilities.length} entries at every exit`;
-  const values = Float32Array.from(found, (exit) => storedValue(exit, new Int32Array(0), utilities, 'pr'));
+  const counts = floats(row.cell('reference_tokens'));
+  if (counts?.length !== utilities.length || !counts.every((count) => count > 0))
+    return `its reference_tokens are not ${utilities.length} counts`;
+  const tokens = Int32Array.from(counts);
+  const values = Float32Array.from(found, (exit) => storedValue(exit, tokens, utilities, 'pr'));
+  const geoValues = geoValuesOf(found, tokens, utilities);
   const isWhole = values.every(Number.isFinite) && logprobs.every(Number.isFinite);
-  return isWhole ? { values, ends: Int32Array.from(ends, Number), logprobs } : 'its numbers are not finite';
+  return isWhole
+    ? { values, geoValues, ends: Int32Array.from(ends, Number), logprobs }
+    : 'its numbers are not finite';
 }
 
 function floats(cell: unknown): Float32Array | null {

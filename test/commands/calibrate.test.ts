@@ -29,8 +29,9 @@ async function readFileJson(path: string): Promise<CalibrationFile> {
   return parsed;
 }
 
-const statesOf = ({ values, ends, logprobs }: MadeTrace) => ({
+const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
   values: Float32Array.from(values),
+  geoValues: Float32Array.from(geo),
   ends: Int32Array.from(ends),
   logprobs: Float32Array.from(logprobs),
 });

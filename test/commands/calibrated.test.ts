@@ -57,8 +57,10 @@ describe('score --estimator calibrated', () => {
       const known = row.group === 'top-0000';
       const weights = known ? file.fold_weights?.[oracleFold('top-0000')] : file.weights;
       const values = row.reference_logprobs.map((exit) => Math.fround(Math.exp(exit[0] as number)));
+      const tokens = row.reference_tokens[0] as number;
+      const geo = row.reference_logprobs.map((exit) => Math.fround(Math.exp((exit[0] as number) / tokens)));
       const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end as number);
-      const expected = oracleFeatures({ values, ends, logprobs: row.logprobs }).map((phi) => {
+      const expected = oracleFeatures({ values, geo, ends, logprobs: row.logprobs }).map((phi) => {
         const logit = phi.reduce(
           (sum, x, f) =>
             sum + ((x - (file.mean[f] as number)) / (file.sd[f] as number)) * (weights?.[f + 1] as number),

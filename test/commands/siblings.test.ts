@@ -76,26 +76,32 @@ describe('siblings', () => {
       const chosen = rows
         .filter((mate) => mate.group === row.group && mate.id !== row.id)
         .map((mate) => ({ mate, ...align(bags(row), bags(mate)) }))
-        .sort((a, b) => b.similarity - a.similarity)
-        .slice(0, 3)
-        .map(({ mate, states }) => {
-          const theirs = trace(mate).completion_ids;
-          const { logprobs } = tokenStats(model, [...prompt, ...theirs]);
-          return { mate, states, theirs, logprobs: logprobs.subarray(prompt.length) };
-        });
+        .sort((a, b) => b.similarity - a.similarity);
+      const scored = chosen.slice(0, 3).map(({ mate, states }) => {
+        const theirs = trace(mate).completion_ids;
+        const { logprobs } = tokenStats(model, [...prompt, ...theirs]);
+        return { mate, states, theirs, logprobs: logprobs.subarray(prompt.length) };
+      });
       const exits = [2, ...thoughtEnds(row)];
       for (const [k, value] of storedValues(row).entries()) {
-        const mates = chosen.map(({ mate, states, theirs, logprobs }) => {
+        const mates = scored.map(({ mate, states, theirs, logprobs }) => {
           const from = [2, ...thoughtEnds(mate)][states[k] as number] as number;
           const before = fork(state, prompt.length + (exits[k] as number));
           return {
-            here: sum(continuationLogprobs(model, before, theirs.slice(from, from + 20))),
-            own: sum(logprobs.subarray(from, from + 20)),
+            here: sum(continuationLogprobs(model, before, theirs.slice(from, from + 40))),
+            own: sum(logprobs.subarray(from, from + 40)),
             reward: mate.reward as number,
           };
         });
+        const begunAlike = chosen
+          .slice(3)
+          .filter(
+            ({ mate }) =>
+              own.slice(0, exits[k]).join() === trace(mate).completion_ids.slice(0, exits[k]).join(),
+          )
+          .map(({ mate }) => mate.reward as number);
         expect(value).toBeCloseTo(
-          oracleSibling(row.reward as number, row.value_prior[k] as number, mates),
+          oracleSibling(row.reward as number, row.value_prior[k] as number, mates, begunAlike),
           4,
         );
       }
@@ -221,7 +227,7 @@ describe('siblings', () => {
   it('is looked at by verify: its prior, its baseline, and values without a mate', async () => {
     expect((await run('verify siblings.jsonl')).code).toBe(0);
     const { config } = JSON.parse(await readFile(at('siblings.jsonl.summary.json'), 'utf8'));
-    expect(config).toMatchObject({ mates: 3, mateTokens: 20, mateWeights: [-30, 3], matePrior: 1 });
+    expect(config).toMatchObject({ mates: 3, mateTokens: 40, mateWeights: [-30, 3], matePrior: 0.5 });
     const credit = storedCredit(config);
     const faults = (change: object) => {
       const cells = { ...rows[0], ...change } as Record<string, unknown>;

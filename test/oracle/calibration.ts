@@ -6,25 +6,41 @@ export interface OracleTrace {
   readonly reward: number;
   /** (K+1) */
   readonly values: readonly number[];
+  /** (K+1) */
+  readonly geo: readonly number[];
   /** (K) */
   readonly ends: readonly number[];
   readonly logprobs: readonly number[];
 }
 
-/** φ(s_k) = (logit v̂, v̂, tokens, lowest log p, Σ log p, number below −2.3, sum of the two lowest), of what is before s_k. */
-export function oracleFeatures({ values, ends, logprobs }: Omit<OracleTrace, 'key' | 'reward'>): number[][] {
+/**
+ * φ(s_k) = (logit v̂, v̂, tokens, lowest log p, Σ log p, number below −2.3, sum of the two lowest, logit g, g), of what is before s_k;
+ * g is v̂ of one token of the reference.
+ */
+export function oracleFeatures({
+  values,
+  geo,
+  ends,
+  logprobs,
+}: Omit<OracleTrace, 'key' | 'reward'>): number[][] {
   return values.map((value, k) => {
     const before = logprobs.slice(0, k === 0 ? 0 : ends[k - 1]);
     const sorted = [...before].sort((a, b) => a - b);
-    const held = Math.max(1e-4, Math.min(1 - 1e-4, value));
+    const logit = (p: number) => {
+      const held = Math.max(1e-4, Math.min(1 - 1e-4, p));
+      return Math.log(held) - Math.log(1 - held);
+    };
+    const perToken = geo[k] as number;
     return [
-      Math.log(held) - Math.log(1 - held),
+      logit(value),
       value,
       before.length,
       sorted[0] ?? 0,
       before.reduce((a, b) => a + b, 0),
       before.filter((lp) => lp < -2.3).length,
       (sorted[0] ?? 0) + (sorted[1] ?? 0),
+      logit(perToken),
+      perToken,
     ];
   });
 }

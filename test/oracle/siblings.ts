@@ -34,9 +34,21 @@ export interface OracleMate {
   reward: number;
 }
 
-/** (R + Σ w r + c·V) / (1 + Σ w + c) with c = 1. */
-export function oracleSibling(reward: number, prior: number, mates: readonly OracleMate[]): number {
-  let [above, below] = [reward + prior, 2];
+/**
+ * (R + Σ w r + ½ Σ_b r_b + c·V) / (1 + Σ w + ½ B + c) with c = ½.
+ * @param begunAlike (B) r_b of those that are no mates and came through the same state
+ */
+export function oracleSibling(
+  reward: number,
+  prior: number,
+  mates: readonly OracleMate[],
+  begunAlike: readonly number[] = [],
+): number {
+  let [above, below] = [reward + prior / 2, 1.5];
+  for (const outcome of begunAlike) {
+    above += outcome / 2;
+    below += 0.5;
+  }
   for (const { here, own, reward: outcome } of mates) {
     const w = Math.exp(Math.min(3, Math.max(-30, here - own)));
     above += w * outcome;

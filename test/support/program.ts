@@ -88,6 +88,7 @@ export interface ScoredRow {
   readonly segments: ScoredSegment[];
   readonly value_start: number;
   readonly reference_logprobs: number[][];
+  readonly reference_tokens: number[];
   readonly reward: number | null;
   readonly baseline: number | null;
   readonly reference_utilities: number[];

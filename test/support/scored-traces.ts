@@ -6,6 +6,8 @@ export interface MadeTrace {
   readonly reward: number;
   /** (K+1) v̂, float32 */
   readonly values: number[];
+  /** (K+1) the same of one token of the reference, which has three, float32 */
+  readonly geo: number[];
   /** (K) */
   readonly ends: number[];
   /** (T) float32 */
@@ -39,7 +41,8 @@ export function madeTraces(groups: number, size: number, seed = 1): MadeTrace[] 
       return Math.fround(Math.min(1, Math.max(0, known * (0.4 + k / K) + 0.1 * (random() - 0.5))));
     });
     const group = size === 1 ? null : `g${Math.floor(n / size)}`;
-    return { id: `t${n}`, group, reward, values, ends, logprobs };
+    const geo = values.map((value) => Math.fround(Math.exp(Math.fround(Math.log(value)) / 3)));
+    return { id: `t${n}`, group, reward, values, geo, ends, logprobs };
   });
 }
 
@@ -57,6 +60,7 @@ export function scoredLine(trace: MadeTrace, more: Readonly<Record<string, unkno
     segments,
     value_start: trace.values[0],
     reference_logprobs: trace.values.map((value) => [Math.fround(Math.log(value))]),
+    reference_tokens: [3],
     reference_utilities: [1],
     ...more,
   };

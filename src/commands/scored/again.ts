@@ -4,7 +4,7 @@ import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
-import { UNCALIBRATED } from '../../estimate/calibrated.js';
+import { geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
@@ -296,7 +296,8 @@ function valuesOf(row: OutputRow, credit: CreditOptions, calibration?: Calibrati
   );
   // a trace without a reference has no v̂ to be calibrated
   if (credit.estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
-  const states = { values, ends, logprobs: logprobs ?? new Float32Array(0) };
+  const geoValues = geoValuesOf(referenceLogprobs ?? [], tokens, utilities);
+  const states = { values, geoValues, ends, logprobs: logprobs ?? new Float32Array(0) };
   return calibration.values(trace.group ?? trace.id, states);
 }
 

@@ -101,7 +101,8 @@ export async function* valuesOf<T extends Job>(
       estimator === 'given'
         ? givenValues(trace.values, result.segmentation.exits.length)
         : traceValues(result.branches, utilities, estimator);
-    const prior = calibration === undefined ? found : calibratedValues(found, trace, result, calibration);
+    const prior =
+      calibration === undefined ? found : calibratedValues(found, trace, result, utilities, calibration);
     const values = mates === undefined ? prior : siblingValues(prior, result, job, needed, mates);
     return { job, trace, result, values };
   });

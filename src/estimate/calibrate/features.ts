@@ -1,4 +1,4 @@
-// What the calibrated value knows of a state: v̂ there, and how surprising the thought up to it was (METHOD §3).
+// What the calibrated value knows of a state: v̂ there, two ways, and how surprising the thought up to it was (METHOD §3).
 
 /** φ(s_k), in the order in which weights stand: a calibration file names them. */
 export const FEATURES = [
@@ -9,6 +9,8 @@ export const FEATURES = [
   'logprob_sum',
   'improbable_tokens',
   'two_lowest_logprobs',
+  'logit_geo_value',
+  'geo_value',
 ] as const;
 
 /** v̂ is held this far from 0 and 1 where a logarithm is taken of it. */
@@ -20,6 +22,8 @@ const IMPROBABLE = -2.3;
 export interface States {
   /** (K+1) v̂(s_0..K): the probability of the references now (`pr`) */
   readonly values: Float32Array;
+  /** (K+1) the same of one token of them (`pr-geo`): a long reference is improbable whatever the thought was worth */
+  readonly geoValues: Float32Array;
   /** (K) tokens before s_1..s_K; s_0 has none, whatever opens the thought */
   readonly ends: Int32Array;
   /** (T) log p of the completion's tokens, nats; nothing behind `ends[k−1]` is read for s_k */
@@ -32,7 +36,7 @@ export function clipped(value: number): number {
 }
 
 /** φ(s_0..K), one state after the other: (K+1)·F. */
-export function stateFeatures({ values, ends, logprobs }: States): Float64Array {
+export function stateFeatures({ values, geoValues, ends, logprobs }: States): Float64Array {
   const features = new Float64Array(values.length * FEATURES.length);
   let [lowest, second, sum, improbable] = [0, 0, 0, 0];
   let t = 0;
@@ -44,10 +48,14 @@ export function stateFeatures({ values, ends, logprobs }: States): Float64Array 
       if (logprob < lowest) [lowest, second] = [logprob, lowest];
       else if (logprob < second) second = logprob;
     }
-    const value = values[k] as number;
-    const held = clipped(value);
-    const own = [Math.log(held / (1 - held)), value, t, lowest, sum, improbable, lowest + second];
-    features.set(own, k * FEATURES.length);
+    const [value, geo] = [values[k] as number, geoValues[k] as number];
+    const surprise = [t, lowest, sum, improbable, lowest + second];
+    features.set([heldLogit(value), value, ...surprise, heldLogit(geo), geo], k * FEATURES.length);
   }
   return features;
+}
+
+function heldLogit(value: number): number {
+  const held = clipped(value);
+  return Math.log(held / (1 - held));
 }

@@ -30,6 +30,13 @@ export interface GivenMate extends Mate<Pick<Sibling, 'completionIds'>> {
   readonly reward: number;
 }
 
+/** One that has begun as the trace did, word for word: at the states of that beginning its outcome counts as a whole. */
+export interface SharedBeginning {
+  /** tokens of the completion that both have */
+  readonly tokens: number;
+  readonly reward: number;
+}
+
 /** Pairs of pieces that are aligned at most, which take 16 bytes each: 4,000 pieces beside 4,000. */
 const MOST_PAIRS = 2 ** 24;
 
@@ -52,6 +59,14 @@ export function chooseMates<T extends Sibling>(own: Sibling, others: readonly T[
       const exits = candidateExits(mate.pieces);
       return { mate, at: states.map((state) => exits[state] as number) };
     });
+}
+
+/** Tokens with which two completions begin alike. */
+export function sharedTokens(a: Int32Array, b: Int32Array): number {
+  const length = Math.min(a.length, b.length);
+  let n = 0;
+  while (n < length && a[n] === b[n]) n++;
+  return n;
 }
 
 /** What of a mate's tail is scored where it begins after `from` tokens of its completion; none is left at its end. */

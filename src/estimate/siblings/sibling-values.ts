@@ -3,22 +3,37 @@ import { FLOAT32_LIST, type OutputColumn } from '../../io/table/output-columns.j
 import { NO_FIT, NO_MATE } from '../mateless.js';
 import type { TraceResult } from '../trace-result.js';
 import type { TraceValues } from '../value.js';
-import { type GivenMate, type MateOptions, placesOf, type Sibling, tailFrom } from './mates.js';
+import {
+  type GivenMate,
+  type MateOptions,
+  placesOf,
+  type SharedBeginning,
+  type Sibling,
+  tailFrom,
+} from './mates.js';
 
 /** A log-weight is held between these. */
 const CLIP = [-30, 3] as const;
 /** c: outcomes that the calibrated value counts for. */
-const PRIOR = 1;
+const PRIOR = 0.5;
+/**
+ * Outcomes that a trace counts for which began word for word as this one did and is no mate of it. At the first state where it
+ * no longer does it counts for nothing, and what that changes is credit of nobody: not a whole one, by what was measured.
+ */
+const BEGUN_ALIKE = 0.5;
 /** Where all mates together weigh less than this from s_1 on, none of them has anything to say. */
 const FITS = 0.1;
 
 /** The options as a configuration has them, and what is not to be chosen. */
 export function siblingConfig({ mates, mateTokens }: MateOptions) {
-  return { mates, mateTokens, mateWeights: [...CLIP], matePrior: PRIOR };
+  const constants = { mateWeights: [...CLIP], matePrior: PRIOR, mateBegunAlike: BEGUN_ALIKE };
+  return { mates, mateTokens, ...constants };
 }
 
 /** The keys of these. */
-export const SIBLING_KEYS: readonly string[] = ['mates', 'mateTokens', 'mateWeights', 'matePrior'];
+export const SIBLING_KEYS: readonly string[] = [
+  ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'mateBegunAlike'],
+];
 
 /** A trace whose values are asked for. */
 export interface Mated {
@@ -27,6 +42,7 @@ export interface Mated {
   readonly reward: { readonly reward: number | null };
   /** absent where it was given none */
   readonly mates?: readonly GivenMate[];
+  readonly begunAlike?: readonly SharedBeginning[];
 }
 
 /** Values, and what is told of them. */
@@ -40,14 +56,15 @@ export interface SiblingValues extends TraceValues {
 
 /**
  * V(s_k) = (R + Σ_j w_j r_j + c·V_c(s_k)) / (1 + Σ_j w_j + c), with log w_j the log-ratio of the first L tokens of mate j's tail
- * at s_k and at its own corresponding state, held between −30 and 3 nats. An unknown R is left out.
+ * at s_k and at its own corresponding state, held between −30 and 3 nats. An unknown R is left out. Of those that are no mates but
+ * began as the trace did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
  * @param needed (mates) of (T) log-probabilities of each mate's own tokens, nats; undefined where the policy could not read it
  */
 export function siblingValues(
   prior: TraceValues,
   { segmentation, tails = [] }: Pick<TraceResult, 'segmentation' | 'tails'>,
-  { pieces, reward: { reward: own }, mates = [] }: Mated,
+  { pieces, reward: { reward: own }, mates = [], begunAlike = [] }: Mated,
   needed: readonly (Float32Array | undefined)[],
   { mateTokens }: MateOptions,
 ): SiblingValues {
@@ -71,6 +88,12 @@ export function siblingValues(
       sums.weights += weight;
       sums.squares += weight ** 2;
       sums.rewards += weight * reward;
+    }
+    for (const { tokens, reward } of begunAlike) {
+      if (tokens < exit) continue;
+      sums.weights += BEGUN_ALIKE;
+      sums.squares += BEGUN_ALIKE ** 2;
+      sums.rewards += BEGUN_ALIKE * reward;
     }
     return sums;
   });

@@ -3,7 +3,16 @@ import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import type { PassJob, Window } from '../passes/cut-windows.js';
 import { type Candidate, candidateOf, type FarMates, type Related } from './far-mates.js';
-import { bagsOf, chooseMates, type GivenMate, type MateOptions, type Sibling, tailsAt } from './mates.js';
+import {
+  bagsOf,
+  chooseMates,
+  type GivenMate,
+  type MateOptions,
+  type SharedBeginning,
+  type Sibling,
+  sharedTokens,
+  tailsAt,
+} from './mates.js';
 
 /** Others of a group that a trace is compared with, or as many as it may have mates; of more, those that follow it. */
 const MOST_COMPARED = 15;
@@ -11,6 +20,8 @@ const MOST_COMPARED = 15;
 /** A trace with its mates. */
 export interface WithMates {
   readonly mates: readonly GivenMate[];
+  /** the others it was compared with */
+  readonly begunAlike: readonly SharedBeginning[];
 }
 
 type Member = Related & Sibling;
@@ -39,10 +50,16 @@ export async function* withMates<T extends Related>(
       const others = othersOf(item, groups.get(item.trace.group) ?? [], most);
       const members = await Promise.all(others.map(({ get }) => get()));
       const chosen = chooseMates({ ...item, bags: bagsOf(item) }, members, opts.mates);
-      for (const { mate } of chosen) if (!present.has(mate.trace)) guests.set(mate.trace, mate);
+      const mates = new Set(chosen.map(({ mate }) => mate));
+      const rest = members.filter((member) => !mates.has(member));
+      for (const mate of mates) if (!present.has(mate.trace)) guests.set(mate.trace, mate);
       given.push({
         ...item,
         mates: chosen.map(({ mate, at }) => ({ mate, at, reward: mate.reward.reward as number })),
+        begunAlike: rest.map(({ completionIds, reward }) => ({
+          tokens: sharedTokens(item.completionIds, completionIds),
+          reward: reward.reward as number,
+        })),
         needs: chosen.map(({ mate }) => mate.trace),
         tails: tailsAt(item, chosen, opts),
       });

@@ -9,8 +9,9 @@ import { Moments, standardise } from '../../../dist/estimate/calibrate/moments.j
 import { descend, oracleFeatures, oracleFit, oracleFold } from '../../oracle/calibration.js';
 import { type MadeTrace, madeTraces, randomStream } from '../../support/scored-traces.js';
 
-const statesOf = ({ values, ends, logprobs }: MadeTrace) => ({
+const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
   values: Float32Array.from(values),
+  geoValues: Float32Array.from(geo),
   ends: Int32Array.from(ends),
   logprobs: Float32Array.from(logprobs),
 });
@@ -49,11 +50,13 @@ describe('φ', () => {
       tail: fc.integer({ min: 0, max: 5 }),
       numbers: fc.array(number, { minLength: 50, maxLength: 50 }),
       values: fc.array(value, { minLength: 6, maxLength: 6 }),
+      geo: fc.array(value, { minLength: 6, maxLength: 6 }),
     })
-    .map(({ lengths, tail, numbers, values }) => {
+    .map(({ lengths, tail, numbers, values, geo }) => {
       const ends = lengths.map((_, k) => lengths.slice(0, k + 1).reduce((a, b) => a + b, 0));
       const logprobs = numbers.slice(0, (ends.at(-1) ?? 0) + tail);
-      return { id: 't', group: null, reward: 1, values: values.slice(0, ends.length + 1), ends, logprobs };
+      const states = { values: values.slice(0, ends.length + 1), geo: geo.slice(0, ends.length + 1) };
+      return { id: 't', group: null, reward: 1, ...states, ends, logprobs };
     });
 
   it('is the formula', () => {
@@ -74,6 +77,7 @@ describe('φ', () => {
           ...made,
           logprobs: made.logprobs.map((lp, t) => (t < end ? lp : other)),
           values: made.values.map((value, n) => (n <= k ? value : 0.5)),
+          geo: made.geo.map((value, n) => (n <= k ? value : 0.5)),
         };
         const [before, after] = [stateFeatures(statesOf(made)), stateFeatures(statesOf(changed))];
         const F = before.length / made.values.length;

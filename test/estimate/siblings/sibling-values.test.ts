@@ -18,14 +18,14 @@ interface ScoredMate {
 const siblingValues = (
   prior: Parameters<typeof valuesOf>[0],
   result: Parameters<typeof valuesOf>[1],
-  { pieces, reward }: { pieces: Parameters<typeof valuesOf>[2]['pieces']; reward: number | null },
+  { reward, ...own }: Omit<Parameters<typeof valuesOf>[2], 'mates' | 'reward'> & { reward: number | null },
   mates: readonly ScoredMate[],
   opts: Parameters<typeof valuesOf>[4],
 ) =>
   valuesOf(
     prior,
     result,
-    { pieces, reward: { reward }, mates },
+    { ...own, reward: { reward }, mates },
     mates.map(({ logprobs }) => logprobs),
     opts,
   );
@@ -51,6 +51,10 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
     K: fc.constant(K),
     prior: fc.array(fc.float({ min: 0, max: 1, noNaN: true }), { minLength: K + 1, maxLength: K + 1 }),
     reward: fc.constantFrom(0, 0.5, 1),
+    begunAlike: fc.array(
+      fc.record({ tokens: fc.integer({ min: 0, max: 6 }), reward: fc.constantFrom(0, 0.5, 1) }),
+      { maxLength: 4 },
+    ),
     L: fc.integer({ min: 1, max: 4 }),
     mates: fc.array(
       fc.integer({ min: 0, max: 6 }).chain((T) =>
@@ -70,9 +74,9 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
 );
 
 describe('siblings', () => {
-  it('is (R + Σ w r + V) / (2 + Σ w), and the prior where no mate fits', () => {
+  it('is (R + Σ w r + ½ Σ r_b + ½ V) / (1½ + Σ w + ½ B), and the prior where no mate fits', () => {
     fc.assert(
-      fc.property(scene, ({ K, prior, reward, L, mates }) => {
+      fc.property(scene, ({ K, prior, reward, L, mates, begunAlike }) => {
         const { pieces, segmentation, values } = traceOf(K, prior);
         const lengthAt = ({ logprobs, at }: (typeof mates)[number], k: number) =>
           Math.min(L, logprobs.length - (at[k] as number));
@@ -88,7 +92,8 @@ describe('siblings', () => {
           reward: outcome,
           logprobs: Float32Array.from(logprobs),
         }));
-        const found = siblingValues(values, { segmentation, tails }, { pieces, reward }, scored, {
+        const own = { pieces, reward, begunAlike };
+        const found = siblingValues(values, { segmentation, tails }, own, scored, {
           mates: 3,
           mateTokens: L,
         });
@@ -102,10 +107,17 @@ describe('siblings', () => {
             return [{ here: sum((mate.here[k] as number[]).slice(0, n)), own, reward: mate.reward }];
           }),
         );
+        const passed = (k: number) =>
+          begunAlike.filter(({ tokens }) => tokens >= k).map(({ reward: outcome }) => outcome);
         const heaviest = Math.max(
           ...pairs
             .slice(1)
-            .map((all) => all.reduce((w, { here, own }) => w + Math.exp(Math.min(3, here - own)), 0)),
+            .map((all, k) =>
+              all.reduce(
+                (w, { here, own }) => w + Math.exp(Math.min(3, here - own)),
+                passed(k + 1).length / 2,
+              ),
+            ),
         );
         // on the brink either is right
         if (Math.abs(heaviest - 0.1) < 1e-6) return;
@@ -113,7 +125,7 @@ describe('siblings', () => {
         for (const [k, all] of pairs.entries())
           expect(found.values[k]).toBeCloseTo(
             fits
-              ? oracleSibling(reward, Math.fround(prior[k] as number), all)
+              ? oracleSibling(reward, Math.fround(prior[k] as number), all, passed(k))
               : Math.fround(prior[k] as number),
             6,
           );
@@ -122,7 +134,7 @@ describe('siblings', () => {
         expect(found.columns.value_prior).toEqual(values.values);
         for (const ess of found.columns.value_ess as Float32Array) {
           expect(ess).toBeGreaterThanOrEqual(0);
-          expect(ess).toBeLessThanOrEqual(1 + mates.length + 1e-5);
+          expect(ess).toBeLessThanOrEqual(1 + mates.length + begunAlike.length + 1e-5);
         }
       }),
       { numRuns: 300 },
@@ -163,9 +175,11 @@ describe('siblings', () => {
           const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
           const ratio = sum(tail) - sum(own);
           clipped ||= ratio > 3;
-          // one mate, no outcome of its own, a prior of 0: V = w·r / (w + 1); a mate below the threshold of fitting is left out
+          // one mate, no outcome of its own, a prior of 0: V = w·r / (w + ½); a mate below the threshold of fitting is left out
           const [, value = 0] = found.values;
-          const weighted = found.status.includes(NO_FIT) ? Math.exp(ratio) * right(y) : value / (1 - value);
+          const weighted = found.status.includes(NO_FIT)
+            ? Math.exp(ratio) * right(y)
+            : (0.5 * value) / (1 - value);
           expected += Math.exp(sum(own)) * weighted;
         }
         if (!clipped) expect(expected).toBeCloseTo(exactValue(model, here, zeta), 4);
@@ -196,7 +210,7 @@ describe('siblings', () => {
     const unknown = { pieces, reward: null };
     const read = { ...mate, logprobs: Float32Array.of(-1) };
     const found = siblingValues(values, { segmentation, tails }, unknown, [read], opts);
-    expect([...found.values]).toEqual([0.75, 0.625]);
+    expect([...found.values]).toEqual([Math.fround(1.25 / 1.5), 0.75]);
     expect([...(found.columns.value_ess as Float32Array)]).toEqual([1, 1]);
     const unread = { ...mate, logprobs: undefined };
     const none = siblingValues(values, { segmentation, tails }, { pieces, reward: 1 }, [unread], opts);
