@@ -2,7 +2,6 @@
 import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import type { CreditOptions } from '../estimate/credit.js';
-import { mayBeGroupMean, recomputedFaults } from '../estimate/recompute.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { storedCredit } from '../estimate/stored-credit.js';
 import type { ExportName } from '../io/export/exports.js';
@@ -27,6 +26,7 @@ import type { Log } from '../report/log.js';
 import { segmentFaults } from '../segment/stored-segments.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
+import { mayBeGroupMean, recomputedFaults } from './scored/recompute.js';
 import { valueColumns } from './scored/value-columns.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 

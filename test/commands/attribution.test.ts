@@ -2,7 +2,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { recomputedFaults } from '../../dist/estimate/recompute.js';
+import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, type FixtureRow, readJsonl, type ScoredRow, storedValues } from '../support/program.js';

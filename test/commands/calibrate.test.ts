@@ -135,6 +135,8 @@ describe('calibrate', () => {
     expect(await run('joint.jsonl')).toMatch(/^2 .*--estimator joint/);
     expect(await run('bad.jsonl')).toMatch(/^65 .*bad\.jsonl: row 0/);
     expect(await run('gone.jsonl')).toMatch(/^2 .*gone\.jsonl: no such file/);
+    await writeFile(join(folder, 'good.jsonl'), lines([row]));
+    expect(await run('good.jsonl', './good.jsonl')).toMatch(/^2 .*good\.jsonl: is given twice/);
     expect(await run('.')).toMatch(/^2 .*run\.json: is missing/);
     await writeFile(join(folder, 'c.json'), lines([row]));
     expect(await run('c.json')).toMatch(/^2 .*c\.json: is an input/);

@@ -2,8 +2,8 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import type { CalibrationFile } from '../../dist/estimate/calibrate/calibration.js';
-import { recomputedFaults } from '../../dist/estimate/recompute.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';

@@ -41,6 +41,7 @@ describe('a condition', () => {
     ['status == ok', false],
     ['status != uniform:*', false],
     ['status == bank:*', true],
+    ['status != rudder:no-gain and status != rudder:*', true],
     ['advantage == .75', true],
     ['tokens == 4 and segments == 2', true],
     ['tokens == 5 or segments == 2', true],
@@ -70,6 +71,9 @@ describe('a condition', () => {
     ['reward = 1', /is no comparison/],
     ['reward == one', /reward is a number, and "one" is none/],
     ['status > ok', /status is text/],
+    ['status != uniform:no-gian', /no status is "uniform:no-gian", did you mean uniform:no-gain\?/],
+    ['status == ok;bank:row', /no status is "ok;bank:row"/],
+    ['status != unifrom:*', /no status is "unifrom:\*"/],
     ['reward == 1 and ok', /"ok" is no comparison/],
   ])('%s is refused', (text, expected) => {
     expect(() => parseWhere(text, 'x.parquet', SOURCE)).toThrow(expected);

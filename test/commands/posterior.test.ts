@@ -2,7 +2,7 @@
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { recomputedFaults } from '../../dist/estimate/recompute.js';
+import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
 import { loadOracleModel, tokenStats } from '../oracle/llama.js';

@@ -2,8 +2,8 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import { farMates } from '../../dist/commands/scoring/far-mates.js';
-import { recomputedFaults } from '../../dist/estimate/recompute.js';
 import { align, pieceBags } from '../../dist/estimate/siblings/alignment.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
 import type { Log } from '../../dist/report/log.js';
@@ -246,6 +246,11 @@ describe('siblings', () => {
     );
     expect(faults({ baseline: row.value_start })).toMatch(/baseline is .*expected V\(s_0\)/);
     expect(faults({ status: 'siblings:no-fit' })).toMatch(/the value of exit \d+ is/);
+    expect(faults({ status: 'siblings:no-fit' })).toMatch(/value_ess\[0\] is .*, expected 0 with the status/);
+    expect(faults({ value_ess: row.value_prior.map(() => 0.5) })).toMatch(
+      /value_ess\[0\] is 0\.5, expected 1 or/,
+    );
+    expect(faults({ value_ess: [] })).toMatch(/value_ess has 0 entries, expected/);
   });
 
   it.each([

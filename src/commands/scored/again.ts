@@ -8,7 +8,6 @@ import { geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
-import { mayBeGroupMean } from '../../estimate/recompute.js';
 import { GROUP_STD } from '../../estimate/requested.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
@@ -18,6 +17,7 @@ import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
+import { mayBeGroupMean } from './recompute.js';
 import { NEEDED, type StoredTrace } from './scored-rows.js';
 
 /** What a first pass over the file found. */

@@ -3,6 +3,7 @@ import { usageError } from '../../errors.js';
 import { hasLevel } from '../../estimate/estimators.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import { didYouMean } from '../../io/table/similar.js';
+import { mayBeStatus, STATUS_CODES } from '../../io/verify/status-codes.js';
 import type { Scored } from './open-scored.js';
 import type { StoredTrace } from './scored-rows.js';
 
@@ -135,6 +136,14 @@ function words({ of }: Named, name: string, sign: string, given: string, whole: 
   if (sign !== '==' && sign !== '!=')
     throw usageError(`--where ${whole}: ${name} is text, expected == or !=`, EXAMPLE);
   const word = given.replace(/^(['"])(.*)\1$/, '$2');
+  // with != a code that no row can have keeps everything
+  if (name === 'status' && !mayBeStatus(word)) {
+    const meant = didYouMean(word, STATUS_CODES);
+    throw usageError(
+      `--where ${whole}: no status is "${word}"${meant === undefined ? '' : `, did you mean ${meant}?`}`,
+      `statuses: ${STATUS_CODES.join(', ')}`,
+    );
+  }
   const isOne = (found: string) =>
     word.endsWith('*') ? found.startsWith(word.slice(0, -1)) : found === word;
   return (trace, isLevel) => {

@@ -25,7 +25,7 @@ export interface Sample {
 }
 
 /** Half of a state's samples without a verdict: its value is of those that end soon, or of whoever can be judged. */
-const MUCH_LOST = 0.5;
+export const MUCH_LOST = 0.5;
 /** Status of a trace with such a state. */
 export const LOST = 'mc:lost';
 

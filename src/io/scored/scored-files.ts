@@ -1,5 +1,5 @@
 // Names of scored files and run folders in, their files out, each with what it says of how it was made.
-import { stat } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
 import { shardOf } from '../layout/chunks.js';
@@ -34,15 +34,25 @@ interface KnownFile {
 
 /**
  * Opens scored files one after the other, those of folders in the order of their rows.
- * @throws RredcotError: exit 2 for a name that stands for nothing of ours, 65 for a file that cannot be read, 75 for a run
+ * @throws RredcotError: exit 2 for a name that stands for nothing of ours or for a file that was there before, 65 for a file that cannot be read, 75 for a run
  * that is not finished
  */
 export async function* scoredFiles(
   paths: readonly string[],
   parquet: ChunkReader,
 ): AsyncGenerator<ScoredFile> {
+  const seen = new Map<string, string>();
   for (const path of paths)
     for await (const file of filesOf(path)) {
+      const real = await realpath(file.path).catch(() => file.path);
+      const other = seen.get(real);
+      // each of its traces would count twice
+      if (other !== undefined)
+        throw usageError(
+          `${file.path}: is given twice${other === file.path ? '' : `, also as ${other}`}`,
+          'name each file once',
+        );
+      seen.set(real, file.path);
       const { metadata, columns, rows } = await openRows(file.path, file.format, parquet).catch(
         (error: unknown) => {
           throw unreadable(error, file.path);

@@ -1,15 +1,13 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
-import type { StoredRow } from '../io/verify/stored-rows.js';
-import { segmentSums } from '../segment/segment.js';
-import { posteriorValues } from './attribution/posterior.js';
-import { surpriseValues } from './attribution/surprise.js';
-import { bankFault, NO_BANK, ONE_SIDED } from './bank.js';
-import { modelValues, type StoredModel } from './calibrate/calibration.js';
-import { groupPlace } from './calibrate/folds.js';
-import { STATE_COLUMNS, storedStates, UNCALIBRATED } from './calibrated.js';
-import { type CreditOptions, onRewardScale } from './credit.js';
-import { natureOf, scorerOf } from './estimators.js';
-import { MATELESS } from './mateless.js';
+
+import { posteriorValues } from '../../estimate/attribution/posterior.js';
+import { surpriseValues } from '../../estimate/attribution/surprise.js';
+import { bankFault, NO_BANK, ONE_SIDED } from '../../estimate/bank.js';
+import { modelValues, type StoredModel } from '../../estimate/calibrate/calibration.js';
+import { groupPlace } from '../../estimate/calibrate/folds.js';
+import { STATE_COLUMNS, storedStates, UNCALIBRATED } from '../../estimate/calibrated.js';
+import { type CreditOptions, onRewardScale } from '../../estimate/credit.js';
+import { natureOf, scorerOf } from '../../estimate/estimators.js';
 import {
   creditColumn,
   GROUP_STD,
@@ -19,10 +17,20 @@ import {
   requestedOf,
   TOKEN_ADVANTAGE,
   TOKEN_FACTOR,
-} from './requested.js';
-import { OF_OTHERS } from './rules/normalisers.js';
-import { redistribute, type SigmaInput, type SigmaRule, sigmaEss, sigmaMaxWeight } from './sigma.js';
-import { storedValue } from './value.js';
+} from '../../estimate/requested.js';
+import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
+import { checkSampled } from '../../estimate/sampling/check-stored.js';
+import { checkMates } from '../../estimate/siblings/check-stored.js';
+import {
+  redistribute,
+  type SigmaInput,
+  type SigmaRule,
+  sigmaEss,
+  sigmaMaxWeight,
+} from '../../estimate/sigma.js';
+import { storedValue } from '../../estimate/value.js';
+import type { StoredRow } from '../../io/verify/stored-rows.js';
+import { segmentSums } from '../../segment/segment.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */
 export function mayBeGroupMean(credit: CreditOptions): boolean {
@@ -71,6 +79,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
   if (expected !== null && credit.calibration !== undefined)
     checkCalibrated(row, expected, credit.calibration, fault);
   if (readsMates && values !== undefined) checkMates(row, values, expected, fault);
+  if (natureOf(credit.estimator).isSampled && values !== undefined) checkSampled(row, values, fault);
   const start = readsMates ? expected?.[0] : numberOrNull(row.cell('value_start'));
   checkBaseline(row, credit, start ?? undefined, fault);
   const T = ends.at(-1);
@@ -114,7 +123,8 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
 /** The columns that were asked for beside ours, as far as the row alone tells what is in them. */
 function checkRequested(row: StoredRow, input: SigmaInput, credit: CreditOptions, fault: Fault): void {
   const { others = [], method, normalisers = [] } = credit;
-  const { columns } = requestedOf(input, credit);
+  const { columns, status: expectedCodes } = requestedOf(input, credit);
+  if (row.has('reference_utilities')) checkFurtherCodes(row, others, expectedCodes, fault);
   const isHierarchical = method === 'hierarchical';
   const lists = [
     ...others.map(creditColumn),
@@ -214,18 +224,6 @@ function checkCalibrated(row: StoredRow, values: Float32Array, model: StoredMode
     fault(`its values begin with ${values[0]}, by the calibration with ${sets.map(([v]) => v).join(' or ')}`);
 }
 
-/** A prior for every exit, and values that are the prior where the status says so. */
-function checkMates(row: StoredRow, values: Float32Array, prior: Float32Array | null, fault: Fault): void {
-  if (prior?.length !== values.length) {
-    fault(`value_prior has ${prior?.length ?? 'no'} entries, expected ${values.length}: one for each exit`);
-    return;
-  }
-  const status = row.cell('status');
-  if (typeof status !== 'string' || !status.split(';').some((code) => MATELESS.includes(code))) return;
-  const k = prior.findIndex((value, n) => value !== values[n]);
-  if (k >= 0) fault(`status is ${status}, and the value of exit ${k} is ${values[k]}, expected ${prior[k]}`);
-}
-
 /**
  * b where the configuration alone says what it is.
  * @param start V(s_0) that may be a baseline; undefined where the columns do not tell
@@ -265,6 +263,25 @@ function checkFallback(row: StoredRow, fallback: string | undefined, fault: Faul
     fault(
       `status is ${status}, from values, reward and baseline it has ${expected.join(';') || 'no uniform:…'}`,
     );
+}
+
+/** The codes of further credits. Of a missing baseline the row alone does not tell whose it might have been. */
+function checkFurtherCodes(
+  row: StoredRow,
+  rules: readonly string[],
+  expected: readonly string[],
+  fault: Fault,
+) {
+  const status = row.cell('status');
+  if (typeof status !== 'string') return;
+  const ofRule = (code: string) => rules.some((rule) => code.startsWith(`${rule}:`));
+  const sorted = (codes: readonly string[]) =>
+    codes
+      .map((code) => code.replace(/:graded-reward$/, ':no-baseline'))
+      .sort()
+      .join(';');
+  if (sorted(status.split(';').filter(ofRule)) !== sorted(expected.filter(ofRule)))
+    fault(`status is ${status}, the further credits have ${[...expected].sort().join(';') || 'no code'}`);
 }
 
 function expectNumber(row: StoredRow, name: string, expected: number, fault: Fault): void {
