@@ -65,6 +65,7 @@ const UNSAID: Readonly<Record<string, readonly [what: string, kind: string]>> = 
   calibration: ['which file the calibration was read from', 'file'],
   prover: ['in which folder the prover was', 'folder'],
   hintPolicy: ['in which folder the policy was that read the hint', 'folder'],
+  prm: ['in which folder the reward model was', 'folder'],
 };
 
 /** A run's resolved configuration as flags. */

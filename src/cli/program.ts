@@ -30,6 +30,7 @@ import {
 } from './job-flags.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
+import { type PrmFlags, resolvePrm, withPrmFlags } from './prm-flags.js';
 import {
   hintFlags,
   impliedEstimator,
@@ -82,9 +83,11 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  withAttributionFlags(
-    withMateFlags(
-      withOtherPolicyFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
+  withPrmFlags(
+    withAttributionFlags(
+      withMateFlags(
+        withOtherPolicyFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
+      ),
     ),
   )
     .summary('score traces: entropies, values at exit points, σ')
@@ -116,6 +119,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           MateFlags &
           OtherPolicyFlags &
           AttributionFlags &
+          PrmFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
             strategy: string;
             bank: string;
@@ -144,6 +148,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const options = jobOptions(flags);
         const prover = proverFlag(credit.estimator, flags.prover);
         const hint = hintFlags(credit.estimator, flags);
+        const prm = resolvePrm(flags, credit.estimator);
         const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
         const attribution = resolveAttribution(flags, credit.estimator);
         const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
@@ -155,6 +160,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           attribution,
           prover,
           hint,
+          prm,
           strategy,
           bank,
           exportName,

@@ -17,6 +17,8 @@ import { hintedValues } from '../estimate/hint/hinted-values.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
+import { openPrm, type PrmOptions, prmConfig } from '../estimate/prm/prm.js';
+import { prmValues } from '../estimate/prm/prm-values.js';
 import { provedValues } from '../estimate/prover/proved-values.js';
 import { isSamePolicy, openProver, proverConfig } from '../estimate/prover/prover.js';
 import { bankMaker } from '../estimate/references.js';
@@ -30,6 +32,7 @@ import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
 import { openPolicy } from '../policy/run/open-policy.js';
+import { PrmSession } from '../policy/run/prm-session.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
 import { encodeTrace, spelledText, withTexts } from '../policy/text/encode.js';
 import type { Log } from '../report/log.js';
@@ -65,6 +68,8 @@ export interface ScoreOptions extends CutOptions, RunOptions {
   readonly prover?: string | undefined;
   /** where the hint is, for estimators that have one */
   readonly hint?: HintOptions | undefined;
+  /** of `--estimator prm` */
+  readonly prm?: PrmOptions | undefined;
   /** a trainer's columns in place of ours */
   readonly exportName: ExportName | undefined;
   /** takes what is told of a run that is not made; undefined: the run is made */
@@ -94,6 +99,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     log.warn('prover', `${opts.prover}: is the policy itself, so its values are those without a prover`);
   await using hint = opts.hint === undefined ? undefined : await openHint(opts.hint, opened, opts);
   const second = prover ?? hint?.reader;
+  await using prm = opts.prm && (await openPrm(opts.prm, tokenizer, opts, log));
   const notice = methodNotice(credit);
   if (notice !== undefined) log.info(notice);
   const scorer = scorerOf(credit);
@@ -104,7 +110,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), exitTemplate);
   const banks = opts.bank === 'group' ? new GroupBanks(exitTemplate, scorer, textOf) : undefined;
   const usesReferences =
-    natureOf(estimator).scores !== 'nothing' || monteCarlo !== undefined || hint !== undefined;
+    natureOf(estimator).scores !== 'nothing' ||
+    monteCarlo !== undefined ||
+    hint !== undefined ||
+    prm?.reference === true;
   const meter = new TokenMeter();
   const usesMean = baseline === 'group' || (baseline === 'auto' && !onRewardScale(credit));
   const usesGroups = banks !== undefined || usesMean || mates !== undefined;
@@ -146,7 +155,12 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const status = [...tokens.status, ...bankStatus, ...scoredBank.status, ...valueStatus];
       const pieces = cutTrace(tokens, segments);
       const whole = { ...item, ...scoredBank, ...tokens, trace: withTexts(tokens, tokenizer) };
-      return { ...whole, references, status, pieces, ...(proved && { proved }), ...(hinted && { hinted }) };
+      const beside = {
+        ...(proved && { proved }),
+        ...(hinted && { hinted }),
+        ...(prm && { prmPromptIds: await prm.promptIds(item.trace) }),
+      };
+      return { ...whole, references, status, pieces, ...beside };
     };
     const ready = eachTrace(withMeans, prepare);
 
@@ -174,11 +188,14 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
     const session = await PolicySession.open(policy, device);
     let other: PolicySession | undefined;
+    let judging: PrmSession | undefined;
     try {
       other = second && (await PolicySession.open(second.policy, second.device));
       const twice = { session: other ?? session, strategy, window };
       const provedBy = prover && credit.prover && { ...credit.prover, ...twice };
       const hintedBy = hint && twice;
+      judging = prm && (await PrmSession.open(prm.folder, prm.device));
+      const judgedBy = judging && prm && { ...prm, session: judging, window };
       if (dryRun !== undefined) {
         const text = {
           ...answers.policy.exitTemplate,
@@ -198,6 +215,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
             again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
               hintedValues(scored, { ...hintedBy, window: () => 0 }),
           }),
+          ...(judgedBy && {
+            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
+              prmValues(scored, { ...judgedBy, window: () => 0 }),
+          }),
         };
         await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo, attribution }, dryRun);
         return;
@@ -206,7 +227,17 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       const scored = scoreWindows(together(ready), session, strategy);
 
       // values at the exit points
-      const by = { policy, session, tokenizer, meter, signal, window, prover: provedBy, hint: hintedBy };
+      const by = {
+        policy,
+        session,
+        tokenizer,
+        meter,
+        signal,
+        window,
+        prover: provedBy,
+        hint: hintedBy,
+        prm: judgedBy,
+      };
       const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo, attribution }, by);
 
       // the baseline, σ, the row; a trainer's form of it where one is asked for
@@ -216,6 +247,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     } finally {
       await session.close();
       await other?.close();
+      await judging?.close();
     }
   }
 
@@ -233,6 +265,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     ...(opts.calibration && { calibration: opts.calibration.model }),
     ...(prover && { prover: proverConfig(prover) }),
     ...(hint && hintConfig(hint)),
+    ...(prm && { prmReference: prm.reference, prm: prmConfig(prm) }),
   };
   const doubt =
     opts.calibration &&
@@ -250,7 +283,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     texts: written.texts,
     config,
     policy,
-    policiesBeside: second ? [second.policy] : [],
+    policiesBeside: [...(second ? [second.policy] : []), ...(prm ? [prm.folder] : [])],
     passes: { strategy, precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && usesReferences },
     meter: monteCarlo && meter,

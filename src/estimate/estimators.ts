@@ -28,6 +28,8 @@ interface Nature {
   readonly isHinted?: true;
   /** the references are scored by another policy, the prover, and values are its own */
   readonly isOfProver?: true;
+  /** values are what a process reward model says of the steps: whether they are right, not what they will earn */
+  readonly judgesSteps?: true;
 }
 
 const ANSWERS = { scores: 'answers', isLog: false, onRewardScale: false, isStored: true } as const;
@@ -59,6 +61,7 @@ const NATURES = {
   calibrated: CALIBRATED,
   siblings: { ...CALIBRATED, readsMates: true },
   progress: { ...ANSWERS, isOfProver: true },
+  prm: { ...EXPECTED, onRewardScale: false, judgesSteps: true },
   given: EXPECTED,
   mc: { ...EXPECTED, isSampled: true },
   // the same with a low limit of tokens: what it cuts off counts as lost
@@ -110,10 +113,10 @@ export function isAnswerNow(estimator: unknown): boolean {
   return scores === 'answers' && !onRewardScale && !isAttribution && !isOfProver;
 }
 
-/** Whether the size of a value says something by itself: that of a logarithm and of a sum of attributions does not. */
+/** Whether the size of a value says something of the reward: that of a logarithm, a sum of attributions and a judgement of a step does not. */
 export function hasLevel(estimator: Estimator): boolean {
-  const { isLog, isAttribution } = natureOf(estimator);
-  return !isLog && isAttribution !== true;
+  const { isLog, isAttribution, judgesSteps } = natureOf(estimator);
+  return !isLog && isAttribution !== true && judgesSteps !== true;
 }
 
 /** Whether its differences have no sign of their own: that of R* stands for it. */
@@ -127,5 +130,6 @@ export function valueNameOf(estimator: unknown): string {
   const known = ESTIMATORS.find((name) => name === estimator);
   if (known === undefined || hasLevel(known)) return 'v̂';
   if (natureOf(known).isHinted) return 'p(hint)';
-  return natureOf(known).isLog ? 'log v̂' : 'Σa';
+  const { isLog, judgesSteps } = natureOf(known);
+  return isLog ? 'log v̂' : judgesSteps ? 'P(right)' : 'Σa';
 }

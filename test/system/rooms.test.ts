@@ -44,6 +44,7 @@ const ROOMS = [
   'src/estimate/sampling',
   'src/estimate/prover',
   'src/estimate/hint',
+  'src/estimate/prm',
   'src/estimate/siblings',
   'src/estimate/attributing',
   'src/commands/job',

@@ -118,7 +118,8 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
 /** What values without a level are. */
 function kindOf(estimator: Estimator): string {
   if (natureOf(estimator).isHinted) return 'no values of a state';
-  return natureOf(estimator).isLog ? 'logarithms' : 'sums of attributions';
+  const { isLog, judgesSteps } = natureOf(estimator);
+  return isLog ? 'logarithms' : judgesSteps ? "a reward model's judgements of steps" : 'sums of attributions';
 }
 
 /** `--prover-estimator` and `--best-of`, for an estimator that has a prover. */

@@ -50,7 +50,7 @@ export interface Job {
   readonly config: Readonly<Record<string, unknown>>;
   readonly policy: PolicyFolder | undefined;
   /** others that run beside it, which have to stay what they are; their hashes are in `config` */
-  readonly policiesBeside?: readonly PolicyFolder[];
+  readonly policiesBeside?: readonly Pick<PolicyFolder, 'path' | 'files'>[];
   readonly passes: RunDescription['passes'];
   readonly needs: Needs;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */

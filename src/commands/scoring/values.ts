@@ -13,6 +13,7 @@ import type { Estimator } from '../../estimate/estimators.js';
 import { type HintedBy, hintedValues } from '../../estimate/hint/hinted-values.js';
 import type { PassJob } from '../../estimate/passes/cut-windows.js';
 import type { Scored, Valued } from '../../estimate/passes/windows.js';
+import { type JudgedBy, prmValues } from '../../estimate/prm/prm-values.js';
 import { type ProvedBy, provedValues } from '../../estimate/prover/proved-values.js';
 import { type MonteCarloOptions, sampledValues } from '../../estimate/sampling/sampled.js';
 import type { MateOptions } from '../../estimate/siblings/mates.js';
@@ -52,16 +53,20 @@ export interface ValueSource {
   readonly prover?: ProvedBy | undefined;
   /** what reads the traces again behind a hint */
   readonly hint?: HintedBy | undefined;
+  /** a process reward model, whose judgements are asked for */
+  readonly prm?: JudgedBy | undefined;
 }
 
 /** A trace as its values are asked for. */
-type Job = PassJob & ReadyTrace & Partial<WithMates> & { readonly references: readonly Reference[] };
+type Job = PassJob &
+  ReadyTrace &
+  Partial<WithMates> & { readonly references: readonly Reference[]; readonly prmPromptIds?: Int32Array };
 
 /** Values of every trace at its exit points; what was set aside passes by in its place. */
 export async function* valuesOf<T extends Job>(
   scored: AsyncIterable<Scored<T> | BadRow>,
   { estimator, calibration, mates, monteCarlo, attribution }: ValueOptions,
-  { policy, session, tokenizer, meter, signal, window, prover, hint }: ValueSource,
+  { policy, session, tokenizer, meter, signal, window, prover, hint, prm }: ValueSource,
 ): AsyncGenerator<Valued<T> | BadRow> {
   // continue: completions from the exit points, and what they have earned
   if (monteCarlo !== undefined) {
@@ -87,6 +92,11 @@ export async function* valuesOf<T extends Job>(
   // ask another policy: it reads the same tokens, and answers at the same exits
   if (prover !== undefined) {
     yield* provedValues(scored, prover);
+    return;
+  }
+  // ask a process reward model, which reads the segments as steps
+  if (prm !== undefined) {
+    yield* prmValues(scored, prm);
     return;
   }
   yield* eachTrace(scored, ({ job, trace, result, needed }) => {

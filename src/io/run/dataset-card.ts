@@ -76,6 +76,7 @@ const ESTIMATES: Readonly<Record<string, string>> = {
     'no value: how far a hint of the reference answer makes the tokens so far likelier, as a probability',
   progress:
     'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
+  prm: 'the probability that the step before the exit is right, by a process reward model (`prm`); 1 before the first step',
   given: 'values that the input brought along',
 };
 
@@ -150,7 +151,7 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
     `${count(rows)} chain-of-thought traces, ${DONE[config.command as RunCommand] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
     ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
     ...policySection(metadata),
-    ...proverSection(config),
+    ...besideSection(config),
     '## Columns',
     form === undefined
       ? table(
@@ -233,10 +234,15 @@ function policySection(metadata: Readonly<Record<string, string>>): string[] {
   return ['## The policy that scored it', hashTable(JSON.parse(files))];
 }
 
-/** Another policy's files, where values are its. */
-function proverSection({ prover }: Record<string, unknown>): string[] {
-  const { files } = (prover ?? {}) as { readonly files?: Readonly<Record<string, string>> };
-  return files === undefined ? [] : ['## The prover, under which states were valued', hashTable(files)];
+/** The files of another policy, or of a reward model, where values are its. */
+function besideSection({ prover, prm }: Record<string, unknown>): string[] {
+  const { files } = (prover ?? prm ?? {}) as { readonly files?: Readonly<Record<string, string>> };
+  if (files === undefined) return [];
+  const title =
+    prm === undefined
+      ? 'The prover, under which states were valued'
+      : 'The reward model that judged the steps';
+  return [`## ${title}`, hashTable(files)];
 }
 
 function hashTable(files: Readonly<Record<string, string>>): string {

@@ -22,8 +22,8 @@ const FIELDS: Readonly<Record<string, string>> = {
 /** How a field of run.json is called in a message. */
 export function nameOfField(path: string): string {
   const [, key] = /^config\.([^.]+)/.exec(path) ?? [];
-  const [, proverPath] = /^config\.prover\.(?:files\.)?(.+)/.exec(path) ?? [];
-  if (proverPath !== undefined) return `--prover (${proverPath})`;
+  const [, flag, own] = /^config\.(prover|prm)\.(?:files\.)?(.+)/.exec(path) ?? [];
+  if (own !== undefined) return `--${flag} (${own})`;
   if (key !== undefined) return key === 'command' ? path : flagOfKey(key);
   return FIELDS[path] ?? (path.startsWith('policy.') ? `--policy (${path.slice('policy.'.length)})` : path);
 }

@@ -1,6 +1,7 @@
 // A process reward model as the main thread sees it: the probability that a step is right, computed by a worker thread.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
+import type { Precision } from '../build/precision.js';
 import { type Device, deviceName, sessionHint } from '../device/device.js';
 import { PRM_GRAPH, type PrmFolder } from '../prm-folder.js';
 import type { PrmInit, PrmThread, ReadSteps } from './prm-thread.js';
@@ -11,6 +12,11 @@ export type { ReadSteps } from './prm-thread.js';
 /** What reading steps asks of a model. */
 export type PrmReads = Pick<PrmSession, 'read' | 'device'>;
 
+/** CUDA runs the half-precision graph, every other device the float32 one. */
+export function prmGraphFor({ cuda }: PrmFolder, device: Device): { graph: string; precision: Precision } {
+  return device.name === 'cuda' ? cuda : { graph: PRM_GRAPH, precision: 'f32' };
+}
+
 /** A running model. */
 export class PrmSession {
   private constructor(
@@ -19,12 +25,12 @@ export class PrmSession {
   ) {}
 
   /**
-   * Loads a model's graph into a worker thread: CUDA runs the half-precision graph, every other device the float32 one.
+   * Loads a model's graph into a worker thread.
    * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
    */
   static async open(folder: PrmFolder, device: Device = { name: 'cpu' }): Promise<PrmSession> {
-    const { path, architecture, cuda } = folder;
-    const graph = device.name === 'cuda' ? cuda.graph : PRM_GRAPH;
+    const { path, architecture } = folder;
+    const { graph } = prmGraphFor(folder, device);
     const workerData: PrmInit = { folder: path, graph, architecture, device };
     const file = new URL('./prm-thread.js', import.meta.url);
     const thread = startThread<PrmThread>('the reward model', file, { workerData });

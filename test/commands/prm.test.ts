@@ -1,0 +1,162 @@
+// `--estimator prm`: judgements of steps recomputed in float64, with a step token and without, with the reference and without; what is refused.
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
+import { loadFamily } from '../oracle/families.js';
+import { rewardShares } from '../oracle/prm.js';
+import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
+import { rredcotHere } from '../support/in-process.js';
+import {
+  FIXTURES,
+  type FixtureRow,
+  readJsonl,
+  rredcot,
+  type ScoredRow,
+  storedValues,
+  writeFixtures,
+} from '../support/program.js';
+import { expectShards, hashes } from '../support/sharded-runs.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const TRACES = 4;
+const PRM = '--estimator prm --prm ends';
+const config = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
+
+let folder: string;
+let fixtures: FixtureRow[];
+const at = (name: string) => join(folder, name);
+const run = async (line: string) => {
+  const { code, stdout, stderr } = await rredcotHere(line.split(' ').filter(Boolean), { cwd: folder });
+  return { code, said: `${stdout}${stderr}` };
+};
+const done = async (line: string) => {
+  const { code, said } = await run(line);
+  expect(code, said).toBe(0);
+  return said;
+};
+const ids = (text: string) => {
+  const parts = text.split(/(<think>|<\/think>)/);
+  return parts.flatMap((part) =>
+    part === '<think>' ? [256] : part === '</think>' ? [257] : [...Buffer.from(part)],
+  );
+};
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  writeCheckpoint(at('plain'), { ...config, architectures: ['LlamaForTokenClassification'] });
+  writeCheckpoint(at('qwen'), { ...config, architectures: ['Qwen2ForProcessRewardModel'] }, { seed: 3 });
+  await writeFile(at('plain/prm_template.json'), JSON.stringify({ with_reference: '{prompt}={reference};' }));
+  await buildPrmFolder(at('plain'), at('ends'));
+  await buildPrmFolder(at('qwen'), at('marked'), { stepToken: '</think>', correctLabel: '0' });
+  await writeFixtures(at('traces.jsonl'), TRACES);
+  fixtures = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, TRACES);
+  await done(`score traces.jsonl ${PRM} --sigma rudder -o prm.jsonl`);
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** P of a label where `read` ends, by the float64 pass, of steps as the row has them. */
+function shares(model: string, label: number, prompt: string, row: ScoredRow, mark: string): number[] {
+  const steps = row.segments
+    .filter(({ kind }) => kind === 'thought')
+    .map(({ char_end }, k, all) =>
+      row.completion.slice(k === 0 ? 8 : (all[k - 1]?.char_end as number), char_end as number),
+    );
+  let sequence = `${prompt}<think>\n`;
+  const rows = steps.map((step) => {
+    sequence += mark === '' ? step : `${step.trim()}${mark}`;
+    return ids(sequence).length - 1;
+  });
+  const all = rewardShares(loadFamily(at(model)), ids(sequence), label);
+  return rows.map((row) => all[row] as number);
+}
+
+function expectShares(row: ScoredRow, expected: readonly number[]): void {
+  const [start, ...values] = storedValues(row);
+  expect(start).toBe(1);
+  expect(values).toHaveLength(expected.length);
+  for (const [k, value] of values.entries())
+    expect(Math.abs(value - (expected[k] as number))).toBeLessThan(1e-5);
+}
+
+describe('prm', () => {
+  it("has P(right) at the segments' ends in float64; the policy has cut the trace", async () => {
+    const rows = await readJsonl<ScoredRow>(at('prm.jsonl'));
+    await done('score traces.jsonl -o pr.jsonl');
+    const [own] = await readJsonl<ScoredRow>(at('pr.jsonl'));
+    expect(rows[0]?.entropies).toEqual(own?.entropies);
+    expect(rows[0]?.segments.map(({ end }) => end)).toEqual(own?.segments.map(({ end }) => end));
+    expect(rows[0]?.reference_utilities).toEqual([]);
+    for (const [n, row] of rows.entries())
+      expectShares(row, shares('plain', 1, (fixtures[n] as FixtureRow).prompt, row, ''));
+    // the baseline is the group's mean: these are no expected rewards
+    expect(new Set(rows.map(({ baseline }) => baseline)).size).toBe(1);
+    await done('verify prm.jsonl');
+  });
+
+  it('at the step token behind every segment, of the label that was said to be right', async () => {
+    await done('score traces.jsonl --estimator prm --prm marked -o marked.jsonl');
+    for (const [n, row] of (await readJsonl<ScoredRow>(at('marked.jsonl'))).entries())
+      expectShares(row, shares('qwen', 0, (fixtures[n] as FixtureRow).prompt, row, '</think>'));
+  });
+
+  it('with the reference in the prompt, by the template; messages by the chat template of the model', async () => {
+    await done(`score traces.jsonl ${PRM} --prm-reference -o told.jsonl`);
+    for (const [n, row] of (await readJsonl<ScoredRow>(at('told.jsonl'))).entries()) {
+      const { prompt, answer } = fixtures[n] as FixtureRow;
+      expectShares(row, shares('plain', 1, `${prompt}=${answer};`, row, ''));
+    }
+    const [first] = fixtures as [FixtureRow];
+    const chat = {
+      ...first,
+      prompt: [{ role: 'user', content: first.prompt.trim() }],
+      prompt_ids: undefined,
+    };
+    await writeFile(at('chat.jsonl'), `${JSON.stringify({ ...chat, answer: undefined })}\n`);
+    const { code, said } = await run(`score chat.jsonl ${PRM} -o chat.out.jsonl`);
+    expect(code).toBe(65);
+    expect(said).toContain('prm_prompt');
+    const none = await run(`score chat.jsonl ${PRM} --prm-reference -o chat.out.jsonl`);
+    expect([none.code, none.said]).toEqual([65, expect.stringContaining('no_reference')]);
+  });
+
+  it('keeps its values under another rule, and gives none to another estimator', async () => {
+    await done('redistribute prm.jsonl --sigma share -o share.jsonl');
+    await done(`score traces.jsonl ${PRM} -o fresh.jsonl`);
+    expect(await readFile(at('share.jsonl'), 'utf8')).toBe(await readFile(at('fresh.jsonl'), 'utf8'));
+    const { code, said } = await run('redistribute pr.jsonl --estimator prm -o no.jsonl');
+    expect([code, said]).toEqual([
+      2,
+      expect.stringContaining('its values do not follow from what is stored'),
+    ]);
+  });
+
+  it('has the same chunks in any number of shards, and is of one model', async () => {
+    const flags = `traces.jsonl ${PRM} --rows-per-chunk 1`;
+    await done(`score ${flags} -o whole/`);
+    for (const i of [0, 1]) await done(`score ${flags} --shard ${i}/2 -o shards/`);
+    await expectShards(at('shards'), await hashes(at('whole')), 2);
+    await buildPrmFolder(at('plain'), at('ends'), { correctLabel: '0' });
+    const { code, said } = await run(`score ${flags} --shard 0/2 -o shards/`);
+    expect([code, said]).toEqual([2, expect.stringMatching(/--prm \(/)]);
+    await buildPrmFolder(at('plain'), at('ends'));
+  });
+
+  it('says what has no meaning together, and refuses folders of the other kind', async () => {
+    for (const [flags, expected] of [
+      ['--estimator prm', '--estimator prm needs a process reward model'],
+      ['--prm ends', '--prm has no meaning with --estimator pr'],
+      ['--prm-reference', '--prm-reference has no meaning with --estimator pr'],
+      [`${PRM} --baseline value`, "are a reward model's judgements of steps, so v̂(s_0) is no baseline"],
+      [`${PRM} --method segment`, 'are no expected rewards'],
+      [`${PRM} --bank group`, '--bank group has no meaning'],
+      ['--policy ends', 'a process reward model, which judges steps, and no policy'],
+    ]) {
+      const { code, said } = await run(`score traces.jsonl ${flags} -o no.jsonl`);
+      expect([code, said]).toEqual([2, expect.stringContaining(expected as string)]);
+    }
+    const dry = `score traces.jsonl ${PRM} --dry-run`;
+    const { stdout } = await rredcot(dry.split(' '), { cwd: folder });
+    expect(stdout).toMatch(/time +about .* with the second pass, by/);
+  });
+});
