@@ -7,8 +7,8 @@ import torch
 KINDS = {"F32": "<f4", "F16": "<f2"}
 
 
-def save(model, path, kind="F32"):
-    tensors = {f"model.{name}": p.detach().numpy().astype(KINDS[kind]) for name, p in model.named_parameters()}
+def save(model, path, kind="F32", prefix="model."):
+    tensors = {prefix + name: p.detach().numpy().astype(KINDS[kind]) for name, p in model.named_parameters()}
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, array in tensors.items():
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
@@ -21,13 +21,13 @@ def save(model, path, kind="F32"):
             file.write(array.tobytes())
 
 
-def load(model, path):
+def load(model, path, prefix="model."):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            entry = header[f"model.{name}"]
+            entry = header[prefix + name]
             start, end = entry["data_offsets"]
             array = np.frombuffer(data[start:end], KINDS[entry["dtype"]]).reshape(entry["shape"])
             p.copy_(torch.from_numpy(array.astype("f4")))

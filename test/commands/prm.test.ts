@@ -10,6 +10,7 @@ import { rredcotHere } from '../support/in-process.js';
 import {
   FIXTURES,
   type FixtureRow,
+  ROOT,
   readJsonl,
   type ScoredRow,
   storedValues,
@@ -17,6 +18,9 @@ import {
 } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
+
+// JavaScript without types: bench is run as it is
+const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
 
 const TRACES = 3;
 const PRM = '--estimator prm --prm ends';
@@ -138,6 +142,21 @@ describe('prm', () => {
     const { code, said } = await run(`score ${flags} --shard 0/2 -o shards/`);
     expect([code, said]).toEqual([2, expect.stringMatching(/--prm \(/)]);
     await buildPrmFolder(at('plain'), at('ends'));
+  });
+
+  it('models/prm finds the first wrong line of most traces that have one', async () => {
+    await buildPrmFolder(join(ROOT, 'models/prm'), at('lines'));
+    await writeFixtures(at('chains.jsonl'), 64);
+    await done('score chains.jsonl --segmenter newline --estimator prm --prm lines -o lines.jsonl');
+    const all = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 64);
+    const hits = (await readJsonl<ScoredRow>(at('lines.jsonl'))).flatMap(({ segments }, n) => {
+      const wrong = firstMistake(all[n]?.prompt, all[n]?.completion) as number | null;
+      const deltas = segments.filter(({ kind }) => kind === 'thought').map(({ delta }) => delta);
+      return wrong === null ? [] : [deltas.indexOf(Math.min(...deltas)) === wrong];
+    });
+    expect(hits.length).toBeGreaterThan(15);
+    // .77 of all such traces, by chance .16
+    expect(hits.filter(Boolean).length / hits.length).toBeGreaterThan(0.55);
   });
 
   it('says what has no meaning together, and refuses folders of the other kind', async () => {
