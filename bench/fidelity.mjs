@@ -34,6 +34,8 @@ const POLICIES = [
     name: 'embedded',
     title: 'The bundled policy',
     folder: join(ROOT, 'models/embedded'),
+    prover: join(ROOT, 'models/prover'),
+    prm: join(ROOT, 'models/prm'),
     traces: join(ROOT, 'fixtures/chains.jsonl'),
     fitEvery: 8,
     judged: isQuick ? 2 : 19,

@@ -1,5 +1,6 @@
 // One policy's scored traces and its completions in, all figures of the page out.
 
+import { ESTIMATORS, hasLevel, isMagnitude } from '../../dist/estimate/estimators.js';
 import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
 import { rowsOf, toldBy, writeLines } from './program.mjs';
 import { atEnds, compactSamples, mean, truncatedValues, valuesBy } from './samples.mjs';
@@ -8,8 +9,8 @@ import { cutters } from './segmenters.mjs';
 import { FEWER, LIMITS, lengthStudy, noiseStudy } from './studies.mjs';
 import { differences, thoughtsOf, valuesOf } from './traces.mjs';
 
-/** Values that are no probabilities of winning have no level. */
-const WITHOUT_LEVEL = new Set(['joint', 'joint-log']);
+/** Values that are no probabilities of winning under the policy have no level. */
+const WITHOUT_LEVEL = new Set([...ESTIMATORS.filter((name) => !hasLevel(name)), 'progress', 'joint']);
 
 /** Completions an exit that `--mc-samples` takes where it is not given. */
 const METHOD_SAMPLES = 20;
@@ -43,8 +44,14 @@ export async function judge(prepared, samples, taken) {
   const values = (from, to) => lines.map((own) => valuesBy(own, from, to));
   const [truth, a, b] = [values(0, samples), values(0, half), values(half, samples)];
   // as the program writes them: those of `joint` are no differences of what it stores
-  const deltas = (each) => each.map((row) => thoughtsOf(row).map(({ delta }) => delta));
-  const methods = mapValues(Object.fromEntries(scored), deltas);
+  const deltas = (name, row) => {
+    // what has no sign of its own takes that of the return, as the σ rules read it
+    const sign = isMagnitude(name) ? Math.sign(row.reward - row.baseline) : 1;
+    return thoughtsOf(row).map(({ delta }) => sign * delta);
+  };
+  const methods = Object.fromEntries(
+    Array.from(scored, ([name, each]) => [name, each.map((row) => deltas(name, row))]),
+  );
   const changes = (each) => each.map(differences);
 
   const compared = (file, credits, ...flags) => {

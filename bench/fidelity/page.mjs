@@ -27,10 +27,14 @@ function mainTable({ comparison, levels }) {
   );
 }
 
+/** They need a model that the policy's owner may not have. */
+const OF_ANOTHER_MODEL = ['progress', 'prm'];
+
 function bestLine({ comparison }) {
   const figure = finder(comparison);
   const pearson = (name) => figure('pearson', name)?.value ?? Number.NEGATIVE_INFINITY;
-  const best = methodsOf(comparison).sort((a, b) => pearson(b) - pearson(a))[0];
+  const own = methodsOf(comparison).filter((name) => !OF_ANOTHER_MODEL.includes(name));
+  const best = own.sort((a, b) => pearson(b) - pearson(a))[0];
   return `Best of what generates nothing: ${code(best)}, with ${two(pearson(best) / comparison.ceiling?.value)} of the ceiling.`;
 }
 
@@ -154,6 +158,8 @@ The known mistake is the line at which a wrong trace goes wrong and stays so: bo
 
 \`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,
 which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose answers are their bank.
+\`surprise\`, \`attention\` and \`gradient\` have no sign of their own and take that of ζ − b as well. \`progress\` asks another policy, a weaker one of the same task, and \`prm\` a
+reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing.
 
 Both policies are toys of 0.8 M parameters. What is measured here holds for them.
 

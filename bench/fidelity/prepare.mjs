@@ -1,11 +1,11 @@
 // One policy in, its traces split, calibrated and scored by every estimator out, with the states that are to be sampled from.
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { ESTIMATORS } from '../../dist/estimate/estimators.js';
 import { readLines, rredcot, writeLines } from './program.mjs';
 import { fineRows, sampledEnds, splitGroups } from './traces.mjs';
 
-/** Values that are held against the truth: flags beside the estimator's name. `{calibration}` is the calibration fitted before. */
+/** Credits that are held against the truth: flags beside the estimator's name. `{…}` is what was made before. */
 const CALIBRATION = ['--calibration', '{calibration}'];
 const VALUES = [
   ['pr', []],
@@ -16,6 +16,9 @@ const VALUES = [
   ['snis', ['--bank', 'group']],
   ['calibrated', CALIBRATION],
   ['siblings', CALIBRATION],
+  ...['surprise', 'loo', 'attention', 'gradient'].map((name) => [name, []]),
+  ['progress', ['--prover', '{prover}']],
+  ['prm', ['--prm', '{prm}']],
 ].filter(([name]) => ESTIMATORS.includes(name));
 
 /** What is interrupted goes on with the next so many traces. */
@@ -31,10 +34,11 @@ export function prepare(policy, work, samples) {
   mkdirSync(work, { recursive: true });
   const at = (name) => join(work, name);
   const folder = policy.folder ?? at('policy');
-  if (policy.folder === undefined) {
-    rmSync(folder, { recursive: true, force: true });
-    const template = join(policy.checkpoint, 'exit_template.json');
-    rredcot('policy', 'build', policy.checkpoint, '-o', folder, '--exit-template', template);
+  if (policy.folder === undefined) buildFolder(policy.checkpoint, folder);
+  const made = { calibration: at('calibration.json') };
+  for (const other of ['prover', 'prm'].filter((name) => policy[name] !== undefined)) {
+    made[other] = at(other);
+    buildFolder(policy[other], made[other]);
   }
   const { fit, judge } = splitGroups(readLines(policy.traces), policy);
   writeLines(at('fit.jsonl'), fit);
@@ -49,7 +53,9 @@ export function prepare(policy, work, samples) {
   const summaries = new Map();
   for (const [name, flags] of VALUES) {
     if (name.startsWith('joint') && !policy.hasSolutions) continue;
-    const given = flags.map((flag) => flag.replace('{calibration}', at('calibration.json')));
+    const given = flags.map((flag) => flag.replace(/^\{(.*)\}$/, (_, what) => made[what] ?? ''));
+    // a second model that this policy's task does not have
+    if (given.includes('')) continue;
     score('judge.jsonl', `${name}.jsonl`, '--estimator', name, ...given, '--sigma', 'share,surprise,entropy');
     scored.set(name, readLines(at(`${name}.jsonl`)));
     summaries.set(name, JSON.parse(readFileSync(at(`${name}.jsonl.summary.json`), 'utf8')));
@@ -71,6 +77,13 @@ export function prepare(policy, work, samples) {
   }
   const calibration = JSON.parse(readFileSync(at('calibration.json'), 'utf8'));
   return { policy, at, folder, fit: fit.length, judge, base, scored, summaries, calibration, fine, chunks };
+}
+
+function buildFolder(checkpoint, folder) {
+  rmSync(folder, { recursive: true, force: true });
+  const template = join(checkpoint, 'exit_template.json');
+  const flags = existsSync(template) ? ['--exit-template', template] : [];
+  rredcot('policy', 'build', checkpoint, '-o', folder, ...flags);
 }
 
 /** The flags of the Monte Carlo run. */

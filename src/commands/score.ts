@@ -13,13 +13,10 @@ import { calibrationDoubt, scoredWith, UNCALIBRATED } from '../estimate/calibrat
 import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '../estimate/credit.js';
 import { natureOf, scorerOf, valueNameOf } from '../estimate/estimators.js';
 import { type HintOptions, hintConfig, openHint } from '../estimate/hint/hint.js';
-import { hintedValues } from '../estimate/hint/hinted-values.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
 import type { Strategy } from '../estimate/passes/strategy.js';
 import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
 import { openPrm, type PrmOptions, prmConfig } from '../estimate/prm/prm.js';
-import { prmValues } from '../estimate/prm/prm-values.js';
-import { provedValues } from '../estimate/prover/proved-values.js';
 import { isSamePolicy, openProver, proverConfig } from '../estimate/prover/prover.js';
 import { bankMaker } from '../estimate/references.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
@@ -191,54 +188,36 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     let judging: PrmSession | undefined;
     try {
       other = second && (await PolicySession.open(second.policy, second.device));
-      const twice = { session: other ?? session, strategy, window };
-      const provedBy = prover && credit.prover && { ...credit.prover, ...twice };
-      const hintedBy = hint && twice;
+      const besides = { session: other ?? session, strategy };
       judging = prm && (await PrmSession.open(prm.folder, prm.device));
-      const judgedBy = judging && prm && { ...prm, session: judging, window };
+      const by = {
+        ...{ policy, session, tokenizer, meter, signal, window },
+        prover: prover && credit.prover && { ...credit.prover, ...besides },
+        hint: hint && besides,
+        prm: judging && prm && { ...prm, session: judging },
+      };
+      const how = { estimator, calibration, mates, monteCarlo, attribution };
       if (dryRun !== undefined) {
-        const text = {
-          ...answers.policy.exitTemplate,
-          maxTokens: architecture.maxTokens,
-          device: device.name,
-        };
         if (monteCarlo !== undefined) await session.openDecoder();
-        const by = {
-          session,
-          strategy,
-          together: (items: AsyncIterable<Ready | BadRow>) => together(items, () => 0),
-          ...(provedBy && {
-            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
-              provedValues(scored, { ...provedBy, window: () => 0 }),
-          }),
-          ...(hintedBy && {
-            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
-              hintedValues(scored, { ...hintedBy, window: () => 0 }),
-          }),
-          ...(judgedBy && {
-            again: (scored: AsyncIterable<Scored<Ready> | BadRow>) =>
-              prmValues(scored, { ...judgedBy, window: () => 0 }),
-          }),
+        const text = { maxTokens: architecture.maxTokens, device: device.name };
+        const inOneWindow = (): number => 0;
+        const forecastBy = {
+          ...{ session, strategy, monteCarlo, attribution },
+          ...{ text: { ...answers.policy.exitTemplate, ...text }, rows: run.survey?.rows },
+          together: (items: AsyncIterable<Ready | BadRow>) => together(items, inOneWindow),
+          again:
+            (by.prover ?? by.hint ?? by.prm) &&
+            ((scored: AsyncIterable<Scored<Ready> | BadRow>) =>
+              valuesOf(scored, how, { ...by, window: inOneWindow })),
         };
-        await tellDryRun(ready, { ...by, text, rows: run.survey?.rows, monteCarlo, attribution }, dryRun);
+        await tellDryRun(ready, forecastBy, dryRun);
         return;
       }
       // score: segments and the references' log-probabilities at exit points
       const scored = scoreWindows(together(ready), session, strategy);
 
       // values at the exit points
-      const by = {
-        policy,
-        session,
-        tokenizer,
-        meter,
-        signal,
-        window,
-        prover: provedBy,
-        hint: hintedBy,
-        prm: judgedBy,
-      };
-      const valued = valuesOf(scored, { estimator, calibration, mates, monteCarlo, attribution }, by);
+      const valued = valuesOf(scored, how, by);
 
       // the baseline, σ, the row; a trainer's form of it where one is asked for
       yield* eachTrace(valued, ({ job, result, values }) =>

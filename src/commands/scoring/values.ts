@@ -50,11 +50,11 @@ export interface ValueSource {
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (row: number) => number;
   /** another policy, whose values are asked for */
-  readonly prover?: ProvedBy | undefined;
+  readonly prover?: Omit<ProvedBy, 'window'> | undefined;
   /** what reads the traces again behind a hint */
-  readonly hint?: HintedBy | undefined;
+  readonly hint?: Omit<HintedBy, 'window'> | undefined;
   /** a process reward model, whose judgements are asked for */
-  readonly prm?: JudgedBy | undefined;
+  readonly prm?: Omit<JudgedBy, 'window'> | undefined;
 }
 
 /** A trace as its values are asked for. */
@@ -86,17 +86,17 @@ export async function* valuesOf<T extends Job>(
   }
   // read again: behind a hint of the answer
   if (hint !== undefined) {
-    yield* hintedValues(scored, hint);
+    yield* hintedValues(scored, { ...hint, window });
     return;
   }
   // ask another policy: it reads the same tokens, and answers at the same exits
   if (prover !== undefined) {
-    yield* provedValues(scored, prover);
+    yield* provedValues(scored, { ...prover, window });
     return;
   }
   // ask a process reward model, which reads the segments as steps
   if (prm !== undefined) {
-    yield* prmValues(scored, prm);
+    yield* prmValues(scored, { ...prm, window });
     return;
   }
   yield* eachTrace(scored, ({ job, trace, result, needed }) => {

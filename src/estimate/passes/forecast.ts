@@ -43,7 +43,7 @@ export interface ForecastBy<T extends PassJob> {
   /** makes one window of some traces */
   together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
   /** a second pass over them */
-  again?(scored: AsyncIterable<Scored<T> | BadRow>): AsyncIterable<object>;
+  readonly again?: ((scored: AsyncIterable<Scored<T> | BadRow>) => AsyncIterable<object>) | undefined;
 }
 
 /**
