@@ -5,7 +5,7 @@ import { type CreditOptions, creditOf } from '../../dist/estimate/credit.js';
 
 const CREDIT: CreditOptions = {
   ...({ estimator: 'pr', rule: 'share', residual: 'uniform', within: 'uniform', baseline: 'auto' } as const),
-  ...({ rewardRange: [0, 1], others: ['signed', 'rudder'] } as const),
+  ...({ rewardRange: [0, 1], others: ['signed', 'rudder', 'uniform'] } as const),
 };
 const VALUES = Float32Array.of(0.97, 0.99);
 const ENDS = Int32Array.of(3, 4);

@@ -274,7 +274,8 @@ function checkFurtherCodes(
 ) {
   const status = row.cell('status');
   if (typeof status !== 'string') return;
-  const ofRule = (code: string) => rules.some((rule) => code.startsWith(`${rule}:`));
+  // what begins with `uniform:` is of the first credit: a further one by that rule has no code
+  const ofRule = (code: string) => rules.some((rule) => rule !== 'uniform' && code.startsWith(`${rule}:`));
   const sorted = (codes: readonly string[]) =>
     codes
       .map((code) => code.replace(/:graded-reward$/, ':no-baseline'))
