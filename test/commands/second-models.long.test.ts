@@ -1,0 +1,40 @@
+// Estimators that ask a second model, or the policy once more: the same chunks in any number of shards.
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
+import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
+import { PROVER, ROOT, rredcot, writeFixtures } from '../support/program.js';
+import { expectShards, hashes } from '../support/sharded-runs.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+const done = async (line: string) => {
+  const { code, stderr } = await rredcot(line.split(' '), { cwd: folder });
+  expect(code, stderr).toBe(0);
+};
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
+  await buildPrmFolder(join(ROOT, 'models/prm'), at('prm'));
+  await writeFile(at('hint.json'), '{"text": "hint {answer}\\n"}');
+  await writeFixtures(at('traces.jsonl'), 6);
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+describe('shards', () => {
+  it.each([
+    ['progress', '--prover prover'],
+    ['prm', '--prm prm'],
+    ['posterior', '--hint-template hint.json'],
+    ['loo', '--loo masked'],
+    ['gradient', '--baseline group'],
+  ])('of %s', async (name, flag) => {
+    const flags = `score traces.jsonl --estimator ${name} ${flag} --rows-per-chunk 2`;
+    await done(`${flags} -o ${name}-whole/`);
+    for (const i of [0, 1]) await done(`${flags} --shard ${i}/2 -o ${name}-shards/`);
+    await expectShards(at(`${name}-shards`), await hashes(at(`${name}-whole`)), 2);
+  });
+});
