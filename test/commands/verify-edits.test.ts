@@ -173,6 +173,9 @@ const EDITS: readonly (readonly [string, (row: Scored, rows: Scored[]) => unknow
   ['ok beside a code', (row) => Object.assign(row, { status: 'ok;truncated' })],
   ['an unknown reward that is known', (row) => Object.assign(row, { status: 'reward:unknown' })],
   ['no status', (row) => Object.assign(row, { status: '' })],
+  ...['sigma', 'logprobs', 'reference_logprobs', 'source_row', 'status', 'baseline'].map(
+    (name) => [`${name} left out`, (row: Scored) => Reflect.deleteProperty(row, name)] as const,
+  ),
   ['rows in another order', (_, rows) => rows.reverse()],
   ['a row twice', (row, rows) => rows.splice(2, 1, { ...row })],
 ];

@@ -4,6 +4,21 @@ import type { StoredRow } from './stored-rows.js';
 /** Groups of which the baseline is kept: beyond it memory counts for more. */
 const MAX_GROUPS = 1_000_000;
 
+/** Columns that no input brings along: a row of JSON lines has all of them that the others have. */
+const OURS = [
+  ...[
+    'logprobs',
+    'entropies',
+    'sigma',
+    'segments',
+    'value_start',
+    'baseline',
+    'sigma_ess',
+    'sigma_max_weight',
+  ],
+  ...['reference_logprobs', 'reference_utilities', 'reference_tokens', 'source_row', 'status'],
+];
+
 /** What has been seen of the rows of a run or of a file. */
 export class SeenRows {
   readonly #ids = new HashSet();
@@ -11,6 +26,8 @@ export class SeenRows {
   readonly #baselines = new Map<string, number>();
   #last: { readonly source: number; readonly id: string } | undefined;
   #restarts = 0;
+  /** those of OURS that the first row has */
+  #columns: readonly string[] | undefined;
 
   /**
    * @param inputs files that the rows come from; undefined where nobody knows
@@ -23,7 +40,7 @@ export class SeenRows {
 
   /** What is wrong with a row beside those before it. */
   faults(row: StoredRow): string[] {
-    const faults: string[] = [];
+    const faults = this.#columnFaults(row);
     const id = row.cell('id');
     const source = row.cell('source_row');
     if (typeof id === 'string' && !this.#ids.add(id)) faults.push('its id stands in an earlier row too');
@@ -36,6 +53,16 @@ export class SeenRows {
     if (hasMean && typeof group === 'string' && typeof baseline === 'number')
       faults.push(...this.#groupFaults(group, Math.fround(baseline)));
     return faults;
+  }
+
+  #columnFaults(row: StoredRow): string[] {
+    const columns = OURS.filter((name) => row.has(name));
+    this.#columns ??= columns;
+    const first = this.#columns;
+    return [
+      ...first.filter((name) => !columns.includes(name)).map((name) => `has no ${name}, the first row has`),
+      ...columns.filter((name) => !first.includes(name)).map((name) => `has ${name}, the first row has none`),
+    ];
   }
 
   /** Rows come in the order of the inputs; those of one input row have numbers behind its id. */
