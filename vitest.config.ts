@@ -29,6 +29,7 @@ export default defineConfig({
         testTimeout: name === 'long' ? 1_800_000 : 300_000,
       },
     })),
+    globalSetup: 'test/support/fresh-build.ts',
     // the machine has two cores and the policy's session uses both: test files run two at a time
     maxWorkers: 2,
     hookTimeout: 300_000,

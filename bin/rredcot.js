@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Starts the command line: everything else is in dist/cli/. A signal that comes before that has loaded ends the program too.
+// Starts the command line: everything else is in dist/program/. A signal that comes before that has loaded ends the program too.
 
 const SIGNALS = ['SIGUSR1', 'SIGTERM', 'SIGINT', 'SIGHUP'];
 const INTERRUPTED = 75;
@@ -12,7 +12,7 @@ function endEarly() {
 // at SIGUSR1 Node opens its debugger to everybody on the machine, for as long as nobody listens to the signal
 for (const name of SIGNALS) process.on(name, endEarly);
 await endWhereDebuggerOpened();
-const { main } = await import('../dist/cli/program.js');
+const { main } = await import('../dist/program/program.js');
 await endWhereDebuggerOpened();
 const ended = main(process.argv); // listens to the signals from its first statement on
 for (const name of SIGNALS) process.off(name, endEarly);

@@ -18,10 +18,8 @@ export function realChains(work, isQuick) {
   return { anchors: anchors(work, isQuick), labelled: LABELLED.map((each) => labelled(each, work, isQuick)) };
 }
 
-/** A run that may be taken up again, and is left alone where it is done. */
 function score(input, output, ...flags) {
-  if (!existsSync(`${output}.summary.json`))
-    rredcot('score', input, '-o', output, '--rows-per-chunk', '1', ...flags);
+  rredcot('score', input, '-o', output, '--restart', ...flags);
   return readLines(output);
 }
 

@@ -3,7 +3,6 @@ import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { type Estimator, natureOf } from '../estimate/estimators.js';
-import { openLog } from '../report/log.js';
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addCalibrateCommand(
@@ -24,6 +23,7 @@ export function addCalibrateCommand(
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n')
     .action(async (scored: string[], flags: { output: string; quiet: boolean; logJson: boolean }) => {
       const { calibrate } = await import('../commands/calibrate.js');
+      const { openLog } = await import('../report/log.js');
       const log = openLog({ quiet: flags.quiet, json: flags.logJson });
       done(await calibrate(scored, { output: flags.output, signal }, log));
     });

@@ -4,7 +4,7 @@ import { finite, positiveInteger } from '../commands/job/flag-values.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
-import { endProgressLine, openLog } from '../report/log.js';
+import { endProgressLine } from '../report/terminal-line.js';
 import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
@@ -82,6 +82,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
         process.stdout.write(text);
       };
       const { compare } = await import('../commands/compare.js');
+      const { openLog } = await import('../report/log.js');
       const log = openLog({ quiet: flags.quiet, json: flags.logJson });
       done(await compare(files, opts, print, log));
     });

@@ -12,7 +12,7 @@ import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/fatal.js';
-import { coloursOf } from '../report/log.js';
+import { coloursOf } from '../report/terminal-line.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import { type AttributionFlags, resolveAttribution, withAttributionFlags } from './attribution-flags.js';
@@ -129,7 +129,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           },
         command: Command,
       ) => {
-        const log = jobLog(flags);
+        const log = await jobLog(flags);
         const { score } = await import('../commands/score.js');
         const credit = resolveCreditOptions(impliedEstimator(flags, command));
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
@@ -185,7 +185,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
     )
     .action(async (inputs: string[], flags: JobFlags, command: Command) => {
-      const log = jobLog(flags);
+      const log = await jobLog(flags);
       const { segment } = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
       if (policy === null && flags.device !== 'auto')

@@ -4,7 +4,6 @@ import { oneOf } from '../commands/job/flag-values.js';
 import type { ExitCode } from '../errors.js';
 import { FORMATS } from '../io/write/output.js';
 import { escapeControls } from '../printable.js';
-import { openLog } from '../report/log.js';
 
 /** Flags of every command that reports on stderr. */
 interface LogFlags {
@@ -39,6 +38,7 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
     .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
     .action(async (out: string, flags: LogFlags) => {
       const { verify } = await import('../commands/verify.js');
+      const { openLog } = await import('../report/log.js');
       done(await verify(out, { signal, print }, openLog({ quiet: flags.quiet, json: flags.logJson })));
     });
 
@@ -71,6 +71,7 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
         const format = flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS);
         const fileSize = parseFileSize(flags.fileSize);
         const opts = { output: flags.output, format, fileSize, partial: flags.partial, signal };
+        const { openLog } = await import('../report/log.js');
         done(await merge(out, opts, openLog({ quiet: flags.quiet, json: flags.logJson })));
       },
     );

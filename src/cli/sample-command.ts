@@ -128,7 +128,7 @@ export function addSample(
         flags: RunFlags & SamplingFlags & { samples: string; maxTokens: string; policy: string },
         command: Command,
       ) => {
-        const log = jobLog(flags);
+        const log = await jobLog(flags);
         const { sample } = await import('../commands/sample.js');
         const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
         const samples = positiveInteger('--samples', flags.samples, 8);

@@ -5,7 +5,6 @@ import type { CreditFlags } from '../commands/job/options.js';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
 import type { ExitCode } from '../errors.js';
 import { FORMATS } from '../io/write/output.js';
-import { openLog } from '../report/log.js';
 import { credited } from './credit-flags.js';
 import { appended } from './job-flags.js';
 
@@ -55,6 +54,7 @@ export function addScoredCommands(
           choice: parseColumnChoice(keep, drop),
           signal,
         };
+        const { openLog } = await import('../report/log.js');
         done(await redistribute(path, opts, openLog({ quiet, json: logJson })));
       },
     );
@@ -80,6 +80,7 @@ function addFilter(program: Command, signal: AbortSignal, done: (code: ExitCode)
     .action(async (path: string, flags: ScoredFlags & { where: readonly string[] }) => {
       const { filter } = await import('../commands/filter.js');
       const { where, output, quiet, logJson } = flags;
+      const { openLog } = await import('../report/log.js');
       done(await filter(path, { where, output, signal }, openLog({ quiet, json: logJson })));
     });
 }

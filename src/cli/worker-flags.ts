@@ -5,7 +5,7 @@ import { shardOfEnvironment } from '../commands/job/shard.js';
 import type { WorkersOptions } from '../commands/workers/processes.js';
 import { type ExitCode, usageError } from '../errors.js';
 import type { RunCommand } from '../io/run/description.js';
-import { type Log, openLog } from '../report/log.js';
+import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
 import { FROM_FILE } from './config-file.js';
 
@@ -26,7 +26,7 @@ const OWN_FLAGS: readonly string[] = [
 ];
 
 /** The log of a command that makes a run, which may be workers themselves. */
-export function jobLog({
+export async function jobLog({
   quiet,
   logJson,
   shard,
@@ -34,8 +34,9 @@ export function jobLog({
   readonly quiet: boolean;
   readonly logJson: boolean;
   readonly shard?: string | undefined;
-}): Log {
+}): Promise<Log> {
   if (isWorker()) return openWorkerLog();
+  const { openLog } = await import('../report/log.js');
   return openLog({ quiet, json: logJson, shard: shard ?? scheduledShard() });
 }
 

@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { EXIT, type ExitCode } from '../errors.js';
+import { packageFile } from '../package-files.js';
 import { plural } from '../plural.js';
 import {
   type CudaFindings,
@@ -39,7 +39,7 @@ export interface Diagnosis {
   readonly auto: { readonly device: string; readonly reason: string } | null;
 }
 
-const FIXTURES = fileURLToPath(new URL('../../fixtures/chains.jsonl', import.meta.url));
+const FIXTURES = packageFile('fixtures/chains.jsonl');
 const OLDEST_NODE = [20, 19] as const;
 const REINSTALL = 'npm ci --onnxruntime-node-install=skip';
 /** nats; float32 rounding stays far below (2e-6 where this was written), a kernel that computes nonsense far above */

@@ -1,11 +1,11 @@
 // The policy that ships with the program.
 import { resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { packageFile } from '../package-files.js';
 import type { PolicyFacts } from '../report/run-figures.js';
 import type { PolicyFolder } from './folder.js';
 
 /** Its folder. */
-export const EMBEDDED_POLICY = fileURLToPath(new URL('../../models/embedded', import.meta.url));
+export const EMBEDDED_POLICY = packageFile('models/embedded');
 
 /** What the words at a run's end have to know of a policy. */
 export function policyFacts({ path, architecture, exitTemplate }: PolicyFolder): PolicyFacts {

@@ -1,7 +1,7 @@
 // The end of a command that fails, as it is told: a line of its own, a hint on the next; or one JSON record.
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
 import { escapeControls, escapeLines } from '../printable.js';
-import { endProgressLine } from './log.js';
+import { endProgressLine } from './terminal-line.js';
 
 const CODES: Readonly<Record<number, string>> = Object.fromEntries(
   Object.entries(EXIT).map(([name, code]) => [code, name]),

@@ -2,6 +2,7 @@
 import pino from 'pino';
 import pretty from 'pino-pretty';
 import { escapeControls, printableJson } from '../printable.js';
+import { coloursOf, drawProgressLine, endProgressLine } from './terminal-line.js';
 
 export interface LogOptions {
   /** errors only */
@@ -27,16 +28,6 @@ export interface Log {
 
 const TERMINAL_INTERVAL_MS = 100;
 const RECORD_INTERVAL_MS = 10_000;
-const CLEAR_LINE = '\r\u001b[K';
-
-/** Whether the last line of the terminal is one that is drawn over. */
-let drawn = false;
-
-/** Leaves the terminal with an empty line, for what is not part of the progress. */
-export function endProgressLine(): void {
-  if (drawn) process.stderr.write(CLEAR_LINE);
-  drawn = false;
-}
 
 export function openLog({ quiet, json, shard }: LogOptions): Log {
   const onTerminal = process.stderr.isTTY === true && !json;
@@ -47,7 +38,7 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
     ? { write: (line: string) => stderr.write(printableJson(line)) }
     : pretty({
         destination: stderr,
-        colorize: onTerminal && colours(),
+        colorize: onTerminal && coloursOf(process.stderr),
         ignore: 'pid,hostname,time',
         hideObject: true,
       });
@@ -76,20 +67,8 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
       const now = performance.now();
       if (quiet || now - last < (onTerminal ? TERMINAL_INTERVAL_MS : RECORD_INTERVAL_MS)) return;
       last = now;
-      if (onTerminal) {
-        process.stderr.write(`${CLEAR_LINE}${line.slice(0, (process.stderr.columns || 80) - 1)}`);
-        drawn = true;
-      } else logger.info(fields, line);
+      if (onTerminal) drawProgressLine(line);
+      else logger.info(fields, line);
     },
   };
-}
-
-/** Whether stderr takes colours: a terminal, and nobody said no (https://no-color.org). */
-export function colours(): boolean {
-  return coloursOf(process.stderr);
-}
-
-/** The same of any stream. */
-export function coloursOf(stream: { readonly isTTY?: boolean }): boolean {
-  return stream.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
 }

@@ -2,7 +2,7 @@
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
-import { colours } from './log.js';
+import { coloursOf } from './terminal-line.js';
 
 export interface ViewOptions {
   readonly colours: boolean;
@@ -14,7 +14,7 @@ export interface ViewOptions {
 
 /** How a trace is drawn among the lines of the log. */
 export function drawnHere(): Pick<ViewOptions, 'colours' | 'width'> {
-  return { colours: colours(), width: process.stderr.columns || 100 };
+  return { colours: coloursOf(process.stderr), width: process.stderr.columns || 100 };
 }
 
 /** What of a scored trace is drawn. */

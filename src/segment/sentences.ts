@@ -1,8 +1,11 @@
 // Finds the sentences of a thought by Unicode's rules (Intl.Segmenter), so that languages without spaces are cut too.
 import { boundaryBefore, type ThoughtSpan, type TokenText } from './span.js';
 
-/** One locale for all texts: the rules differ in few (Greek ends a question with a semicolon), and a run knows none. */
-const SEGMENTER = new Intl.Segmenter('en', { granularity: 'sentence' });
+/**
+ * One locale for all texts: the rules differ in few (Greek ends a question with a semicolon), and a run knows none. Made at the
+ * first text: it takes a fifth of a bare start.
+ */
+let segmenter: Intl.Segmenter | undefined;
 
 /** Shortened words, whose dot ends no sentence; Unicode's rules know none. */
 const SHORTENED =
@@ -46,6 +49,11 @@ const BLOCK = 1024;
 /** a quote or bracket that opens what comes next; Unicode's rules leave it with the sentence before */
 const OPENING = /[\p{Ps}\p{Pi}]$/u;
 
+function sentencesIn(text: string): Intl.Segments {
+  segmenter ??= new Intl.Segmenter('en', { granularity: 'sentence' });
+  return segmenter.segment(text);
+}
+
 /** The sentences of a text as Unicode's rules have them, line by line, since a line's end ends one in any case. */
 function* sentencesOf(text: string): Generator<{ index: number; segment: string }> {
   for (let from = 0; from < text.length; ) {
@@ -53,7 +61,7 @@ function* sentencesOf(text: string): Generator<{ index: number; segment: string 
     const lineEnd = newline < 0 ? text.length : newline + 1;
     for (let size = BLOCK; from < lineEnd; ) {
       const to = Math.min(lineEnd, from + size);
-      const found = [...SEGMENTER.segment(text.slice(from, to))];
+      const found = [...sentencesIn(text.slice(from, to))];
       // the last one of a block may go on behind it
       const sure = to === lineEnd ? found : found.slice(0, -1);
       for (const { index, segment } of sure) yield { index: from + index, segment };

@@ -1,7 +1,6 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
 import { isAnswerNow } from '../../estimate/estimators.js';
@@ -17,6 +16,7 @@ import { emptyRunFolder } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import type { OutputFormat } from '../../io/write/output.js';
+import { packageFile } from '../../package-files.js';
 import { are, count, plural } from '../../plural.js';
 import { policyFacts } from '../../policy/embedded.js';
 import { openPolicyFolder } from '../../policy/folder.js';
@@ -53,7 +53,7 @@ export interface WorkersOptions extends RunOptions {
 /** The workers have compared them. */
 const NO_HASHES = { verify: false };
 
-const PROGRAM = fileURLToPath(new URL('../../../bin/rredcot.js', import.meta.url));
+const PROGRAM = packageFile('bin/rredcot.js');
 
 /** Runs a command in several processes. @throws RredcotError as the command itself would */
 export async function runWorkers(

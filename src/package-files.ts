@@ -1,0 +1,10 @@
+// Where the files that the package ships with its code lie, wherever the build has put the code itself.
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+const ROOT = dirname(createRequire(import.meta.url).resolve('rredcot/package.json'));
+
+/** Path of a file or folder of the package. @param name relative to package.json, e.g. `models/embedded` */
+export function packageFile(name: string): string {
+  return join(ROOT, name);
+}
