@@ -26,6 +26,16 @@ export interface Warning {
 /** Of the traces, this share has to be affected before a warning is worth it: a few odd ones are in every data set. */
 const WORTH_A_WARNING = 0.1;
 
+/** From this share of the traces on, a run whose σ is uniform by fallback is GRPO under another name. */
+const MOSTLY = 0.5;
+/** What mends the commonest reason for that, where a flag does. */
+const CURES: Readonly<Record<string, string>> = {
+  'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number or value too',
+  'reward:unknown': '--map reward=<column> names the rewards',
+  'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
+  'uniform:small-return': 'groups whose rewards are all alike have nothing to share out, whatever the rule',
+};
+
 /** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
 export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
   const { credited, fallbacks, uniform, status } = figures;
@@ -94,7 +104,22 @@ export function figureWarnings(figures: Figures, policy: PolicyFacts | undefined
       code: 'exit_template',
       message: `in ${count(closed)} of ${plural(traces, 'trace')} the thought ends with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
     });
+  const mostly = mostlyUniform(figures);
+  if (mostly !== undefined) warnings.push(mostly);
   return warnings;
+}
+
+/** Where σ is uniform by fallback in most traces: the commonest reason. */
+function mostlyUniform({ credited, fallbacks, status }: Figures): Warning | undefined {
+  if (fallbacks === 0 || fallbacks < MOSTLY * credited) return undefined;
+  const codes = Object.entries(status).filter(([code]) => isFallback(code));
+  const [code, n] = codes.reduce((most, each) => (each[1] > most[1] ? each : most));
+  const cure = CURES[code] === undefined ? '' : `: ${CURES[code]}`;
+  const what = `σ is uniform in ${count(fallbacks)} of ${plural(credited, 'trace')}, which is no credit at all`;
+  return {
+    code: 'mostly_uniform',
+    message: `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`,
+  };
 }
 
 /** Codes and how often they occur, in alphabetical order, in brackets. */

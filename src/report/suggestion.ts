@@ -25,6 +25,7 @@ export function suggestCalibration(
     Object.keys(figures.groups).length >= ENOUGH.groups;
   const isRead =
     form === undefined && (!Array.isArray(columns) || READ.every((name) => columns.includes(name)));
-  if (!isAnswerNow || !isEnough || !isRead || output === '-') return undefined;
+  const isCredit = figures.fallbacks < figures.credited;
+  if (!isAnswerNow || !isEnough || !isCredit || !isRead || output === '-') return undefined;
   return `rewards are there: rredcot calibrate ${shellWord(output)} -o calibration.json fits a value on their scale (docs/calibration.md)`;
 }

@@ -45,6 +45,25 @@ const times = (n: number, row: OutputRow) => Array.from({ length: n }, () => row
 
 const TOY: PolicyFacts = { path: './policy', isEmbedded: false, vocab: 259, exit: '</think>\nanswer: ' };
 
+describe('a run that is uniform by fallback', () => {
+  const even = f32(0.25, 0.25, 0.25, 0.25);
+  const one = scored({ sigma: even, status: ['uniform:no-baseline'] });
+  const warned = (...rows: OutputRow[]) =>
+    figureWarnings(tallied(...rows), TOY).map(({ message }) => message);
+
+  it('says so from half of the traces on, with the commonest reason and what mends it', () => {
+    expect(warned(scored(), scored(), one)).toEqual([]);
+    const other = scored({ sigma: even, status: ['uniform:small-return'] });
+    expect(warned(...times(3, scored()), one, one, other)).toEqual([
+      'σ is uniform in 3 of 6 traces, which is no credit at all; 2 have uniform:no-baseline: --map group=<column> names the groups; --baseline takes a number or value too (docs/output.md#statuses)',
+    ]);
+  });
+
+  it('says nothing where the rule asks for it', () => {
+    expect(warned(...times(4, scored({ sigma: even })))).toEqual([]);
+  });
+});
+
 describe('figures', () => {
   it('are sums and bins of what the rows hold', () => {
     const even = f32(0.25, 0.25, 0.25, 0.25);
