@@ -4,6 +4,13 @@ import { type ExitCode, usageError } from '../errors.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { type Estimator, natureOf } from '../estimate/estimators.js';
 
+interface CalibrateFlags {
+  readonly output: string;
+  readonly features?: string;
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addCalibrateCommand(
   program: Command,
@@ -18,14 +25,19 @@ export function addCalibrateCommand(
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
     .requiredOption('-o, --output <file>', 'the calibration, as JSON')
+    .option(
+      '--features <column,…>',
+      "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
+    )
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false)
     .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n')
-    .action(async (scored: string[], flags: { output: string; quiet: boolean; logJson: boolean }) => {
+    .action(async (scored: string[], { output, features, quiet, logJson }: CalibrateFlags) => {
       const { calibrate } = await import('../commands/calibrate.js');
       const { openLog } = await import('../report/log.js');
-      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
-      done(await calibrate(scored, { output: flags.output, signal }, log));
+      const { parseFeatures } = await import('../estimate/calibrate/columns.js');
+      const further = features === undefined ? [] : parseFeatures(features);
+      done(await calibrate(scored, { output, further, signal }, openLog({ quiet, json: logJson })));
     });
 }
 

@@ -4,7 +4,8 @@ import { basename, dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimate/calibrate/calibration.js';
-import { stateFeatures } from '../estimate/calibrate/features.js';
+import type { ColumnFeature } from '../estimate/calibrate/columns.js';
+import { FEATURES, stateFeatures } from '../estimate/calibrate/features.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
 import { groupPlace } from '../estimate/calibrate/folds.js';
 import { STATE_COLUMNS, scoredWith, storedStates } from '../estimate/calibrated.js';
@@ -22,6 +23,8 @@ import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 
 export interface CalibrateOptions {
   readonly output: string;
+  /** beside those that are always there */
+  readonly further: readonly ColumnFeature[];
   readonly signal: AbortSignal;
 }
 
@@ -35,7 +38,7 @@ const NEEDED = [...STATE_COLUMNS, 'reward', 'id'] as const;
  */
 export async function calibrate(
   paths: readonly string[],
-  { output, signal }: CalibrateOptions,
+  { output, further, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
   await refuseInputs(
@@ -46,9 +49,10 @@ export async function calibrate(
   const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
   const scratch = await openScratch(join(dirname(output), name));
   try {
-    const { skipped, ...common } = await gather(paths, scratch, signal, log);
-    const fit = await fitCalibration(() => fitTraces(scratch, signal));
-    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common });
+    const { skipped, ...common } = await gather(paths, further, scratch, signal, log);
+    const F = FEATURES.length + further.length;
+    const fit = await fitCalibration(() => fitTraces(scratch, signal), F);
+    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common }, further);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     report(file, output, log);
     return EXIT.done;
@@ -60,6 +64,7 @@ export async function calibrate(
 /** Reads all files, and leaves the features of their traces in the scratch file. */
 async function gather(
   paths: readonly string[],
+  further: readonly ColumnFeature[],
   scratch: Scratch,
   signal: AbortSignal,
   log: Log,
@@ -71,11 +76,11 @@ async function gather(
   let common: ScoredWith | undefined;
   try {
     for await (const file of scoredFiles(paths, parquet)) {
-      checkFile(file);
+      checkFile(file, further);
       common = together(common, scoredWithOf(file), file.path, log);
       for await (const row of file.rows) {
         throwIfInterrupted(signal);
-        const found = traceOf(row);
+        const found = traceOf(row, further);
         if (typeof found !== 'string') {
           const { features, reward, place } = found;
           await scratch.add(Float64Array.of(reward, place.fold, place.mark, ...features));
@@ -108,13 +113,14 @@ async function gather(
 }
 
 /** A trace as the fit takes it, or why it does not. */
-function traceOf(row: StoredRow): FitTrace | string {
+function traceOf(row: StoredRow, further: readonly ColumnFeature[]): FitTrace | string {
   const reward = row.cell('reward');
   if (typeof reward !== 'number') return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
-  const states = storedStates(row);
+  const states = storedStates(row, further);
   if (typeof states === 'string') return states;
-  return { features: stateFeatures(states), reward: Math.fround(reward), place: groupPlace(groupKey(row)) };
+  const features = stateFeatures(states, further);
+  return { features, reward: Math.fround(reward), place: groupPlace(groupKey(row)) };
 }
 
 /** What a trace is left out with: its group, or itself. */
@@ -132,12 +138,18 @@ async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator
 }
 
 /** @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind */
-function checkFile({ path, columns, config }: ScoredFile): void {
+function checkFile({ path, columns, config }: ScoredFile, further: readonly ColumnFeature[]): void {
   const missing = columns === undefined ? [] : NEEDED.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
       `score without --columns and --export, or with --columns ${NEEDED.join(',')},group`,
+    );
+  const absent = columns && further.find(({ column }) => !columns.includes(column));
+  if (absent !== undefined)
+    throw usageError(
+      `${path}: has no column ${absent.column} (--features ${absent.name})`,
+      'score rows that have it, or --join <file> --join-on id --join-columns <its name there>',
     );
   const estimator = ESTIMATORS.find((known) => known === config?.estimator);
   if (estimator !== undefined && (natureOf(estimator).scores !== 'answers' || natureOf(estimator).isOfProver))

@@ -1,11 +1,12 @@
 // The calibrated value at work (METHOD §3): a calibration file in, V(s) in the place of v̂(s) out; and the states of a stored row.
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { dataError, usageError } from '../errors.js';
+import { dataError, TraceRejected, usageError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import type { Trace } from '../trace.js';
 import { Calibration, contentHash, parseCalibration, type ScoredWith } from './calibrate/calibration.js';
+import { type ColumnFeature, columnNumbers, writtenCell } from './calibrate/columns.js';
 import type { States } from './calibrate/features.js';
 import type { TraceResult } from './trace-result.js';
 import { storedValue, type TraceValues } from './value.js';
@@ -62,10 +63,11 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
 /**
  * V(s_0..K) in the place of v̂. A trace without a reference has no v̂: its values stay 0.
  * @param utilities (N) ζ_n of the references
+ * @throws TraceRejected (`feature`) as {@link furtherNumbers}
  */
 export function calibratedValues(
   found: TraceValues,
-  { group, id }: Trace,
+  trace: Trace,
   { segmentation, logprobs }: TraceResult,
   utilities: Float32Array,
   calibration: Calibration,
@@ -73,8 +75,26 @@ export function calibratedValues(
   const { values, referenceLogprobs, referenceTokens } = found;
   if (referenceTokens.length === 0) return found;
   const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
-  const states = { values, geoValues, ends: segmentation.thoughtEnds, logprobs };
-  return { ...found, values: calibration.values(group ?? id, states) };
+  const ends = segmentation.thoughtEnds;
+  const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
+  const states = { values, geoValues, ends, logprobs, columns };
+  return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+}
+
+/**
+ * What a calibration reads in columns of a trace's row.
+ * @param cell of the row, by the name under which a column is written
+ * @throws TraceRejected (`feature`) where one of them is missing, or has not a number for each state
+ */
+export function furtherNumbers(
+  { further }: Calibration,
+  cell: (column: string) => unknown,
+  ends: Int32Array,
+): ReadonlyMap<string, Float64Array> {
+  const columns = columnNumbers(further, cell, ends);
+  if (typeof columns !== 'string') return columns;
+  const hint = '--join <file> --join-columns, or a calibration without --features';
+  throw new TraceRejected('feature', `the calibration reads it, and ${columns}: ${hint}`);
 }
 
 /** (K+1) `pr-geo` of every exit, from what a row stores. */
@@ -91,8 +111,11 @@ export const STATE_COLUMNS = [
   ...(['segments', 'logprobs', 'reference_logprobs', 'reference_tokens', 'reference_utilities'] as const),
 ] as const;
 
-/** @returns the states, or why the row has none, as half a sentence */
-export function storedStates(row: StoredRow): States | string {
+/**
+ * @param further what of them stands in further columns
+ * @returns the states, or why the row has none, as half a sentence
+ */
+export function storedStates(row: StoredRow, further: readonly ColumnFeature[] = []): States | string {
   const segments = row.cell('segments');
   if (!Array.isArray(segments)) return 'it has no segments';
   const ends = (segments as Readonly<Record<string, unknown>>[])
@@ -119,9 +142,10 @@ export function storedStates(row: StoredRow): States | string {
   const values = Float32Array.from(found, (exit) => storedValue(exit, tokens, utilities, 'pr'));
   const geoValues = geoValuesOf(found, tokens, utilities);
   const isWhole = values.every(Number.isFinite) && logprobs.every(Number.isFinite);
-  return isWhole
-    ? { values, geoValues, ends: Int32Array.from(ends, Number), logprobs }
-    : 'its numbers are not finite';
+  if (!isWhole) return 'its numbers are not finite';
+  const thoughtEnds = Int32Array.from(ends, Number);
+  const columns = columnNumbers(further, (name) => row.cell(name), thoughtEnds);
+  return typeof columns === 'string' ? columns : { values, geoValues, ends: thoughtEnds, logprobs, columns };
 }
 
 function floats(cell: unknown): Float32Array | null {

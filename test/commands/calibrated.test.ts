@@ -172,6 +172,47 @@ describe('score --estimator calibrated', () => {
     );
   });
 
+  it('looks at a joined column where the calibration does; without the column nothing is valued with it', async () => {
+    const text = (name: string) => readFile(at(name), 'utf8');
+    const said = async (line: string) => {
+      const { code, said: words } = await run(line);
+      return `${code} ${words}`;
+    };
+    const told = madeTraces(12, 8).map((trace) =>
+      scoredLine(trace, { join_segments: trace.ends.map((_, k) => (k % 3) / 3 + trace.reward) }),
+    );
+    await writeFile(at('told.jsonl'), told.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    expect(await said('calibrate told.jsonl -o further.json --features join_segments')).toMatch(/^0 /);
+    // another run's values, which stand in its segments
+    const join = '--join scored.jsonl --join-on id --join-columns segments';
+    const flags = '--estimator calibrated --calibration further.json';
+    expect(await said(`score traces.jsonl -o further.jsonl ${join} ${flags}`)).toMatch(/^0 /);
+    expect((await run('verify further.jsonl')).code).toBe(0);
+    const [row] = await readJsonl<ScoredRow & { join_segments: object[] }>(at('further.jsonl'));
+    const credit = storedCredit(await configOf('further.jsonl'));
+    expect(recomputedFaults(stored(row as object), credit)).toEqual([]);
+    const other = row?.join_segments.map((segment) => ({ ...segment, value: 0 }));
+    expect(recomputedFaults(stored({ ...row, join_segments: other }), credit).join()).toContain(
+      'by the calibration with',
+    );
+    expect(await said('redistribute further.jsonl -o further.pr.jsonl --estimator pr')).toMatch(/^0 /);
+    expect(await said(`redistribute further.pr.jsonl -o back.jsonl ${flags}`)).toMatch(/^0 /);
+    expect(await text('back.jsonl')).toBe(await text('further.jsonl'));
+    // what lacks it
+    expect(await said(`redistribute scored.jsonl -o no.jsonl ${flags}`)).toMatch(
+      /^2 .*scored\.jsonl: has no column join_segments, which the calibration reads.*--join/s,
+    );
+    expect(await said('calibrate scored.jsonl -o no.json --features gone')).toMatch(
+      /^2 .*scored\.jsonl: has no column gone/,
+    );
+    expect(await said('calibrate scored.jsonl -o no.json --features segments')).toMatch(
+      /^2 .*--features join_segments/s,
+    );
+    expect(await said(`score traces.jsonl --limit 1 -o no.jsonl ${flags}`)).toMatch(
+      /^65 .*the calibration reads it, and its column join_segments is missing: --join/s,
+    );
+  });
+
   it('is fitted to run folders, merged ones, Parquet and Arrow alike, with the policy and flags that they name', async () => {
     for (const line of [
       'score traces.jsonl -o out/ --rows-per-chunk 5',

@@ -4,7 +4,7 @@ import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
-import { geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
+import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
@@ -89,6 +89,14 @@ export function refuseImpossible(
     throw usageError(
       `${path}: has no ${missing.map(([name]) => name).join(', ')}, from which the credit would follow`,
       'score with these among --columns, or with all of them',
+    );
+  const absent = calibration?.further.find(
+    ({ column }) => !source.columns.includes(column) || source.made.has(column),
+  );
+  if (absent !== undefined && !calibration?.standsBack)
+    throw usageError(
+      `${path}: has no column ${absent.column}, which the calibration reads (${absent.name})`,
+      'a file of score that has it, such as by --join and --join-columns, or a calibration without --features',
     );
 }
 
@@ -229,7 +237,7 @@ function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: Credit
  * @param n its number among those that are written
  * @param isOther the estimator is another than the file's
  * @param calibration gives the values, where they are asked for by another one than the file's
- * @throws TraceRejected (`reward`) for a reward outside of the range
+ * @throws TraceRejected (`reward`, `feature`) for a reward outside of the range, and for what a calibration finds no number for
  */
 export function again(
   { row, creditable }: StoredTrace,
@@ -297,7 +305,8 @@ function valuesOf(row: OutputRow, credit: CreditOptions, calibration?: Calibrati
   // a trace without a reference has no v̂ to be calibrated
   if (credit.estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
   const geoValues = geoValuesOf(referenceLogprobs ?? [], tokens, utilities);
-  const states = { values, geoValues, ends, logprobs: logprobs ?? new Float32Array(0) };
+  const columns = furtherNumbers(calibration, (name) => trace.source.columns[name], ends);
+  const states = { values, geoValues, ends, logprobs: logprobs ?? new Float32Array(0), columns };
   return calibration.values(trace.group ?? trace.id, states);
 }
 

@@ -3,7 +3,7 @@
 import { posteriorValues } from '../../estimate/attribution/posterior.js';
 import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { bankFault, NO_BANK, ONE_SIDED } from '../../estimate/bank.js';
-import { modelValues, type StoredModel } from '../../estimate/calibrate/calibration.js';
+import { furtherOf, modelValues, type StoredModel } from '../../estimate/calibrate/calibration.js';
 import { groupPlace } from '../../estimate/calibrate/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, onRewardScale } from '../../estimate/credit.js';
@@ -214,8 +214,8 @@ function checkCalibrated(row: StoredRow, values: Float32Array, model: StoredMode
   if (row.has('status') && isUncalibrated !== (model.stands_back !== null))
     fault(`status is ${status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`);
   if (model.stands_back !== null || !STATE_COLUMNS.every((name) => row.has(name))) return;
-  const states = storedStates(row);
-  // a trace without a reference has no value
+  const states = storedStates(row, furtherOf(model));
+  // a trace without a reference has no value; a column that its features read may not be written
   if (typeof states === 'string' || !row.has('id') || !row.has('group')) return;
   const key = row.cell('group') ?? row.cell('id');
   const sets = [null, groupPlace(String(key)).fold].map((fold) => modelValues(model, states, fold));

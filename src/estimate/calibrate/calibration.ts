@@ -1,6 +1,7 @@
 // The calibration file: what it says, checked, and the values that it gives the states of a trace.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { type ColumnFeature, columnFeature } from './columns.js';
 import { FEATURES, type States, stateFeatures } from './features.js';
 import { type Fit, L2 } from './fit.js';
 import { FOLDS, groupPlace, KnownGroups } from './folds.js';
@@ -9,9 +10,9 @@ import { standardise } from './moments.js';
 
 const Count = z.int().nonnegative();
 const Finite = z.number();
-const PerFeature = z.array(Finite).length(FEATURES.length);
+const PerFeature = z.array(Finite);
 /** intercept first */
-const Weights = z.array(Finite).length(1 + FEATURES.length);
+const Weights = z.array(Finite);
 
 /** What a value is computed with. */
 const ModelShape = {
@@ -19,11 +20,11 @@ const ModelShape = {
   stands_back: z.enum(['too-few-groups', 'one-reward', 'no-gain']).nullable(),
   /** whose v̂ φ is made of */
   estimator: z.literal('pr'),
-  features: z.array(z.string()).refine((names) => names.join() === FEATURES.join(), {
-    error: `expected ${FEATURES.join(', ')}`,
+  features: z.array(z.string()).refine((names) => FEATURES.every((name, f) => names[f] === name), {
+    error: `expected ${FEATURES.join(', ')}, and further ones behind them`,
   }),
   mean: PerFeature,
-  sd: z.array(z.number().positive()).length(FEATURES.length),
+  sd: z.array(z.number().positive()),
   /** of all traces; null where there was nothing to fit */
   weights: Weights.nullable(),
   /** of each fold, fitted to the groups of the others */
@@ -88,6 +89,7 @@ export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
 export function calibrationFile(
   fit: Fit,
   about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
+  further: readonly ColumnFeature[] = [],
 ): CalibrationFile {
   const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
   const content: Omit<CalibrationFile, 'sha256'> = {
@@ -95,7 +97,7 @@ export function calibrationFile(
     rredcot: about.rredcot,
     stands_back: standsBack,
     estimator: 'pr',
-    features: [...FEATURES],
+    features: [...FEATURES, ...further.map(({ name }) => name)],
     mean: [...scale.mean],
     sd: [...scale.sd],
     weights: weights && [...weights.whole],
@@ -130,7 +132,20 @@ export function parseCalibration(found: unknown): CalibrationFile | string {
     return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
   }
   const { data } = parsed;
-  return lacksWeights(data) ? 'stands_back is null, and there are no weights' : data;
+  if (lacksWeights(data)) return 'stands_back is null, and there are no weights';
+  return misfit(data) ?? data;
+}
+
+/** Which list has not a number for each feature, and how many it has; undefined: all do. */
+function misfit({ features, mean, sd, weights, fold_weights: folds }: StoredModel): string | undefined {
+  const lists = { mean: [mean], sd: [sd], weights: weights ? [weights] : [], fold_weights: folds ?? [] };
+  for (const [name, all] of Object.entries(lists)) {
+    const expected = features.length + (name.endsWith('weights') ? 1 : 0);
+    const other = all.find(({ length }) => length !== expected);
+    if (other)
+      return `${name}: ${other.length} numbers, expected ${expected} for ${features.length} features`;
+  }
+  return undefined;
 }
 
 function lacksWeights(model: StoredModel): boolean {
@@ -140,7 +155,7 @@ function lacksWeights(model: StoredModel): boolean {
 /** The model in a run's stored configuration; undefined where there is none. */
 export function storedModel(found: unknown): StoredModel | undefined {
   const { data } = ModelSchema.safeParse(found);
-  return data === undefined || lacksWeights(data) ? undefined : data;
+  return data === undefined || lacksWeights(data) || misfit(data) !== undefined ? undefined : data;
 }
 
 /** What of a calibration a run keeps in its configuration. */
@@ -152,10 +167,13 @@ export function modelOf(file: CalibrationFile): StoredModel {
 /** A calibration as traces are valued with it. */
 export class Calibration {
   readonly model: StoredModel;
+  /** features that stand in columns of a trace's row */
+  readonly further: readonly ColumnFeature[];
   readonly #known: KnownGroups;
 
   constructor(readonly file: CalibrationFile) {
     this.model = modelOf(file);
+    this.further = furtherOf(this.model);
     this.#known = KnownGroups.ofText(file.group_marks);
   }
 
@@ -175,16 +193,22 @@ export class Calibration {
   }
 }
 
+/** The features that stand in columns of a trace's row. */
+export function furtherOf({ features }: StoredModel): ColumnFeature[] {
+  return features.slice(FEATURES.length).map(columnFeature);
+}
+
 /** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
 export function modelValues(model: StoredModel, states: States, fold: number | null): Float32Array {
   const weights = fold === null ? model.weights : model.fold_weights?.[fold];
   if (!weights) throw new Error('the calibration has no weights');
   const all = Float64Array.from(weights);
   const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
-  const features = stateFeatures(states);
-  const z = new Float64Array(FEATURES.length);
+  const F = model.features.length;
+  const features = stateFeatures(states, furtherOf(model));
+  const z = new Float64Array(F);
   return Float32Array.from(states.values, (_, k) => {
-    standardise(features, k * FEATURES.length, scale, z);
+    standardise(features, k * F, scale, z);
     return sigmoid(logitOf(all, z));
   });
 }

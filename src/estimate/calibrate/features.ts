@@ -1,6 +1,7 @@
-// What the calibrated value knows of a state: v̂ there, two ways, and how surprising the thought up to it was (METHOD §3).
+// What the calibrated value knows of a state: v̂ there, two ways, how surprising the thought up to it was (METHOD §3), and further columns.
+import type { ColumnFeature } from './columns.js';
 
-/** φ(s_k), in the order in which weights stand: a calibration file names them. */
+/** φ(s_k), in the order in which weights stand: a calibration file names them. Further ones stand behind them. */
 export const FEATURES = [
   'logit_value',
   'value',
@@ -28,6 +29,8 @@ export interface States {
   readonly ends: Int32Array;
   /** (T) log p of the completion's tokens, nats; nothing behind `ends[k−1]` is read for s_k */
   readonly logprobs: Float32Array;
+  /** (K+1) by column, for features that read one; NaN where nothing is known */
+  readonly columns?: ReadonlyMap<string, Float64Array>;
 }
 
 /** v̂ within 1e-4 of neither 0 nor 1. */
@@ -35,9 +38,16 @@ export function clipped(value: number): number {
   return Math.min(1 - CLIP, Math.max(CLIP, value));
 }
 
-/** φ(s_0..K), one state after the other: (K+1)·F. */
-export function stateFeatures({ values, geoValues, ends, logprobs }: States): Float64Array {
-  const features = new Float64Array(values.length * FEATURES.length);
+/**
+ * φ(s_0..K), one state after the other: (K+1)·F; NaN where a column has no number for a state.
+ * @param further features behind {@link FEATURES}
+ */
+export function stateFeatures(
+  { values, geoValues, ends, logprobs, columns }: States,
+  further: readonly ColumnFeature[] = [],
+): Float64Array {
+  const F = FEATURES.length + further.length;
+  const features = new Float64Array(values.length * F);
   let [lowest, second, sum, improbable] = [0, 0, 0, 0];
   let t = 0;
   for (let k = 0; k < values.length; k++) {
@@ -50,7 +60,17 @@ export function stateFeatures({ values, geoValues, ends, logprobs }: States): Fl
     }
     const [value, geo] = [values[k] as number, geoValues[k] as number];
     const surprise = [t, lowest, sum, improbable, lowest + second];
-    features.set([heldLogit(value), value, ...surprise, heldLogit(geo), geo], k * FEATURES.length);
+    features.set([heldLogit(value), value, ...surprise, heldLogit(geo), geo], k * F);
+  }
+  for (const [n, { column, isLowest }] of further.entries()) {
+    const numbers = columns?.get(column);
+    let least = Number.NaN;
+    for (let k = 0; k < values.length; k++) {
+      const own = numbers?.[k] ?? Number.NaN;
+      // what is not known is no number to be lower than
+      if (!(own >= least)) least = Number.isNaN(own) ? least : own;
+      features[k * F + FEATURES.length + n] = isLowest ? least : own;
+    }
   }
   return features;
 }

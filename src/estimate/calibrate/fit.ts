@@ -5,7 +5,7 @@ import { FOLDS, type GroupPlace, KnownGroups } from './folds.js';
 import { LogisticFit } from './logistic.js';
 import { Moments, type Standardisation, standardise } from './moments.js';
 
-/** One trace of a fit; K+1 states. */
+/** One trace of a fit; K+1 states of F features, those that are always there first. */
 export interface FitTrace {
   /** ((K+1)·F) φ(s_0..K) */
   readonly features: Float64Array;
@@ -48,9 +48,13 @@ export interface Fit {
  * Logistic regression of ζ on φ(s_k), every state a sample of weight 1/(K+1), cross-fitted by group: METHOD §3. Keeps
  * sums alone; the same traces in the same order give the same bits.
  * @param pass the traces, in the same order at every call
+ * @param F features of a state
  */
-export async function fitCalibration(pass: () => AsyncIterable<FitTrace>): Promise<Fit> {
-  const { moments, rewards, groupRewards, ...seen } = await survey(pass());
+export async function fitCalibration(
+  pass: () => AsyncIterable<FitTrace>,
+  F: number = FEATURES.length,
+): Promise<Fit> {
+  const { moments, rewards, groupRewards, ...seen } = await survey(pass(), F);
   const meanReward = rewards.mean();
   const found = { ...seen, meanReward, scale: moments.standardisation };
   const none = { ...found, weights: null, quality: null };
@@ -62,19 +66,19 @@ export async function fitCalibration(pass: () => AsyncIterable<FitTrace>): Promi
   const whole = await fitFolds(
     pass,
     found.scale,
-    FEATURES.map((_, f) => f),
+    Array.from({ length: F }, (_, f) => f),
     true,
   );
   const values = await fitFolds(pass, found.scale, VALUE_FEATURES, false);
   const weights = { whole: whole.pop() as Float64Array, folds: whole };
   const constants = Array.from({ length: FOLDS }, (_, fold) => rewards.mean(fold));
   const assessment = new Assessment(weights.folds, values, constants, groupRewards);
-  const z = new Float64Array(FEATURES.length);
+  const z = new Float64Array(F);
   for await (const { features, reward, place } of pass()) {
-    const states = features.length / FEATURES.length;
+    const states = features.length / F;
     for (let k = 0; k < states; k++) {
-      standardise(features, k * FEATURES.length, found.scale, z);
-      assessment.addState(z, features[k * FEATURES.length + 1] as number, reward, place.fold, 1 / states);
+      standardise(features, k * F, found.scale, z);
+      assessment.addState(z, features[k * F + 1] as number, reward, place.fold, 1 / states);
     }
     assessment.endTrace(reward, place);
   }
@@ -85,15 +89,15 @@ export async function fitCalibration(pass: () => AsyncIterable<FitTrace>): Promi
 }
 
 /** The first pass: what features are standardised with, and the rewards of each fold. */
-async function survey(traces: AsyncIterable<FitTrace>) {
-  const moments = new Moments(FEATURES.length);
+async function survey(traces: AsyncIterable<FitTrace>, F: number) {
+  const moments = new Moments(F);
   const rewards = new FoldRewards();
   const groups = new KnownGroups();
   const groupRewards = new GroupRewards();
   const counts = { traces: 0, states: 0 };
   for await (const { features, reward, place } of traces) {
-    const states = features.length / FEATURES.length;
-    for (let k = 0; k < states; k++) moments.add(features, k * FEATURES.length, 1 / states);
+    const states = features.length / F;
+    for (let k = 0; k < states; k++) moments.add(features, k * F, 1 / states);
     rewards.add(reward, place.fold);
     groups.add(place);
     groupRewards.add(place.mark, reward);
@@ -147,17 +151,15 @@ async function fitFolds(
   used: readonly number[],
   andWhole: boolean,
 ): Promise<Float64Array[]> {
-  const fits = Array.from(
-    { length: andWhole ? FOLDS + 1 : FOLDS },
-    () => new LogisticFit(FEATURES.length, L2, used),
-  );
-  const z = new Float64Array(FEATURES.length);
+  const F = scale.mean.length;
+  const fits = Array.from({ length: andWhole ? FOLDS + 1 : FOLDS }, () => new LogisticFit(F, L2, used));
+  const z = new Float64Array(F);
   for (let passes = 0; fits.some(({ hasEnded }) => !hasEnded); passes++) {
     if (passes === MAX_PASSES) throw new Error(`the calibration has not settled in ${passes} passes`);
     for await (const { features, reward, place } of pass()) {
-      const states = features.length / FEATURES.length;
+      const states = features.length / F;
       for (let k = 0; k < states; k++) {
-        standardise(features, k * FEATURES.length, scale, z);
+        standardise(features, k * F, scale, z);
         for (const [left, fit] of fits.entries()) if (left !== place.fold) fit.add(z, reward, 1 / states);
       }
     }
