@@ -84,7 +84,7 @@ describe('the fit with columns', () => {
     logprobs: Float32Array.from(trace.logprobs),
     columns: new Map([['told', numbers]]),
   });
-  const fit = (of: (trace: MadeTrace) => Float64Array) =>
+  const fitted = (of: (trace: MadeTrace) => Float64Array) =>
     fitCalibration(async function* () {
       for (const trace of traces)
         yield {
@@ -109,7 +109,7 @@ describe('the fit with columns', () => {
   });
 
   it('is where the gradient vanishes, a state that nothing is known of at the mean', async () => {
-    const { weights, scale } = await fit(told);
+    const { weights, scale } = await fitted(told);
     const w = weights?.whole as Float64Array;
     const gradient = new Float64Array(w.length).map((_, f) => (f === 0 ? 0 : (w[f] as number)));
     const known = { weight: 0, sum: 0 };
@@ -134,14 +134,14 @@ describe('the fit with columns', () => {
     for (const part of gradient) expect(Math.abs(part)).toBeLessThan(1e-6);
     expect(scale.mean[FEATURES.length]).toBeCloseTo(known.sum / known.weight, 9);
     // it was told nearly all, so the loss of others' groups falls
-    const { quality } = await fit(told);
-    const without = await fit(({ values }) => new Float64Array(values.length).fill(NONE));
+    const { quality } = await fitted(told);
+    const without = await fitted(({ values }) => new Float64Array(values.length).fill(NONE));
     expect(quality?.logLoss.calibrated).toBeLessThan(0.6 * (without.quality?.logLoss.calibrated ?? 0));
     expect([...(without.weights?.whole.subarray(-2) ?? [])]).toEqual([0, 0]);
   });
 
   it('stands in the calibration file, and its values are computed with it', async () => {
-    const found = await fit(told);
+    const found = await fitted(told);
     const about = { rredcot: '0', skipped: {}, policy: null, scored_with: null };
     const calibration = new Calibration(calibrationFile(found, about, further));
     expect(calibration.model.features).toEqual([...FEATURES, 'told', 'lowest:told']);
@@ -149,7 +149,6 @@ describe('the fit with columns', () => {
     const [trace] = traces as [MadeTrace];
     const of = (numbers: Float64Array) => calibration.values('another group', statesOf(trace, numbers));
     const [low, high] = [0, 1].map((x) => of(new Float64Array(trace.values.length).fill(x)));
-    for (const [k, value] of (low as Float32Array).entries())
-      expect(high?.[k]).toBeGreaterThan(value + 0.1);
+    for (const [k, value] of (low as Float32Array).entries()) expect(high?.[k]).toBeGreaterThan(value + 0.1);
   });
 });
