@@ -113,11 +113,16 @@ export function sumFigures(all: Iterable<Partial<Figures> | undefined>): Figures
   return tally.figures;
 }
 
-/** Of 64 bins the one that a name falls into (FNV-1a). */
-function hashBin(name: string): string {
+/** A name's hash (FNV-1a, 32 bits), for what is to look like chance and be the same every time. */
+export function fnv1a(name: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
-  return String((hash ^ (hash >>> 15)) & 63);
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
+
+/** Of 64 bins the one that a name falls into. */
+function hashBin(name: string): string {
+  return String(fnv1a(name) & 63);
 }
 
 /** Two digits, so that there are 90 bins a power of ten. */

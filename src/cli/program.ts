@@ -28,6 +28,7 @@ import {
   mapped,
   mappingOptions,
 } from './job-flags.js';
+import { addPageCommands } from './looking/page-commands.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { type PrmFlags, resolvePrm, withPrmFlags } from './prm-flags.js';
@@ -231,6 +232,9 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     result = code;
   });
   addScoredCommands(program, signal, (code) => {
+    result = code;
+  });
+  addPageCommands(program, signal, (code) => {
     result = code;
   });
   addPolicyCommands(program);

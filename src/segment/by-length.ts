@@ -3,7 +3,7 @@ import { TraceRejected } from '../errors.js';
 import { blankRow, type OutputRow, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 import { cutTrace } from './given.js';
-import { allEnds, mergeSegments, type Segmentation, type SegmentOptions } from './segment.js';
+import { allEnds, cutPieces, mergeSegments, type Segmentation, type SegmentOptions } from './segment.js';
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
 const LONG_PIECE_CHARACTERS = 1024;
@@ -23,6 +23,16 @@ export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
   const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
   const segmentation = mergeSegments(pieces, null);
   return { ...blankRow(trace), segments: characterSegments(segmentation), status: STATUS };
+}
+
+/**
+ * The places, in code points, at which a completion's thought may be cut before pieces are merged: of segmenters that read the text
+ * alone. None without a text.
+ */
+export function candidateCharacters(completion: string, segments: SegmentOptions): Int32Array {
+  const units = codePointBoundaries(completion);
+  const tokens = { text: completion, units, textEnd: units.length - 1 };
+  return cutPieces(tokens, { ...segments, longPiece: LONG_PIECE_CHARACTERS }).ends;
 }
 
 const STATUS = ['segments:by-length'];

@@ -10,11 +10,13 @@ import { JOINS } from '../../dist/io/presets/joins.js';
 import { PRESET_NAMES } from '../../dist/io/presets/presets.js';
 import { OUR_COLUMNS } from '../../dist/io/table/output-columns.js';
 import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';
-import { ROOT, rredcot } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { ROOT } from '../support/program.js';
 
 const COMMANDS = [
   ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
   ...['status', 'verify', 'merge', 'doctor'],
+  ...['redistribute', 'filter', 'summary', 'report'],
 ];
 const POLICY_COMMANDS = ['policy build', 'policy info', 'policy check'];
 
@@ -25,7 +27,7 @@ let text: string;
 
 beforeAll(async () => {
   for (const command of [...COMMANDS, ...POLICY_COMMANDS]) {
-    const { stdout } = await rredcot([...command.split(' '), '--help']);
+    const { stdout } = await rredcotHere([...command.split(' '), '--help']);
     flags.set(
       command,
       new Set([...stdout.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag as string)),

@@ -27,7 +27,9 @@ const ROOMS = [
   'src/io/scored',
   'src/io/credits',
   'src/segment',
+  'src/report/counted',
   'src/report',
+  'src/report/page',
   'src/policy/build',
   'src/policy/decode',
   'src/policy/reward',
@@ -51,7 +53,9 @@ const ROOMS = [
   'src/commands/scored',
   'src/commands/scoring',
   'src/commands/workers',
+  'src/commands/looking',
   'src/commands',
+  'src/cli/looking',
   'src/cli',
 ];
 /** folders of tests that are no room's: they test the whole */

@@ -1,0 +1,161 @@
+// `rredcot report`: a scored file in, one HTML file about its run and some of its traces out.
+import { statSync } from 'node:fs';
+import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { isMagnitude, valueNameOf } from '../../estimate/estimators.js';
+import { creditColumn } from '../../estimate/requested.js';
+import { writeText } from '../../io/files/json-file.js';
+import { fileStem } from '../../io/read/inputs.js';
+import { count, plural } from '../../plural.js';
+import type { Kind } from '../../report/counted/choice.js';
+import type { Log } from '../../report/log.js';
+import { type PackedTrace, packTrace, scoredPage } from '../../report/page/scored-page.js';
+import { type NamedSigma, traceRecord } from '../../report/page/trace-record.js';
+import { type InputRow, isBad } from '../../rows.js';
+import { candidateCharacters } from '../../segment/by-length.js';
+import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
+import { resolveMapping } from '../job/mapping.js';
+import { refuseInputs, refuseUnreplaceable } from '../job/target.js';
+import { openScored, type Scored } from '../scored/open-scored.js';
+import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
+import { parseWhere } from '../scored/where.js';
+import { countScored, factsOf, throughputOf } from './counted.js';
+import { assertTraces } from './summary.js';
+import { namedTexts, type TextPlaces, textsOf } from './texts.js';
+
+export interface ReportOptions {
+  readonly output: string;
+  /** pages of traces, at most */
+  readonly traces: number;
+  /** which traces may have a page: all of the conditions have to hold */
+  readonly where: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+/** Bytes of packed traces in a page, so that it stays below 3 MB. */
+const MOST_PACKED = 2.6e6;
+const DETECTED = {
+  map: undefined,
+  preset: 'auto',
+  join: undefined,
+  joinOn: undefined,
+  maxLineBytes: undefined,
+};
+
+/**
+ * Reads the file twice: all of it for its numbers, and the rows of the traces that were chosen.
+ * @throws RredcotError: exit 2 for what `score` has not written, or a condition that cannot be asked; 65 for a file that was changed,
+ * or has no trace
+ */
+export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
+  const { output, signal } = opts;
+  const source = await openScored(path, log);
+  await refuseInputs([output], source.inputs);
+  await refuseUnreplaceable(output);
+  const conditions = opts.where.map((text) => parseWhere(text, path, source));
+  const counted = await countScored(source, { traces: opts.traces, conditions, signal }, log);
+  assertTraces(path, counted);
+  const { chosen } = counted.choice;
+  const packed = await packChosen(source, chosen, signal);
+  const fewer =
+    packed.length < chosen.size
+      ? `${plural(chosen.size - packed.length, 'more trace')} had no room: a page holds ${count(MOST_PACKED / 1e6)} MB of them.`
+      : undefined;
+  if (fewer !== undefined) log.warn('report_full', fewer);
+  const page = scoredPage({
+    title: fileStem(path),
+    numbers: counted.numbers,
+    valueName: valueNameOf(source.credit.estimator),
+    facts: factsOf(path, source),
+    throughput: await throughputOf(path),
+    traces: packed,
+    fewer,
+  });
+  await writeText(output, page);
+  const { size } = statSync(output);
+  log.record('done', { traces: counted.numbers.traces, pages: packed.length, bytes: size, output });
+  log.text(
+    `${plural(counted.numbers.traces, 'trace')}, ${packed.length} with a page of their own; ${count(Math.ceil(size / 1024))} KiB`,
+  );
+  log.text(`written to ${output}`);
+  return EXIT.done;
+}
+
+/** `<input>.report.html` in the current folder. */
+export function defaultPage(path: string): string {
+  return `${fileStem(path.replace(/(?<=.)\/+$/, ''))}.report.html`;
+}
+
+/** Records of the chosen rows, in the order of the file; those of a kind that is first by rank come in first. */
+async function packChosen(
+  source: Scored,
+  chosen: ReadonlyMap<number, readonly Kind[]>,
+  signal: AbortSignal,
+): Promise<PackedTrace[]> {
+  const places = {
+    map: (await resolveMapping(source.inputs, DETECTED)).map,
+    named: namedTexts(source.metadata),
+  };
+  const found = new Map<number, PackedTrace>();
+  for await (const row of source.read({ wanted: (ordinal) => chosen.has(ordinal) })) {
+    throwIfInterrupted(signal);
+    if (isBad(row)) continue;
+    const packed = packRow(row, chosen.get(row.ordinal) ?? [], places, source);
+    if (packed !== undefined) found.set(row.ordinal, packed);
+  }
+  // what was chosen first stays where there is not room for all
+  let bytes = 0;
+  const kept = [...chosen.keys()].filter((ordinal) => {
+    bytes += found.get(ordinal)?.packed.length ?? 0;
+    return bytes <= MOST_PACKED;
+  });
+  return kept.sort((a, b) => a - b).flatMap((ordinal) => found.get(ordinal) ?? []);
+}
+
+function packRow(
+  row: InputRow,
+  kinds: readonly Kind[],
+  places: TextPlaces,
+  source: Scored,
+): PackedTrace | undefined {
+  try {
+    const trace = storedTrace(row, source);
+    const texts = textsOf(row, places);
+    return packTrace(
+      traceRecord({
+        ...{ row: placed(trace, row), texts, kinds },
+        credits: creditsOf(trace, row, source),
+        isMagnitude: isMagnitude(source.credit.estimator),
+        candidates: candidatesOf(texts.completion, source),
+      }),
+    );
+  } catch (error) {
+    if (error instanceof TraceRejected) return undefined;
+    throw error;
+  }
+}
+
+/** The row's number is that in the scored file, by which `inspect` finds it. */
+function placed({ row }: StoredTrace, { row: number }: InputRow): StoredTrace['row'] {
+  return { ...row, trace: { ...row.trace, source: { ...row.trace.source, row: number } } };
+}
+
+/** σ of the segments' rule, and those of further rules. */
+export function creditsOf({ row }: StoredTrace, { columns }: InputRow, { credit }: Scored): NamedSigma[] {
+  if (row.sigma === null) return [];
+  const others = (credit.others ?? []).flatMap((rule) => {
+    const list = columns[creditColumn(rule)];
+    return Array.isArray(list) ? [{ name: rule, sigma: Float32Array.from(list as number[]) }] : [];
+  });
+  return [{ name: credit.rule, sigma: row.sigma }, ...others];
+}
+
+/** Where the text might have been cut, by the segmenters that read nothing but it. */
+function candidatesOf(completion: string, { config }: Scored): ArrayLike<number> {
+  const segmenter = SEGMENTERS.find((known) => known === config.segmenter);
+  if (segmenter === undefined || !BY_TEXT.has(segmenter)) return [];
+  const keywords = Array.isArray(config.keywords) ? { keywords: config.keywords as string[] } : {};
+  const options: SegmentOptions = { segmenter, fixedLength: 1, ...keywords };
+  return candidateCharacters(completion, options);
+}
+
+const BY_TEXT: ReadonlySet<string> = new Set(['hybrid', 'newline', 'sentence', 'keyword', 'adaptive']);

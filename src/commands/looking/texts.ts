@@ -1,0 +1,47 @@
+// A row of a scored file in, the texts that it was scored from out, as far as the row still has them.
+import { mapRow } from '../../io/map/map.js';
+import type { FieldMap } from '../../io/map/sources.js';
+import { TEXT_KEY } from '../../io/write/output.js';
+import type { TraceTexts } from '../../report/page/trace-record.js';
+import { type InputRow, isBad } from '../../rows.js';
+import type { Trace } from '../../trace.js';
+
+/** Where the texts of a file's rows are. */
+export interface TextPlaces {
+  readonly map: FieldMap;
+  /** names of the columns, as the file says them; empty of JSON lines */
+  readonly named: Readonly<Record<string, unknown>>;
+}
+
+/** A file's own words of where its texts are. @param metadata another program's may be anything */
+export function namedTexts(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
+  try {
+    return JSON.parse(metadata.get(TEXT_KEY) ?? '{}') as Record<string, unknown>;
+  } catch {
+    return {};
+  }
+}
+
+/** What is not there any more is empty. */
+export function textsOf(row: InputRow, { map, named }: TextPlaces): TraceTexts {
+  const traces = [...mapRow(row, map, { prompt: false, references: false })];
+  // a list of the input's has the texts of other traces too
+  const item = traces.length > 1 ? Number(row.columns.source_item ?? 0) : 0;
+  const found = traces[item];
+  const trace = found === undefined || isBad(found) ? undefined : found;
+  const column = (field: string): string | undefined => {
+    const text = row.columns[String(named[field] ?? field)];
+    return typeof text === 'string' ? text : undefined;
+  };
+  return {
+    prompt: column('prompt') ?? (trace === undefined ? '' : promptText(trace.prompt)),
+    completion: column('completion') ?? trace?.completion ?? '',
+    references: trace?.references.map(({ answer }) => answer) ?? [],
+  };
+}
+
+/** Messages as their roles and words. */
+export function promptText(prompt: Trace['prompt']): string {
+  if (typeof prompt === 'string') return prompt;
+  return prompt.map(({ role, content }) => `${role}: ${content}`).join('\n');
+}

@@ -1,0 +1,197 @@
+// Scored traces in, one by one, what is to be known of all of them out: is this run to be trusted?
+import { Tally } from '../../figures.js';
+import type { BadRow } from '../../rows.js';
+import { isFallback, type OutputRow } from '../../scored.js';
+import { GroupMeans } from './group-means.js';
+import { type PositionProfile, Positions } from './positions.js';
+import { Reliability, type ReliabilityCurve } from './reliability.js';
+import { type Distribution, Sketch } from './sketch.js';
+import { Top } from './top.js';
+
+/** A trace that is counted. */
+export interface CountedTrace {
+  readonly row: OutputRow;
+  /** (K+1) v̂(s_0..K) */
+  readonly values: Float32Array;
+  /** number of the row in the file that is counted */
+  readonly place: number;
+}
+
+/** A trace whose reward fits none of its values. */
+export interface Doubt {
+  readonly id: string;
+  readonly row: number;
+  readonly reward: number;
+  /** the smallest |v̂ − ζ| of all exits */
+  readonly disagreement: number;
+}
+
+/** Values of right traces (reward above ½) or wrong ones. */
+export interface Levels {
+  readonly start: Distribution;
+  readonly end: Distribution;
+}
+
+export const DISTRIBUTIONS = [
+  ...(['sigma_ess', 'sigma_ess_share', 'sigma_max_weight', 'value_range', 'mean_logprob'] as const),
+  ...(['mean_entropy', 'tokens', 'segments', 'segment_tokens'] as const),
+] as const;
+export type DistributionName = (typeof DISTRIBUTIONS)[number];
+
+/** What the run page shows, and `summary --json` prints. */
+export interface RunNumbers {
+  readonly traces: number;
+  readonly tokens: number;
+  /** rows that are not as `score` writes them, by code */
+  readonly unreadable: Readonly<Record<string, number>>;
+  readonly right: number;
+  readonly wrong: number;
+  readonly unknown: number;
+  /** traces by status code; `ok` where there is none */
+  readonly status: Readonly<Record<string, number>>;
+  /** traces with σ; of these, by fallback uniform, and uniform in effect (no |σ·T − 1| of .01) */
+  readonly credited: number;
+  readonly uniform_by_fallback: number;
+  readonly uniform_in_effect: number;
+  readonly distributions: Readonly<Record<DistributionName, Distribution>>;
+  /** σ·T by place in the trace, of traces whose σ is their rule's */
+  readonly positions: PositionProfile;
+  /** null where a value's level says nothing of the reward */
+  readonly values: { readonly right: Levels; readonly wrong: Levels } | null;
+  readonly calibration: {
+    /** v̂(s_K) beside the reward; null as `values` */
+    readonly value_end: ReliabilityCurve | null;
+    /** the mean reward of the group's others beside the trace's own, where a group stands together in the file */
+    readonly group_mean: ReliabilityCurve;
+  };
+  /** null as `values` */
+  readonly label_noise: {
+    readonly threshold: number;
+    readonly count: number;
+    readonly of: number;
+    readonly traces: readonly Doubt[];
+  } | null;
+}
+
+/** From here on a reward fits none of a trace's values. */
+const DOUBTFUL = 0.9;
+const DOUBTS_SHOWN = 20;
+
+/** Gathers the numbers; what it holds does not grow with the number of traces. */
+export class RunCounts {
+  private readonly tally = new Tally();
+  private readonly sketches = new Map(DISTRIBUTIONS.map((name) => [name, new Sketch()]));
+  private readonly positions = new Positions();
+  private readonly levels = { right: levelSketches(), wrong: levelSketches() };
+  private readonly valueEnd = new Reliability();
+  private readonly groupMeans = new GroupMeans();
+  private readonly doubts = new Top<Doubt>(DOUBTS_SHOWN);
+  private readonly rewards = { right: 0, wrong: 0, unknown: 0 };
+  private doubtful = 0;
+  private traces = 0;
+  private tokens = 0;
+  private ok = 0;
+
+  /** @param hasLevel a value is an expected reward, so that it can be held against one */
+  constructor(private readonly hasLevel: boolean) {}
+
+  add({ row, values, place }: CountedTrace): void {
+    const { reward, status, segments, sigma, sigmaEss, sigmaMaxWeight, logprobs, entropies } = row;
+    const T = sigma?.length ?? segments.at(-1)?.end ?? 0;
+    this.traces++;
+    this.tokens += T;
+    if (status.length === 0) this.ok++;
+    this.tally.add(row);
+    const side = reward === null ? 'unknown' : reward > 0.5 ? 'right' : 'wrong';
+    this.rewards[side]++;
+    const hasCredit = sigma !== null && !status.some(isFallback);
+    if (hasCredit) this.positions.add(sigma, side);
+    if (hasCredit && sigmaEss !== null) {
+      this.sketch('sigma_ess', sigmaEss);
+      this.sketch('sigma_ess_share', sigmaEss / T);
+    }
+    if (hasCredit && sigmaMaxWeight !== null) this.sketch('sigma_max_weight', sigmaMaxWeight);
+    this.sketch('mean_logprob', mean(logprobs));
+    this.sketch('mean_entropy', mean(entropies));
+    if (T > 0) this.sketch('tokens', T);
+    const thoughts = segments.filter(({ kind }) => kind === 'thought');
+    this.sketch('segments', thoughts.length);
+    for (const { start, end } of thoughts)
+      if (start !== null && end !== null) this.sketch('segment_tokens', end - start);
+    this.addValues(row, values, side, place);
+    this.groupMeans.add(row.trace.group, reward);
+  }
+
+  private addValues({ reward, trace }: OutputRow, values: Float32Array, side: string, place: number): void {
+    const [first] = values;
+    const last = values.at(-1);
+    if (first === undefined || last === undefined) return;
+    this.sketch('value_range', range(values));
+    if (!this.hasLevel || reward === null || (side !== 'right' && side !== 'wrong')) return;
+    this.levels[side].start.add(first);
+    this.levels[side].end.add(last);
+    this.valueEnd.add(last, reward);
+    const disagreement = values.reduce((least, v) => Math.min(least, Math.abs(v - reward)), 1);
+    if (disagreement < DOUBTFUL) return;
+    this.doubtful++;
+    this.doubts.add(disagreement, { id: trace.id, row: place, reward, disagreement });
+  }
+
+  /** A row that could not be read as a scored trace. */
+  reject(bad: BadRow): void {
+    this.tally.reject(bad);
+  }
+
+  private sketch(name: DistributionName, x: number | null): void {
+    if (x !== null) this.sketches.get(name)?.add(x);
+  }
+
+  get numbers(): RunNumbers {
+    const { figures } = this.tally;
+    const { right, wrong } = this.rewards;
+    const codes = Object.entries(figures.status).sort(([, a], [, b]) => b - a);
+    const drawn = Array.from(this.sketches, ([name, sketch]) => [name, sketch.distribution]);
+    const level = ({ start, end }: ReturnType<typeof levelSketches>): Levels => ({
+      start: start.distribution,
+      end: end.distribution,
+    });
+    return {
+      traces: this.traces,
+      tokens: this.tokens,
+      unreadable: figures.rejects,
+      ...this.rewards,
+      status: { ...(this.ok > 0 && { ok: this.ok }), ...Object.fromEntries(codes) },
+      credited: figures.credited,
+      uniform_by_fallback: figures.fallbacks,
+      uniform_in_effect: figures.uniform,
+      distributions: Object.fromEntries(drawn) as Record<DistributionName, Distribution>,
+      positions: this.positions.profile,
+      values: this.hasLevel ? { right: level(this.levels.right), wrong: level(this.levels.wrong) } : null,
+      calibration: {
+        value_end: this.hasLevel ? this.valueEnd.curve : null,
+        group_mean: this.groupMeans.curve,
+      },
+      label_noise: this.hasLevel
+        ? { threshold: DOUBTFUL, count: this.doubtful, of: right + wrong, traces: this.doubts.things }
+        : null,
+    };
+  }
+}
+
+function levelSketches() {
+  return { start: new Sketch(), end: new Sketch() };
+}
+
+function mean(list: Float32Array | null): number | null {
+  return list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
+}
+
+function range(values: Float32Array): number {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  // log v̂ may be −∞ throughout
+  return high > low ? high - low : 0;
+}

@@ -1,0 +1,99 @@
+// The numbers of a scored file and some of its traces in, the page about it out.
+import { gzipSync } from 'node:zlib';
+import { plural } from '../../plural.js';
+import { KINDS, type Kind } from '../counted/choice.js';
+import { pageDocument } from './document.js';
+import { html, type Markup } from './html.js';
+import { type RunPage, runSections } from './run-page.js';
+import { numeral } from './svg.js';
+import type { TraceRecord } from './trace-record.js';
+
+/** A trace as it lies in the page: what its list shows, and the rest packed. */
+export interface PackedTrace {
+  readonly head: Pick<TraceRecord, 'id' | 'row' | 'reward' | 'status' | 'kinds' | 'tokens'> & {
+    /** of its value in one segment */
+    readonly rise: number | null;
+    readonly fall: number | null;
+  };
+  /** JSON, gzip, base64 */
+  readonly packed: string;
+}
+
+/** A record compressed: texts are most of a page. */
+export function packTrace(record: TraceRecord): PackedTrace {
+  const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
+  const rise = decisive[0]?.change ?? null;
+  const fall = harmful[0]?.change ?? null;
+  const packed = gzipSync(JSON.stringify(record), { level: 9 }).toString('base64');
+  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed };
+}
+
+export interface ScoredPage extends Omit<RunPage, 'pages'> {
+  readonly title: string;
+  readonly traces: readonly PackedTrace[];
+  /** why there are fewer than were asked for; undefined where there are not */
+  readonly fewer: string | undefined;
+}
+
+const KIND_NAMES: Readonly<Record<Kind, string>> = {
+  harmful: 'largest fall of the value',
+  decisive: 'largest rise of the value',
+  wrong: 'wrong',
+  right: 'right',
+};
+
+export function scoredPage(page: ScoredPage): string {
+  const { title, traces, valueName } = page;
+  const pages = new Map(traces.map(({ head }, n) => [head.id, n]));
+  const body = html`${header(title)}
+<main id="main">
+<div id="run" class="view">
+<h1>${title}</h1>
+${runSections({ ...page, pages })}
+</div>
+<div id="traces" class="view">
+<h1>Traces</h1>
+${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
+</div>
+</main>`;
+  const data = { valueName, traces: traces.map(({ packed }) => packed) };
+  return pageDocument({ title: `${title} · rredcot`, body, data });
+}
+
+function header(title: string): Markup {
+  return html`<a class="skip" href="#main">to the content</a>
+<header><strong>rredcot</strong><span class="file">${title}</span>
+<nav aria-label="pages"><a href="#run">Run</a><a href="#traces">Traces</a></nav>
+<button type="button" id="theme">Theme: as the system</button></header>
+<noscript><p class="notice">Without scripts this page has its numbers, and no traces.</p></noscript>`;
+}
+
+function browser({ traces, fewer }: ScoredPage): Markup {
+  return html`<p>${plural(traces.length, 'trace')}: of the right and the wrong some by chance, those whose value rose the most in one segment, and those whose value fell the most.${fewer === undefined ? '' : ` ${fewer}`}</p>
+<div class="browser">
+<div class="side">
+<form role="search" id="filters">
+<label for="search">Search in ids and texts</label><input id="search" type="search" autocomplete="off" spellcheck="false">
+<label for="kind">Show</label><select id="kind"><option value="">all</option>${KINDS.map((kind) => html`<option value="${kind}">${KIND_NAMES[kind]}</option>`)}</select>
+<label for="order">Order</label><select id="order"><option value="row">as in the file</option><option value="fall">largest fall first</option><option value="rise">largest rise first</option></select>
+</form>
+<p id="found" role="status">${plural(traces.length, 'trace')}</p>
+<ul id="list">
+${traces.map(({ head }, n) => entry(head, n))}
+</ul>
+</div>
+<article id="trace" aria-live="off"><p class="empty">Choose a trace.</p></article>
+</div>`;
+}
+
+function entry(
+  { id, row, reward, status, kinds, tokens, rise, fall }: PackedTrace['head'],
+  n: number,
+): Markup {
+  const sign = reward === null ? 'unknown' : reward > 0.5 ? 'right' : 'wrong';
+  const moves = [
+    ...(rise === null ? [] : [`+${numeral(rise, 2)}`]),
+    ...(fall === null ? [] : [numeral(fall, 2)]),
+  ];
+  return html`<li data-n="${n}" data-row="${row}" data-kinds="${kinds.join(' ')}" data-rise="${rise ?? 0}" data-fall="${fall ?? 0}"><a href="#trace-${n}"><span class="id">${id}</span> <span class="tag ${sign}">${sign}</span> <span class="small">${plural(tokens, 'token')} · ${moves.join(' ') || 'flat'} · ${status}</span></a></li>`;
+}

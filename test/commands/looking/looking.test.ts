@@ -1,0 +1,120 @@
+// What looks at a scored file says what is in it: `summary` and `report`.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { TraceRecord } from '../../../dist/report/page/trace-record.js';
+import { rredcotHere } from '../../support/in-process.js';
+import {
+  FIXTURES,
+  readScored,
+  type ScoredRow,
+  storedValues,
+  temporaryFolder,
+} from '../../support/program.js';
+
+let folder: string;
+let rows: ScoredRow[];
+const here = (...args: string[]) => rredcotHere(args, { cwd: folder });
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  const flags = ['--limit', '16', '--sigma', 'share,rudder', '--quiet'];
+  const run = await here('score', FIXTURES, '-o', 'scored.parquet', ...flags);
+  expect(run.code, run.stderr).toBe(0);
+  rows = await readScored(join(folder, 'scored.parquet'));
+});
+
+describe('summary', () => {
+  it('--json has the numbers of the rows', async () => {
+    const { code, stdout, stderr } = await here('summary', 'scored.parquet', '--json');
+    expect(code, stderr).toBe(0);
+    const found = JSON.parse(stdout);
+    const right = rows.filter(({ reward }) => reward === 1);
+    const ranges = rows.map((row) => Math.max(...storedValues(row)) - Math.min(...storedValues(row)));
+    expect(found).toMatchObject({
+      ...{ format: 1, traces: 16, right: right.length, wrong: 16 - right.length, unknown: 0, unreadable: {} },
+      tokens: rows.reduce((sum, { sigma }) => sum + sigma.length, 0),
+      config: { estimator: 'pr', rule: ['share', 'rudder'] },
+      throughput: { traces: 16 },
+      distributions: {
+        value_range: { n: 16 },
+        tokens: { max: Math.max(...rows.map(({ sigma }) => sigma.length)) },
+      },
+      values: { right: { end: { n: right.length } } },
+      calibration: { value_end: { n: 16 }, group_mean: { n: 16 } },
+    });
+    expect(found.distributions.value_range.max).toBeCloseTo(Math.max(...ranges), 6);
+    expect(found.status.ok).toBe(rows.filter(({ status }) => status === 'ok').length);
+    expect(Object.keys(found.policy).length).toBeGreaterThan(5);
+    expect(found.sha256).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it('says the same in lines', async () => {
+    const { stdout } = await here('summary', 'scored.parquet');
+    expect(stdout).toMatch(/^scored\.parquet: 16 traces \(\d+ right, \d+ wrong, 0 unknown\)/);
+    expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
+    expect(stdout).toMatch(/\nthroughput +\d+ tokens\/s/);
+    expect(stdout).not.toContain('NaN');
+  });
+
+  it('of a file that nobody has scored, or that was changed, is refused', async () => {
+    await writeFile(join(folder, 'plain.jsonl'), '{"id":"a"}\n');
+    expect(await here('summary', 'plain.jsonl')).toMatchObject({ code: 2, stdout: '' });
+    const bytes = await readFile(join(folder, 'scored.parquet'));
+    bytes[200] = (bytes[200] as number) ^ 1;
+    await writeFile(join(folder, 'edited.parquet'), bytes);
+    expect(await here('summary', 'edited.parquet')).toMatchObject({ code: 65, stdout: '' });
+  });
+});
+
+describe('report', () => {
+  const recordsOf = async (name: string): Promise<TraceRecord[]> => {
+    const text = await readFile(join(folder, name), 'utf8');
+    const data = /id="data">(.*?)<\/script>/s.exec(text)?.[1] as string;
+    return (JSON.parse(data) as { traces: string[] }).traces.map((packed) =>
+      JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString()),
+    );
+  };
+
+  it('holds the traces of a file, each with its texts, values and both credits', async () => {
+    const run = await here('report', 'scored.parquet', '-o', 'all.html');
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toContain('16 traces, 16 with a page of their own');
+    const records = await recordsOf('all.html');
+    expect(records.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
+    for (const [n, record] of records.entries()) {
+      const row = rows[n] as ScoredRow;
+      expect(record).toMatchObject({
+        row: n,
+        group: row.group,
+        prompt: row.prompt,
+        credits: ['share', 'rudder'],
+      });
+      expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
+      for (const [k, { value, sigma, answer }] of record.segments.entries()) {
+        expect(sigma[0]).toBeCloseTo(row.segments[k]?.sigma as number, 3);
+        if (!answer) expect(value).toBeCloseTo(row.segments[k]?.value as number, 3);
+      }
+      // uniform σ is 1 a token, whatever the length
+      const mean = record.line.weights[0]?.reduce((sum, w) => sum + w, 0) as number;
+      expect(mean / row.sigma.length).toBeCloseTo(1, 1);
+      expect(record.references.length).toBe(1);
+    }
+  });
+
+  it('holds those that fit, at most as many as were asked for, and none of them twice', async () => {
+    const where = ['--where', 'reward == 0', '--traces', '2'];
+    const run = await here('report', 'scored.parquet', '-o', 'some.html', ...where);
+    expect(run.code, run.stderr).toBe(0);
+    const records = await recordsOf('some.html');
+    expect(records.length).toBe(2);
+    expect(new Set(records.map(({ reward }) => reward))).toEqual(new Set([0]));
+    const page = await readFile(join(folder, 'some.html'), 'utf8');
+    expect(page).toContain('<dt>traces</dt><dd>16</dd>');
+    expect((await here('report', 'scored.parquet', '-o', 'scored.parquet')).code).toBe(2);
+    expect((await here('report', 'scored.parquet', '--where', 'rewrad == 0')).stderr).toMatch(
+      /did you mean reward/,
+    );
+  });
+});
