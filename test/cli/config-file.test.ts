@@ -134,6 +134,7 @@ it('fields of a run are named as their flags', () => {
   expect(flagOfKey('rule')).toBe('--sigma');
   expect(flagOfKey('maxSegments')).toBe('--max-segments');
   expect(nameOfField('config.rewardRange.0')).toBe('--reward-range');
+  expect(nameOfField('config.calibration.mean.0')).toBe('--calibration (mean.0)');
   expect(nameOfField('config.command')).toBe('config.command');
   expect(nameOfField('rows_per_chunk')).toBe('--rows-per-chunk');
   expect(nameOfField('inputs.0.bytes')).toBe('inputs.0.bytes');
