@@ -1,7 +1,7 @@
 // How many of the machine's cores are this process's own.
 import { availableParallelism } from 'node:os';
 
-/** Set by a process that starts several on one machine: each one's share of the cores. */
+/** Set by `--threads`, and by a process that starts several on one machine: each one's share of the cores. */
 export const CORES_VARIABLE = 'RREDCOT_THREADS';
 
 /** All cores, or the share that `RREDCOT_THREADS` allows. */
@@ -12,6 +12,6 @@ export function ownCores(env: Readonly<Record<string, string | undefined>> = pro
 }
 
 /** A worker's share of the cores. */
-export function coreShare(workers: number): number {
-  return Math.max(1, Math.floor(availableParallelism() / workers));
+export function coreShare(workers: number, env = process.env): number {
+  return Math.max(1, Math.floor(ownCores(env) / workers));
 }

@@ -4,6 +4,7 @@ import { oneOf, positiveInteger } from '../commands/job/flag-values.js';
 import { resolveMaxRejects } from '../commands/job/reject-limits.js';
 import { parseShard } from '../commands/job/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
+import { CORES_VARIABLE } from '../cores.js';
 import { usageError } from '../errors.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
@@ -93,6 +94,10 @@ export function run(
       'auto',
     )
     .option(
+      '--threads <n>',
+      "cores that the policy may use, of all workers together (default: the machine's, or RREDCOT_THREADS)",
+    )
+    .option(
       '--workers <n>',
       'processes that share the rows, and the cores (with --devices: for each of these)',
     )
@@ -116,7 +121,16 @@ export function run(
     )
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'every line on stderr as a JSON record', false)
-    .hook('preAction', (_, action) => applyConfigFile(action));
+    .hook('preAction', async (_, action) => {
+      await applyConfigFile(action);
+      applyThreads(action);
+    });
+}
+
+/** `--threads` as what this process and its workers go by. */
+function applyThreads(command: Command): void {
+  const { threads } = command.opts<{ threads?: string }>();
+  if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
 }
 
 /** `--max-line-bytes`, for every command that reads rows. */

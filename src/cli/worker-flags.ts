@@ -20,6 +20,7 @@ const OWN_FLAGS: readonly string[] = [
     'quiet',
     'logJson',
     'workers',
+    'threads',
     'devices',
     'config',
   ],

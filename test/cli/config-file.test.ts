@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type JobFlags, job } from '../../dist/cli/job-flags.js';
 import { workerFlags } from '../../dist/cli/worker-flags.js';
+import { CORES_VARIABLE, coreShare, ownCores } from '../../dist/cores.js';
 import { flagOfKey, nameOfField } from '../../dist/io/run/flag-names.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -32,6 +33,20 @@ async function parsed(config: unknown, ...args: string[]): Promise<{ flags: Flag
   await command.parseAsync(['node', 'score', 'x.jsonl', '--config', path, ...args]);
   return { flags: flags as Flags, workers: workerFlags(command) };
 }
+
+describe('--threads', () => {
+  afterEach(() => {
+    delete process.env[CORES_VARIABLE];
+  });
+
+  it('bounds the cores of the process and of all its workers together', async () => {
+    const { workers } = await parsed({ threads: 1 });
+    expect(ownCores()).toBe(1);
+    expect(coreShare(4)).toBe(1);
+    expect(workers).toEqual([]);
+    await expect(parsed({}, '--threads', '0')).rejects.toThrow(/--threads 0: .*at least 1/);
+  });
+});
 
 describe('a file of flags', () => {
   it('sets flags of any kind, by their names', async () => {

@@ -144,6 +144,7 @@ describe('the flags', () => {
       expect(ownCores({ RREDCOT_THREADS: odd })).toBe(availableParallelism());
     expect(coreShare(1)).toBe(availableParallelism());
     expect(coreShare(1000)).toBe(1);
+    expect(coreShare(1, { RREDCOT_THREADS: '1' })).toBe(1);
   });
 
   it.each([
