@@ -217,12 +217,8 @@
     );
   }
 
-  /** Shade of a segment: 0 at uniform weight or less, a step for each doubling; the sign is that of the change in likelihood. */
-  function shade(trace, weight) {
-    if (weight === null || Math.abs(weight) <= 1.02) return '';
-    const step = Math.min(5, Math.max(1, Math.round(Math.log2(Math.abs(weight)) + 0.3)));
-    const sign = Math.sign(weight) * (trace.reward !== null && trace.reward < (trace.baseline ?? 0) ? -1 : 1);
-    return `${sign < 0 ? 'm' : 'p'}${step}`;
+  function toneOf(shade) {
+    return shade === 0 ? '' : `${shade < 0 ? 'm' : 'p'}${Math.abs(shade)}`;
   }
 
   function segmentsOf(trace, c, panel) {
@@ -230,7 +226,7 @@
       const option = element('span', {
         role: 'option',
         id: `s-${c}-${k}`,
-        class: `seg ${shade(trace, segment.weight[c])}`,
+        class: `seg ${toneOf(segment.shade[c])}`,
         'aria-selected': 'false',
       });
       let from = 0;

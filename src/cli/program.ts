@@ -12,7 +12,6 @@ import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/fatal.js';
-import { coloursOf } from '../report/terminal-line.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import { type AttributionFlags, resolveAttribution, withAttributionFlags } from './attribution-flags.js';
@@ -28,6 +27,7 @@ import {
   mapped,
   mappingOptions,
 } from './job-flags.js';
+import { inspectCommand } from './looking/inspect-command.js';
 import { addPageCommands } from './looking/page-commands.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
@@ -205,22 +205,17 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   addSample(program, interruption, (code) => {
     result = code;
   });
-  mapped(program.command('inspect'))
-    .summary('show one row as a trace: the preset found, what is missing')
-    .description(
-      'Shows which preset fits a file and why, the trace that a row makes, what it lacks and the flag that gives it; of a scored file, the values and σ.',
-    )
-    .argument('[file]', 'a file or folder in any format of the inputs; - is stdin', '-')
-    .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
-    .option(...MAX_LINE_BYTES_FLAG)
-    .option('--json', 'one JSON object', false)
-    .addHelpText('after', '\nExample:\n  rredcot inspect traces.jsonl\n')
-    .action(async (file: string, flags: MappingFlags & { row?: string; json: boolean }) => {
+  inspectCommand<MappingFlags>(
+    mapped(program.command('inspect')).option(...MAX_LINE_BYTES_FLAG),
+    async (file, flags) => {
       const { inspect } = await import('../commands/inspect.js');
-      const view = { colours: coloursOf(process.stdout), width: process.stdout.columns || 100 };
-      const opts = { ...mappingOptions(flags), ...view, row: flags.row, json: flags.json };
-      result = await inspect(file, opts, (text) => process.stdout.write(text));
-    });
+      const { openLog } = await import('../report/log.js');
+      const { view, ...mapping } = flags;
+      const opts = { ...mappingOptions(mapping), ...view, signal };
+      const log = openLog({ quiet: true, json: false });
+      result = await inspect(file, opts, (text) => process.stdout.write(text), log);
+    },
+  );
 
   addCalibrateCommand(program, signal, (code) => {
     result = code;

@@ -1,31 +1,46 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { valueNameOf } from '../estimate/estimators.js';
-import { explodes } from '../io/map/field-map.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
-import { type Input, inputMetadata, resolveInputs } from '../io/read/inputs.js';
-import { CONFIG_KEY, TEXT_KEY } from '../io/write/output.js';
+import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
-import { isScored, scoredRow } from '../report/scored-row.js';
+import type { Log } from '../report/log.js';
+import { isScored } from '../report/scored-row.js';
+import type { Depth } from '../report/shading.js';
+import { drawShown } from '../report/shown-trace.js';
 import { terminalNotice } from '../report/terminal-input.js';
-import { drawTrace } from '../report/trace-view.js';
-import type { BadRow, InputRow } from '../rows.js';
+import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
+import { browse } from './looking/browse.js';
+import type { Terminal } from './looking/pager.js';
+import { type Pick, pickTrace } from './looking/pick.js';
+import { shownFile, shownRecord, shownTrace } from './looking/shown.js';
+import { rowAt } from './looking/steps.js';
+import { openScored } from './scored/open-scored.js';
+import { parseWhere } from './scored/where.js';
 
 export interface InspectOptions extends MappingOptions {
   /** a row's number, or a trace's id; the first row that can be read where absent */
   readonly row: string | undefined;
+  /** which trace of a scored file, where no row is named */
+  readonly pick: Pick | undefined;
+  /** of those that fit all of these */
+  readonly where: readonly string[];
+  /** all segments and whole texts */
+  readonly all: boolean;
   readonly json: boolean;
-  readonly colours: boolean;
-  /** columns of the terminal */
-  readonly width: number;
+  readonly depth: Depth;
+  /** columns of the terminal, asked again where it may have changed */
+  readonly width: () => number;
+  /** where keys move from trace to trace; undefined where nobody sits there */
+  readonly terminal: Terminal | undefined;
+  readonly signal: AbortSignal;
 }
 
 /** @returns exit code 65 where the row is no trace that `score` would take */
@@ -33,51 +48,44 @@ export async function inspect(
   path: string,
   opts: InspectOptions,
   write: (text: string) => void,
+  log: Log,
 ): Promise<ExitCode> {
+  const picked = await pickedOf(path, opts, log);
   const inputs = await resolveInputs([path]);
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);
-  const { row, id } = await findRow(mapping, opts);
-  const found = inspectRow(row, id, mapping);
-  const metadata = await metadataOf(inputs, row);
-  const scored = row.kind === 'row' ? scoredRow(row, scoredText(row, metadata, mapping, found)) : undefined;
-  const valueName = valueNameOf(metadataObject(metadata, CONFIG_KEY).estimator);
-  if (opts.json) write(`${printableJson(JSON.stringify(forPrograms(found)))}\n`);
-  else if (scored !== undefined) write(`${drawTrace(scored, { ...opts, valueName })}\n`);
-  else write(`${drawInspection(found).join('\n')}\n`);
-  return found.rejected === null || scored !== undefined ? EXIT.done : EXIT.data;
-}
-
-async function metadataOf(
-  inputs: readonly Input[],
-  { file }: InputRow | BadRow,
-): Promise<ReadonlyMap<string, string>> {
-  const input = inputs.find(({ path }) => path === file);
-  return input === undefined ? new Map() : inputMetadata(input);
-}
-
-/** The completion in a scored row: where the file says, else in the column of that name, else where the preset finds it. */
-function scoredText(
-  { columns }: InputRow,
-  metadata: ReadonlyMap<string, string>,
-  { map }: Mapping,
-  { trace }: Inspection,
-): string {
-  const { completion: name = 'completion' } = metadataObject(metadata, TEXT_KEY);
-  const text = columns[String(name)];
-  if (typeof text === 'string') return text;
-  // a list of the input's has the texts of other traces too
-  return explodes(map) ? '' : (trace?.completion ?? '');
-}
-
-function metadataObject(metadata: ReadonlyMap<string, string>, key: string): Record<string, unknown> {
-  try {
-    return JSON.parse(metadata.get(key) ?? '{}') as Record<string, unknown>;
-  } catch {
-    // another program's metadata may be anything
-    return {};
+  const { row, id } =
+    picked === undefined
+      ? await findRow(mapping, opts)
+      : { row: (await rowAt(picked.ordinal, mapping.read)) as InputRow, id: undefined };
+  const file = await shownFile(path, inputs, row.file, mapping);
+  const shown = isBad(row) ? undefined : await shownTrace(row, file, picked?.why);
+  if (shown !== undefined && !opts.json) {
+    if (opts.terminal !== undefined && file.isFile)
+      await browse(row as InputRow, shown, file, { ...opts, terminal: opts.terminal });
+    else write(`${drawShown(shown, { ...opts, width: opts.width() }).join('\n')}\n`);
+    return EXIT.done;
   }
+  const found = inspectRow(row, id, mapping);
+  if (opts.json) {
+    const scored = shown === undefined ? {} : { scored: shownRecord(shown, row as InputRow) };
+    write(`${printableJson(JSON.stringify({ ...(forPrograms(found) as object), ...scored }))}\n`);
+  } else write(`${drawInspection(found).join('\n')}\n`);
+  return found.rejected === null || shown !== undefined ? EXIT.done : EXIT.data;
+}
+
+/** The trace of a scored file that was asked for by what it is. */
+async function pickedOf(path: string, { row, pick, where, signal }: InspectOptions, log: Log) {
+  if (pick === undefined && where.length === 0) return undefined;
+  if (row !== undefined)
+    throw usageError(
+      '--row names a row, and --worst, --best, --random and --where look for one',
+      'leave out --row',
+    );
+  const source = await openScored(path, log);
+  const conditions = where.map((text) => parseWhere(text, path, source));
+  return pickTrace(source, pick ?? 'first', conditions, signal);
 }
 
 /** The row that was asked for, and the trace's id where that was asked for. */

@@ -4,6 +4,7 @@ import { escapeControls } from '../printable.js';
 import type { ReliabilityCurve } from './counted/reliability.js';
 import type { RunNumbers } from './counted/run-counts.js';
 import type { Distribution } from './counted/sketch.js';
+import { spark } from './spark.js';
 
 export interface NumbersOptions {
   readonly path: string;
@@ -64,7 +65,7 @@ export function drawNumbers(numbers: RunNumbers, { path, valueName, throughput }
       lines.push(
         named(
           `σ·T by place, ${side}`,
-          `${spark(list)}  first to last, largest ${Math.max(...list).toFixed(2)}`,
+          `${spark(list, 0, Math.max(...list))}  first to last, largest ${Math.max(...list).toFixed(2)}`,
         ),
       );
   }
@@ -97,15 +98,6 @@ function curve(name: string, { n, error, brier }: ReliabilityCurve): string {
     name,
     `off by ${short(error)} from the reward on average, mean squared error ${short(brier)} (${plural(n, 'trace')})`,
   );
-}
-
-const BLOCKS = '▁▂▃▄▅▆▇█';
-
-/** Numbers as blocks from 0 to the largest, or to `top`. */
-export function spark(list: readonly number[], top = Math.max(...list)): string {
-  return list
-    .map((x) => BLOCKS[Math.max(0, Math.min(7, Math.floor((8 * x) / (top || 1))))] as string)
-    .join('');
 }
 
 function short(x: number | null): string {

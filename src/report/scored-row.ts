@@ -1,4 +1,4 @@
-// A row of `score`'s JSONL output back into what the terminal view draws.
+// A row of `score` or `segment` back into what the terminal view draws.
 import type { InputRow } from '../rows.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
 
@@ -7,17 +7,29 @@ export function isScored({ segments, status, sigma }: InputRow['columns']): bool
   return Array.isArray(segments) && Array.isArray(sigma) && typeof status === 'string';
 }
 
+/** Whether it was cut by `segment`, and not scored. */
+export function isCut({ segments, status, sigma }: InputRow['columns']): boolean {
+  return (
+    Array.isArray(segments) && segments.length > 0 && typeof status === 'string' && !Array.isArray(sigma)
+  );
+}
+
 /**
+ * A row that was scored, or cut.
  * @param completion the text that the segments cut; empty where the file has it no longer
- * @returns undefined where the row was not scored
  */
-export function scoredRow(row: InputRow, completion: string): OutputRow | undefined {
+export function scoredRow(row: InputRow, completion: string): OutputRow {
   const { columns } = row;
-  if (!isScored(columns)) return undefined;
-  const { segments, status, id } = columns as { segments: []; status: string; id: unknown };
+  const { segments, status, id, group } = columns as {
+    segments: [];
+    status: string;
+    id: unknown;
+    group: unknown;
+  };
   return {
     trace: {
       id: typeof id === 'string' ? id : `${row.stem}:${row.row}`,
+      ...(typeof group === 'string' ? { group } : {}),
       prompt: '',
       completion,
       references: [],

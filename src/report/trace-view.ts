@@ -2,19 +2,23 @@
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { OutputRow, SegmentRow } from '../scored.js';
-import { coloursOf } from './terminal-line.js';
+import { advantageOf } from './counted/shade.js';
+import { type Depth, depthOf, tinted } from './shading.js';
+import { clipped } from './wrap.js';
 
 export interface ViewOptions {
-  readonly colours: boolean;
+  readonly depth: Depth;
   /** columns of the terminal */
   readonly width: number;
   /** what the values are called: v̂, or log v̂ for `joint` */
   readonly valueName: string;
+  /** every segment, however many there are */
+  readonly all?: boolean;
 }
 
 /** How a trace is drawn among the lines of the log. */
-export function drawnHere(): Pick<ViewOptions, 'colours' | 'width'> {
-  return { colours: coloursOf(process.stderr), width: process.stderr.columns || 100 };
+export function drawnHere(): Pick<ViewOptions, 'depth' | 'width'> {
+  return { depth: depthOf(process.stderr), width: process.stderr.columns || 100 };
 }
 
 /** What of a scored trace is drawn. */
@@ -30,10 +34,10 @@ const MAX_LINES = 18;
  * The drawing, lines joined by newlines. Values draw as bars from 0 to 1. So does a segment's σ, leftwards where negative:
  * a full bar is the whole credit of the trace, or more, so that what is nearly nothing looks like it.
  */
-export function drawTrace(row: DrawnTrace, { colours, width, valueName }: ViewOptions): string {
+export function drawTrace(row: DrawnTrace, { depth, width, valueName, all }: ViewOptions): string {
   const characters = [...row.trace.completion];
-  const paint = (text: string, sigma: number) =>
-    colours && sigma !== 0 ? `\u001b[${sigma > 0 ? 32 : 31}m${text}\u001b[0m` : text;
+  // blue becomes likelier, orange less likely
+  const effect = (advantageOf(row) ?? 0) < 0 ? -1 : 1;
   const line = (value: number | null, segment: SegmentRow | null) => {
     const bar = value === null ? '' : valueBar(value);
     const sigma = segment?.sigma ?? 0;
@@ -42,23 +46,18 @@ export function drawTrace(row: DrawnTrace, { colours, width, valueName }: ViewOp
     const share = segment === null ? '' : signed(sigma);
     const text = segment === null ? '(start)' : segmentText(characters, segment);
     const left = `${shortNumber(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
-    const middle = `${share.padStart(7)} ${paint(`${minus}│${plus}`, sigma)} `;
+    const middle = `${share.padStart(7)} ${tinted(`${minus}│${plus}`, sigma * effect, depth)} `;
     const room = width - left.length - share.padStart(7).length - 2 * BAR_WIDTH - 4;
     return `${left}${middle}${clipped(text, room)}`;
   };
   const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
-  const cut = lines.length - MAX_LINES;
+  const cut = all === true ? 0 : lines.length - MAX_LINES;
   if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${plural(cut, 'more segment')}`);
   const reward = row.reward === null ? 'unknown' : shortNumber(row.reward).trim();
   const baseline = row.baseline === null ? '' : `, baseline ${shortNumber(row.baseline).trim()}`;
   const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;
   const titles = `${valueName.padStart(7)} ${' '.repeat(BAR_WIDTH)} ${'Δ'.padStart(7)} ${'σ'.padStart(7)} ${' '.repeat(2 * BAR_WIDTH + 2)}segment`;
-  return [head, titles, ...lines].join('\n');
-}
-
-function clipped(text: string, room: number): string {
-  const characters = [...text];
-  return characters.length > room ? `${characters.slice(0, Math.max(0, room - 1)).join('')}…` : text;
+  return [head, clipped(titles, width), ...lines].join('\n');
 }
 
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */

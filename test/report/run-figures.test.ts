@@ -280,7 +280,7 @@ describe('what several processes have met', () => {
     // as a message carries it
     for (const { part } of parts) together.include(JSON.parse(JSON.stringify(part)));
     expect(together.example?.trace.id).toBe('first');
-    const view = { colours: false, width: 80, valueName: 'v̂' };
+    const view = { depth: 1 as const, width: 80, valueName: 'v̂' };
     const drawn = (summary: Summary) =>
       drawTrace(summary.example as NonNullable<typeof summary.example>, view);
     expect(drawn(together)).toBe(drawn(whole));

@@ -19,7 +19,7 @@ const row = (...shares: number[]): OutputRow => ({
   })),
 });
 const bars = (...shares: number[]): string[] =>
-  drawTrace(row(...shares), { colours: false, width: 100, valueName: 'v̂' })
+  drawTrace(row(...shares), { depth: 1, width: 100, valueName: 'v̂' })
     .split('\n')
     .slice(3)
     .map((line) => /(■*)│(■*)/.exec(line) as RegExpExecArray)
@@ -39,7 +39,7 @@ describe('the text of a segment', () => {
           charEnd: cut[k + 1] as number,
         })),
       },
-      { colours: false, width: 100, valueName: 'v̂' },
+      { depth: 1, width: 100, valueName: 'v̂' },
     );
     expect(drawn).toMatch(/ a\n.* ⏎⏎\n.* b$/);
   });

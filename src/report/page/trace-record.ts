@@ -1,6 +1,7 @@
 // A scored trace in, what its page shows out: texts that are inert, numbers of a few digits, token lines of bounded length.
 import type { OutputRow } from '../../scored.js';
 import type { Kind } from '../counted/choice.js';
+import { advantageOf, shadeOf } from '../counted/shade.js';
 import { outstanding, type Turn, turnsOf } from '../counted/turns.js';
 import { visible } from './html.js';
 
@@ -41,6 +42,8 @@ interface SegmentRecord {
   /** of each credit: summed σ, and σ·T on average */
   readonly sigma: readonly (number | null)[];
   readonly weight: readonly (number | null)[];
+  /** of each credit, as {@link shadeOf} */
+  readonly shade: readonly number[];
   /** places in the text, in UTF-16 units, at which it might have been cut */
   readonly cuts: readonly number[];
 }
@@ -105,6 +108,7 @@ export function traceRecord(source: TraceSource): TraceRecord {
 
 function segmentRecords({ row, texts, credits, candidates }: TraceSource, T: number): SegmentRecord[] {
   const characters = [...texts.completion];
+  const advantage = advantageOf(row);
   let next = 0;
   return row.segments.map((segment) => {
     const { start, end, charStart, charEnd, kind, value, delta, entropy } = segment;
@@ -118,17 +122,17 @@ function segmentRecords({ row, texts, credits, candidates }: TraceSource, T: num
     const shares = credits.map(({ sigma }) =>
       start === null || end === null ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
     );
+    const weights = shares.map((share) =>
+      share === null || start === null || end === null || end === start ? null : (share * T) / (end - start),
+    );
     return {
       text: visible(own.join('')),
       ...{ from: start, to: end },
       answer: kind === 'answer',
       ...{ value: short(value), delta: short(delta), entropy: short(entropy) },
       sigma: shares.map(short),
-      weight: shares.map((share) =>
-        share === null || start === null || end === null || end === start
-          ? null
-          : short((share * T) / (end - start)),
-      ),
+      weight: weights.map(short),
+      shade: weights.map((weight) => shadeOf(weight, advantage)),
       cuts,
     };
   });

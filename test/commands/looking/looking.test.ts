@@ -1,4 +1,4 @@
-// What looks at a scored file says what is in it: `summary` and `report`.
+// What looks at a scored file says what is in it: `summary`, `report` and `inspect`.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -116,5 +116,51 @@ describe('report', () => {
     expect((await here('report', 'scored.parquet', '--where', 'rewrad == 0')).stderr).toMatch(
       /did you mean reward/,
     );
+  });
+});
+
+describe('inspect', () => {
+  const falls = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => -delta));
+  const rises = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => delta));
+
+  it('--worst and --best find the trace, and say why it is that one', async () => {
+    const wrong = rows.filter(({ reward }) => reward === 0).toSorted((a, b) => falls(b) - falls(a));
+    const right = rows.filter(({ reward }) => reward === 1).toSorted((a, b) => rises(b) - rises(a));
+    const worst = await here('inspect', 'scored.parquet', '--worst');
+    expect(worst.code, worst.stderr).toBe(0);
+    expect(worst.stdout.startsWith(`${wrong[0]?.id}: reward 0.000`)).toBe(true);
+    expect(worst.stdout).toContain('the wrong trace whose value fell the most in one segment');
+    expect(worst.stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
+    // no colours in a pipe
+    expect(worst.stdout).not.toContain('\u001b');
+    const best = await here('inspect', 'scored.parquet', '--best', '--json');
+    const { scored } = JSON.parse(best.stdout);
+    const row = right[0] as ScoredRow;
+    expect(scored.decisive[0].change).toBeCloseTo(rises(row), 6);
+    expect(scored.values).toEqual(storedValues(row));
+    expect(scored.sigma).toEqual(row.sigma);
+    expect(scored.mates.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
+  });
+
+  it('--where finds the first that fits, --random one of them, and neither goes with --row', async () => {
+    const zero = rows.findIndex(({ reward }) => reward === 0);
+    const first = await here('inspect', 'scored.parquet', '--where', 'reward == 0');
+    expect(first.stdout).toMatch(new RegExp(`\\nrow +${zero} of scored.parquet: the first that fits`));
+    const random = await here('inspect', 'scored.parquet', '--random', '--where', 'reward == 0');
+    const count = rows.filter(({ reward }) => reward === 0).length;
+    expect(random.stdout).toMatch(new RegExp(`: one of ${count} traces? by chance`));
+    expect((await here('inspect', 'scored.parquet', '--where', 'reward == 9')).code).toBe(65);
+    expect((await here('inspect', 'scored.parquet', '--worst', '--row', '1')).code).toBe(2);
+    expect((await here('inspect', 'scored.parquet', '--worst', '--best')).code).toBe(2);
+  });
+
+  it('shows the segments of a file that was only cut', async () => {
+    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '1', '-o', 'cut.jsonl', '--quiet');
+    expect(cut.code, cut.stderr).toBe(0);
+    const { stdout, code } = await here('inspect', 'cut.jsonl');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\[1\] <think>/);
+    expect(stdout).toMatch(/\[2\] /);
+    expect(stdout).not.toContain('NaN');
   });
 });

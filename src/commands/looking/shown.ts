@@ -1,0 +1,83 @@
+// A row of a scored or segmented file in, what `inspect` shows of it out: for a person, and for programs.
+import { isMagnitude, valueNameOf } from '../../estimate/estimators.js';
+import { type Input, inputMetadata } from '../../io/read/inputs.js';
+import { CONFIG_KEY } from '../../io/write/output.js';
+import { outstanding, turnsOf } from '../../report/counted/turns.js';
+import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
+import type { ShownTrace } from '../../report/shown-trace.js';
+import type { InputRow } from '../../rows.js';
+import type { Mapping } from '../job/mapping.js';
+import { type Config, configBeside } from '../scored/config-beside.js';
+import { matesOf } from './mates.js';
+import { namedTexts, textsOf } from './texts.js';
+
+/** What of a file is the same for all its rows. */
+export interface ShownFile {
+  readonly mapping: Mapping;
+  readonly named: Readonly<Record<string, unknown>>;
+  readonly estimator: unknown;
+  /** whether its rows can be read again, so that mates can be looked for */
+  readonly isFile: boolean;
+}
+
+/** @param path as it was given, beside which a summary may lie */
+export async function shownFile(
+  path: string,
+  inputs: readonly Input[],
+  file: string,
+  mapping: Mapping,
+): Promise<ShownFile> {
+  const input = inputs.find((each) => each.path === file);
+  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  const isFile = inputs.every(({ size }) => size !== null);
+  // a row can be looked at whatever became of what lies beside its file
+  const config =
+    parsed(metadata.get(CONFIG_KEY)) ??
+    (isFile ? await configBeside(path).catch(() => undefined) : undefined);
+  return { mapping, named: namedTexts(metadata), estimator: config?.estimator, isFile };
+}
+
+function parsed(text: string | undefined): Config | undefined {
+  try {
+    return text === undefined ? undefined : (JSON.parse(text) as Config);
+  } catch {
+    // another program's metadata may be anything
+    return undefined;
+  }
+}
+
+/** What is shown of a row; undefined where it was neither scored nor cut. */
+export async function shownTrace(
+  row: InputRow,
+  { mapping, named, estimator, isFile }: ShownFile,
+  why: string | undefined,
+): Promise<ShownTrace | undefined> {
+  if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
+  const { prompt, completion, references } = textsOf(row, { map: mapping.map, named });
+  return {
+    row: scoredRow(row, completion),
+    place: `${row.row} of ${row.file}`,
+    why,
+    prompt,
+    references,
+    mates: isFile ? await matesOf(row, mapping.read) : [],
+    valueName: valueNameOf(estimator),
+    isMagnitude: isMagnitude(estimator),
+  };
+}
+
+/** The same for programs; per-token lists as the row has them. */
+export function shownRecord({ row, why, mates, isMagnitude }: ShownTrace, { columns }: InputRow): unknown {
+  const { reward, baseline, valueStart, segments, status } = row;
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  const { decisive, harmful } = outstanding(turnsOf(row, isMagnitude));
+  const list = (name: string) => (Array.isArray(columns[name]) ? columns[name] : null);
+  return {
+    ...{ why: why ?? null, reward, baseline, status: status.join(';') || 'ok' },
+    values: valueStart === null ? null : [valueStart, ...thoughts.map(({ value }) => value)],
+    segments,
+    ...{ decisive, harmful },
+    ...{ sigma: list('sigma'), logprobs: list('logprobs'), entropies: list('entropies') },
+    mates: mates.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),
+  };
+}

@@ -1,0 +1,54 @@
+// Texts broken into lines by what a terminal shows of them: wide characters take two columns, combining ones none.
+import stringWidth from 'string-width';
+
+/** No character of it is wide, or none. */
+const NARROW = /^[\x20-\x7e]*$/;
+const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
+
+/** Columns that a text takes. */
+export function columnsOf(text: string): number {
+  return NARROW.test(text) ? text.length : stringWidth(text);
+}
+
+/**
+ * Pieces that fit, none of a character alone in two. Lines end where the text does, too.
+ * @param first columns left in the line in which it begins
+ */
+export function wrapped(text: string, width: number, first = width): string[] {
+  const lines: string[] = [];
+  let room = first;
+  for (const [n, line] of text.split('\n').entries()) {
+    if (n > 0) room = width;
+    let left = line;
+    while (columnsOf(left) > room) {
+      const piece = fitting(left, room);
+      // what fits nowhere stands alone
+      if (piece === '' && room === width) break;
+      lines.push(piece);
+      left = left.slice(piece.length);
+      room = width;
+    }
+    lines.push(left);
+  }
+  return lines;
+}
+
+/** The longest beginning that takes no more columns. */
+function fitting(text: string, room: number): string {
+  if (NARROW.test(text.slice(0, room + 1))) return text.slice(0, room);
+  let [end, columns] = [0, 0];
+  // a column takes some code units at most: the rest of a long text is not looked at
+  for (const { segment, index } of graphemes.segment(text.slice(0, 8 * room + 64))) {
+    columns += columnsOf(segment);
+    if (columns > room) break;
+    end = index + segment.length;
+  }
+  return text.slice(0, end);
+}
+
+/** A text of one line cut so that it fits, with … where something is left out. */
+export function clipped(text: string, room: number): string {
+  // a column takes no more than some characters
+  if (columnsOf(text.slice(0, 8 * room + 64)) <= room && text.length <= 8 * room + 64) return text;
+  return room <= 0 ? '' : `${fitting(text, room - 1)}…`;
+}
