@@ -55,8 +55,8 @@ export function drawShown(shown: ShownTrace, opts: ShownOptions): string[] {
   const answer = row.segments.find(({ kind }) => kind === 'answer');
   const own = answer === undefined ? '' : textOf(characters, answer).replace(THINK_CLOSE, '').trim();
   return [
-    head,
-    ...section('row', [place + (why === undefined ? '' : `: ${why}`)]),
+    ...wrapped(head, width),
+    ...section('row', wrapped(escapeControls(place + (why === undefined ? '' : `: ${why}`)), room)),
     ...section('prompt', folded(prompt, room, all ? Number.POSITIVE_INFINITY : TEXT_LINES)),
     ...section(
       'reference',

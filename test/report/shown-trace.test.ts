@@ -116,7 +116,11 @@ describe('a trace', () => {
   it.each([60, 200])('fits into %i columns, and has nothing in it that moves the cursor', (width) => {
     for (const character of ['x', '漢'])
       for (const depth of [1, 4, 8, 24] as const) {
-        const lines = drawShown(shown(8, 90, {}, character), { depth, width, all: true });
+        const lines = drawShown(shown(8, 90, { why: 'w'.repeat(99) }, character), {
+          depth,
+          width,
+          all: true,
+        });
         expect(lines.filter((line) => columnsOf(plain(line)) > width)).toEqual([]);
         expect(plain(lines.join(''))).not.toMatch(/[\p{Cc}\u202e]/u);
       }
