@@ -7,7 +7,7 @@ import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
 import { figureLines, listCodes, type PolicyFacts } from './run-figures.js';
-import type { DrawnTrace } from './trace-view.js';
+import type { DrawnTrace } from './shown/trace-view.js';
 
 /** A trace worth drawing, with its place among the inputs' rows. */
 interface Example {

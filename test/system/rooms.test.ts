@@ -28,6 +28,7 @@ const ROOMS = [
   'src/io/credits',
   'src/segment',
   'src/report/counted',
+  'src/report/shown',
   'src/report',
   'src/report/page',
   'src/policy/build',

@@ -1,6 +1,6 @@
 // A trace in the terminal, and from it by keys to the next one, the one before, and its mates.
-import type { Depth } from '../../report/shading.js';
-import { drawShown, type ShownTrace } from '../../report/shown-trace.js';
+import type { Depth } from '../../report/shown/shading.js';
+import { drawShown, type ShownTrace } from '../../report/shown/shown-trace.js';
 import type { InputRow } from '../../rows.js';
 import { matesOf } from './mates.js';
 import { type Move, page, type Terminal } from './pager.js';

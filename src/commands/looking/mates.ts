@@ -1,6 +1,6 @@
 // A row and the file's reader in, the other completions of its prompt that stand near it out.
 import type { ReadRows } from '../../io/read/peek.js';
-import type { Mate } from '../../report/shown-trace.js';
+import type { Mate } from '../../report/shown/shown-trace.js';
 import { type InputRow, isBad } from '../../rows.js';
 
 /** Rows before and behind that are looked at: groups stand together, and a file may be long. */

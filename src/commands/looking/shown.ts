@@ -4,7 +4,7 @@ import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { CONFIG_KEY } from '../../io/write/output.js';
 import { outstanding, turnsOf } from '../../report/counted/turns.js';
 import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
-import type { ShownTrace } from '../../report/shown-trace.js';
+import type { ShownTrace } from '../../report/shown/shown-trace.js';
 import type { InputRow } from '../../rows.js';
 import type { Mapping } from '../job/mapping.js';
 import { type Config, configBeside } from '../scored/config-beside.js';

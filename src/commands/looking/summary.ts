@@ -5,7 +5,7 @@ import { HASH_KEY } from '../../io/files/seal.js';
 import { RUN_KEY } from '../../io/write/output.js';
 import { printableJson } from '../../printable.js';
 import type { Log } from '../../report/log.js';
-import { drawNumbers } from '../../report/numbers-view.js';
+import { drawNumbers } from '../../report/shown/numbers-view.js';
 import { VERSION } from '../../version.js';
 import { openScored } from '../scored/open-scored.js';
 import { type Counted, countScored, policyOf, throughputOf } from './counted.js';

@@ -340,7 +340,7 @@ describe('inspect', () => {
     expect(score.code, score.stderr).toBe(0);
     const drawn = await rredcot(['inspect', scored, '--row', 'top-0000/3']);
     expect(drawn.code, drawn.stderr).toBe(0);
-    expect(drawn.stdout).toMatch(/^top-0000\/3: reward 1\.000, baseline .*\n +v̂ +Δ +σ +segment\n/);
+    expect(drawn.stdout).toMatch(/^top-0000\/3: reward 1\.000, baseline .*\n[\s\S]*\n +v̂ +Δ +σ +segment\n/);
     expect(drawn.stdout).toMatch(/│.*<think>⏎a: 4\*2=8 top 8\n/);
   });
 });

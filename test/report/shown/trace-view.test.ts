@@ -1,8 +1,8 @@
 // The drawing of a trace: bars on a scale that is the same for all traces.
 import { describe, expect, it } from 'vitest';
-import { drawTrace } from '../../dist/report/trace-view.js';
-import type { OutputRow } from '../../dist/scored.js';
-import { bareRow } from '../support/io-helpers.js';
+import { drawTrace } from '../../../dist/report/shown/trace-view.js';
+import type { OutputRow } from '../../../dist/scored.js';
+import { bareRow } from '../../support/io-helpers.js';
 
 const row = (...shares: number[]): OutputRow => ({
   ...bareRow({}),

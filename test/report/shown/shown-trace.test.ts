@@ -1,11 +1,11 @@
 // A trace in the terminal: shades on one scale, wide characters, hostile texts, long traces, colours as the terminal has them.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { shadeOf } from '../../dist/report/counted/shade.js';
-import { depthOf, shaded } from '../../dist/report/shading.js';
-import { drawShown, type ShownTrace } from '../../dist/report/shown-trace.js';
-import { spark, thinned } from '../../dist/report/spark.js';
-import { clipped, columnsOf, wrapped } from '../../dist/report/wrap.js';
-import { bareRow } from '../support/io-helpers.js';
+import { shadeOf } from '../../../dist/report/counted/shade.js';
+import { depthOf, shaded } from '../../../dist/report/shown/shading.js';
+import { drawShown, type ShownTrace } from '../../../dist/report/shown/shown-trace.js';
+import { spark, thinned } from '../../../dist/report/shown/spark.js';
+import { clipped, columnsOf, wrapped } from '../../../dist/report/shown/wrap.js';
+import { bareRow } from '../../support/io-helpers.js';
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
 const COLOURS = /\u001b\[[\d;]*m/g;

@@ -1,9 +1,9 @@
 // The numbers of a scored file in, lines for a terminal out.
-import { plural } from '../plural.js';
-import { escapeControls } from '../printable.js';
-import type { ReliabilityCurve } from './counted/reliability.js';
-import type { RunNumbers } from './counted/run-counts.js';
-import type { Distribution } from './counted/sketch.js';
+import { plural } from '../../plural.js';
+import { escapeControls } from '../../printable.js';
+import type { ReliabilityCurve } from '../counted/reliability.js';
+import type { RunNumbers } from '../counted/run-counts.js';
+import type { Distribution } from '../counted/sketch.js';
 import { spark } from './spark.js';
 
 export interface NumbersOptions {

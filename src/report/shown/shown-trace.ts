@@ -1,10 +1,10 @@
 // Draws one scored trace for a person: what it was asked, how its value went, which segments turned it, its text and its mates.
-import { count, plural } from '../plural.js';
-import { escapeControls } from '../printable.js';
-import type { OutputRow, SegmentRow } from '../scored.js';
-import { THINK_CLOSE } from '../segment/span.js';
-import { advantageOf, shadeOf } from './counted/shade.js';
-import { outstanding, type Turn, turnsOf } from './counted/turns.js';
+import { count, plural } from '../../plural.js';
+import { escapeControls } from '../../printable.js';
+import type { OutputRow, SegmentRow } from '../../scored.js';
+import { THINK_CLOSE } from '../../segment/span.js';
+import { advantageOf, shadeOf } from '../counted/shade.js';
+import { outstanding, type Turn, turnsOf } from '../counted/turns.js';
 import { type Depth, shaded } from './shading.js';
 import { spark, thinned } from './spark.js';
 import { drawTrace } from './trace-view.js';

@@ -1,8 +1,8 @@
 // Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
-import { plural } from '../plural.js';
-import { escapeControls } from '../printable.js';
-import type { OutputRow, SegmentRow } from '../scored.js';
-import { advantageOf } from './counted/shade.js';
+import { plural } from '../../plural.js';
+import { escapeControls } from '../../printable.js';
+import type { OutputRow, SegmentRow } from '../../scored.js';
+import { advantageOf } from '../counted/shade.js';
 import { type Depth, depthOf, tinted } from './shading.js';
 import { clipped } from './wrap.js';
 
