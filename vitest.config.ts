@@ -25,6 +25,9 @@ export default defineConfig({
       test: {
         name,
         include: files.filter((path) => projectOf(path) === name),
+        // one process after the other would load the program again for every file
+        isolate: name === 'long',
+        setupFiles: ['test/support/every-file.ts'],
         // what ends a test that hangs: no test may depend on how busy the machine is
         testTimeout: name === 'long' ? 1_800_000 : 300_000,
       },

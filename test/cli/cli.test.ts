@@ -141,11 +141,11 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     const policy = join(folder, 'policy');
     await mkdir(policy, { recursive: true });
     await writeFile(join(policy, 'policy.json'), '{"format": 2}');
-    let run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
+    let run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/policy\.json: .*format/);
     await writeFile(join(policy, 'policy.json'), await readFile(join(EMBEDDED, 'policy.json')));
-    run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
+    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/policy\.onnx/);
     for (const name of await readdir(EMBEDDED))
@@ -153,7 +153,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     // weights of another training: they would load, and give other numbers than the hashes in the output say
     const weights = await readFile(join(EMBEDDED, 'model.safetensors'));
     await writeFile(join(policy, 'model.safetensors'), Buffer.from(weights).fill(0, weights.length - 2e4));
-    run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
+    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toMatch(/model\.safetensors: is not the file that policy\.json was built with/);
     await writeFile(join(policy, 'model.safetensors'), weights);
@@ -161,7 +161,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
     manifest.files['policy.onnx'] = createHash('sha256').update('no graph').digest('hex');
     await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
-    run = await rredcot(['score', FIXTURES, '--policy', policy], { cwd: folder });
+    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
     expect(run.code, run.stderr).toBe(69);
     expect(run.stderr).toMatch(/policy: ONNX Runtime cannot load/);
   });
@@ -169,7 +169,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
   it.skipIf(process.getuid?.() === 0)('an input that may not be read (not as root)', async () => {
     const path = await file('locked.jsonl', good());
     await chmod(path, 0);
-    const run = await rredcot(['score', path], { cwd: folder });
+    const run = await rredcotHere(['score', path], { cwd: folder });
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/locked\.jsonl/);
   });
@@ -237,7 +237,7 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
       ['40%', 0],
     ] as const) {
       const out = join(folder, `half-${limit}.parquet`);
-      const run = await rredcot(['score', input, '-o', out, '--max-rejects', limit], { cwd: folder });
+      const run = await rredcotHere(['score', input, '-o', out, '--max-rejects', limit], { cwd: folder });
       expect(run.code, `${limit}: ${run.stderr}`).toBe(code);
       const names = await readdir(folder);
       expect(names.includes(`half-${limit}.parquet`)).toBe(code === 0);
@@ -249,7 +249,7 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
 
   it('a run that rejects everything fails with 65', async () => {
     const input = await file('none.jsonl', line({ question: 'a', solution: 'b' }));
-    const run = await rredcot(['score', input, '-o', join(folder, 'none.parquet')], { cwd: folder });
+    const run = await rredcotHere(['score', input, '-o', join(folder, 'none.parquet')], { cwd: folder });
     expect(run.code).toBe(65);
     const [reject] = await readJsonl<Reject>(join(folder, 'none.parquet.rejects.jsonl'));
     expect(reject?.reason).toMatch(/question.*--map completion=<path>/s);
@@ -257,7 +257,7 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
 
   it('an empty input is an empty file', async () => {
     const out = join(folder, 'empty.parquet');
-    const run = await rredcot(['score', await file('empty.jsonl', ''), '-o', out], { cwd: folder });
+    const run = await rredcotHere(['score', await file('empty.jsonl', ''), '-o', out], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     expect(await readScored(out)).toEqual([]);
   });
@@ -266,7 +266,7 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
 describe('score', () => {
   it('names its output after the input and says so', async () => {
     const cwd = await temporaryFolder();
-    const run = await rredcot(['score', await file('traces.jsonl', good())], { cwd });
+    const run = await rredcotHere(['score', await file('traces.jsonl', good())], { cwd });
     expect(run.code, run.stderr).toBe(0);
     expect((await readdir(cwd)).sort()).toEqual([
       'traces.scored.parquet',
@@ -288,7 +288,7 @@ describe('score', () => {
     const input = await file('exploded.jsonl', line(row));
     const out = join(folder, 'exploded.parquet');
     const map = 'prompt=q,completion=generations[].text,reward=generations[].ok,reference=gold';
-    const run = await rredcot(['score', input, '-o', out, '--map', map], { cwd: folder });
+    const run = await rredcotHere(['score', input, '-o', out, '--map', map], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const rows = await readScored(out);
     expect(rows.map(({ id, group, reward, baseline }) => ({ id, group, reward, baseline }))).toEqual([
@@ -300,7 +300,7 @@ describe('score', () => {
   it('warns of an input that ends too early, whatever it is written to', async () => {
     const whole = gzipSync(good().repeat(400), { level: 1 });
     const input = await file('cut.jsonl.gz', whole.subarray(0, whole.length - 20));
-    const run = await rredcot(['segment', '--no-policy', input, '-o', join(folder, 'cut.jsonl')], {
+    const run = await rredcotHere(['segment', '--no-policy', input, '-o', join(folder, 'cut.jsonl')], {
       cwd: folder,
     });
     expect(run.code, run.stderr).toBe(0);
@@ -320,7 +320,7 @@ describe('score', () => {
       rows.map((row) => line({ prompt: PROMPT, answer: '7', ...row })).join(''),
     );
     const out = join(folder, 'unrewarded.parquet');
-    const run = await rredcot(['score', input, '-o', out], { cwd: folder });
+    const run = await rredcotHere(['score', input, '-o', out], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const scored = await readScored(out);
     expect(scored.map((row) => row.reward)).toEqual([1, 0, null, 0]);
@@ -341,7 +341,7 @@ describe('score', () => {
       'mismatch.jsonl',
       good({ completion: 'another text', completion_ids: [...Buffer.from('abc\nd')] }),
     );
-    const run = await rredcot(['score', input, '-o', out], { cwd: folder });
+    const run = await rredcotHere(['score', input, '-o', out], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const [row] = (await readScored(out)) as [ScoredRow];
     expect(row.completion_ids).toEqual([...Buffer.from('abc\nd')]);
@@ -362,7 +362,7 @@ describe('score', () => {
         good({ completion, segment_ends: [3, 2] }),
     );
     const out = join(folder, 'given.parquet');
-    const run = await rredcot(['score', input, '-o', out, '--segmenter', 'given'], { cwd: folder });
+    const run = await rredcotHere(['score', input, '-o', out, '--segmenter', 'given'], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const ends = (await readScored(out)).map((row) => row.segments.map((segment) => segment.char_end));
     expect(ends).toEqual([
@@ -377,7 +377,7 @@ describe('score', () => {
 
   it('--limit takes the first traces', async () => {
     const out = join(folder, 'limited.parquet');
-    const run = await rredcot(['score', FIXTURES, '--limit', '3', '-o', out], { cwd: folder });
+    const run = await rredcotHere(['score', FIXTURES, '--limit', '3', '-o', out], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     expect((await readScored(out)).map((row) => row.id)).toEqual(fixtures.slice(0, 3).map((row) => row.id));
   });
@@ -386,7 +386,7 @@ describe('score', () => {
     const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 24).join('\n');
     const input = await file('some.jsonl', lines);
     const [a, b] = [join(folder, 'from-file.parquet'), join(folder, 'from-stdin.parquet')];
-    expect((await rredcot(['score', input, '-o', a], { cwd: folder })).code).toBe(0);
+    expect((await rredcotHere(['score', input, '-o', a], { cwd: folder })).code).toBe(0);
     const run = await rredcot(['score', '-o', b], { cwd: folder, stdin: lines });
     expect(run.code, run.stderr).toBe(0);
     expect(await readScored(b)).toEqual(await readScored(a));
@@ -395,7 +395,7 @@ describe('score', () => {
   it('turns down a trace of a stream whose group had ended', async () => {
     const rows = ['g', 'g', 'h', 'g'].map((group, i) => good({ group, id: String(i) })).join('');
     const out = join(folder, 'split.parquet');
-    const run = await rredcot(['score', '-', '-o', out], { cwd: folder, stdin: rows });
+    const run = await rredcotHere(['score', '-', '-o', out], { cwd: folder, stdin: rows });
     expect(run.code, run.stderr).toBe(0);
     expect((await readScored(out)).map((row) => row.id)).toEqual(['0', '1', '2']);
     expect((await readJsonl<Reject>(`${out}.rejects.jsonl`)).map(({ id, code }) => [id, code])).toEqual([
@@ -404,7 +404,7 @@ describe('score', () => {
   });
 
   it('prints JSONL on demand; a reader that leaves ends it quietly', async () => {
-    const run = await rredcot(
+    const run = await rredcotHere(
       ['score', FIXTURES, '--limit', '2', '-o', '-', '--format', 'jsonl', '--quiet'],
       { cwd: folder },
     );
@@ -433,7 +433,7 @@ describe('score', () => {
   });
 
   it('--log-json writes records, with the totals at the end', async () => {
-    const run = await rredcot(
+    const run = await rredcotHere(
       ['score', FIXTURES, '--limit', '2', '-o', join(folder, 'log.parquet'), '--log-json'],
       { cwd: folder },
     );
@@ -447,7 +447,9 @@ describe('score', () => {
 
 describe('segment', () => {
   it("prints JSONL with the policy's entropies, at most --max-segments thought segments", async () => {
-    const run = await rredcot(['segment', FIXTURES, '--limit', '8', '--max-segments', '3'], { cwd: folder });
+    const run = await rredcotHere(['segment', FIXTURES, '--limit', '8', '--max-segments', '3'], {
+      cwd: folder,
+    });
     expect(run.code, run.stderr).toBe(0);
     const rows = run.stdout
       .trim()
@@ -468,7 +470,7 @@ describe('segment', () => {
 
   it('--no-policy merges by length, says so, and needs no prompt', async () => {
     const completion = 'a\nbb\nccc\ndddd\n</think>\n5';
-    const run = await rredcot(['segment', '--no-policy', '--max-segments', '2'], {
+    const run = await rredcotHere(['segment', '--no-policy', '--max-segments', '2'], {
       cwd: folder,
       stdin: line({ completion }),
     });
@@ -487,7 +489,7 @@ describe('segment', () => {
   it('--map and --columns may be given in several flags', async () => {
     const maps = ['--map', 'completion=text', '--map', 'group=g'];
     const columns = ['--columns', 'id', '--columns', 'group'];
-    const run = await rredcot(['segment', '--no-policy', ...maps, ...columns], {
+    const run = await rredcotHere(['segment', '--no-policy', ...maps, ...columns], {
       cwd: folder,
       stdin: line({ text: 'a\nb', g: 'x' }),
     });
@@ -496,7 +498,7 @@ describe('segment', () => {
   });
 
   it('says that an input has no rows', async () => {
-    const run = await rredcot(['segment', '--no-policy'], { cwd: folder });
+    const run = await rredcotHere(['segment', '--no-policy'], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(/no row in the input/);
     expect(run.stderr).not.toMatch(/first row/);
@@ -507,7 +509,7 @@ describe('segment', () => {
     ['fixed', ['--fixed-length', '4'], [4, 8, 26]],
   ] as const)('--segmenter %s', async (segmenter, flags, ends) => {
     const completion = 'a\nbb\n𝒳c\n</think>\nanswer: 5';
-    const run = await rredcot(['segment', '--no-policy', '--segmenter', segmenter, ...flags], {
+    const run = await rredcotHere(['segment', '--no-policy', '--segmenter', segmenter, ...flags], {
       cwd: folder,
       stdin: line({ completion }),
     });
@@ -521,7 +523,7 @@ describe('help and version', () => {
   it.each([[['--help']], [['score', '--help']], [['segment', '--help']], [['policy', 'build', '--help']]])(
     '%j',
     async (args) => {
-      const run = await rredcot(args);
+      const run = await rredcotHere(args);
       expect(run.code).toBe(0);
       expect(run.stdout).toMatch(/Usage: rredcot/);
       if (args.length > 1) expect(run.stdout).toMatch(/Example:\n {2}rredcot /);

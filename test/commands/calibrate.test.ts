@@ -10,7 +10,6 @@ import {
 import { KnownGroups } from '../../dist/estimate/calibrate/folds.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
-import { rredcot } from '../support/program.js';
 import { type MadeTrace, madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -102,7 +101,9 @@ describe('calibrate', () => {
     const run = (...args: string[]) => rredcotHere(['calibrate', ...args], { cwd: folder });
     await run('clean.jsonl', '-o', 'clean.json');
     // warnings do not go through process.stderr
-    const { code, stderr } = await rredcot(['calibrate', 'mixed.jsonl', '-o', 'mixed.json'], { cwd: folder });
+    const { code, stderr } = await rredcotHere(['calibrate', 'mixed.jsonl', '-o', 'mixed.json'], {
+      cwd: folder,
+    });
     expect(code).toBe(0);
     expect(stderr).toContain('8 traces left out, the first: mixed.jsonl: row 50: its reward is unknown');
     const [clean, mixed] = await Promise.all(
@@ -150,7 +151,7 @@ describe('calibrate', () => {
       'more.jsonl': lines(alike),
       'more.jsonl.summary.json': summaryText({ segmenter: 'newline', estimator: 'pr' }),
     });
-    const { code, stderr } = await rredcot(['calibrate', 'alike.jsonl', 'more.jsonl', '-o', 'c.json'], {
+    const { code, stderr } = await rredcotHere(['calibrate', 'alike.jsonl', 'more.jsonl', '-o', 'c.json'], {
       cwd: folder,
     });
     expect(code).toBe(0);

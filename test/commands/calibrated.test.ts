@@ -168,7 +168,7 @@ describe('score --estimator calibrated', () => {
       'score traces.jsonl --limit 2 -o few.parquet --columns id,sigma,segments,value_start,reward,baseline,reference_utilities,status',
     );
     expect(await refused('few.parquet --estimator calibrated --calibration calibration.json')).toMatch(
-      /^2 .*has no reference_logprobs, group, logprobs/,
+      /^2 (?:WARN: .*\n)?rredcot: .*has no reference_logprobs, group, logprobs/,
     );
   });
 

@@ -11,7 +11,8 @@ import {
   nodeCheck,
 } from '../../dist/commands/doctor.js';
 import { type CudaFindings, onnxRuntimePackage } from '../../dist/policy/device/cuda.js';
-import { ROOT, rredcot, temporaryFolder } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { ROOT, temporaryFolder } from '../support/program.js';
 
 /** Doctor's own process sees no CUDA: no driver's tools on the path, no libraries beyond the system's. */
 function doctorWithout(program: string, ...args: string[]) {
@@ -30,7 +31,7 @@ const named = (diagnosis: Diagnosis, name: string) =>
 
 describe('rredcot doctor', () => {
   it('prints a row a check, the lines that fix, and ends with what --device auto will use', async () => {
-    const { code, stdout, stderr } = await rredcot(['doctor']);
+    const { code, stdout, stderr } = await rredcotHere(['doctor']);
     expect(code).toBe(0);
     expect(stderr).toBe('');
     expect(stdout).toMatch(new RegExp(`^node +ok +${process.versions.node}$`, 'm'));
@@ -47,7 +48,7 @@ describe('rredcot doctor', () => {
   });
 
   it('--json is the same for programs', async () => {
-    const { code, stdout } = await rredcot(['doctor', '--json']);
+    const { code, stdout } = await rredcotHere(['doctor', '--json']);
     expect(code).toBe(0);
     const diagnosis = json(stdout);
     expect(diagnosis.cpuWorks).toBe(true);
@@ -81,10 +82,10 @@ describe('rredcot doctor', () => {
   );
 
   it('has an example in its help', async () => {
-    const { code, stdout } = await rredcot(['doctor', '--help']);
+    const { code, stdout } = await rredcotHere(['doctor', '--help']);
     expect(code).toBe(0);
     expect(stdout).toContain('Example:\n  rredcot doctor\n');
-    expect((await rredcot(['score', '--help'])).stdout).toContain('--device');
+    expect((await rredcotHere(['score', '--help'])).stdout).toContain('--device');
   });
 });
 

@@ -8,8 +8,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { merge, parseFileSize } from '../../dist/commands/merge.js';
 import { status } from '../../dist/commands/status.js';
 import { verify } from '../../dist/commands/verify.js';
+import { rredcotHere } from '../support/in-process.js';
 import { queryDuckdb, readMetadata, readWithHyparquet } from '../support/io-helpers.js';
-import { readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+import { readJsonl, temporaryFolder } from '../support/program.js';
 
 function plain(_: string, value: unknown): unknown {
   return typeof value === 'bigint' ? `${value}n` : value;
@@ -45,7 +46,7 @@ beforeAll(async () => {
 
 async function segment(output: string, ...more: string[]): Promise<void> {
   const flags = ['--no-policy', '--quiet', '--map', MAP, ...more];
-  const { code, stderr } = await rredcot(['segment', ...inputs, '-o', output, ...flags]);
+  const { code, stderr } = await rredcotHere(['segment', ...inputs, '-o', output, ...flags]);
   expect(code, stderr).toBe(0);
 }
 
@@ -285,7 +286,7 @@ describe('merge', () => {
     await writeFile(input, tableToIPC(table, 'file'));
     const folder = join(work, 'seconds');
     for (const format of ['arrow', 'parquet'])
-      await rredcot(['segment', input, '-o', `${folder}-${format}/`, '--no-policy', '--format', format]);
+      await rredcotHere(['segment', input, '-o', `${folder}-${format}/`, '--no-policy', '--format', format]);
     for (const format of ['arrow', 'parquet'])
       await merged(`${folder}-${format}`, join(work, `seconds-${format}.parquet`));
     const [converted, expected] = await Promise.all(
@@ -339,11 +340,11 @@ describe('merge', () => {
     const few = join(work, 'few.jsonl');
     await writeFile(few, '{"completion": "a.\\nb."}\n');
     for (const i of [0, 1, 2])
-      await rredcot(['segment', few, '-o', `${folder}/`, '--no-policy', '--shard', `${i}/3`, '--quiet']);
+      await rredcotHere(['segment', few, '-o', `${folder}/`, '--no-policy', '--shard', `${i}/3`, '--quiet']);
     await merged(folder, join(work, 'few.parquet'));
     expect(await readMetadata(join(work, 'few.parquet'))).toMatchObject({ rows: 1 });
     await writeFile(few, '');
-    await rredcot(['segment', few, '-o', `${folder}/`, '--no-policy', '--restart', '--quiet']);
+    await rredcotHere(['segment', few, '-o', `${folder}/`, '--no-policy', '--restart', '--quiet']);
     await merged(folder, join(work, 'none.parquet'));
     expect(await readMetadata(join(work, 'none.parquet'))).toMatchObject({ rows: 0 });
     await merged(folder, join(work, 'none.arrow'));
@@ -414,12 +415,12 @@ describe('merge', () => {
   it('has a command line', async () => {
     const folder = await shards(1, 'jsonl', 20);
     const output = join(work, 'all.jsonl');
-    const run = await rredcot(['merge', folder, '-o', output]);
+    const run = await rredcotHere(['merge', folder, '-o', output]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(
       /traces written to .*all\.jsonl\n.*rejects written to .*all\.jsonl\.rejects\.jsonl/,
     );
-    expect((await rredcot(['merge', output, '-o', 'x.jsonl'])).code).toBe(2);
+    expect((await rredcotHere(['merge', output, '-o', 'x.jsonl'])).code).toBe(2);
   });
 
   it('reads sizes', () => {

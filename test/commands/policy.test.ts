@@ -9,7 +9,8 @@ import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
 import type { PolicySession } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
-import { ROOT, rredcot, temporaryFolder } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { ROOT, temporaryFolder } from '../support/program.js';
 
 const scratch = await temporaryFolder();
 
@@ -26,11 +27,11 @@ const QWEN: Json = {
 };
 const checkpoint = join(scratch, 'checkpoint');
 const policy = join(scratch, 'policy');
-let build: Awaited<ReturnType<typeof rredcot>>;
+let build: Awaited<ReturnType<typeof rredcotHere>>;
 
 beforeAll(async () => {
   writeCheckpoint(checkpoint, QWEN, { dtype: 'BF16', shards: 2 });
-  build = await rredcot(['policy', 'build', checkpoint, '-o', policy]);
+  build = await rredcotHere(['policy', 'build', checkpoint, '-o', policy]);
 });
 
 describe('policy build', () => {
@@ -54,7 +55,7 @@ describe('policy build', () => {
     const [file, out] = [join(scratch, 'template.json'), join(scratch, 'given')];
     writeFileSync(file, '{"close": "a", "open": "b", "closer": "c"}');
     const template = async (...flags: string[]) => {
-      const run = await rredcot(['policy', 'build', checkpoint, '-o', out, ...flags]);
+      const run = await rredcotHere(['policy', 'build', checkpoint, '-o', out, ...flags]);
       expect(run.code, run.stderr).toBe(0);
       const { exitTemplate } = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as Json;
       return [exitTemplate, /exit template, (.*):/.exec(run.stderr)?.[1]];
@@ -85,7 +86,7 @@ describe('policy build', () => {
     ],
     ['a template without text', [checkpoint, '-o', 'out', '--exit-close', '', '--exit-open', ''], /empty/],
   ])('refused: %s', async (_, args, message) => {
-    const run = await rredcot(['policy', 'build', ...args]);
+    const run = await rredcotHere(['policy', 'build', ...args]);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(message);
     expect(run.stderr).not.toContain('this is a bug');
@@ -94,7 +95,7 @@ describe('policy build', () => {
 
 describe('policy info', () => {
   test('shows architecture, parameters, dtype, vocabulary, limits, template and files', async () => {
-    const run = await rredcot(['policy', 'info', policy]);
+    const run = await rredcotHere(['policy', 'info', policy]);
     expect(run.code, run.stderr).toBe(0);
     const parameters = [...loadFamily(checkpoint).tensors.values()].reduce(
       (sum, { length }) => sum + length,
@@ -121,7 +122,7 @@ describe('policy info', () => {
   });
 
   test('a folder that is no policy', async () => {
-    const run = await rredcot(['policy', 'info', checkpoint]);
+    const run = await rredcotHere(['policy', 'info', checkpoint]);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/not a policy folder.*\n {2}try: build one/s);
   });
@@ -137,7 +138,7 @@ describe('policy check', () => {
     writeFileSync(path, JSON.stringify(file));
     return path;
   };
-  const check = (...args: string[]) => rredcot(['policy', 'check', policy, ...args]);
+  const check = (...args: string[]) => rredcotHere(['policy', 'check', policy, ...args]);
 
   test('trunk, branches and naive re-encoding agree on the built-in text and on a given one', async () => {
     const text = join(scratch, 'text.txt');
@@ -191,14 +192,14 @@ describe('policy check', () => {
   test('weights, or a graph that writes, that are no longer those of the build: exit 65', async () => {
     const [other, out] = [join(scratch, 'other'), join(scratch, 'changed')];
     writeCheckpoint(other, { ...QWEN, rms_norm_eps: 1e-2 }, { dtype: 'BF16', shards: 2 });
-    expect((await rredcot(['policy', 'build', other, '-o', out])).code).toBe(0);
+    expect((await rredcotHere(['policy', 'build', other, '-o', out])).code).toBe(0);
     // what scores has another ε than what writes
     copyFileSync(join(policy, 'policy.onnx'), join(out, 'policy.onnx'));
     const path = join(out, 'model-00002-of-00002.safetensors');
     const bytes = readFileSync(path);
     bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) ^ 1;
     writeFileSync(path, bytes);
-    const run = await rredcot(['policy', 'check', out]);
+    const run = await rredcotHere(['policy', 'check', out]);
     expect(run.code).toBe(65);
     expect(run.stderr).toContain('policy.onnx, model-00002-of-00002.safetensors changed since the build');
     expect(run.stderr).toMatch(/build; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+\n/);
@@ -283,7 +284,7 @@ describe('a check that cannot fail would be none', () => {
 });
 
 test.each(['build', 'info', 'check'])('policy %s --help ends with an example', async (command) => {
-  const { code, stdout } = await rredcot(['policy', command, '--help']);
+  const { code, stdout } = await rredcotHere(['policy', command, '--help']);
   expect(code).toBe(0);
   expect(stdout).toMatch(new RegExp(`Example:\\n {2}rredcot policy ${command} .*\\n+$`));
 });
@@ -293,18 +294,18 @@ describe('process reward models', () => {
 
   test('build, info and check; flags and folders of the other kind are refused', async () => {
     writeCheckpoint(source, { ...QWEN, architectures: ['Qwen2ForProcessRewardModel'] });
-    const refused = await rredcot(['policy', 'build', source, '-o', folder, '--exit-open', 'a']);
+    const refused = await rredcotHere(['policy', 'build', source, '-o', folder, '--exit-open', 'a']);
     expect(refused.code).toBe(2);
     expect(refused.stderr).toContain('--exit-open has no meaning: the head of');
-    const other = await rredcot(['policy', 'build', checkpoint, '-o', folder, '--step-token', 'a']);
+    const other = await rredcotHere(['policy', 'build', checkpoint, '-o', folder, '--step-token', 'a']);
     expect(other.code).toBe(2);
     expect(other.stderr).toContain('--step-token is of process reward models');
-    const made = await rredcot(['policy', 'build', source, '-o', folder, '--step-token', '<think>']);
+    const made = await rredcotHere(['policy', 'build', source, '-o', folder, '--step-token', '<think>']);
     expect(made.code, made.stderr).toBe(0);
     expect(made.stderr).toContain(
       'labels 0 "LABEL_0", 1 "LABEL_1" (right)\n  at the step token "<think>" (256)',
     );
-    const info = await rredcot(['policy', 'info', folder]);
+    const info = await rredcotHere(['policy', 'info', folder]);
     expect(info.stdout).toContain(`reward model  ${folder}\n`);
     expect(info.stdout).toContain('head of 2 layers and 2 labels');
     expect(info.stdout).toContain('steps         labels 0 "LABEL_0"');
@@ -314,13 +315,13 @@ describe('process reward models', () => {
     const ids = Array.from({ length: 30 }, (_, i) => (i * 37) % 259);
     const correct = rewardShares(loadFamily(source), ids, 1);
     writeFileSync(reference, JSON.stringify({ ids, correct }));
-    const check = await rredcot(['policy', 'check', folder, '--reference', reference]);
+    const check = await rredcotHere(['policy', 'check', folder, '--reference', reference]);
     expect(check.code, check.stderr).toBe(0);
     expect(check.stdout).toMatch(
       /prefix − whole, P .*batch − alone, P .*model − reference, P .*all checks hold/s,
     );
     writeFileSync(reference, JSON.stringify({ ids, correct: correct.map((share) => 1 - share) }));
-    const wrong = await rredcot(['policy', 'check', folder, '--reference', reference]);
+    const wrong = await rredcotHere(['policy', 'check', folder, '--reference', reference]);
     expect(wrong.code).toBe(65);
     expect(wrong.stderr).toContain('the reward model does not check: model − reference, P differ by');
   });

@@ -13,7 +13,6 @@ import {
   type FixtureRow,
   PROVER,
   readJsonl,
-  rredcot,
   type ScoredRow,
   storedValues,
 } from '../support/program.js';
@@ -196,7 +195,7 @@ describe('progress', () => {
       expect([code, said]).toEqual([2, expect.stringContaining(expected as string)]);
     }
     const dry = `score traces.jsonl --policy prover ${PROGRESS} --dry-run`;
-    const { stdout: told, stderr } = await rredcot(dry.split(' '), { cwd: folder });
+    const { stdout: told, stderr } = await rredcotHere(dry.split(' '), { cwd: folder });
     expect(stderr).toContain('is the policy itself');
     const exits = rows.reduce((sum, row) => sum + storedValues(row).length, 0);
     expect(told).toMatch(new RegExp(`exits +${exits}, with ${exits} branches`));

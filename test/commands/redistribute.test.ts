@@ -9,7 +9,6 @@ import {
   ROOT,
   readJsonl,
   readScored,
-  rredcot,
   type ScoredRow,
   temporaryFolder,
 } from '../support/program.js';
@@ -235,8 +234,8 @@ describe('a redistributed file', () => {
 
   it('on stdout is what score prints, as an Arrow stream with its metadata too', async () => {
     const flags = ['--sigma', 'rudder,share', '-o', '-', '--quiet'];
-    const fresh = await rredcot(['score', input, '--max-segments', '6', ...flags], { cwd: folder });
-    const again = await rredcot(['redistribute', 'source.parquet', ...flags], { cwd: folder });
+    const fresh = await rredcotHere(['score', input, '--max-segments', '6', ...flags], { cwd: folder });
+    const again = await rredcotHere(['redistribute', 'source.parquet', ...flags], { cwd: folder });
     expect([fresh.code, again.code], again.stderr).toEqual([0, 0]);
     expect(fresh.stdout.length).toBeGreaterThan(10_000);
     expect(again.stdout === fresh.stdout).toBe(true);

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { FIXTURES, readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES, readJsonl, temporaryFolder, writeFixtures } from '../support/program.js';
 import { randomPolicy } from '../support/random-policy.js';
 
 let folder: string;
@@ -21,7 +22,7 @@ describe('the numbers at the end', () => {
     await writeFixtures(input, 48, { 5: '{"prompt": broken' });
     const score = async (out: string, ...flags: string[]) => {
       const args = ['score', input, '-o', join(folder, out), '--rows-per-chunk', '16', ...flags];
-      const { code, stderr } = await rredcot(args);
+      const { code, stderr } = await rredcotHere(args);
       expect(code, stderr).toBe(0);
       return stderr;
     };
@@ -55,7 +56,12 @@ describe('the numbers at the end', () => {
       reward: 1,
     };
     await writeFile(input, `${JSON.stringify(row)}\n`);
-    const { code, stderr } = await rredcot(['score', input, '-o', join(folder, 'foreign.jsonl.out.jsonl')]);
+    const { code, stderr } = await rredcotHere([
+      'score',
+      input,
+      '-o',
+      join(folder, 'foreign.jsonl.out.jsonl'),
+    ]);
     expect(code, stderr).toBe(0);
     expect(said(stderr)).toContainEqual(
       expect.stringMatching(/^WARN: 1 of 1 trace .*bundled policy.*rredcot policy build.*--policy/),
@@ -67,7 +73,7 @@ describe('the numbers at the end', () => {
   it('ask of another policy whether it wrote the traces, and tell programs the same', async () => {
     const { path } = await randomPolicy(folder, 3);
     const args = ['score', FIXTURES, '--limit', '8', '-o', join(folder, 'random.jsonl'), '--policy', path];
-    const { code, stderr } = await rredcot([...args, '--log-json']);
+    const { code, stderr } = await rredcotHere([...args, '--log-json']);
     expect(code, stderr).toBe(0);
     const records = stderr
       .trimEnd()
@@ -97,7 +103,7 @@ describe('a policy whose weights are broken', () => {
     await writeFile(manifest, JSON.stringify({ ...rest, files: { ...files, 'model.safetensors': sha256 } }));
     const out = join(folder, 'broken.jsonl');
     const args = ['score', FIXTURES, '--limit', '8', '-o', out, '--policy', path];
-    const { code, stderr } = await rredcot(args);
+    const { code, stderr } = await rredcotHere(args);
     expect(stderr).toMatch(
       /rredcot: \S*fixtures\/chains\.jsonl:\d \(id "top-0000\/\d"\): the policy on cpu gave entropy NaN .*\n {2}try: rredcot policy check/,
     );

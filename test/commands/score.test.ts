@@ -1,6 +1,6 @@
-// The whole program on the fixtures: every number against the float64 oracle, every invariant of the file.
+// The whole program on some of the fixtures: every number against the float64 oracle, every invariant of the file.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { redistribute, type SigmaRule, sigmaMaxWeight } from '../../dist/estimate/sigma.js';
+import { redistribute } from '../../dist/estimate/sigma.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
 import { PolicySession } from '../../dist/policy/run/session.js';
 import { readWithHyparquet } from '../support/io-helpers.js';
@@ -13,17 +13,11 @@ import {
   TOLERANCE,
   tokenIds,
 } from '../support/oracle-comparison.js';
-import {
-  EMBEDDED,
-  type ScoredRow,
-  type ScoredSegment,
-  storedSigmaInput,
-  storedValues,
-} from '../support/program.js';
+import { EMBEDDED, type ScoredRow, storedSigmaInput, storedValues } from '../support/program.js';
 
 let fixtures: Fixtures;
 beforeAll(async () => {
-  fixtures = await openFixtures();
+  fixtures = await openFixtures(4);
 });
 
 describeAgainstOracle({ everyGroup: 16, traces: 8, others: 2 });
@@ -93,42 +87,9 @@ describe('the scored file', () => {
         ).toBeCloseTo(values[k] as number, 5);
     }
   });
-});
 
-describe('the default rule on lines known to be right', () => {
-  /** of the rows with credit: right lines of right traces, and how many of them σ punishes; traces with a token above 20 */
-  function figures(rows: readonly ScoredRow[], rule: SigmaRule) {
-    const found = { traces: 0, large: 0, lines: 0, punished: 0 };
+  it('has the σ of the default rule', () => {
     for (const row of rows) {
-      const options = { rule, residual: 'uniform', within: 'uniform' } as const;
-      const { sigma, fallback } = redistribute(storedSigmaInput(row), options);
-      if (fallback !== undefined) continue;
-      found.traces++;
-      if (sigmaMaxWeight(sigma) > 20) found.large++;
-      if (row.reward !== 1) continue;
-      for (const { start, end } of rightLines(row)) {
-        found.lines++;
-        if (sigma.slice(start as number, end as number).reduce((a, s) => a + s, 0) < 0) found.punished++;
-      }
-    }
-    return found;
-  }
-
-  it('punishes none of them and has no large weight, where rudder punishes most', async () => {
-    const rows = await fixtures.scored('whole');
-    const share = figures(rows, 'share');
-    const rudder = figures(rows, 'rudder');
-    // enough to speak of: measured 1,680 lines, in 431 traces with credit
-    expect(share.lines).toBeGreaterThan(1500);
-    expect(share.traces).toBeGreaterThan(400);
-    expect(share).toMatchObject({ punished: 0, large: 0 });
-    // measured beside it: 58 % of the lines (980), 29 % of the traces (126 of 432)
-    expect(rudder.punished / rudder.lines).toBeGreaterThan(0.55);
-    expect(rudder.large / rudder.traces).toBeGreaterThan(0.27);
-  });
-
-  it('is what the command line does when nothing is said', async () => {
-    for (const row of await fixtures.scored('whole')) {
       const { sigma } = redistribute(storedSigmaInput(row), {
         rule: 'share',
         residual: 'uniform',
@@ -139,35 +100,14 @@ describe('the default rule on lines known to be right', () => {
   });
 });
 
-/** A trace's thought segments that are the lines of a right chain, up to its first mistake: known from the prompt alone. */
-function rightLines({ prompt, completion, segments }: ScoredRow): ScoredSegment[] {
-  const [, start] = /^start (\d):/.exec(prompt) as RegExpExecArray;
-  const operations = [...prompt.matchAll(/([a-j][-+*]\d)/g)].map(([text]) => text);
-  const found: ScoredSegment[] = [];
-  let state = Number(start);
-  for (const segment of segments) {
-    const text = completion.slice(segment.char_start as number, segment.char_end as number);
-    const line = /^(?:<think>\n)?([a-j]): (\d)([-+*])(\d)=(\d) /.exec(text);
-    if (line === null) continue;
-    const [, letter, from, operator, operand, result] = line;
-    const [a, b] = [Number(from), Number(operand)];
-    const right = operator === '+' ? a + b : operator === '-' ? a - b + 10 : a * b;
-    const isNext = `${letter}${operator}${operand}` === operations[found.length] && a === state;
-    if (!isNext || right % 10 !== Number(result)) break;
-    state = Number(result);
-    found.push(segment);
-  }
-  return found;
-}
-
 describe('branch scores', () => {
   it('equal naive re-encoding of every prefix', async () => {
     const rows = await fixtures.scored('whole');
     const template = await exitTemplate();
     const session = await PolicySession.open(await openPolicyFolder(EMBEDDED));
     try {
-      for (const [i, fixture] of spread(fixtures.rows, 24).entries()) {
-        const row = spread(rows, 24)[i] as ScoredRow;
+      for (const [i, fixture] of spread(fixtures.rows, 12).entries()) {
+        const row = spread(rows, 12)[i] as ScoredRow;
         const scoredIds = [...tokenIds(fixture.answer), ...template.closer];
         const exits = [2, ...row.segments.filter((s) => s.kind === 'thought').map((s) => s.end as number)];
         for (const [k, exit] of exits.entries()) {

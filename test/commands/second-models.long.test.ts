@@ -4,14 +4,15 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
-import { PROVER, ROOT, rredcot, writeFixtures } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { PROVER, ROOT, writeFixtures } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 let folder: string;
 const at = (name: string) => join(folder, name);
 const done = async (line: string) => {
-  const { code, stderr } = await rredcot(line.split(' '), { cwd: folder });
+  const { code, stderr } = await rredcotHere(line.split(' '), { cwd: folder });
   expect(code, stderr).toBe(0);
 };
 

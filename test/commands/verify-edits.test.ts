@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { verify } from '../../dist/commands/verify.js';
 import { writeSurveyFile } from '../../dist/io/run/survey-file.js';
-import { readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { readJsonl, temporaryFolder, writeFixtures } from '../support/program.js';
 import { randomOf } from '../torture/mutate.js';
 
 type Row = Record<string, unknown>;
@@ -42,11 +43,11 @@ beforeAll(async () => {
   const score = ['score', input, '--max-segments', '5', '--quiet', '-o'];
   const outputs = [[`${run}/`, '--format', 'jsonl', '--rows-per-chunk', '8'], [join(work, 'one.parquet')]];
   for (const output of outputs) {
-    const { code, stderr } = await rredcot([...score, ...output]);
+    const { code, stderr } = await rredcotHere([...score, ...output]);
     expect(code, stderr).toBe(0);
   }
   for (const name of ['one.arrow', 'one.jsonl', 'one.jsonl.gz'])
-    await rredcot(['segment', input, '--no-policy', '--quiet', '-o', join(work, name)]);
+    await rredcotHere(['segment', input, '--no-policy', '--quiet', '-o', join(work, name)]);
 });
 
 async function verified(out: string) {

@@ -6,12 +6,12 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { ranges } from '../../dist/commands/status.js';
 import { verify } from '../../dist/commands/verify.js';
 import { checkRow } from '../../dist/io/verify/check-row.js';
+import { rredcotHere } from '../support/in-process.js';
 import {
   BROKEN,
   FIXTURES,
   INCOMPLETE,
   readJsonl,
-  rredcot,
   temporaryFolder,
   writeFixtures,
 } from '../support/program.js';
@@ -26,7 +26,7 @@ const FLAGS = ['--rows-per-chunk', '4', '--max-segments', '4'];
 const SHARD = '00000-of-00001';
 
 const run = (command: string, output: string, ...more: string[]) =>
-  rredcot([command, input, '-o', output, ...FLAGS, '--quiet', ...more]);
+  rredcotHere([command, input, '-o', output, ...FLAGS, '--quiet', ...more]);
 
 beforeAll(async () => {
   work = await temporaryFolder();
@@ -96,7 +96,7 @@ describe('verify', () => {
     await run('score', join(work, 'some.jsonl.gz'), '--columns', 'sigma,reward');
     await run('score', join(work, 'prm/'), '--export', 'prm', '--sigma', 'rudder', '--format', 'jsonl');
     for (const name of ['scored', 'arrow', 'one.parquet', 'some.jsonl.gz', 'prm']) {
-      const { code, stdout, stderr } = await rredcot(['verify', join(work, name)]);
+      const { code, stdout, stderr } = await rredcotHere(['verify', join(work, name)]);
       expect(stdout).toBe('');
       expect(code, stderr).toBe(0);
       expect(stderr).toMatch(name === 'prm' ? /nothing found/ : /22 traces.*nothing found/);
@@ -111,8 +111,8 @@ describe('verify', () => {
     const args = ['score', path, '--columns', 'id,sigma', '--quiet', '-o'];
     for (const out of ['own.parquet', 'own-jsonl/']) {
       const format = out.endsWith('/') ? ['--format', out.slice(4, -1)] : [];
-      expect((await rredcot([...args, join(work, out), ...format])).code).toBe(0);
-      const { code, stdout, stderr } = await rredcot(['verify', join(work, out)]);
+      expect((await rredcotHere([...args, join(work, out), ...format])).code).toBe(0);
+      const { code, stdout, stderr } = await rredcotHere(['verify', join(work, out)]);
       expect([out, stdout]).toEqual([out, '']);
       expect(code, stderr).toBe(0);
     }
@@ -121,7 +121,7 @@ describe('verify', () => {
   it.each(['prm', 'tinker', 'vineppo'])('says that a file of --export %s tells too little', async (form) => {
     const path = join(work, `${form}.jsonl`);
     await run('score', path, '--export', form, '--sigma', 'rudder');
-    const { code, stdout, stderr } = await rredcot(['verify', path]);
+    const { code, stdout, stderr } = await rredcotHere(['verify', path]);
     expect([code, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(`has the columns of --export ${form}`);
   });
@@ -256,7 +256,7 @@ describe('verify', () => {
     const other = join(work, 'other.jsonl');
     await cp(input, other);
     const flags = ['--no-policy', '--format', 'jsonl', '--quiet', '--rows-per-chunk', '64'];
-    await rredcot(['segment', other, '-o', `${folder}/`, ...flags]);
+    await rredcotHere(['segment', other, '-o', `${folder}/`, ...flags]);
     const touched = new Date(1e12);
     await utimes(other, touched, touched);
     expect(await verified(folder)).toMatchObject({
@@ -291,7 +291,7 @@ describe('verify', () => {
     ['jsonl', 100],
   ])('outlives a %s file that is cut off or overwritten', async (extension, place) => {
     const file = join(work, `cut.${extension}`);
-    await rredcot(['segment', input, '-o', file, '--no-policy', '--quiet']);
+    await rredcotHere(['segment', input, '-o', file, '--no-policy', '--quiet']);
     const bytes = await readFile(file);
     const from = place < 0 ? bytes.length + place : place;
     for (const damaged of [
@@ -308,7 +308,7 @@ describe('verify', () => {
 
   it('refuses what is none of our files', async () => {
     for (const name of [input, join(work, 'missing'), work])
-      expect((await rredcot(['verify', name])).code).toBe(2);
+      expect((await rredcotHere(['verify', name])).code).toBe(2);
   });
 });
 
@@ -420,20 +420,22 @@ describe('status', () => {
   it('tells what is there and what is missing, for people and for programs', async () => {
     const folder = join(work, 'state');
     await cp(scored, folder, { recursive: true });
-    const whole = await rredcot(['status', folder]);
+    const whole = await rredcotHere(['status', folder]);
     expect(whole.code).toBe(0);
     expect(whole.stdout).toMatch(/score to jsonl, .*4 rows a chunk/);
     expect(whole.stdout).toMatch(
       /00000-of-00001 +6\/6 +24 +22 +2 +[\d,]+ +done\n(?:mean log p|σ uniform).*\n.*\nfinished \(_SUCCESS\)/,
     );
     await rm(join(folder, `chunks/${SHARD}/000003.jsonl`));
-    expect((await rredcot(['status', folder])).stdout).toMatch(/missing in 00000-of-00001: 3\nnot finished/);
+    expect((await rredcotHere(['status', folder])).stdout).toMatch(
+      /missing in 00000-of-00001: 3\nnot finished/,
+    );
 
     const shards = join(work, 'parts');
     for (const shard of ['0/4', '2/4'])
       await run('segment', `${shards}/`, '--no-policy', '--format', 'parquet', '--shard', shard);
     await rm(join(shards, 'done/00002-of-00004.json'));
-    const { stdout } = await rredcot(['status', shards, '--json']);
+    const { stdout } = await rredcotHere(['status', shards, '--json']);
     expect(JSON.parse(stdout)).toMatchObject({
       finished: false,
       success: false,
@@ -448,17 +450,17 @@ describe('status', () => {
         { shard: 3, done: false, missing: [3] },
       ],
     });
-    const table = (await rredcot(['status', shards])).stdout;
+    const table = (await rredcotHere(['status', shards])).stdout;
     expect(table).toMatch(/^all +3\/6 +12/m);
     expect(table).toMatch(/not finished: 3 of 4 shards/);
   });
 
   it('finds the hidden folder of a file that is being made', async () => {
     await cp(scored, join(work, '.made.jsonl.rredcot-run'), { recursive: true });
-    expect((await rredcot(['status', join(work, 'made.jsonl')])).stdout).toMatch(/6\/6/);
-    expect((await rredcot(['status', input])).stdout).toMatch(/no run is under way/);
+    expect((await rredcotHere(['status', join(work, 'made.jsonl')])).stdout).toMatch(/6\/6/);
+    expect((await rredcotHere(['status', input])).stdout).toMatch(/no run is under way/);
     await mkdir(join(work, 'nothing'));
-    expect((await rredcot(['status', join(work, 'nothing')])).code).toBe(2);
+    expect((await rredcotHere(['status', join(work, 'nothing')])).code).toBe(2);
   });
 
   it('writes chunk numbers as ranges', () => {

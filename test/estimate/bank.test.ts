@@ -6,8 +6,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { GroupBanks, referencesOf } from '../../dist/estimate/bank.js';
 import { bankMaker } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
+import { rredcotHere } from '../support/in-process.js';
 import { queryDuckdb, traceOf } from '../support/io-helpers.js';
-import { FIXTURES, type FixtureRow, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+import { FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
 
 const TEMPLATE = { close: '</think>\n', open: 'answer: ', closer: '\n' };
 const text =
@@ -228,7 +229,7 @@ describe('rredcot score --bank group', () => {
   let rows: FixtureRow[];
   const score = async (name: string, ...args: string[]): Promise<Out[]> => {
     const out = join(folder, `${args.join('')}.${name}.out.jsonl`);
-    const { code, stderr } = await rredcot(['score', join(folder, `${name}.jsonl`), '-o', out, ...args]);
+    const { code, stderr } = await rredcotHere(['score', join(folder, `${name}.jsonl`), '-o', out, ...args]);
     expect(code, stderr).toBe(0);
     return readJsonl<Out>(out);
   };
@@ -260,7 +261,7 @@ describe('rredcot score --bank group', () => {
   it('gives the same from a stream whose groups come in one piece', async () => {
     const out = join(folder, 'stream.jsonl');
     const stdin = rows.map(({ answer, solution, ...row }) => `${JSON.stringify(row)}\n`).join('');
-    const { code, stderr } = await rredcot(
+    const { code, stderr } = await rredcotHere(
       ['score', '-', '-o', out, '--bank', 'group', '--baseline', 'value'],
       { stdin },
     );
@@ -327,7 +328,13 @@ describe('rredcot score --bank group', () => {
     const out = join(folder, 'shards');
     for (const shard of ['0/2', '1/2']) {
       const args = ['--shard', shard, '--rows-per-chunk', '64', '--bank', 'group'];
-      const { code, stderr } = await rredcot(['score', join(folder, 'bare.jsonl'), '-o', `${out}/`, ...args]);
+      const { code, stderr } = await rredcotHere([
+        'score',
+        join(folder, 'bare.jsonl'),
+        '-o',
+        `${out}/`,
+        ...args,
+      ]);
       expect(code, stderr).toBe(0);
     }
     const found = (await queryDuckdb(
@@ -343,7 +350,7 @@ describe('rredcot score --bank group', () => {
   });
 
   it('refuses another source', async () => {
-    const { code, stderr } = await rredcot(['score', join(folder, 'all.jsonl'), '--bank', 'batch']);
+    const { code, stderr } = await rredcotHere(['score', join(folder, 'all.jsonl'), '--bank', 'batch']);
     expect(code).toBe(2);
     expect(stderr).toContain('--bank row|group');
   });

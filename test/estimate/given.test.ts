@@ -2,7 +2,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { ROOT, readJsonl, rredcot, type ScoredRow, temporaryFolder } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
 
 it('takes the published values of Thought Anchors by its preset, on its own segments', async () => {
   const folder = await temporaryFolder();
@@ -17,7 +18,7 @@ it('takes the published values of Thought Anchors by its preset, on its own segm
   await writeFile(input, `${JSON.stringify(row)}\n${JSON.stringify(short)}\n`);
   const out = join(folder, 'given.jsonl');
   const flags = ['--estimator', 'given', '--segmenter', 'given', '--sigma', 'rudder'];
-  const run = await rredcot(['score', input, '-o', out, ...flags]);
+  const run = await rredcotHere(['score', input, '-o', out, ...flags]);
   expect(run.code, run.stderr).toBe(0);
   const [scored] = await readJsonl<ScoredRow & { reference_tokens: number[] }>(out);
   expect([scored?.value_start, scored?.baseline]).toEqual([0.9, 0.9]);
@@ -27,10 +28,10 @@ it('takes the published values of Thought Anchors by its preset, on its own segm
   const [reject] = await readJsonl<{ id: string; code: string; reason: string }>(`${out}.rejects.jsonl`);
   expect(reject).toMatchObject({ id: 'short', code: 'values' });
   expect(reject?.reason).toContain('--map values=<path>');
-  const verified = await rredcot(['verify', out]);
+  const verified = await rredcotHere(['verify', out]);
   expect(verified.code, verified.stdout).toBe(0);
 
-  const cut = await rredcot(
+  const cut = await rredcotHere(
     ['score', input, '-o', '-', '--format', 'jsonl', '--estimator', 'given', '--segmenter', 'fixed'],
     {
       cwd: folder,

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadOracleModel } from '../oracle/llama.js';
 import { scoreTrace } from '../oracle/rredcot.js';
+import { rredcotHere } from './in-process.js';
 import {
   EMBEDDED,
   FIXTURES,
   type FixtureRow,
   type Run,
   readScored,
-  rredcot,
   type ScoredRow,
   storedValues,
 } from './program.js';
@@ -64,7 +64,7 @@ export async function openFixtures(every = 1): Promise<Fixtures> {
     pathOf,
     async scored(name, flags = []) {
       const known =
-        runs.get(name) ?? rredcot(['score', input, '-o', pathOf(name), ...flags], { cwd: folder });
+        runs.get(name) ?? rredcotHere(['score', input, '-o', pathOf(name), ...flags], { cwd: folder });
       runs.set(name, known);
       const run = await known;
       expect(run.code, run.stderr).toBe(0);

@@ -18,6 +18,7 @@ import { parseTimeLimit } from '../../dist/commands/job/interrupt.js';
 import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { watchInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
+import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
@@ -79,7 +80,7 @@ describe('a signal', () => {
       expect(await halfWritten(folder)).toEqual([]);
       expect(await filesOf(folder)).not.toContain('_SUCCESS');
       if (name !== 'SIGUSR1') return;
-      const again = await rredcot([...args.slice(0, -1), '--format', 'jsonl', '-o', `${name}/`], { cwd });
+      const again = await rredcotHere([...args.slice(0, -1), '--format', 'jsonl', '-o', `${name}/`], { cwd });
       expect(again.code, again.stderr).toBe(0);
       expect(again.stderr).toContain(
         `resuming: ${plural(records, 'chunk')} ${are(records)} done, in ${name}`,
@@ -169,7 +170,7 @@ describe('exit codes', () => {
     ['65 nothing but rejects', ['score', 'in.jsonl', '--map', 'completion=none', '-o', 'data.parquet'], 65],
     ['69 no such device', ['score', 'in.jsonl', '--device', 'cuda:9', '-o', 'device.parquet'], 69],
   ])('%s', async (_, args, code) => {
-    const run = await rredcot(args, { cwd });
+    const run = await rredcotHere(args, { cwd });
     expect(run.code, run.stderr).toBe(code);
     expect(run.stderr).toMatch(/rredcot: /);
   });
@@ -193,7 +194,7 @@ describe('an output that cannot be', () => {
     ],
   ])('is refused: %s', async (_, args, message) => {
     const before = await readdir(cwd);
-    const run = await rredcot([...SEGMENT, 'in.jsonl', ...args], { cwd });
+    const run = await rredcotHere([...SEGMENT, 'in.jsonl', ...args], { cwd });
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toMatch(message);
     expect(await readdir(cwd)).toEqual(before);
@@ -201,7 +202,7 @@ describe('an output that cannot be', () => {
 
   it('is refused: its rejects have the name of a folder, which stays empty', async () => {
     await mkdir(join(cwd, 'q.jsonl.rejects.jsonl'));
-    const run = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'q.jsonl'], { cwd });
+    const run = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'q.jsonl'], { cwd });
     expect([run.code, run.stderr]).toEqual([
       2,
       expect.stringMatching(/q\.jsonl\.rejects\.jsonl: is a folder/),
@@ -242,7 +243,7 @@ describe('a reader or a disk that takes no more', () => {
     if (mounted.status !== 0) return test.skip('needs root and mount, to make a small disk');
     try {
       const args = [...SEGMENT, 'in.jsonl', '-o', 'disk/x.jsonl', '--rows-per-chunk', '8'];
-      const full = await rredcot(args, { cwd });
+      const full = await rredcotHere(args, { cwd });
       expect(full.code, full.stderr).toBe(75);
       expect(full.stderr).toMatch(/^rredcot: disk\/.*no space left on the device\n {2}try: free some space/);
       expect(await readdir(disk)).toEqual(['.x.jsonl.rredcot-run']);
@@ -250,7 +251,7 @@ describe('a reader or a disk that takes no more', () => {
       const kept = (await filesOf(disk)).filter((name) => /chunks\/.*\.jsonl$/.test(name)).length;
       expect(kept).toBeGreaterThan(0);
       spawnSync('mount', ['-o', 'remount,size=9m', disk]);
-      const again = await rredcot(
+      const again = await rredcotHere(
         args.filter((arg) => arg !== '--quiet'),
         { cwd },
       );
@@ -261,7 +262,7 @@ describe('a reader or a disk that takes no more', () => {
       expect((await readdir(disk)).sort()).toEqual(made);
       // and a read-only one is an error of the call
       spawnSync('mount', ['-o', 'remount,ro', disk]);
-      const locked = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'disk/y.jsonl'], { cwd });
+      const locked = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'disk/y.jsonl'], { cwd });
       expect([locked.code, locked.stderr]).toEqual([2, expect.stringContaining('read-only file system')]);
     } finally {
       spawnSync('umount', [disk]);
@@ -281,7 +282,7 @@ describe('an input', () => {
     expect(code, stderr).toBe(65);
     expect(stderr).toMatch(/grown\.jsonl: changed while it was read: \d+ bytes.*\n {2}try: .*--restart/);
     expect(await readdir(cwd)).not.toContain('grown.parquet');
-    const again = await rredcot([...SEGMENT, path, '-o', 'grown.parquet', '--restart'], { cwd });
+    const again = await rredcotHere([...SEGMENT, path, '-o', 'grown.parquet', '--restart'], { cwd });
     expect(again.code, again.stderr).toBe(0);
   });
 
@@ -313,7 +314,7 @@ describe('an input', () => {
     ],
   ])('that ends %s: the other rows are taken', async (_, content, rows, code) => {
     await writeFile(join(cwd, 'cut.jsonl'), content);
-    const run = await rredcot([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl'], { cwd });
+    const run = await rredcotHere([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl'], { cwd });
     expect(run.code, run.stderr).toBe(0);
     expect((await readJsonl(join(cwd, 'cut-out.jsonl'))).length).toBe(rows);
     const rejects = await readJsonl<{ code: string }>(join(cwd, 'cut-out.jsonl.rejects.jsonl')).catch(
@@ -335,7 +336,7 @@ describe('two runs at once at one file', () => {
     async (format, rowsPerChunk) => {
       const output = `both.${format}`;
       const args = [...SEGMENT, 'in.jsonl', '-o', output, '--rows-per-chunk', `${rowsPerChunk}`];
-      expect((await rredcot(args, { cwd })).code).toBe(0);
+      expect((await rredcotHere(args, { cwd })).code).toBe(0);
       const whole = await readFile(join(cwd, output));
       for (let n = 0; n < 3; n++) {
         await rm(join(cwd, output));
@@ -355,7 +356,7 @@ describe('two runs at once at one file', () => {
 
 it('an output folder that is a link to nowhere is a wrong path, not a run that another process has dropped', async () => {
   await symlink(join(cwd, 'nowhere'), join(cwd, 'link'));
-  const run = await rredcot([...SEGMENT, 'in.jsonl', '-o', 'link/'], { cwd });
+  const run = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'link/'], { cwd });
   expect(run.code, run.stderr).toBe(2);
   expect(run.stderr).toContain('link: is a link to a folder that is not there');
 });

@@ -4,6 +4,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { compareAnswer } from '../../dist/estimate/reward.js';
+import { rredcotHere } from '../support/in-process.js';
 import {
   CHAIN,
   FIXTURES,
@@ -12,7 +13,6 @@ import {
   ROOT,
   readJsonl,
   readScored,
-  rredcot,
   type ScoredRow,
   temporaryFolder,
 } from '../support/program.js';
@@ -32,7 +32,7 @@ describe('rejects', () => {
   it('of traces that are at work together are all written, in order', async () => {
     const rows = Array.from({ length: 12 }, (_, i) => good(i < 9 ? { completion_ids: [999] } : {})).join('');
     const out = join(folder, 'race.jsonl.out.jsonl');
-    const run = await rredcot(['segment', await file('race.jsonl', rows), '-o', out], { cwd: folder });
+    const run = await rredcotHere(['segment', await file('race.jsonl', rows), '-o', out], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const rejects = await readJsonl<{ row: number }>(`${out}.rejects.jsonl`);
     expect(rejects.map(({ row }) => row)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -42,15 +42,15 @@ describe('rejects', () => {
 
   it('of an earlier run are gone after one without any', async () => {
     const out = join(folder, 'twice.parquet');
-    await rredcot(['score', await file('twice.jsonl', `{\n${good()}`), '-o', out], { cwd: folder });
+    await rredcotHere(['score', await file('twice.jsonl', `{\n${good()}`), '-o', out], { cwd: folder });
     expect(await readdir(folder)).toContain('twice.parquet.rejects.jsonl');
-    await rredcot(['score', await file('twice.jsonl', good()), '-o', out], { cwd: folder });
+    await rredcotHere(['score', await file('twice.jsonl', good()), '-o', out], { cwd: folder });
     expect(await readdir(folder)).not.toContain('twice.parquet.rejects.jsonl');
   });
 
   it('that cannot be written are an error of the call', async () => {
     await mkdir(join(folder, 'q.parquet.rejects.jsonl'));
-    const run = await rredcot(['score', await file('q.jsonl', good()), '-o', join(folder, 'q.parquet')]);
+    const run = await rredcotHere(['score', await file('q.jsonl', good()), '-o', join(folder, 'q.parquet')]);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/q\.parquet\.rejects\.jsonl/);
     expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual([]);
@@ -65,7 +65,7 @@ describe('an input', () => {
       ['segment', input, '-o', input],
       ['score', rejects, '-o', join(folder, 'y.parquet')],
     ]) {
-      const run = await rredcot(args, { cwd: folder });
+      const run = await rredcotHere(args, { cwd: folder });
       expect(run.code, run.stderr).toBe(2);
       expect(run.stderr).toMatch(/is an input/);
       expect(await readFile(args[1] as string, 'utf8')).toBe(good());
@@ -90,7 +90,7 @@ describe('an input', () => {
       await file(`${name}/x.jsonl`, row(reward));
     }
     const map = 'completion=g[].c,reward=g[].r';
-    const run = await rredcot(['score', 'd1/x.jsonl', 'd2/x.jsonl', '--map', map, '-o', 'x.parquet'], {
+    const run = await rredcotHere(['score', 'd1/x.jsonl', 'd2/x.jsonl', '--map', map, '-o', 'x.parquet'], {
       cwd: folder,
     });
     expect(run.code, run.stderr).toBe(0);
@@ -108,8 +108,8 @@ describe('an input', () => {
       good({ group: 'a', reward: 0, completion_ids: [999] }),
     ].join('');
     const [a, b] = [join(folder, 'a.parquet'), join(folder, 'b.parquet')];
-    expect((await rredcot(['score', await file('a.jsonl', rows), '-o', a])).code).toBe(0);
-    expect((await rredcot(['score', '-o', b], { stdin: rows })).code).toBe(0);
+    expect((await rredcotHere(['score', await file('a.jsonl', rows), '-o', a])).code).toBe(0);
+    expect((await rredcotHere(['score', '-o', b], { stdin: rows })).code).toBe(0);
     const baselines = [a, b].map(async (path) => (await readScored(path)).map((row) => row.baseline));
     expect(await Promise.all(baselines)).toEqual([
       [Math.fround(1 / 3), Math.fround(1 / 3)],
@@ -120,7 +120,7 @@ describe('an input', () => {
   it('as a stream may mix groups where the baseline needs none', async () => {
     const rows = ['a', 'b', 'a'].map((group) => good({ group })).join('');
     const out = join(folder, 'mixed-groups.parquet');
-    const run = await rredcot(['score', '-o', out, '--baseline', 'value'], { stdin: rows });
+    const run = await rredcotHere(['score', '-o', out, '--baseline', 'value'], { stdin: rows });
     expect(run.code, run.stderr).toBe(0);
     expect((await readScored(out)).length).toBe(3);
   });
@@ -129,7 +129,7 @@ describe('an input', () => {
     const rows = Array.from({ length: 1100 }, (_, i) =>
       good({ extra: i < 1030 ? 1 : 'text', ...(i > 1050 ? { late: [i] } : {}) }),
     ).join('');
-    const run = await rredcot(['segment', '--no-policy', '--quiet'], { stdin: rows });
+    const run = await rredcotHere(['segment', '--no-policy', '--quiet'], { stdin: rows });
     expect(run.code).toBe(0);
     const out = run.stdout
       .trim()
@@ -147,7 +147,7 @@ describe('texts that a careless program takes too long for, or too many argument
     ['lines', 'a\n'.repeat(200_000), ['--segmenter', 'newline']],
     ['lines, merged', 'a\n'.repeat(200_000), []],
   ])('%s', async (_, completion, flags) => {
-    const run = await rredcot(['segment', '--no-policy', ...flags], {
+    const run = await rredcotHere(['segment', '--no-policy', ...flags], {
       stdin: `${JSON.stringify({ completion })}\n${good()}`,
     });
     expect(run.code, run.stderr.slice(0, 500)).toBe(0);
@@ -168,7 +168,7 @@ describe('a command line that ends early', () => {
   it('--limit counts rejected traces, so that a wrong map shows at once', async () => {
     const rows = `{\n${`${JSON.stringify({ question: 'a' })}\n`.repeat(50)}`;
     const out = join(folder, 'limited.parquet');
-    const run = await rredcot(['score', await file('limited.jsonl', rows), '--limit', '3', '-o', out]);
+    const run = await rredcotHere(['score', await file('limited.jsonl', rows), '--limit', '3', '-o', out]);
     expect(run.code).toBe(65);
     expect(run.stderr).toMatch(
       /every one of 3 traces was rejected \(map 2, first .*limited\.jsonl:1: completion: .*\n {2}try: --map completion=<path>/s,
@@ -181,7 +181,14 @@ describe('joint', () => {
   it('turns down traces whose references have no solution', async () => {
     const rows = good({ group: 'a', solution: 'a: 3+4=7 top 7\n' }) + good({ group: 'a' });
     const out = join(folder, 'joint.parquet');
-    const run = await rredcot(['score', await file('joint.jsonl', rows), '--estimator', 'joint', '-o', out]);
+    const run = await rredcotHere([
+      'score',
+      await file('joint.jsonl', rows),
+      '--estimator',
+      'joint',
+      '-o',
+      out,
+    ]);
     expect(run.code, run.stderr).toBe(0);
     expect((await readScored(out)).length).toBe(1);
     const [reject] = await readJsonl<{ code: string; reason: string }>(`${out}.rejects.jsonl`);
@@ -245,7 +252,7 @@ describe('an interruption', () => {
 describe('JSONL output', () => {
   it("keeps the input's columns as they were, under another name where ours differ", async () => {
     const row = good({ id: 'x', sigma: 'mine', reward: 1, big: 1, nested: { a: [null, 'é'] } });
-    const run = await rredcot(['score', '-', '-o', '-', '--format', 'jsonl', '--quiet'], {
+    const run = await rredcotHere(['score', '-', '-o', '-', '--format', 'jsonl', '--quiet'], {
       stdin: row.replace('"big":1', '"big":9007199254740993'),
     });
     expect(run.code, run.stderr).toBe(0);

@@ -3,7 +3,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { are, plural } from '../../dist/plural.js';
-import { rredcot, temporaryFolder } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { temporaryFolder } from '../support/program.js';
 
 it.each([
   [0, '0 traces', 'are'],
@@ -22,10 +23,10 @@ it('a run of one trace and one reject, and what is told of it later', async () =
   const cwd = await temporaryFolder();
   await writeFile(join(cwd, 'in.jsonl'), '{"completion": "a b"}\n{\n');
   const segment = ['segment', 'in.jsonl', '--no-policy', '-o', 'out/'];
-  const first = await rredcot(segment, { cwd });
-  const again = await rredcot(segment, { cwd });
-  const verified = await rredcot(['verify', 'out/'], { cwd });
-  const merged = await rredcot(['merge', 'out/', '-o', 'all.parquet'], { cwd });
+  const first = await rredcotHere(segment, { cwd });
+  const again = await rredcotHere(segment, { cwd });
+  const verified = await rredcotHere(['verify', 'out/'], { cwd });
+  const merged = await rredcotHere(['merge', 'out/', '-o', 'all.parquet'], { cwd });
   const texts = [first, again, verified, merged].map(({ stderr }) => stderr);
   expect(texts).toEqual([
     expect.stringMatching(/^1 trace in /m),

@@ -4,7 +4,8 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readJsonl, readScored, rredcot, type ScoredRow, SHARED_DATA } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { readJsonl, readScored, type ScoredRow, SHARED_DATA } from '../support/program.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const GSM8K = join(SHARED_DATA, 'gsm8k_model_solutions.jsonl');
@@ -50,7 +51,7 @@ async function scoreMath500(others: number, longest: number): Promise<void> {
   const input = join(folder, 'math500.jsonl');
   await writeFile(input, kept.map((row) => JSON.stringify(row)).join('\n'));
   const out = join(folder, 'math500.parquet');
-  const run = await rredcot(['score', input, ...MATH500_FLAGS, '-o', out]);
+  const run = await rredcotHere(['score', input, ...MATH500_FLAGS, '-o', out]);
   expect(run.code, run.stderr).toBe(0);
   const scored = await readScored(out);
   expect(scored.map((row) => row.id)).toEqual(kept.map((row) => row.item_id));
@@ -78,7 +79,16 @@ describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
 
   it(`gsm8k: score, the first ${GSM8K_SCORED} of 700 rows`, async () => {
     const out = join(folder, 'gsm8k.parquet');
-    const run = await rredcot(['score', GSM8K, '--map', GSM8K_MAP, '-o', out, '--limit', `${GSM8K_SCORED}`]);
+    const run = await rredcotHere([
+      'score',
+      GSM8K,
+      '--map',
+      GSM8K_MAP,
+      '-o',
+      out,
+      '--limit',
+      `${GSM8K_SCORED}`,
+    ]);
     expect(run.code, run.stderr).toBe(0);
     const rows = await readScored(out);
     expect(rows.length).toBe(GSM8K_SCORED);
@@ -87,7 +97,7 @@ describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
 
   it('gsm8k: segment, all 700 rows, without a policy and with', async () => {
     for (const flags of [['--no-policy'], ['--limit', `${GSM8K_SEGMENTED}`]]) {
-      const run = await rredcot(['segment', GSM8K, '--map', GSM8K_MAP, ...flags]);
+      const run = await rredcotHere(['segment', GSM8K, '--map', GSM8K_MAP, ...flags]);
       expect(run.code, run.stderr).toBe(0);
       expect(run.stdout.trim().split('\n').length).toBe(flags.length === 1 ? 700 : GSM8K_SEGMENTED);
     }
@@ -98,7 +108,7 @@ describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
 
   it("math500: segment with the policy's entropies", async () => {
     const out = join(folder, 'math500.segments.jsonl');
-    const run = await rredcot([
+    const run = await rredcotHere([
       'segment',
       MATH500,
       ...MATH500_FLAGS,
@@ -117,7 +127,7 @@ describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
   });
 
   it('math500: the empty thought is a reject where it is the completion', async () => {
-    const run = await rredcot(
+    const run = await rredcotHere(
       ['segment', MATH500, '--map', 'id=item_id,completion=reasoning_trace', '--no-policy'],
       { cwd: await temporaryFolder() },
     );

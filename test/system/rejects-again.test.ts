@@ -4,7 +4,8 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Field, Float64, Int64, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { readJsonl, temporaryFolder } from '../support/program.js';
 
 interface Reject {
   readonly file: string;
@@ -23,7 +24,7 @@ beforeAll(async () => {
 
 const MAP = ['--map', 'completion=g[].text', '--no-policy', '--quiet', '--max-segments', '3'];
 const segment = (inputs: string[], output: string, ...more: string[]) =>
-  rredcot(['segment', ...inputs, '-o', output, ...MAP, ...more], { cwd });
+  rredcotHere(['segment', ...inputs, '-o', output, ...MAP, ...more], { cwd });
 const write = (name: string, lines: readonly string[]) => writeFile(join(cwd, name), `${lines.join('\n')}\n`);
 const row = (...texts: (string | null)[]) => JSON.stringify({ g: texts.map((text) => ({ text })), p: 'ü' });
 const named = (id: string, ...texts: string[]) => JSON.stringify({ id, g: texts.map((text) => ({ text })) });
@@ -89,7 +90,7 @@ describe('a mended rejects file', () => {
     await writeFile(join(cwd, 'infinite.arrow'), tableToIPC(table, 'file'));
     const flags = ['--no-policy', '--quiet'];
     const cut = async (input: string, output: string) => {
-      await rredcot(['segment', input, '-o', output, ...flags], { cwd });
+      await rredcotHere(['segment', input, '-o', output, ...flags], { cwd });
       return readJsonl<Reject>(join(cwd, `${output}.rejects.jsonl`));
     };
     const rejects = await cut('infinite.arrow', 'infinite.jsonl');
@@ -152,7 +153,7 @@ describe('a mended rejects file', () => {
       'similar.jsonl',
       [...others, reject].map((columns) => JSON.stringify({ ...columns })),
     );
-    const run = await rredcot(
+    const run = await rredcotHere(
       ['segment', 'similar.jsonl', '-o', 'similar-out.jsonl', '--no-policy', '--map', 'completion=file'],
       { cwd },
     );

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { escapeControls } from '../../dist/printable.js';
 import { rredcotHere } from '../support/in-process.js';
-import { readJsonl, rredcot, type ScoredRow, temporaryFolder } from '../support/program.js';
+import { readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
 
 const PROMPT = 'start 3: a+4 b*2 top?\n';
 const CHAIN = '<think>\na: 3+4=7 top 7\nb: 7*2=4 top 7\n</think>\nanswer: 7\n';
@@ -35,7 +35,7 @@ describe('the terminal', () => {
     const output = `out${EVIL.replace('\u0000', '').slice(0, 20)}.parquet`;
     const badMap = `completion=${EVIL.replace('\u0000', '')}`;
     for (const flags of [[], ['--max-rejects', '0'], ['--map', badMap]]) {
-      const run = await rredcot(['score', name, '-o', output, ...flags], { cwd });
+      const run = await rredcotHere(['score', name, '-o', output, ...flags], { cwd });
       expect(run.code, run.stderr).toBe(flags.length === 0 ? 0 : flags[0] === '--map' ? 2 : 65);
       expect(run.stderr).toContain('\\u{1b}[2J');
       expect(run.stderr.split('\n').filter((line) => CONTROLS.test(line))).toEqual([]);
@@ -70,12 +70,12 @@ describe('the terminal', () => {
     expect(inspected.code, inspected.stderr).toBe(0);
     expect(inspected.stdout).not.toMatch(CONTROLS);
     expect(JSON.parse(inspected.stdout)).toMatchObject({ file: name, trace: { id: EVIL } });
-    const cut = await rredcot(['segment', name, '--no-policy', '--quiet'], { cwd });
+    const cut = await rredcotHere(['segment', name, '--no-policy', '--quiet'], { cwd });
     expect(cut.code, cut.stderr).toBe(0);
     expect(cut.stdout).not.toMatch(CONTROLS);
     expect(JSON.parse(cut.stdout)).toMatchObject({ id: EVIL, [EVIL]: EVIL });
     const output = name.replace('json', 'out');
-    const logged = await rredcot(['segment', name, '--no-policy', '--log-json', '-o', output], { cwd });
+    const logged = await rredcotHere(['segment', name, '--no-policy', '--log-json', '-o', output], { cwd });
     expect(logged.code, logged.stderr).toBe(0);
     expect(logged.stderr).not.toMatch(CONTROLS);
     const records = logged.stderr.trim().split('\n');
@@ -106,7 +106,9 @@ describe('the file system', () => {
     const place = join(cwd, 'in', 'side');
     await mkdir(place, { recursive: true });
     await writeFile(join(place, 'rows.jsonl'), `${input}\n{"id": "../y", "prompt": 1}\n`);
-    const run = await rredcot(['segment', 'rows.jsonl', '-o', 'out/', '--format', 'jsonl'], { cwd: place });
+    const run = await rredcotHere(['segment', 'rows.jsonl', '-o', 'out/', '--format', 'jsonl'], {
+      cwd: place,
+    });
     expect(run.code, run.stderr).toBe(0);
     expect((await readdir(place)).sort()).toEqual(['out', 'out.summary.json', 'rows.jsonl']);
     expect(await readdir(join(cwd, 'in'))).toEqual(['side']);
@@ -129,7 +131,7 @@ describe('the program', () => {
     await writeFile(join(cwd, 'keys.jsonl'), `${evil}\n{"__proto__":{"prompt":"p","completion":"c"}}\n`);
     for (const format of ['jsonl', 'parquet', 'arrow']) {
       const output = join(cwd, `keys.out.${format}`);
-      const run = await rredcot(['segment', 'keys.jsonl', '-o', output, '--no-policy'], { cwd });
+      const run = await rredcotHere(['segment', 'keys.jsonl', '-o', output, '--no-policy'], { cwd });
       expect(run.code, run.stderr).toBe(0);
       const [reject] = await readJsonl<{ code: string }>(`${output}.rejects.jsonl`);
       expect(reject?.code).toBe('map');

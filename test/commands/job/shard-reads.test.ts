@@ -3,14 +3,15 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { queryDuckdb } from '../../support/io-helpers.js';
-import { readJsonl, rredcot, temporaryFolder } from '../../support/program.js';
+import { readJsonl, temporaryFolder } from '../../support/program.js';
 
 const GROUP_ROWS = 2048;
 
 async function segment(input: string, out: string, shard: string) {
   const flags = ['--no-policy', '--format', 'jsonl', '--rows-per-chunk', `${GROUP_ROWS}`, '--quiet'];
-  return rredcot(['segment', input, '-o', `${out}/`, '--shard', shard, ...flags]);
+  return rredcotHere(['segment', input, '-o', `${out}/`, '--shard', shard, ...flags]);
 }
 
 it('a shard decodes the row groups of its chunks, and no other', async () => {

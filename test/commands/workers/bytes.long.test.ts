@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { FIXTURES, rredcot, temporaryFolder } from '../../support/program.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { FIXTURES, temporaryFolder } from '../../support/program.js';
 
 let work: string;
 let input: string;
@@ -18,7 +19,7 @@ beforeAll(async () => {
 });
 
 async function hashes(output: string, ...flags: string[]): Promise<string[]> {
-  const { code, stderr } = await rredcot([...flags, '-o', output, '--quiet']);
+  const { code, stderr } = await rredcotHere([...flags, '-o', output, '--quiet']);
   expect(code, stderr).toBe(0);
   const files = [output, `${output}.rejects.jsonl`];
   const bytes = await Promise.all(files.map((file) => readFile(file)));

@@ -18,13 +18,13 @@ import { cutPieces } from '../../../dist/segment/segment.js';
 import { loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { plainTokens, segmentsOf } from '../../support/fake-policy.js';
+import { rredcotHere } from '../../support/in-process.js';
 import {
   EMBEDDED,
   FIXTURES,
   type FixtureRow,
   readJsonl,
   readScored,
-  rredcot,
   type ScoredRow,
   storedValues,
   temporaryFolder,
@@ -293,7 +293,7 @@ describe('fixture traces', () => {
     const scored = async (strategy: string, maxSegments: number) => {
       const path = join(scratch, `${strategy}-${maxSegments}.parquet`);
       const flags = ['--strategy', strategy, '--max-segments', `${maxSegments}`];
-      const run = await rredcot(['score', input, '-o', path, ...flags], { cwd: scratch });
+      const run = await rredcotHere(['score', input, '-o', path, ...flags], { cwd: scratch });
       expect(run.code, run.stderr).toBe(0);
       return readScored(path);
     };

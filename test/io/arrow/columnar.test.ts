@@ -26,8 +26,9 @@ import { columnarColumns, readRows, resolveInputs } from '../../../dist/io/read/
 import { stringifyJson } from '../../../dist/io/table/json.js';
 import { printableJson } from '../../../dist/printable.js';
 import type { ReadOptions } from '../../../dist/rows.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { collect, queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
-import { ROOT, readJsonl, rredcot } from '../../support/program.js';
+import { ROOT, readJsonl } from '../../support/program.js';
 
 const FILES = join(ROOT, 'test/files');
 const fixture = (name: string) => join(FILES, name);
@@ -65,7 +66,7 @@ async function readColumns(path: string, names: readonly string[]): Promise<Colu
 
 async function segmented(input: string, extension: string): Promise<{ path: string; stderr: string }> {
   const path = join(folder, `${input.replaceAll(/\W/g, '_')}.out.${extension}`);
-  const run = await rredcot(['segment', '--no-policy', input, '-o', path]);
+  const run = await rredcotHere(['segment', '--no-policy', input, '-o', path]);
   expect(run.code, run.stderr).toBe(0);
   return { path, stderr: run.stderr };
 }
@@ -119,7 +120,7 @@ describe('values of every type', () => {
     const completion = vectorFromArray(['a', 'b'], new Utf8());
     await writeFile(input, tableToIPC(new Table({ completion, tens: column }), 'file'));
     const out = join(folder, 'negative-scale.parquet');
-    const run = await rredcot(['segment', '--no-policy', input, '-o', out]);
+    const run = await rredcotHere(['segment', '--no-policy', input, '-o', out]);
     expect(run.code, run.stderr).toBe(2);
     expect(run.stderr).toContain(`${out}: column "tens" is Decimal128(10, -2), which cannot be written`);
     expect(run.stderr).toContain('try: -o <file>.arrow');
@@ -152,7 +153,7 @@ it.each([
   ['list-view.parquet', 'ListView', 'pa.list_'],
   ['run-end.arrow', 'RunEndEncoded', 'run_end_decode'],
 ])('%s is refused for its type, not as damage', async (name, type, remedy) => {
-  const { code, stderr } = await rredcot(['segment', '--no-policy', fixture(name)]);
+  const { code, stderr } = await rredcotHere(['segment', '--no-policy', fixture(name)]);
   expect([code, stderr]).toEqual([
     2,
     expect.stringContaining(`a column has Arrow's type ${type}, which is not read`),
@@ -170,7 +171,7 @@ it.each(['arrow', 'arrows'])('a column without a name goes from .%s to other fil
   const again = [`${out}.arrow`, `${out}.parquet`, `${out}.jsonl`];
   for (const [n, name] of again.entries()) {
     const from = n === 0 ? path : (again[0] as string);
-    const run = await rredcot(['segment', from, '--no-policy', '--columns', 'status', '-o', name]);
+    const run = await rredcotHere(['segment', from, '--no-policy', '--columns', 'status', '-o', name]);
     expect(run.code, run.stderr).toBe(0);
   }
   expect((await readWithHyparquet(again[1] as string))[0]).toMatchObject({ completion: 'a', '': 'x' });
@@ -292,7 +293,7 @@ describe('every type through a run', () => {
     await writeFile(input, tableToIPC(table, 'file'));
     const path = join(folder, 'exploded.parquet');
     const args = ['segment', '--no-policy', input, '--map', 'completion=texts[]', '-o', path];
-    const run = await rredcot(args);
+    const run = await rredcotHere(args);
     expect(run.code, run.stderr).toBe(0);
     expect(await queryDuckdb(`select n, len(texts) as items, source_row from '${path}'`)).toEqual(
       [0n, 0n, 2n, 3n, 3n, 3n].map((n) => ({
@@ -342,7 +343,7 @@ describe('several files', () => {
     const turned = new Table({ completion: vectorFromArray(['b']), n: vectorFromArray([2], new Int32()) });
     await writeFile(join(folder, 'same/b.arrow'), tableToIPC(turned, 'file'));
     const path = join(folder, 'same.parquet');
-    const run = await rredcot(['segment', '--no-policy', join(folder, 'same'), '-o', path]);
+    const run = await rredcotHere(['segment', '--no-policy', join(folder, 'same'), '-o', path]);
     expect(run.code, run.stderr).toBe(0);
     expect(await queryDuckdb(`select n, completion, id from '${path}'`)).toEqual([
       { n: 1, completion: 'a', id: 'a:0' },
@@ -359,7 +360,7 @@ describe('several files', () => {
     const long = new Table({ n: vectorFromArray([1n], new Int64()), completion: vectorFromArray(['a']) });
     await writeFile(join(at, 'a.arrow'), tableToIPC(long, 'file'));
     await writeFile(join(at, 'b.arrow'), bytes);
-    const run = await rredcot(['segment', '--no-policy', at, '-o', join(folder, 'x.parquet')]);
+    const run = await rredcotHere(['segment', '--no-policy', at, '-o', join(folder, 'x.parquet')]);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(message);
   });
@@ -368,10 +369,10 @@ describe('several files', () => {
     const lines = join(folder, 'mixed.jsonl');
     await writeFile(lines, '{"completion":"z"}\n');
     const typed = ['segment', '--no-policy', fixture('polars.parquet'), lines, '-o', join(folder, 'x.arrow')];
-    const run = await rredcot(typed);
+    const run = await rredcotHere(typed);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/polars\.parquet has columns with types and .*mixed\.jsonl is JSON/);
-    const free = await rredcot(['segment', '--no-policy', fixture('polars.parquet'), lines]);
+    const free = await rredcotHere(['segment', '--no-policy', fixture('polars.parquet'), lines]);
     expect(free.code, free.stderr).toBe(0);
     expect(free.stdout.trim().split('\n')).toHaveLength(1001);
   });
@@ -416,7 +417,7 @@ describe('streams', () => {
   it('Arrow on standard input keeps its types', async () => {
     const path = join(folder, 'piped.parquet');
     const stdin = await readFile(fixture('types.zstd.arrows'));
-    const run = await rredcot(['segment', '--no-policy', '-', '-o', path], { stdin });
+    const run = await rredcotHere(['segment', '--no-policy', '-', '-o', path], { stdin });
     expect(run.code, run.stderr).toBe(0);
     expect(
       await queryDuckdb(`select decimal9, timestamp_tz is null as gone, id from '${path}' limit 1`),
@@ -424,7 +425,7 @@ describe('streams', () => {
   });
 
   it('our own Arrow output can be read again', async () => {
-    const first = await rredcot([
+    const first = await rredcotHere([
       'segment',
       '--no-policy',
       fixture('polars.parquet'),
@@ -432,7 +433,7 @@ describe('streams', () => {
       join(folder, 'own.arrows'),
     ]);
     expect(first.code, first.stderr).toBe(0);
-    const second = await rredcot(['segment', '--no-policy', '-', '-o', join(folder, 'again.arrow')], {
+    const second = await rredcotHere(['segment', '--no-policy', '-', '-o', join(folder, 'again.arrow')], {
       stdin: await readFile(join(folder, 'own.arrows')),
     });
     expect(second.code, second.stderr).toBe(0);
@@ -443,7 +444,7 @@ describe('streams', () => {
     ['Parquet', 'polars.parquet', /stdin|-: Parquet cannot be read from a stream/],
     ['an Arrow file', 'types.arrow', /-: is an Arrow file, which cannot be read from a stream/],
   ])('%s is refused with what to do', async (_, name, message) => {
-    const run = await rredcot(['segment', '--no-policy'], { stdin: await readFile(fixture(name)) });
+    const run = await rredcotHere(['segment', '--no-policy'], { stdin: await readFile(fixture(name)) });
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(message);
     expect(run.stderr).toMatch(/try: name the file/);
@@ -508,7 +509,7 @@ describe('damage', () => {
 
   it('is exit 65 and leaves no output', async () => {
     const path = await damagedFile('polars.parquet', (bytes) => bytes.fill(0xff, 10, 900));
-    const run = await rredcot(['segment', '--no-policy', path, '-o', join(folder, 'none.parquet')]);
+    const run = await rredcotHere(['segment', '--no-policy', path, '-o', join(folder, 'none.parquet')]);
     expect(run.code, run.stderr).toBe(65);
     expect(run.stderr).not.toMatch(/\n\s+at /);
     await expect(readFile(join(folder, 'none.parquet'))).rejects.toThrow();
@@ -768,7 +769,7 @@ describe('a column of bytes', () => {
       text: vectorFromArray(['Step.\nA: 1'], new Utf8()),
     };
     await writeFile(path, tableToIPC(new Table(columns), 'file'));
-    const segment = (...args: string[]) => rredcot(['segment', '--no-policy', path, ...args]);
+    const segment = (...args: string[]) => rredcotHere(['segment', '--no-policy', path, ...args]);
     const run = await segment('-o', join(folder, 'bytes.jsonl'));
     expect(run.code).toBe(65);
     expect(run.stderr).toContain(

@@ -12,11 +12,11 @@ import { tinkerRow } from '../../../dist/io/export/tinker.js';
 import { vineppoRow } from '../../../dist/io/export/vineppo.js';
 import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
 import type { OutputRow, SegmentRow } from '../../../dist/scored.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { bareRow, queryDuckdb } from '../../support/io-helpers.js';
 import {
   FIXTURES,
   readJsonl,
-  rredcot,
   type ScoredRow,
   storedSigmaInput,
   temporaryFolder,
@@ -167,7 +167,7 @@ describe('rredcot', () => {
     expect(scored).toHaveLength(32);
   });
   const run = (name: string, ...flags: string[]) =>
-    rredcot(['score', FIXTURES, '--limit', '32', '--quiet', '-o', join(folder, name), ...flags]);
+    rredcotHere(['score', FIXTURES, '--limit', '32', '--quiet', '-o', join(folder, name), ...flags]);
   const read = (name: string) => queryDuckdb(`select * from '${join(folder, name)}'`);
 
   it('score --columns writes these alone beside the input, and segment its own', async () => {
@@ -180,9 +180,9 @@ describe('rredcot', () => {
     expect(rows.map(({ sigma }) => sigma)).toEqual(scored.map(({ sigma }) => sigma));
 
     const args = ['segment', FIXTURES, '--no-policy', '--limit', '1', '--columns'];
-    const { stdout } = await rredcot([...args, 'segments']);
+    const { stdout } = await rredcotHere([...args, 'segments']);
     expect(Object.keys(JSON.parse(stdout))).not.toContain('status');
-    expect(await rredcot([...args, 'sigma'])).toMatchObject({ code: 2 });
+    expect(await rredcotHere([...args, 'sigma'])).toMatchObject({ code: 2 });
   });
 
   it('score to .jsonl.gz makes the lines of .jsonl, of several chunks', async () => {

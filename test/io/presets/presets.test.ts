@@ -11,8 +11,9 @@ import { choosePreset, PRESET_NAMES, PRESETS } from '../../../dist/io/presets/pr
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { BadRow, InputRow } from '../../../dist/rows.js';
 import type { Trace } from '../../../dist/trace.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { collect, inputRow } from '../../support/io-helpers.js';
-import { ROOT, readJsonl, rredcot, SHARED_DATA, temporaryFolder } from '../../support/program.js';
+import { ROOT, readJsonl, SHARED_DATA, temporaryFolder } from '../../support/program.js';
 
 const FIXTURES = join(ROOT, 'test/io/presets/dumps');
 const NONE = { prompt: false, references: false };
@@ -246,13 +247,11 @@ describe('the program', () => {
   it('says which preset it found, on stdin too, and loses no row to it', async () => {
     const path = join(FIXTURES, 'bigbench-mistake.jsonl');
     const args = ['segment', '--no-policy', '--segmenter', 'given', '-o', '-', '--format', 'jsonl'];
-    const [file, stdin] = await Promise.all([
-      rredcot([...args, path]),
-      rredcot([...args, '-'], {
-        stdin: `not JSON\n${await readFile(path, 'utf8')}`,
-        cwd: await temporaryFolder(),
-      }),
-    ]);
+    const file = await rredcotHere([...args, path]);
+    const stdin = await rredcotHere([...args, '-'], {
+      stdin: `not JSON\n${await readFile(path, 'utf8')}`,
+      cwd: await temporaryFolder(),
+    });
     for (const run of [file, stdin]) {
       expect(run.code, run.stderr).toBe(0);
       expect(run.stderr).toContain('preset bigbench-mistake (the first row has input, steps, target,');
@@ -271,9 +270,9 @@ describe('the program', () => {
   it('writes the preset into the metadata, where a resumed run looks for it', async () => {
     const folder = await temporaryFolder();
     const args = ['segment', join(FIXTURES, 'processbench.jsonl'), '--no-policy', '-o', `${folder}/out/`];
-    const first = await rredcot(args);
+    const first = await rredcotHere(args);
     expect(first.code, first.stderr).toBe(0);
-    const other = await rredcot([...args, '--preset', 'none', '--map', 'completion=problem']);
+    const other = await rredcotHere([...args, '--preset', 'none', '--map', 'completion=problem']);
     expect(other.code).toBe(2);
     expect(other.stderr).toMatch(/preset|map/);
   });
@@ -286,7 +285,7 @@ describe('inspect', () => {
     await writeFile(rows, '{"k": 1, "prompt": "p", "completion": "c"}\n');
     await writeFile(joined, '{"k": 2, "gold": "a"}\n');
     const flags = ['--join', joined, '--join-on', 'k', '--map', 'reference=join.gold'];
-    const { code, stdout, stderr } = await rredcot(['inspect', rows, ...flags]);
+    const { code, stdout, stderr } = await rredcotHere(['inspect', rows, ...flags]);
     expect(code, stderr).toBe(65);
     expect(stdout).toMatch(/^rejected +join: no row of /m);
   });
@@ -297,7 +296,7 @@ describe('inspect', () => {
     const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
     const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
     await writeFile(path, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, id: 'second' })}\n`);
-    const run = await rredcot(['inspect', path]);
+    const run = await rredcotHere(['inspect', path]);
     // score would turn it down
     expect(run.code, run.stderr).toBe(65);
     expect(run.stdout).toContain('preset      processbench: Qwen/ProcessBench\n');
@@ -308,7 +307,15 @@ describe('inspect', () => {
     expect(run.stdout).toMatch(/missing {5}references: .*--map reference=<path>, or --join <file>/);
     expect(run.stdout).toMatch(/rejected {4}no_reference: /);
 
-    const second = await rredcot(['inspect', path, '--row', 'second', '--json', '--map', 'reference=label']);
+    const second = await rredcotHere([
+      'inspect',
+      path,
+      '--row',
+      'second',
+      '--json',
+      '--map',
+      'reference=label',
+    ]);
     expect(second.code, second.stderr).toBe(0);
     expect(JSON.parse(second.stdout)).toMatchObject({
       row: 1,
@@ -319,16 +326,16 @@ describe('inspect', () => {
       missing: [{ field: 'group' }],
     });
     await writeFile(join(folder, 'empty.jsonl'), '\n');
-    const empty = await rredcot(['inspect', join(folder, 'empty.jsonl')]);
+    const empty = await rredcotHere(['inspect', join(folder, 'empty.jsonl')]);
     expect(empty.code).toBe(65);
     expect(empty.stderr).toContain('there are no rows in the input');
-    const none = await rredcot(['inspect', path, '--row', '2']);
+    const none = await rredcotHere(['inspect', path, '--row', '2']);
     expect(none.code).toBe(2);
     expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');
   });
 
   it('names what a file without traces is good for', async () => {
-    const run = await rredcot(['inspect', join(FIXTURES, 'open-rs.join.jsonl')]);
+    const run = await rredcotHere(['inspect', join(FIXTURES, 'open-rs.join.jsonl')]);
     expect(run.code).toBe(65);
     expect(run.stdout).toMatch(/missing {5}traces: .*open-rs.*--join/);
   });
@@ -336,9 +343,16 @@ describe('inspect', () => {
   it('draws a scored row', async () => {
     const folder = await temporaryFolder();
     const scored = join(folder, 'scored.jsonl');
-    const score = await rredcot(['score', join(ROOT, 'fixtures/chains.jsonl'), '--limit', '8', '-o', scored]);
+    const score = await rredcotHere([
+      'score',
+      join(ROOT, 'fixtures/chains.jsonl'),
+      '--limit',
+      '8',
+      '-o',
+      scored,
+    ]);
     expect(score.code, score.stderr).toBe(0);
-    const drawn = await rredcot(['inspect', scored, '--row', 'top-0000/3']);
+    const drawn = await rredcotHere(['inspect', scored, '--row', 'top-0000/3']);
     expect(drawn.code, drawn.stderr).toBe(0);
     expect(drawn.stdout).toMatch(/^top-0000\/3: reward 1\.000, baseline .*\n[\s\S]*\n +v̂ +Δ +σ +segment\n/);
     expect(drawn.stdout).toMatch(/│.*<think>⏎a: 4\*2=8 top 8\n/);

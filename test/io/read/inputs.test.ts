@@ -7,8 +7,9 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { ReadOptions } from '../../../dist/rows.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { collect, temporaryFolder } from '../../support/io-helpers.js';
-import { ROOT, rredcot } from '../../support/program.js';
+import { ROOT } from '../../support/program.js';
 
 let folder: string;
 let hasZstd = true;
@@ -157,7 +158,7 @@ describe('a JSON list', () => {
   it('packed, and on standard input', async () => {
     const packed = await file('list.json.gz', gzipSync(list()));
     expect(await read([packed])).toHaveLength(3000);
-    const run = await rredcot(['segment', '--no-policy'], {
+    const run = await rredcotHere(['segment', '--no-policy'], {
       stdin: '[{"completion":"a\\nb"},{"completion":"c"}]',
     });
     expect(run.stderr).not.toMatch(/rejects in/);
@@ -260,7 +261,7 @@ describe('patterns and folders', () => {
   ])('%s', async (path, expected) => expect(await names(path)).toEqual(expected));
 
   it('a relative pattern gives relative paths', async () => {
-    const run = await rredcot(['segment', '--no-policy', 'set/d*/b.jsonl', '--map', 'completion=a'], {
+    const run = await rredcotHere(['segment', '--no-policy', 'set/d*/b.jsonl', '--map', 'completion=a'], {
       cwd: folder,
     });
     expect(run.stderr).toMatch(/in b\.rejects\.jsonl/);
@@ -355,7 +356,7 @@ describe('standard input', () => {
     ['gzip', gzipSync(row)],
     ['zstd', zstdFrame(Buffer.from(row))],
   ])('%s is known by its first bytes', async (_, stdin) => {
-    const run = await rredcot(['segment', '--no-policy'], { stdin });
+    const run = await rredcotHere(['segment', '--no-policy'], { stdin });
     expect(run.code, run.stderr).toBe(0);
     expect(JSON.parse(run.stdout)).toMatchObject({ completion: 'a\nb', id: 'stdin:0' });
   });

@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { FIXTURES, rredcot, temporaryFolder } from '../../support/program.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { FIXTURES, temporaryFolder } from '../../support/program.js';
 import { expectShards, hashes } from '../../support/sharded-runs.js';
 
 describe.each([
@@ -21,7 +22,7 @@ describe.each([
     for (const n of [7, 8, 40]) lines[n] = '{"prompt": broken';
     await writeFile(input, lines.join('\n'));
     const run = async (...args: string[]) => {
-      const { code, stderr } = await rredcot([...args, '--quiet']);
+      const { code, stderr } = await rredcotHere([...args, '--quiet']);
       expect(code, stderr).toBe(0);
     };
     const joined = async (n: number) => {

@@ -12,14 +12,8 @@ import { familyScores, loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from '../../support/checkpoints.js';
 import { emulateHalf } from '../../support/emulated-half.js';
-import {
-  EMBEDDED,
-  FIXTURES,
-  type FixtureRow,
-  readJsonl,
-  rredcot,
-  temporaryFolder,
-} from '../../support/program.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
 
 const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
 const scratch = await temporaryFolder();
@@ -241,7 +235,7 @@ describe('policy folders', () => {
   test('policy build --cuda-precision: in policy.json and the graph; another type is exit 2 before anything is built', async () => {
     const at = join(scratch, 'flag');
     writeCheckpoint(`${at}/checkpoint`, LLAMA, { dtype: 'F16' });
-    const wrong = await rredcot([
+    const wrong = await rredcotHere([
       'policy',
       'build',
       `${at}/checkpoint`,
@@ -254,7 +248,7 @@ describe('policy folders', () => {
     expect(wrong.stderr).toContain('--cuda-precision f32: expected bf16 or f16');
     const args = ['--exit-close', 'a', '--exit-open', 'b', '--exit-closer', 'c'];
     const build = (...more: string[]) =>
-      rredcot(['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`, ...args, ...more]);
+      rredcotHere(['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`, ...args, ...more]);
     for (const [more, precision] of [
       [[], 'f16'],
       [['--cuda-precision', 'bf16'], 'bf16'],

@@ -31,7 +31,8 @@ import { findLibraries, linkedLibraries } from '../../../dist/policy/device/libr
 import { heavyNodes, placementCheck, placementFault } from '../../../dist/policy/device/placement.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
 import { PolicySession } from '../../../dist/policy/run/session.js';
-import { EMBEDDED, FIXTURES, readScored, rredcot, temporaryFolder } from '../../support/program.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { EMBEDDED, FIXTURES, readScored, temporaryFolder } from '../../support/program.js';
 
 const scratch = await temporaryFolder();
 
@@ -91,7 +92,7 @@ describe('--device', () => {
 
   it('is exit 2 on the command line before anything is read', async () => {
     for (const command of ['score', 'segment']) {
-      const { code, stderr } = await rredcot([command, 'no-such-file.jsonl', '--device', 'cuda:x']);
+      const { code, stderr } = await rredcotHere([command, 'no-such-file.jsonl', '--device', 'cuda:x']);
       expect(code).toBe(2);
       expect(stderr).toContain(
         '--device cuda:x: expected auto, cpu, cuda, cuda:<number of the GPU> or webgpu',
@@ -100,7 +101,7 @@ describe('--device', () => {
   });
 
   it('has no meaning without a policy', async () => {
-    const { code, stderr } = await rredcot(['segment', FIXTURES, '--no-policy', '--device', 'cpu']);
+    const { code, stderr } = await rredcotHere(['segment', FIXTURES, '--no-policy', '--device', 'cpu']);
     expect(code).toBe(2);
     expect(stderr).toContain('--device has no meaning without a policy');
   });
@@ -115,7 +116,7 @@ describe('--device', () => {
       ['cpu', cpu],
     ] as const) {
       const args = ['score', FIXTURES, '--limit', '8', '--device', device, '-o', out, '--quiet'];
-      expect((await rredcot(args)).code).toBe(0);
+      expect((await rredcotHere(args)).code).toBe(0);
     }
     expect((await readScored(auto)).length).toBe(8);
     expect(readFileSync(auto).equals(readFileSync(cpu))).toBe(true);

@@ -14,6 +14,7 @@ import { Prompts } from '../../../dist/policy/text/prompts.js';
 import { withoutSpecials } from '../../../dist/policy/text/stripped.js';
 import { loadTokenizer, type PolicyTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import type { Message, Trace } from '../../../dist/trace.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { traceOf } from '../../support/io-helpers.js';
 import {
   EMBEDDED,
@@ -21,7 +22,6 @@ import {
   type FixtureRow,
   ROOT,
   readJsonl,
-  rredcot,
   temporaryFolder,
 } from '../../support/program.js';
 
@@ -330,7 +330,7 @@ describe('rredcot score', () => {
 
   it('scores messages as it scores the text that they stand for, and hands them on as they were', async () => {
     for (const name of ['messages', 'text']) {
-      const { code, stderr } = await rredcot(
+      const { code, stderr } = await rredcotHere(
         ['score', `${name}.jsonl`, '-o', `${name}.out.jsonl`].map((a) =>
           a.includes('.jsonl') ? join(folder, a) : a,
         ),
@@ -357,7 +357,14 @@ describe('rredcot score', () => {
     delete manifest.files['chat_template.jinja'];
     await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
     const out = join(folder, 'none.jsonl');
-    const { code } = await rredcot(['score', join(folder, 'messages.jsonl'), '--policy', policy, '-o', out]);
+    const { code } = await rredcotHere([
+      'score',
+      join(folder, 'messages.jsonl'),
+      '--policy',
+      policy,
+      '-o',
+      out,
+    ]);
     expect(code).toBe(65);
     const rejects = await readJsonl<{ code: string; reason: string }>(`${out}.rejects.jsonl`);
     expect(rejects.map((reject) => reject.code)).toEqual(Array(4).fill('chat_template'));
@@ -369,7 +376,7 @@ describe('rredcot score', () => {
     [['score', '--chat-template-arg', 'x'], 'is not name=value'],
     [['segment', '--no-policy', '--chat-template-arg', 'x=1'], 'no meaning without a policy'],
   ])('%j is an error of the call', async (args, message) => {
-    const { code, stderr } = await rredcot([
+    const { code, stderr } = await rredcotHere([
       ...args,
       join(folder, 'text.jsonl'),
       '-o',

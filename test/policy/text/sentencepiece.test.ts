@@ -8,7 +8,8 @@ import { alignTokens } from '../../../dist/policy/text/align.js';
 import { encodeTrace } from '../../../dist/policy/text/encode.js';
 import { isSentencePiece, pieceBytes, withoutPrefixSpace } from '../../../dist/policy/text/sentencepiece.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
-import { readScored, rredcot, temporaryFolder } from '../../support/program.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { readScored, temporaryFolder } from '../../support/program.js';
 
 const stories = fileURLToPath(new URL('../../../../shared/models-src/stories260K', import.meta.url));
 const scratch = await temporaryFolder();
@@ -127,11 +128,19 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
 
   test('builds, agrees with its published numbers, and scores', async () => {
     const policy = join(scratch, 'policy');
-    const build = await rredcot(['policy', 'build', stories, '-o', policy]);
+    const build = await rredcotHere(['policy', 'build', stories, '-o', policy]);
     expect(build.code, build.stderr).toBe(0);
     expect(build.stderr).toContain('close  "\\n\\n" (2 tokens)');
     const reference = join(stories, 'reference.json');
-    const check = await rredcot(['policy', 'check', policy, '--reference', reference, '--tolerance', '1e-4']);
+    const check = await rredcotHere([
+      'policy',
+      'check',
+      policy,
+      '--reference',
+      reference,
+      '--tolerance',
+      '1e-4',
+    ]);
     expect(check.code, check.stdout + check.stderr).toBe(0);
     expect(check.stdout).toContain('(32 compared)'); // entropies, the one after the last token too
     const [traces, scored] = [join(scratch, 'traces.jsonl'), join(scratch, 'scored.parquet')];
@@ -140,7 +149,7 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
       traces,
       `${JSON.stringify({ prompt: 'Once upon a time', completion, answer: 'home', reward: 1 })}\n`,
     );
-    const run = await rredcot([
+    const run = await rredcotHere([
       'score',
       traces,
       '--policy',
