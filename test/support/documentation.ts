@@ -35,13 +35,6 @@ export function commandsOf(markdown: string): DocumentedCommand[] {
   return lines.map((line) => ({ line, needs: / # needs (.+)$/.exec(line)?.[1] }));
 }
 
-/** The words of a command of nothing but words, some of them between single quotes; undefined where it takes a shell. */
-export function wordsOf(line: string): string[] | undefined {
-  const [command = ''] = line.split(/ +# /);
-  if (!/^(?:[\w./=,:%+-]|\[\]|'[^']*'| )+$/.test(command)) return undefined;
-  return [...command.matchAll(/(?:[^ ']|'[^']*')+/g)].map(([word]) => word.replaceAll("'", ''));
-}
-
 /** Runs a command in the folder, with `rredcot` on the path, as a user who has linked it would. */
 export function runIn(folder: string, command: string) {
   return spawnSync('bash', ['-euo', 'pipefail', '-c', command], {
