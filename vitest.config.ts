@@ -25,13 +25,15 @@ export default defineConfig({
       test: {
         name,
         include: files.filter((path) => projectOf(path) === name),
-        // one process after the other would load the program again for every file
+        // one process for every file would load everything as often
         isolate: name === 'long',
         setupFiles: ['test/support/every-file.ts'],
         // what ends a test that hangs: no test may depend on how busy the machine is
         testTimeout: name === 'long' ? 1_800_000 : 300_000,
       },
     })),
+    // what is built is loaded as it is
+    server: { deps: { external: [/\/dist\//] } },
     globalSetup: 'test/support/fresh-build.ts',
     // the machine has two cores and the policy's session uses both: test files run two at a time
     maxWorkers: 2,

@@ -2,8 +2,12 @@
 import fs from 'node:fs';
 import { Readable } from 'node:stream';
 import { vi } from 'vitest';
-import { main } from '../../dist/cli/program.js';
 import type { Run } from './program.js';
+
+/** the program as it ships, which has no types of its own */
+const { main }: typeof import('../../dist/cli/program.js') = await import(
+  '../../dist/program/program.js' as string
+);
 
 /** So much a pipe holds. */
 const PIPE_BYTES = 2 ** 16;
