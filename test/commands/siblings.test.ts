@@ -70,7 +70,7 @@ describe('siblings', () => {
     const bags = (row: Row) =>
       // "<think>" and its newline come before the thought
       pieceBags(Int32Array.from(trace(row).completion_ids), 2, thoughtEnds(row));
-    for (const row of rows.slice(0, 2)) {
+    for (const row of rows.slice(0, 1)) {
       const { prompt_ids: prompt, completion_ids: own } = trace(row);
       const { state } = tokenStats(model, [...prompt, ...own]);
       const chosen = rows

@@ -1,6 +1,5 @@
 // Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
 import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/policy/folder.js';
 import type { Branch } from '../../dist/policy/run/pack.js';
@@ -12,7 +11,6 @@ import { temporaryFolder } from './temporary-folder.js';
 
 const NATS = 1e-4;
 const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
-const scratch = await temporaryFolder();
 
 /** Each family with sizes of its own: shared and single key heads, heads of 10, 16 and 32, tied and untied. */
 export const FAMILIES: Record<string, Json> = {
@@ -92,10 +90,9 @@ interface Differences {
   changed?: number;
 }
 
-let built = 0;
 /** Builds and runs a checkpoint: 50 tokens, 7 branches. */
 export async function differences(config: Json, opts: Parameters<typeof writeCheckpoint>[2], change?: Json) {
-  const at = join(scratch, String(built++));
+  const at = await temporaryFolder();
   writeCheckpoint(`${at}/checkpoint`, config, opts);
   const session = await PolicySession.open(
     await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),

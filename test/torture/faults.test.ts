@@ -23,10 +23,10 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
   stat: ['EIO', 'ESTALE'],
   rm: ['EIO', 'ESTALE'],
 };
-/** Of the calls every first, third … is made to fail: [few, more]. Worker threads make Parquet slow. */
+/** Of the calls every second, fourth … is made to fail: [few, more]. Worker threads make Parquet slow. */
 const STRIDES = {
-  jsonl: { file: [1, 1], folder: [2, 1] },
-  arrow: { file: [5, 1], folder: [10, 1] },
+  jsonl: { file: [2, 1], folder: [4, 1] },
+  arrow: { file: [8, 1], folder: [16, 1] },
   parquet: { file: [15, 3], folder: [30, 6] },
 } as const;
 /** what the issue asks for, and where bytes get a name; the others only in `npm run torture` */

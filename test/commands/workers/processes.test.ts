@@ -7,6 +7,7 @@ import { workerFlags } from '../../../dist/cli/worker-flags.js';
 import { workerDevices } from '../../../dist/commands/workers/devices.js';
 import { superviseWorkers } from '../../../dist/commands/workers/supervise.js';
 import { coreShare, ownCores } from '../../../dist/cores.js';
+import { rredcotHere } from '../../support/in-process.js';
 import {
   BROKEN,
   FIXTURES,
@@ -153,7 +154,7 @@ describe('the flags', () => {
     [['-o', 'out/', '--device', 'cpu', '--devices', 'cpu,cpu'], /both say where to run/],
     [['-o', 'x.parquet', '--shard', '0/2'], /is one file, expected a folder/],
   ])('%j are refused', async (flags, expected) => {
-    const { code, stderr } = await rredcot(['score', input, '--workers', '2', ...flags], { cwd: ROOT });
+    const { code, stderr } = await rredcotHere(['score', input, '--workers', '2', ...flags], { cwd: ROOT });
     expect(code).toBe(2);
     expect(stderr).toMatch(expected);
   });
@@ -165,7 +166,7 @@ describe('workers', () => {
   it('make the file that one process makes', async () => {
     const one = join(work, 'one.jsonl');
     const two = join(work, 'two.jsonl');
-    await rredcot(['segment', input, '-o', one, '--no-policy', ...FLAGS]);
+    await rredcotHere(['segment', input, '-o', one, '--no-policy', ...FLAGS]);
     const run = await rredcot(['segment', input, '-o', two, '--no-policy', '--workers', '3', ...FLAGS]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(
@@ -184,7 +185,7 @@ describe('workers', () => {
     const rows = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 8);
     for (const n of [1, 5]) rows[n] = '{"prompt": broken';
     await writeFile(apart, rows.join('\n'));
-    const { code, stderr } = await rredcot(['segment', apart, ...flags]);
+    const { code, stderr } = await rredcotHere(['segment', apart, ...flags]);
     expect(code).toBe(65);
     expect(stderr).toMatch(/2 traces rejected, --max-rejects allows 1/);
     expect(stderr).toContain(`the reasons, in ${output}.rejects.jsonl\n`);
@@ -197,7 +198,7 @@ describe('workers', () => {
   it('name the rejects beside the file where one of them alone has too many', async () => {
     const output = join(work, 'stricter.jsonl');
     const flags = ['-o', output, '--no-policy', '--workers', '2', '--max-rejects', '0', ...FLAGS];
-    const { code, stderr } = await rredcot(['segment', input, ...flags]);
+    const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
     expect(code).toBe(65);
     expect(stderr).toContain(`--max-rejects allows 0; the reasons are in ${output}.rejects.jsonl\n`);
     expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n').length).toBeGreaterThan(1);
@@ -209,7 +210,7 @@ describe('workers', () => {
     await writeFile(join(folder, 'run.json'), '{"mine": true}');
     await writeFile(join(folder, 'chunks/notes.txt'), 'mine');
     const flags = ['-o', `${folder}/`, '--no-policy', '--workers', '2', '--restart'];
-    const { code, stderr } = await rredcot(['segment', input, ...flags]);
+    const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('run.json: is not what rredcot writes')]);
     expect(await readFile(join(folder, 'chunks/notes.txt'), 'utf8')).toBe('mine');
   });
@@ -218,7 +219,7 @@ describe('workers', () => {
     const damaged = join(work, 'damaged.arrow');
     await writeFile(damaged, (await readFile(join(ROOT, 'test/files/types.arrow'))).subarray(0, 3000));
     const flags = ['-o', join(work, 'never.jsonl'), '--no-policy', '--workers', '2'];
-    const { code, stderr } = await rredcot(['segment', damaged, ...flags]);
+    const { code, stderr } = await rredcotHere(['segment', damaged, ...flags]);
     expect([code, stderr]).toEqual([65, expect.stringContaining('damaged.arrow: ')]);
   });
 });

@@ -128,9 +128,9 @@ const anyJob = fc
  * stand 2e-4 from the float64 pass each, up to 4.5e-4 from one another: there 1e-3, and 1e-4 on the fixtures below.
  */
 describe.each([
-  ['random', STRATEGY_NATS],
-  ['embedded', 1e-3],
-] as const)('the %s policy, tokens of noise', (name, tolerance) => {
+  ['random', STRATEGY_NATS, 25],
+  ['embedded', 1e-3, 12],
+] as const)('the %s policy, tokens of noise', (name, tolerance, numRuns) => {
   test('one run = two runs = naive re-encoding, and each trace as it is alone', async () => {
     const { session } = policy(name);
     let scored = 0;
@@ -173,10 +173,10 @@ describe.each([
         expect(worst.company).toBeLessThan(COMPANY_NATS);
       }),
       // a fixed seed: the bound is one of rounding, not of logic
-      { numRuns: 25, seed: 4, endOnFailure: true },
+      { numRuns, seed: 4, endOnFailure: true },
     );
     if (process.env.MEASURE) console.log(name, worst, scored);
-    expect(scored).toBeGreaterThan(3000);
+    expect(scored).toBeGreaterThan(100 * numRuns);
   });
 });
 
@@ -227,10 +227,10 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
 const values = (result: TraceResult) => traceValues(result.branches, Float32Array.of(1), 'pr').values;
 
 describe('fixture traces', () => {
-  /** every eighth: one of each group */
+  /** one of every other group */
   let rows: FixtureRow[];
   beforeAll(async () => {
-    rows = (await readJsonl<FixtureRow>(FIXTURES)).filter((_, i) => i % 8 === 3);
+    rows = (await readJsonl<FixtureRow>(FIXTURES)).filter((_, i) => i % 16 === 3);
   });
 
   test.each(KINDS)(
@@ -250,7 +250,7 @@ describe('fixture traces', () => {
       const companies = [
         ...planned.map((members) => ({ members, more: [] as TraceJob[] })),
         ...planned.map((members) => ({ members: members.toReversed(), more: [] })),
-        { members: [0, 20, 40], more: [long] },
+        { members: [0, 10, 20], more: [long] },
       ];
       const worst = { entropies: 0, logprobs: 0, values: 0 };
       for (const { members, more } of companies) {
@@ -273,7 +273,7 @@ describe('fixture traces', () => {
 
   test.each(KINDS)('branches equal naive re-encoding at every exit: %s', async (kind) => {
     const { session } = policy('embedded');
-    const jobs = await fixtureJobs(rows.slice(0, 20), 4);
+    const jobs = await fixtureJobs(rows.slice(0, 12), 4);
     let [worst, scored] = [0, 0];
     for (const [b, { segmentation, branches }] of (await results(session, jobs, kind)).entries())
       for (const [k, exit] of segmentation.exits.entries())
@@ -283,11 +283,11 @@ describe('fixture traces', () => {
         }
     if (process.env.MEASURE) console.log(kind, 'fixtures', worst, scored);
     expect(worst).toBeLessThan(STRATEGY_NATS);
-    expect(scored).toBeGreaterThan(150);
+    expect(scored).toBeGreaterThan(90);
   });
 
   test('score --strategy one-run, two-run and auto: the same segments, values within 1e-4', async () => {
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 32);
+    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 16);
     const input = join(scratch, 'rows.jsonl');
     await writeFile(input, `${lines.join('\n')}\n`);
     const scored = async (strategy: string, maxSegments: number) => {
@@ -302,7 +302,7 @@ describe('fixture traces', () => {
       await scored('two-run', 4),
       await scored('auto', 4),
     ];
-    expect(one).toHaveLength(32);
+    expect(one).toHaveLength(16);
     for (const others of [two, auto])
       for (const [i, row] of one.entries()) {
         const other = others[i] as ScoredRow;

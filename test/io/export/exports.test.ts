@@ -164,10 +164,10 @@ describe('rredcot', () => {
     folder = await temporaryFolder();
     expect(await run('all.parquet')).toMatchObject({ code: 0 });
     scored = (await read('all.parquet')) as unknown as ScoredRow[];
-    expect(scored).toHaveLength(32);
+    expect(scored).toHaveLength(16);
   });
   const run = (name: string, ...flags: string[]) =>
-    rredcotHere(['score', FIXTURES, '--limit', '32', '--quiet', '-o', join(folder, name), ...flags]);
+    rredcotHere(['score', FIXTURES, '--limit', '16', '--quiet', '-o', join(folder, name), ...flags]);
   const read = (name: string) => queryDuckdb(`select * from '${join(folder, name)}'`);
 
   it('score --columns writes these alone beside the input, and segment its own', async () => {
@@ -197,7 +197,7 @@ describe('rredcot', () => {
   it('score --export tinker says the same of each trace as our columns', async () => {
     await run('tinker.parquet', '--export', 'tinker');
     const rows = await read('tinker.parquet');
-    expect(rows).toHaveLength(32);
+    expect(rows).toHaveLength(16);
     for (const [n, row] of rows.entries()) {
       const { prompt_ids, completion_ids, logprobs, sigma, reward, baseline } = scored[n] as ScoredRow;
       expect(row.target_tokens).toEqual([...prompt_ids, ...completion_ids].slice(1));
@@ -227,7 +227,7 @@ describe('rredcot', () => {
     await run('steps.jsonl', '--export', 'prm', '--sigma', 'rudder');
     type Step = { prompt: string; completion: string; completions: string[]; labels: boolean[] };
     const steps = await readJsonl<Step>(join(folder, 'steps.jsonl'));
-    expect(steps).toHaveLength(32);
+    expect(steps).toHaveLength(16);
     for (const [n, { prompt, completion, completions, labels }] of steps.entries()) {
       const { reward, baseline, segments } = scored[n] as ScoredRow;
       // the rule whose signs are its labels
@@ -247,6 +247,6 @@ describe('rredcot', () => {
     const steps = await readJsonl<{ id: string }>(join(folder, 'wrong.jsonl'));
     expect(steps.map(({ id }) => id)).toEqual(wrong.map(({ id }) => id));
     const rejected = await readJsonl<{ code: string }>(join(folder, 'wrong.jsonl.rejects.jsonl'));
-    expect(rejected.map(({ code }) => code)).toEqual(Array(32 - wrong.length).fill('export'));
+    expect(rejected.map(({ code }) => code)).toEqual(Array(16 - wrong.length).fill('export'));
   });
 });

@@ -32,13 +32,13 @@ import { expectShards, hashes } from '../../support/sharded-runs.js';
 
 let work: string;
 let input: string;
-/** 40 fixture traces and two bad lines; flags that make many small chunks */
-const FLAGS = ['--rows-per-chunk', '8', '--max-segments', '4'];
+/** 20 fixture traces and two bad lines; flags that make many small chunks */
+const FLAGS = ['--rows-per-chunk', '4', '--max-segments', '4'];
 
 beforeAll(async () => {
   work = await temporaryFolder();
   input = join(work, 'traces.jsonl');
-  await writeFixtures(input, 40, { 3: INCOMPLETE, 21: BROKEN });
+  await writeFixtures(input, 20, { 3: INCOMPLETE, 10: BROKEN });
 });
 
 const score = (output: string, ...more: string[]) =>
@@ -64,22 +64,22 @@ describe('a run folder', () => {
     ]);
     const card = await readFile(join(work, 'whole/README.md'), 'utf8');
     expect(card).toMatch(/^---\n(.*\n)*--- *\n/);
-    expect(card).toContain('40 chain-of-thought traces');
+    expect(card).toContain('20 chain-of-thought traces');
     const file = join(work, 'one.parquet');
     expect((await score(file)).code).toBe(0);
     const rows = await readScored(join(work, 'whole/chunks/*/*.parquet'));
     const single = await readScored(file);
-    expect(single).toHaveLength(40);
+    expect(single).toHaveLength(20);
     expect(rows.sort((a, b) => Number(a.source_row - b.source_row))).toEqual(single);
     expect(await readdir(work)).not.toContain('.one.parquet.rredcot-run');
     const done = JSON.parse(await readFile(join(work, 'whole/done/00000-of-00001.json'), 'utf8'));
-    expect(done).toMatchObject({ shard: 0, shards: 1, rows: 42, traces: 40, rejects: 2 });
+    expect(done).toMatchObject({ shard: 0, shards: 1, rows: 22, traces: 20, rejects: 2 });
   });
 
   it('that is done is left alone', async () => {
     const run = await score(join(work, 'whole/'));
     expect(run.code).toBe(0);
-    expect(run.stderr).toMatch(/already done: 40 traces, 2 rejects/);
+    expect(run.stderr).toMatch(/already done: 20 traces, 2 rejects/);
     expect(await hashes(join(work, 'whole'))).toEqual(whole);
   });
 
@@ -101,7 +101,7 @@ describe('a run folder', () => {
     expect(run.stderr).toMatch(/000001\.parquet has changed since it was written: chunk 1/);
     expect(run.stderr).toMatch(/000004\.parquet is missing: chunk 4/);
     expect(run.stderr).toMatch(/000002\.jsonl is missing: chunk 2/);
-    expect(run.stderr).toMatch(/^23 traces/m);
+    expect(run.stderr).toMatch(/^11 traces/m);
     expect(await hashes(folder)).toEqual(whole);
     expect(await readFile(chunk(3))).toEqual(before);
   });

@@ -118,7 +118,7 @@ function excess(ids: readonly number[], p: Float64Array): number {
 describe.each([131, 2600])('a vocabulary of %i', (vocab) => {
   let session: PolicySession;
   let model: FamilyModel;
-  const N = 8192;
+  const N = 4096;
   const ids = randomIds(9, vocab);
   const starts = Array.from({ length: N }, (_, m) => ({ exit: 9, key: rowKey('χ²', vocab, m), most: 1 }));
   beforeAll(async () => {
