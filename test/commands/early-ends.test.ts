@@ -110,7 +110,7 @@ describe('--dry-run', () => {
     expect(stdout).toContain(`exits       ${exits}, with ${exits} branches`);
     expect(stdout).toMatch(/^branch .*⏎<think>⏎.*┃<\/think>⏎answer: ┃ \d⏎$/m);
     expect(stdout).toMatch(/^time +about [\d.]+ (s|min) on cpu, by 1[67] traces that ran$/m);
-    expect(stdout).toMatch(/^memory +about [\d.]+ [MG]iB/m);
+    expect(stdout).toMatch(/^memory +about [\d,]+ MiB/m);
   });
 });
 
