@@ -19,6 +19,7 @@ interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly maxLineBytes?: string;
   readonly json: boolean;
   readonly csv: boolean;
+  readonly report?: string;
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -71,6 +72,10 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .option('--seed <n>', 'seed of the resamples', '0')
     .option('--json', 'all figures as one JSON object', false)
     .option('--csv', 'all figures, one a line', false)
+    .option(
+      '--report <file>',
+      'also a page with curves and scatter plots: one HTML file that needs nothing else',
+    )
     .option(...MAX_LINE_BYTES_FLAG)
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false)
@@ -116,6 +121,7 @@ function resolved(flags: CompareFlags) {
       flags.maxLineBytes ?? String(MAX_LINE_BYTES),
       MAX_LINE_BYTES,
     ),
+    page: flags.report,
     form: flags.json ? ('json' as const) : flags.csv ? ('csv' as const) : ('table' as const),
   };
 }

@@ -16,10 +16,18 @@ const DEFAULTS: Readonly<Record<string, string>> = {
   'reward-range': '0,1',
 };
 
+/** A file says how it was scored, but for the calibration: that is given again. */
+const NOT_STORED: ReadonlySet<string> = new Set(['calibration']);
+
 /** Adds the flags. @param hasDefaults whether a flag that is not given stands at METHOD's default; else it is absent */
 export function credited(command: Command, hasDefaults: boolean): Command {
   const flag = (name: string, value: string, text: string): void => {
-    const fallback = hasDefaults ? DEFAULTS[name] : undefined;
+    if (!hasDefaults) {
+      const own = NOT_STORED.has(name) ? '' : " (default: the file's own)";
+      command.option(`--${name} ${value}`, text.replace(/ \(default: [^)]*\)$/, '') + own);
+      return;
+    }
+    const fallback = DEFAULTS[name];
     if (fallback === undefined) command.option(`--${name} ${value}`, text);
     else command.option(`--${name} ${value}`, text, fallback);
   };

@@ -60,6 +60,7 @@ export function run(
   defaultOutput: string,
   more: (command: Command) => Command = (same) => same,
 ): Command {
+  const things = command.name() === 'sample' ? 'prompts' : 'traces';
   const output = mapped(command)
     .argument(
       '[inputs...]',
@@ -102,8 +103,8 @@ export function run(
       'processes that share the rows, and the cores (with --devices: for each of these)',
     )
     .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1')
-    .option('--limit <n>', 'take the first n traces, rejected ones counted')
-    .option('--max-rejects <n|p%>', 'fail (exit 65) beyond so many rejected traces (default: no limit)')
+    .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
+    .option('--max-rejects <n|p%>', `fail (exit 65) beyond so many rejected ${things} (default: no limit)`)
     .option(
       '--shard <i/n>',
       'do every n-th chunk, from the i-th (default: the place in a Slurm array or Indexed Job)',

@@ -27,6 +27,8 @@ import {
   mapped,
   mappingOptions,
 } from './job-flags.js';
+import { addCompletionCommand } from './looking/completion-command.js';
+import { endHelp, readableHelp } from './looking/help-ends.js';
 import { inspectCommand } from './looking/inspect-command.js';
 import { addPageCommands } from './looking/page-commands.js';
 import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
@@ -65,7 +67,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   });
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
-  const program: Command = new Command('rredcot')
+  const program: Command = readableHelp(new Command('rredcot'))
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
     })
@@ -246,6 +248,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       result = await doctor(EMBEDDED_POLICY, flags);
     });
 
+  addCompletionCommand(program);
+  endHelp(program);
   try {
     await program.parseAsync(argv as string[]);
     return stdoutError === undefined ? result : report(stdoutError, json());

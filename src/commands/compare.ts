@@ -13,10 +13,14 @@ import { comparisonCsv, drawComparison } from '../report/compare-view.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
 import { VERSION } from '../version.js';
+import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { writeComparisonPage } from './looking/comparison-page.js';
 import { type Config, configBeside } from './scored/config-beside.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
   readonly form: 'table' | 'json' | 'csv';
+  /** an HTML file that is written beside what is printed */
+  readonly page: string | undefined;
   readonly maxLineBytes: number;
 }
 
@@ -60,6 +64,13 @@ export async function compare(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
+  if (opts.page !== undefined) {
+    await refuseInputs(
+      [opts.page],
+      paths.map((path) => ({ path })),
+    );
+    await refuseUnreplaceable(opts.page);
+  }
   const refused = new Map<string, { count: number; first: string }>();
   const collector = new CreditCollector(opts, (refusal) => countRefusal(refused, refusal));
   const found: Facts[] = [];
@@ -109,6 +120,7 @@ export async function compare(
     notes: notesOf(found, files),
     ...comparison,
   };
+  if (opts.page !== undefined) await writeComparisonPage(opts.page, report, table, log);
   if (opts.form === 'csv') write(comparisonCsv(report));
   else if (opts.form === 'json')
     write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);

@@ -1,0 +1,76 @@
+// How the help of every command reads: defaults as people write them, and at its end exit codes and where more is said.
+import type { Argument, Command, Option } from 'commander';
+import { packageFile } from '../../package-files.js';
+
+/** Pages of the documentation by command. */
+const PAGES: Readonly<Record<string, string>> = {
+  score: 'method.md',
+  segment: 'method.md',
+  sample: 'sampling.md',
+  inspect: 'looking.md',
+  summary: 'looking.md',
+  report: 'looking.md',
+  calibrate: 'calibration.md',
+  compare: 'compare.md',
+  redistribute: 'method.md',
+  filter: 'output.md',
+  status: 'long-runs.md',
+  verify: 'long-runs.md',
+  merge: 'long-runs.md',
+  policy: 'policies.md',
+  doctor: 'policies.md',
+};
+
+/** What a command may end with beside 0, a bug (1) and wrong flags (2). */
+const CODES: Readonly<Record<string, string>> = {
+  score: '65 data, 69 device, 75 interrupted: the same command goes on',
+  segment: '65 data, 69 device, 75 interrupted: the same command goes on',
+  sample: '65 data, 69 device, 75 interrupted: the same command goes on',
+  inspect: '65 a row that is no trace, or no trace that fits',
+  summary: '65 a file without a trace, or changed after it was written',
+  report: '65 a file without a trace, or changed after it was written',
+  calibrate: '65 no trace to fit to',
+  compare: '65 no trace to compare',
+  redistribute: '65 data, 75 interrupted or disk full',
+  filter: '65 no trace fits, 75 interrupted or disk full',
+  status: '65 damaged data',
+  verify: '65 findings, 75 a run that is not finished',
+  merge: '65 damaged data, 75 a run that is not finished, or disk full',
+  policy: '65 a policy that fails its check, 69 device',
+  doctor: '69 nothing to run a policy on',
+};
+
+/** Defaults without quotes, and none that says nothing; for the program before its commands are added. */
+export function readableHelp(program: Command): Command {
+  return program.configureHelp({
+    argumentDescription({ description, defaultValue }: Argument): string {
+      return defaultValue === undefined ? description : `${description} (default: ${shown(defaultValue)})`;
+    },
+    optionDescription({ description, defaultValue }: Option): string {
+      if (defaultValue === undefined || defaultValue === false || Array.isArray(defaultValue))
+        return description;
+      return `${description} (default: ${shown(defaultValue)})`;
+    },
+  });
+}
+
+function shown(value: unknown): string {
+  const text = String(value);
+  // the policy that ships with the program lies wherever that was put
+  return text === packageFile('models/embedded') ? 'the bundled one' : value === true ? 'on' : text;
+}
+
+/** Ends the help of every command; for the program when all of them are there. */
+export function endHelp(program: Command, first?: string): void {
+  for (const command of program.commands) {
+    const name = first ?? command.name();
+    endHelp(command, name);
+    if (command.commands.length > 0) continue;
+    const codes = CODES[name] === undefined ? '' : `, ${CODES[name]}`;
+    const page = `docs/${PAGES[name] ?? 'README.md'}`;
+    command.addHelpText(
+      'after',
+      `Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(page)}`,
+    );
+  }
+}

@@ -1,0 +1,50 @@
+// The page of a comparison: its curves and points are those of the figures and of the table, hostile names are texts.
+import { describe, expect, it } from 'vitest';
+import { compareCredits } from '../../../dist/compare/compare.js';
+import { comparePage } from '../../../dist/report/page/compare-page.js';
+
+const N = 40;
+const values = Float64Array.from({ length: N }, (_, k) => Math.sin(k));
+const table = {
+  offsets: Int32Array.from({ length: N / 4 + 1 }, (_, n) => 4 * n),
+  rewards: Float64Array.from({ length: N / 4 }, (_, n) => n % 2),
+  firstWrong: new Int32Array(N / 4).fill(-2),
+  credits: [
+    { name: 'truth', values },
+    { name: '<img src=x>', values: values.map((v) => 2 * v) },
+    { name: 'other', values: values.map((_, k) => (k === 3 ? Number.NaN : Math.cos(7 * k))) },
+  ],
+};
+const opts = {
+  truth: 'truth',
+  halves: undefined,
+  deviations: undefined,
+  large: 0.2,
+  resamples: 100,
+  seed: 0,
+};
+const comparison = compareCredits(table, opts);
+const report = {
+  ...comparison,
+  ...{ files: [], traces: 10, right: 5, wrong: 5, segments: N, truth: 'truth', refused: {}, notes: [] },
+};
+const page = comparePage({ report, table, text: 'Pearson </pre><script>' });
+
+describe('the page of a comparison', () => {
+  it('draws a curve and a scatter plot for each credit, which say their numbers', () => {
+    expect(page.match(/<svg/g)?.length).toBe(3);
+    // twice the truth goes with it everywhere; a last quarter of one segment has no correlation
+    expect(page).toContain('&lt;img src=x&gt; 1.00, 1.00, 1.00;');
+    const dots = [...page.matchAll(/<g class="one fill dots">(.*?)<\/g>/gs)].map(
+      ([, marks]) => marks?.match(/<circle/g)?.length,
+    );
+    expect(dots.slice(1)).toEqual([N, N - 1]);
+    expect(page).toContain('10 traces (5 right, 5 wrong), 40 thought segments; held against truth.');
+  });
+
+  it('holds names and texts as text', () => {
+    const markup = page.replaceAll(/<script[\s\S]*?<\/script>|<style>[\s\S]*?<\/style>/g, '');
+    expect(markup.replaceAll(/"[^"]*"/g, '""')).not.toMatch(/<img|<script|<[^>]*\s(style|on\w+|src)=/);
+    expect(markup).toContain('Pearson &lt;/pre&gt;&lt;script&gt;');
+  });
+});
