@@ -19,9 +19,9 @@ const said = (stderr: string) =>
 describe('the numbers at the end', () => {
   it('are those of the whole run, by one process, resumed, or by workers', async () => {
     const input = join(folder, 'some.jsonl');
-    await writeFixtures(input, 48, { 5: '{"prompt": broken' });
+    await writeFixtures(input, 24, { 5: '{"prompt": broken' });
     const score = async (out: string, ...flags: string[]) => {
-      const args = ['score', input, '-o', join(folder, out), '--rows-per-chunk', '16', ...flags];
+      const args = ['score', input, '-o', join(folder, out), '--rows-per-chunk', '8', ...flags];
       const { code, stderr } = await rredcotHere(args);
       expect(code, stderr).toBe(0);
       return stderr;
@@ -42,7 +42,7 @@ describe('the numbers at the end', () => {
       await rm(join(folder, 'resumed', `done/00000-of-00001/00000${chunk}.json`), { force: true });
     const resumed = await score('resumed/');
     expect(resumed).toMatch(/resuming: 2 chunks/);
-    expect(resumed).toMatch(/^32 traces, /m);
+    expect(resumed).toMatch(/^16 traces, /m);
     expect(said(resumed)).toEqual(whole);
     expect(said(await score('shared/', '--workers', '2'))).toEqual(whole);
   });

@@ -20,7 +20,7 @@ beforeAll(async () => {
   fixtures = await openFixtures(4);
 });
 
-describeAgainstOracle({ everyGroup: 16, traces: 8, others: 2 });
+describeAgainstOracle({ everyGroup: 32, traces: 4, others: 1 });
 
 describe('the scored file', () => {
   let rows: ScoredRow[];

@@ -262,7 +262,7 @@ describe('of a run whose inputs are gone', () => {
 });
 
 /** Of each of four formats; `npm run torture` flips more. */
-const FLIPS = process.env.RREDCOT_TORTURE === undefined ? 15 : 60;
+const FLIPS = process.env.RREDCOT_TORTURE === undefined ? 8 : 60;
 
 describe.each(['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])('%s', (name) => {
   it('with any bit flipped is found out, and so is one that was cut', async () => {

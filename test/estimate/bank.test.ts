@@ -316,12 +316,17 @@ describe('rredcot score --bank group', () => {
   });
 
   it('joint takes the thoughts of mates as solutions, and turns down who has none', async () => {
-    const found = await score('bare', '--bank', 'group', '--estimator', 'joint', '--baseline', 'group');
-    expect(found.length).toBe(rows.length);
-    const wrong = found[rows.findIndex((row) => row.reward === 0)] as Out;
-    const group = rows.find((row) => row.id === wrong.id)?.group;
-    const correct = rows.filter((row) => row.group === group && row.reward === 1);
-    expect(wrong.reference_utilities.length).toBe(new Set(correct.map((row) => row.completion)).size);
+    // long continuations: four traces are enough
+    const [wrong] = rows.filter((row) => row.reward === 0);
+    const correct = rows.filter((row) => row.group === wrong?.group && row.reward === 1).slice(0, 3);
+    const few = [wrong, ...correct] as FixtureRow[];
+    await write(
+      'few',
+      few.map(({ answer, solution, ...row }) => row),
+    );
+    const found = await score('few', '--bank', 'group', '--estimator', 'joint', '--baseline', 'group');
+    expect(found.length).toBe(few.length);
+    expect(found[0]?.reference_utilities.length).toBe(new Set(correct.map((row) => row.completion)).size);
   });
 
   it('gives every shard the whole groups', async () => {

@@ -76,16 +76,6 @@ const plausibleIds = (random: () => number, length: number) => {
   return Int32Array.from(chains.slice(from, from + length));
 };
 
-/** Bytes of sums: a long text that repeats itself. */
-const sumIds = (random: () => number, length: number) => {
-  let text = '';
-  while (text.length < length) {
-    const [a, b] = [random(), random()].map((x) => Math.floor(x * 90)) as [number, number];
-    text += `${a}+${b}=${a + b}\n`;
-  }
-  return Int32Array.from(Buffer.from(text).subarray(0, length));
-};
-
 /** A trace by itself; keys and values are kept under a number for {@link branchScores}. */
 async function trunk(
   keep: number | undefined,
@@ -149,24 +139,6 @@ describe('the trunk', () => {
       expectClose(logprobs, expected.logprobs.slice(promptLength));
       expectClose(entropies, expected.entropies.slice(promptLength));
     }
-    await session.release(0);
-  });
-
-  test('over 1,024 tokens: longer rope tables and a second block of the head', async () => {
-    const random = seeded(2);
-    const ids = sumIds(random, 1060);
-    const { entropies, logprobs } = await trunk(0, ids, 1);
-    const expected = tokenStats(model, [...ids]);
-    expectClose(entropies, expected.entropies.slice(1), NATS_UNLIKE);
-    expectClose(logprobs, expected.logprobs.slice(1), NATS_UNLIKE);
-    const branch = { exit: 1050, ids: sumIds(random, 9), scoredFrom: 2 };
-    const [scores] = await branchScores(0, [branch]);
-    const state = fork(expected.state, 1050);
-    expectClose(
-      scores as Float32Array,
-      continuationLogprobs(model, state, [...branch.ids]).slice(2),
-      NATS_UNLIKE,
-    );
     await session.release(0);
   });
 
