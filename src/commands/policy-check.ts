@@ -14,6 +14,7 @@ import {
   LEAST_TOKENS,
   readReference,
 } from '../policy/run/check.js';
+import { compareAttribution } from '../policy/run/check-attribution.js';
 import { PolicySession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';
@@ -72,11 +73,11 @@ export async function policyCheck(
   const { device } = await resolveDevice(opts.device, policy);
   const session = await PolicySession.open(policy, device);
   try {
-    const show = (differences: readonly Difference[], tolerance: number) => {
+    const show = (differences: readonly Difference[], tolerance: number, unit = ' nats') => {
       for (const { what, count, nats, token } of differences) {
         const failed = !(nats <= tolerance);
         print(`  ${what.padEnd(27)} ${nats.toExponential(1)} at token ${token} (${count} compared)`);
-        if (failed) failures.push(`${what} differ by ${nats.toExponential(1)} nats at token ${token}`);
+        if (failed) failures.push(`${what} differ by ${nats.toExponential(1)}${unit} at token ${token}`);
       }
     };
     const rounding = device.name === 'cuda' ? HALF_TOLERANCE : DEFAULT_TOLERANCE;
@@ -92,6 +93,18 @@ export async function policyCheck(
       await session.openDecoder();
       print(`completions of it, largest difference in nats (allowed ${allowed}):`);
       show(await compareDecoding(session, ids, policy.architecture.maxTokens), allowed);
+    }
+    if (policy.attribution === undefined)
+      print(
+        'no graphs that attribute: --estimator attention and gradient need them, which rredcot policy build makes',
+      );
+    else {
+      print(
+        `attributions of it, largest differences as shares of the largest number (allowed ${tolerance}):`,
+      );
+      const behind = [other, other.slice(0, -1)] as const;
+      for (const kind of ['attention', 'gradient'] as const)
+        show(await compareAttribution(session, kind, ids, behind), tolerance, '');
     }
     if (device.name !== 'cpu') {
       const cpu = await PolicySession.open(policy);

@@ -153,6 +153,9 @@ describe('policy check', () => {
         'branches − trunk',
         'branches − naive',
         'decoding − naive, log p',
+        'attention, two − one',
+        'attention, sum − 1',
+        'gradient, two − one',
       ])
         expect(run.stdout).toContain(pair);
       expect(run.stdout).toMatch(/all checks hold\n$/);
@@ -189,20 +192,25 @@ describe('policy check', () => {
     expect((await check('--reference', off(0.02), '--tolerance', '0.001')).code).toBe(65);
   });
 
-  test('weights, or a graph that writes, that are no longer those of the build: exit 65', async () => {
+  test('weights, or graphs that write or attribute, that are no longer those of the build: exit 65', async () => {
     const [other, out] = [join(scratch, 'other'), join(scratch, 'changed')];
     writeCheckpoint(other, { ...QWEN, rms_norm_eps: 1e-2 }, { dtype: 'BF16', shards: 2 });
     expect((await rredcotHere(['policy', 'build', other, '-o', out])).code).toBe(0);
     // what scores has another ε than what writes
     copyFileSync(join(policy, 'policy.onnx'), join(out, 'policy.onnx'));
+    copyFileSync(join(out, 'policy.gradient.onnx'), join(out, 'policy.attention.onnx'));
     const path = join(out, 'model-00002-of-00002.safetensors');
     const bytes = readFileSync(path);
     bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) ^ 1;
     writeFileSync(path, bytes);
     const run = await rredcotHere(['policy', 'check', out]);
     expect(run.code).toBe(65);
-    expect(run.stderr).toContain('policy.onnx, model-00002-of-00002.safetensors changed since the build');
-    expect(run.stderr).toMatch(/build; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+\n/);
+    expect(run.stderr).toMatch(
+      /policy\.onnx, policy\.attention\.onnx, model-00002-of-00002\.safetensors changed since the build/,
+    );
+    expect(run.stderr).toMatch(
+      /build; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+; attention, sum − 1 differ by \d\.\de\S+ at/,
+    );
   });
 
   test.each<[string, (file: Record<string, unknown>) => void, RegExp]>([
