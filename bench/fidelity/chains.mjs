@@ -1,6 +1,7 @@
 // Published chains of thought in, where the shared data is there: what their values and labels say of credits, out.
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { buildFolder } from './prepare.mjs';
 import { ROOT, readLines, rredcot, toldBy } from './program.mjs';
 import { thoughtsOf } from './traces.mjs';
 
@@ -15,7 +16,12 @@ const LABELLED = [
 export function realChains(work, isQuick) {
   if (![ANCHORS, ...LABELLED.map(({ path }) => path)].every((path) => existsSync(path))) return null;
   mkdirSync(work, { recursive: true });
-  return { anchors: anchors(work, isQuick), labelled: LABELLED.map((each) => labelled(each, work, isQuick)) };
+  const prm = join(work, 'prm');
+  buildFolder(join(ROOT, 'models/prm'), prm);
+  return {
+    anchors: anchors(work, isQuick),
+    labelled: LABELLED.map((each) => labelled(each, work, isQuick, prm)),
+  };
 }
 
 function score(input, output, ...flags) {
@@ -41,10 +47,15 @@ function anchors(work, isQuick) {
   return { comparison, pairs: pairs.length, farthest: Math.max(...pairs) };
 }
 
-function labelled({ name, traces, path }, work, isQuick) {
-  const out = join(work, `${name}.jsonl`);
-  const rules = ['--sigma', 'share,surprise,entropy'];
-  const rows = score(path, out, '--segmenter', 'given', ...rules, '--limit', `${isQuick ? 4 : traces}`);
+/** What needs no policy that knows the task: how a policy or a reward model reads the text, right or wrong. `pr` is there for comparison. */
+function labelled({ name, traces, path }, work, isQuick, prm) {
+  const [pr, surprise, judged] = ['pr', 'surprise', 'prm'].map((by) => join(work, `${name}-${by}.jsonl`));
+  const limit = ['--segmenter', 'given', '--limit', `${isQuick ? 4 : traces}`];
+  const rows = score(path, pr, ...limit, '--sigma', 'share,surprise,entropy');
+  rredcot('redistribute', pr, '-o', surprise, '--estimator', 'surprise');
+  score(path, judged, ...limit, '--estimator', 'prm', '--prm', prm);
   const flat = rows.filter(({ status }) => status.includes('flat-values')).length;
-  return { name, flat, comparison: toldBy('compare', out, '--label', 'first_wrong=mistake_index', '--json') };
+  const files = [pr, surprise, judged];
+  const comparison = toldBy('compare', ...files, '--label', 'first_wrong=mistake_index', '--json');
+  return { name, flat, comparison };
 }

@@ -2,6 +2,8 @@
 
 import { ESTIMATORS, hasLevel, isMagnitude } from '../../dist/estimate/estimators.js';
 import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
+import { featureStudy } from './feature-study.mjs';
+import { prmStudy } from './prm-study.mjs';
 import { rowsOf, toldBy, writeLines } from './program.mjs';
 import { atEnds, compactSamples, mean, truncatedValues, valuesBy } from './samples.mjs';
 import { segmenterStudy } from './segmenter-study.mjs';
@@ -32,7 +34,7 @@ const mapValues = (of, make) => Object.fromEntries(Object.entries(of).map(([name
  * @param taken seconds of the Monte Carlo run
  */
 export async function judge(prepared, samples, taken) {
-  const { policy, at, folder, judge: rows, base, scored, summaries, fine } = prepared;
+  const { policy, at, folder, judge: rows, base, scored, fitted, beside, summaries, fine } = prepared;
   const half = samples / 2;
   const all = Array.from(rowsOf(at('mc')), compactSamples);
   const lines = all.map((own, i) =>
@@ -64,7 +66,8 @@ export async function judge(prepared, samples, taken) {
     });
     writeLines(at(file), told);
     const named = Object.keys(credits).flatMap((name) => ['--credit', `${name}=credits.${name}`]);
-    return toldBy('compare', at(file), ...named, '--truth', 'mc', ...flags, '--json');
+    const truth = flags.includes('--truth') ? [] : ['--truth', 'mc'];
+    return toldBy('compare', at(file), ...named, ...truth, ...flags, '--json');
   };
   const halves = { mc_a: changes(a), mc_b: changes(b) };
   const comparison = compared(
@@ -72,6 +75,17 @@ export async function judge(prepared, samples, taken) {
     { mc: changes(truth), ...halves, ...methods },
     ...['--halves', 'mc_a,mc_b', '--label', 'first_wrong=mistake'],
   );
+  // how the attributions go with each other
+  const attributed = ['gradient', 'attention', 'loo'].filter((name) => name in methods);
+  const among = Object.fromEntries(
+    attributed.slice(0, -1).map((name, n) => {
+      const others = [name, ...attributed.slice(n + 1), 'pr', 'surprise'];
+      const own = Object.fromEntries(others.map((each) => [each, methods[each]]));
+      return [name, compared('among.jsonl', own, '--truth', name)];
+    }),
+  );
+  const features = await featureStudy({ fitted, scored, truth, compared, levelError });
+  const prm = beside.reference && prmStudy({ base, prm: scored.get('prm'), ...beside }, compared);
   // Monte Carlo of less: some of one half by the other
   const less = Object.fromEntries([
     ...FEWER.filter((M) => M <= half).map((M) => [`mc_${M}`, values(0, M)]),
@@ -99,6 +113,9 @@ export async function judge(prepared, samples, taken) {
     taken,
     tokens: rows.reduce((sum, { completion_ids }) => sum + completion_ids.length, 0),
     calibration: prepared.calibration,
+    among,
+    features,
+    prm,
     noise: noiseStudy(lines),
     lengths: lengthStudy(lines.map((_, i) => own(i))),
     segmenters: segmenterStudy(

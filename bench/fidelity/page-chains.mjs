@@ -17,7 +17,8 @@ when it is made to answer there (\`forced\`, a published column), and \`uniform\
 
 ${anchorsTable(anchors.comparison)}
 
-Chains of PaLM 2 with a human label of the first wrong step (BIG-Bench Mistake), scored by the bundled policy, which knows neither the tasks nor the style:
+Chains of PaLM 2 with a human label of the first wrong step (BIG-Bench Mistake), read by the bundled policy and its reward model (\`models/prm\`), which know neither the tasks nor the style; the program
+warns that they are foreign to it. What is left are methods that need no policy of the task, and how far they carry: length (\`uniform\`), surprise, entropy, a judgement of the steps' form.
 
 ${labelled.map(labelledTable).join('\n\n')}
 `;
@@ -52,8 +53,9 @@ function anchorsTable(comparison) {
 const CREDITS = [
   ['`uniform`', 'uniform'],
   ['`pr`', 'pr'],
-  ['`surprise`', 'sigma_surprise'],
-  ['`entropy`', 'sigma_entropy'],
+  ['σ by `surprise`', 'sigma_surprise'],
+  ['σ by `entropy`', 'sigma_entropy'],
+  ...['surprise', 'prm'].map((name) => [`\`${name}\``, name]),
 ];
 
 function labelledTable({ name, flat, comparison }) {

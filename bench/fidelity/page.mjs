@@ -2,6 +2,7 @@
 import { availableParallelism, cpus } from 'node:os';
 import { finder, methodsOf, sampledOf, table, two, whole, withInterval } from './figures.mjs';
 import { chainsSection } from './page-chains.mjs';
+import { attributionSection, defaultFeatures, featureSection, prmSection } from './page-comparisons.mjs';
 import { costSection, lengthSection, noiseSection, segmenterSection } from './page-studies.mjs';
 
 const code = (name) => `\`${name}\``;
@@ -134,6 +135,9 @@ One half of the completions as the truth, so that Monte Carlo of fewer, or of sh
 
 ${halfTable(measured)}
 
+${attributionSection(measured)}
+${prmSection(measured)}
+${featureSection(measured)}
 ${noiseSection(measured)}
 ${lengthSection(measured)}
 ${segmenterSection(measured)}
@@ -158,10 +162,13 @@ The known mistake is the line at which a wrong trace goes wrong and stays so: bo
 
 \`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,
 which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose answers are their bank.
-\`surprise\`, \`attention\` and \`gradient\` have no sign of their own and take that of ζ − b as well. \`progress\` asks another policy, a weaker one of the same task, and \`prm\` a
-reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing.
+\`surprise\`, \`attention\`, \`gradient\` and \`posterior\` have no sign of their own and take that of ζ − b as well. \`progress\` asks another policy, a weaker one of the same task, and \`prm\` a
+reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing. \`posterior\` puts the answer into a prompt of policies that have never seen
+one there: what it says is how little that means, and nothing of a policy that reads hints.
 
 Both policies are toys of 0.8 M parameters. What is measured here holds for them.
+
+${defaultFeatures(measured)}
 
 ${measured.map(section).join('\n')}
 ${chainsSection(chains)}

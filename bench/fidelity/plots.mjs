@@ -1,11 +1,12 @@
-// What was measured of a policy in, its charts out: the paper's figures 3, 4 and 7, and the segmenters.
+// What was measured of a policy in, its charts out: the paper's figures 3 to 7, and the segmenters.
 import { finder, methodsOf } from './figures.mjs';
-import { chart } from './plot.mjs';
+import { chart, scatter } from './plot.mjs';
+import { OF_MODEL, OF_POLICY } from './prm-study.mjs';
 
 const LASTS = [0.25, 0.5, 0.75, 1];
 
 /** @returns [name, svg] of each chart; the page links to them by name */
-export function plotsOf({ policy: { title }, comparison, noise, lengths, segmenters }) {
+export function plotsOf({ policy: { title }, comparison, noise, lengths, segmenters, prm }) {
   const figure = finder(comparison);
   const ceiling = comparison.ceiling?.value;
   const agreement = chart({
@@ -69,5 +70,26 @@ export function plotsOf({ policy: { title }, comparison, noise, lengths, segment
     ['noise', deviation],
     ['lost', lost],
     ['segmenters', cuts],
+    ...(prm ? OF_POLICY.map((of) => [`prm-${of}`, judgements(title, of, prm)]) : []),
   ];
+}
+
+/** Nats: what changes by more lies at the edge. */
+const FARTHEST = 8;
+
+function judgements(title, of, prm) {
+  return scatter({
+    title: `${title}: the reward model's score and the change of log p of the reference's ${of === 'answer' ? 'answer' : 'solution'}`,
+    x: {
+      label: 'change of log p by the segment, nats',
+      low: -FARTHEST,
+      high: FARTHEST,
+      ticks: [-8, -4, 0, 4, 8],
+    },
+    y: { label: 'score of the segment', low: 0, high: 1, ticks: [0, 0.25, 0.5, 0.75, 1] },
+    panels: OF_MODEL.filter(({ isChange }) => !isChange).map(({ name, model }) => ({
+      name: model === 'prm' ? 'without the reference in its prompt' : 'with the reference in its prompt',
+      groups: prm.points(of, name),
+    })),
+  });
 }

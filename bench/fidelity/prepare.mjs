@@ -19,7 +19,18 @@ const VALUES = [
   ...['surprise', 'loo', 'attention', 'gradient'].map((name) => [name, []]),
   ['progress', ['--prover', '{prover}']],
   ['prm', ['--prm', '{prm}']],
+  ['posterior', ['--hint-template', '{hint}']],
 ].filter(([name]) => ESTIMATORS.includes(name));
+
+/** What else is scored, for the paper's figures 5 and 6. */
+const BESIDE = [
+  ['reference', ['--estimator', 'prm', '--prm', '{prm}', '--prm-reference']],
+  // the row's own solution, where the table's bank is the group's
+  ['solution', ['--estimator', 'joint-log']],
+];
+
+/** Estimators that further features of the calibrated value come from: those have to be known of the traces that are fitted to. */
+const FEATURES_OF = new Set(['pr', 'loo', 'attention', 'gradient', 'progress', 'prm', 'posterior']);
 
 /** What is interrupted goes on with the next so many traces. */
 const ROWS_A_CHUNK = 4;
@@ -27,15 +38,18 @@ const ROWS_A_CHUNK = 4;
 /**
  * @param policy of bench/fidelity.mjs
  * @param work its folder for all that is made
- * @returns judge: rows of the traces that are judged; scored: by estimator, its rows of them; summaries of these runs; fine: numbers of
- * the rows that are looked at token by token; chunks: of the Monte Carlo run, tokens that are likely to be written in each
+ * @returns judge: rows of the traces that are judged; scored: by estimator, its rows of them; fitted: the same of those that are fitted
+ * to, of the estimators that features come from; beside: rows for the reward model's figures, where there is one; summaries of the runs;
+ * fine: numbers of the rows that are looked at token by token; chunks: of the Monte Carlo run, tokens that are likely to be written in each
  */
 export function prepare(policy, work, samples) {
   mkdirSync(work, { recursive: true });
   const at = (name) => join(work, name);
   const folder = policy.folder ?? at('policy');
   if (policy.folder === undefined) buildFolder(policy.checkpoint, folder);
-  const made = { calibration: at('calibration.json') };
+  const made = { calibration: at('calibration.json'), hint: at('hint.json') };
+  // neither policy has ever seen one
+  writeLines(made.hint, [{ text: 'hint {answer}\n' }]);
   for (const other of ['prover', 'prm'].filter((name) => policy[name] !== undefined)) {
     made[other] = at(other);
     buildFolder(policy[other], made[other]);
@@ -50,15 +64,25 @@ export function prepare(policy, work, samples) {
   score('fit.jsonl', 'fit.parquet');
   rredcot('calibrate', at('fit.parquet'), '-o', at('calibration.json'));
   const scored = new Map();
+  const fitted = new Map();
   const summaries = new Map();
+  const givenOf = (flags) => flags.map((flag) => flag.replace(/^\{(.*)\}$/, (_, what) => made[what] ?? ''));
   for (const [name, flags] of VALUES) {
     if (name.startsWith('joint') && !policy.hasSolutions) continue;
-    const given = flags.map((flag) => flag.replace(/^\{(.*)\}$/, (_, what) => made[what] ?? ''));
+    const given = givenOf(flags);
     // a second model that this policy's task does not have
     if (given.includes('')) continue;
     score('judge.jsonl', `${name}.jsonl`, '--estimator', name, ...given, '--sigma', 'share,surprise,entropy');
     scored.set(name, readLines(at(`${name}.jsonl`)));
     summaries.set(name, JSON.parse(readFileSync(at(`${name}.jsonl.summary.json`), 'utf8')));
+    if (!FEATURES_OF.has(name)) continue;
+    score('fit.jsonl', `fit-${name}.jsonl`, '--estimator', name, ...given);
+    fitted.set(name, readLines(at(`fit-${name}.jsonl`)));
+  }
+  const beside = {};
+  for (const [name, flags] of made.prm === undefined ? [] : BESIDE) {
+    score('judge.jsonl', `${name}.jsonl`, ...givenOf(flags));
+    beside[name] = readLines(at(`${name}.jsonl`));
   }
 
   // one Monte Carlo run has all that is sampled: at the ends of lines, and of some traces before every token that was not sure
@@ -76,10 +100,12 @@ export function prepare(policy, work, samples) {
     chunks[chunk] = (chunks[chunk] ?? 0) + samples * left;
   }
   const calibration = JSON.parse(readFileSync(at('calibration.json'), 'utf8'));
-  return { policy, at, folder, fit: fit.length, judge, base, scored, summaries, calibration, fine, chunks };
+  const traces = { fit: fit.length, judge, base, scored, fitted, beside, fine };
+  return { policy, at, folder, ...traces, summaries, calibration, chunks };
 }
 
-function buildFolder(checkpoint, folder) {
+/** A policy folder, or one of a reward model, in the place of what was there. */
+export function buildFolder(checkpoint, folder) {
   rmSync(folder, { recursive: true, force: true });
   const template = join(checkpoint, 'exit_template.json');
   const flags = existsSync(template) ? ['--exit-template', template] : [];

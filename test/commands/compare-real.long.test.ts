@@ -1,13 +1,14 @@
 /** `rredcot compare` on published chains: Monte Carlo values sentence by sentence, and human labels of the first wrong step. */
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
 import { parseNamedPath } from '../../dist/io/credits/credit-sources.js';
 import { traceCredits } from '../../dist/io/credits/trace-credits.js';
+import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
 import { rredcotHere } from '../support/in-process.js';
-import { SHARED_DATA, temporaryFolder } from '../support/program.js';
+import { ROOT, rredcot, SHARED_DATA, temporaryFolder } from '../support/program.js';
 
 const ANCHORS = join(SHARED_DATA, 'thought_anchors_r1distill_llama8b.jsonl');
 const MISTAKES = join(SHARED_DATA, 'bigbench_mistake_multistep_arithmetic.jsonl');
@@ -106,5 +107,91 @@ it.skipIf(!existsSync(MISTAKES))(
       }
     // a policy that knows nothing of the task: its values do not move, and the report says so
     expect(report.notes.map(({ code }) => code)).toContain('uniform:flat-values');
+  },
+);
+
+/** What needs no policy of the task: how text reads to some policy, its length, and what a reward model says of its steps. */
+const WITHOUT_POLICY = ['uniform', 'sigma_surprise', 'sigma_entropy', 'sigma_top_entropy', 'surprise', 'prm'];
+
+describe.skipIf(!existsSync(MISTAKES))(
+  'labels of the first wrong step, by methods that need no right policy',
+  () => {
+    interface Chain {
+      readonly input: string;
+      readonly steps: readonly string[];
+      readonly target: string;
+      readonly mistake_index: number | null;
+    }
+    let folder: string;
+    let chains: readonly Chain[];
+
+    beforeAll(async () => {
+      folder = await temporaryFolder();
+      await buildPrmFolder(join(ROOT, 'models/prm'), join(folder, 'prm'));
+      const lines = (await readFile(MISTAKES, 'utf8')).split('\n').slice(0, 16);
+      chains = lines.map((line) => JSON.parse(line) as Chain);
+      await writeFile(join(folder, 'mistakes.jsonl'), `${lines.join('\n')}\n`);
+      await writeFile(join(folder, 'prm800k.jsonl'), chains.map((chain) => `${asPrm800k(chain)}\n`).join(''));
+    });
+
+    /** A chain as PRM800K has it: rated steps up to the first wrong one, at which it ends. `first_wrong` is ours. */
+    function asPrm800k({ input, steps, target, mistake_index: wrong }: Chain): string {
+      const rated = wrong === null ? steps : steps.slice(0, wrong + 1);
+      return JSON.stringify({
+        labeler: 'l',
+        question: { problem: input, ground_truth_solution: null, ground_truth_answer: target },
+        label: {
+          steps: rated.map((text, k) => ({
+            completions: [{ text, rating: k === wrong ? -1 : 1, flagged: false }],
+            human_completion: null,
+            chosen_completion: 0,
+          })),
+          total_time: 1,
+          finish_reason: wrong === null ? 'solution' : 'found_error',
+        },
+        first_wrong: wrong,
+      });
+    }
+
+    it.each([
+      ['mistakes.jsonl', 'bigbench-mistake', 'mistake_index'],
+      ['prm800k.jsonl', 'prm800k', 'first_wrong'],
+    ])(
+      'of %s, each with an AUC; the program says that the policy did not write them',
+      async (input, preset, label) => {
+        const methods = [
+          ['pr', ['--sigma', 'share,surprise,entropy,top-entropy']],
+          ['surprise', []],
+          ['prm', ['--prm', 'prm']],
+        ] as const;
+        const outs: string[] = [];
+        for (const [name, flags] of methods) {
+          const out = `${preset}-${name}.jsonl`;
+          const how = ['--segmenter', 'given', '--preset', preset, '--estimator', name, ...flags];
+          const run = await rredcot(['score', input, '-o', out, ...how], { cwd: folder });
+          expect(run.code, run.stderr).toBe(0);
+          expect(run.stderr).toContain('foreign to the bundled policy, which knows two toy tasks');
+          outs.push(out);
+        }
+        const args = ['compare', ...outs, '--label', `first_wrong=${label}`, '--json'];
+        const run = await rredcotHere(args, { cwd: folder });
+        expect(run.code, run.stderr).toBe(0);
+        const report = JSON.parse(run.stdout) as ComparisonReport;
+        expect(report).toMatchObject({ traces: chains.length, refused: {} });
+        // a label of a lone segment tells nothing: there is no other of its trace
+        const labelled = chains.filter(({ mistake_index: wrong }) => wrong !== null).length;
+        for (const credit of WITHOUT_POLICY)
+          for (const measure of ['auc', 'hit_at_1']) {
+            const figure = report.figures.find((f) => f.measure === measure && f.credit === credit);
+            expect(figure?.of, `${credit} ${measure}`).toBe('first_wrong');
+            expect(figure?.n_traces).toBeGreaterThan(labelled / 2);
+            expect(figure?.value).toBeGreaterThanOrEqual(0);
+            expect(figure?.value).toBeLessThanOrEqual(1);
+          }
+        const hit = (credit: string) =>
+          report.figures.find((f) => f.measure === 'hit_at_1' && f.credit === credit)?.value;
+        expect(new Set(WITHOUT_POLICY.map(hit)).size).toBeGreaterThan(2);
+      },
+    );
   },
 );

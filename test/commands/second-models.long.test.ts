@@ -1,5 +1,5 @@
-// Estimators that ask a second model, or the policy once more: the same chunks in any number of shards.
-import { rm, writeFile } from 'node:fs/promises';
+// Estimators that ask a second model, or the policy once more: the same chunks in any number of shards, the same bytes by any number of workers.
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
@@ -37,5 +37,21 @@ describe('shards', () => {
     await done(`${flags} -o ${name}-whole/`);
     for (const i of [0, 1]) await done(`${flags} --shard ${i}/2 -o ${name}-shards/`);
     await expectShards(at(`${name}-shards`), await hashes(at(`${name}-whole`)), 2);
+  });
+});
+
+describe('workers', () => {
+  it.each([
+    ['progress', '--prover prover --best-of 2'],
+    ['prm', '--prm prm --prm-reference'],
+  ])('of %s', async (name, flag) => {
+    const flags = `score traces.jsonl --estimator ${name} ${flag} --rows-per-chunk 2`;
+    await done(`${flags} -o ${name}-one.jsonl`);
+    await done(`${flags} -o ${name}-two.jsonl --workers 2`);
+    const [one, two] = await Promise.all(
+      ['one', 'two'].map((each) => readFile(at(`${name}-${each}.jsonl`), 'utf8')),
+    );
+    expect(one?.split('\n').length).toBe(7);
+    expect(two).toBe(one);
   });
 });
