@@ -9,7 +9,7 @@ const DATA = join(ROOT, '../shared/data');
 const ANCHORS = join(DATA, 'thought_anchors_r1distill_llama8b.jsonl');
 const LABELLED = [
   ['multistep_arithmetic', 300],
-  ['logical_deduction', 100],
+  ['logical_deduction', 30],
 ].map(([name, traces]) => ({ name, traces, path: join(DATA, `bigbench_mistake_${name}.jsonl`) }));
 
 /** @returns null where the data is not there */

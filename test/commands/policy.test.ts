@@ -291,11 +291,14 @@ describe('a check that cannot fail would be none', () => {
   });
 });
 
-test.each(['build', 'info', 'check'])('policy %s --help ends with an example', async (command) => {
-  const { code, stdout } = await rredcotHere(['policy', command, '--help']);
-  expect(code).toBe(0);
-  expect(stdout).toMatch(new RegExp(`Example:\\n {2}rredcot policy ${command} .*\\n+$`));
-});
+test.each(['build', 'info', 'check'])(
+  'policy %s --help ends with an example and what the exit codes mean',
+  async (command) => {
+    const { code, stdout } = await rredcotHere(['policy', command, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(new RegExp(`Example:\\n {2}rredcot policy ${command} .*\\n\\nExit codes: `));
+  },
+);
 
 describe('process reward models', () => {
   const [source, folder] = [join(scratch, 'prm-checkpoint'), join(scratch, 'prm')];
