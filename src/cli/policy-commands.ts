@@ -92,7 +92,11 @@ export function addPolicyCommands(program: Command): void {
       '--tolerance <nats>',
       "largest difference allowed (default: the reference's own, or 0.001, of completions 0.0001; 0.3 in half precision)",
     )
-    .option('--device <device>', 'as of score; another than the CPU is also compared with the CPU', 'cpu')
+    .option(
+      '--device <device>',
+      'as of score; its numbers are held against the canary, which the CPU has computed',
+      'cpu',
+    )
     .description(
       'Compares trunk, branches, naive re-encoding and completions on a text, of a process reward model batches and prefixes, and all with reference numbers; exit 65 where they differ.',
     )

@@ -239,13 +239,19 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .command('doctor')
     .summary('check this machine: what the policy can run on, and what fixes the rest')
     .description(
-      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that fixes it. Ends with what --device auto will use. Exit 69 where not even the CPU works.',
+      'Checks Node, ONNX Runtime, the embedded policy, the NVIDIA driver and the CUDA libraries; each problem comes with the line that fixes it. The embedded policy has to give the numbers of its canary on the CPU, and on --device. Ends with what --device auto will use. Exit 69 where the CPU or that device does not work.',
     )
     .option('--json', 'one JSON object instead of the table', false)
-    .addHelpText('after', '\nExample:\n  rredcot doctor\n')
-    .action(async (flags: { json: boolean }) => {
+    .option(
+      '--device <name>',
+      'has to prove itself too: cuda, cuda:<n>, webgpu; auto: what auto takes',
+      'auto',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device webgpu\n')
+    .action(async (flags: { json: boolean; device: string }) => {
       const { doctor } = await import('../commands/doctor.js');
-      result = await doctor(EMBEDDED_POLICY, flags);
+      const { parseDevice } = await import('../policy/device/device.js');
+      result = await doctor(EMBEDDED_POLICY, { json: flags.json, device: parseDevice(flags.device) });
     });
 
   addCompletionCommand(program);

@@ -2,8 +2,9 @@
 
 import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
-import { buildPolicyFolder } from '../policy/folder.js';
-import { buildPrmFolder, isPrmCheckpoint } from '../policy/prm-folder.js';
+import { buildPolicyFolder } from '../policy/making/build-policy.js';
+import { buildPrmFolder } from '../policy/making/build-prm.js';
+import { isPrmCheckpoint } from '../policy/prm-folder.js';
 import { type ExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { prmLines, templateLines } from './policy-info.js';

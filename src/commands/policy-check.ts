@@ -2,12 +2,13 @@
 import { readFile } from 'node:fs/promises';
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
+import { noCanary } from '../policy/canary/canary.js';
+import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../policy/canary/checked-text.js';
 import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
 import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { isPrmFolder } from '../policy/prm-folder.js';
 import {
   compareDecoding,
-  compareDevices,
   compareReference,
   compareRuns,
   type Difference,
@@ -18,7 +19,7 @@ import { compareAttribution } from '../policy/run/check-attribution.js';
 import { PolicySession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';
-import { prmCheck } from './prm-check.js';
+import { prmCheck, showProof } from './prm-check.js';
 
 export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
@@ -33,20 +34,8 @@ export interface CheckOptions {
 const DEFAULT_TOLERANCE = 1e-3;
 /** What `sample` promises of the log-probabilities that it writes. */
 const DECODING_TOLERANCE = 1e-4;
-/** The largest of some hundred differences in bfloat16 was .15 nats; a wrong mask or position costs several. */
-export const HALF_TOLERANCE = 0.3;
-
-const CHECKED_TEXT = `Let me work through this. A train leaves at 9:40 and travels 126 km at 84 km/h, so it needs 126 / 84 = 1.5 hours.
-
-Wait, the question asks for the arrival time: 9:40 plus 1 h 30 min is 11:10. Let me check: 84 × 1.5 = 126. ✓
-
-\`\`\`python
-def arrival(minutes, distance, speed):
-    return minutes + 60 * distance / speed
-\`\`\`
-
-Hence the train arrives at 11:10, naïve rounding or not.
-`;
+/** Of one device's readings of one text in bfloat16; a wrong mask or position costs several. */
+const HALF_TOLERANCE = 0.3;
 
 /**
  * @param print gets the report, a line at a time
@@ -64,14 +53,15 @@ export async function policyCheck(
   const policy = await openPolicyFolder(path, { verify: false });
   const reference =
     opts.reference === undefined ? undefined : await readReference(opts.reference, policy.architecture.vocab);
-  const { ids, other } = await checkedIds(policy, opts.text);
+  const { ids, other } = await idsOf(policy, opts.text);
   const failures: string[] = [];
 
   const files = await checkFiles(policy);
   print(files.line);
   failures.push(...files.faults);
   const { device } = await resolveDevice(opts.device, policy);
-  const session = await PolicySession.open(policy, device);
+  if (policy.canary === undefined) throw noCanary(policy.path);
+  const session = await PolicySession.openUnproved(policy, device);
   try {
     const show = (differences: readonly Difference[], tolerance: number, unit = ' nats') => {
       for (const { what, count, nats, token } of differences) {
@@ -80,6 +70,7 @@ export async function policyCheck(
         if (failed) failures.push(`${what} differ by ${nats.toExponential(1)}${unit} at token ${token}`);
       }
     };
+    failures.push(...showProof(await session.prove(Number.POSITIVE_INFINITY), device, print));
     const rounding = device.name === 'cuda' ? HALF_TOLERANCE : DEFAULT_TOLERANCE;
     const tolerance = opts.tolerance ?? rounding;
     print(
@@ -106,10 +97,6 @@ export async function policyCheck(
       for (const kind of ['attention', 'gradient'] as const)
         show(await compareAttribution(session, kind, ids, behind), tolerance, '');
     }
-    if (device.name !== 'cpu') {
-      const cpu = await PolicySession.open(policy);
-      show(await compareDevices(session, cpu, ids).finally(() => cpu.close()), tolerance);
-    }
     if (reference !== undefined) {
       const allowed = opts.tolerance ?? reference.tolerance ?? rounding;
       print(
@@ -129,18 +116,13 @@ export async function policyCheck(
 }
 
 /** The text's ids, cut to what the policy takes, and a continuation that is not the text's. */
-async function checkedIds(
+async function idsOf(
   { path, architecture, exitTemplate }: PolicyFolder,
   textFile: string | undefined,
-): Promise<{ ids: Int32Array; other: Int32Array }> {
+): Promise<CheckedIds> {
   const tokenizer = await openTokenizer(path);
-  const whole = await tokenizer.encodePrompt(await checkedText(textFile));
-  const other = Int32Array.of(
-    ...(await tokenizer.encode(exitTemplate.close)),
-    ...(await tokenizer.encode(exitTemplate.open)),
-    ...(await tokenizer.encode(exitTemplate.closer)),
-    ...whole.subarray(0, 2), // two tokens at least, whatever the template
-  );
+  const text = await checkedText(textFile);
+  const { ids: whole, other } = await checkedIds(tokenizer, exitTemplate, text);
   await tokenizer.close();
   const ids = whole.slice(0, architecture.maxTokens - other.length);
   if (ids.length < LEAST_TOKENS)

@@ -1,15 +1,11 @@
 // `rredcot policy check` of a process reward model: is the folder what was built, and does it compute what it should.
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
-import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
+import { beyond, describeFinding, noCanary, type Proof } from '../policy/canary/canary.js';
+import { type Device, type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
 import { openPrmFolder } from '../policy/prm-folder.js';
 import type { Difference } from '../policy/run/check.js';
-import {
-  comparePrmDevices,
-  comparePrmReference,
-  compareReadings,
-  readPrmReference,
-} from '../policy/run/check-prm.js';
+import { comparePrmReference, compareReadings, readPrmReference } from '../policy/run/check-prm.js';
 import { PrmSession } from '../policy/run/prm-session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';
@@ -28,6 +24,22 @@ interface PrmCheckOptions {
   /** of probabilities */
   readonly tolerance: number | undefined;
   readonly device: DeviceChoice;
+}
+
+/** Prints what a session's canary has shown. @returns what is beyond its bound */
+export function showProof(
+  { findings, attentionOnCpu, leftOut }: Proof,
+  device: Device,
+  print: (line: string) => void,
+): string[] {
+  print(`canary on ${deviceName(device)}, largest differences from float32 on the CPU:`);
+  for (const { what, unit, off, allowed, place, count } of findings) {
+    const size = `${off.toExponential(1)} ${unit} at ${place}`;
+    print(`  ${what.padEnd(27)} ${size} (${count} compared, allowed ${Number(allowed.toPrecision(3))})`);
+  }
+  if (attentionOnCpu) print(`  attention runs on the CPU: that of ${deviceName(device)} is wrong`);
+  if (leftOut > 0) print(`  ${plural(leftOut, 'token')} left out, which would take too long here`);
+  return beyond(findings).map((finding) => `canary: ${describeFinding(finding)}`);
 }
 
 /**
@@ -53,7 +65,8 @@ export async function prmCheck(
   const { line, faults } = await checkFiles(prm);
   print(line);
   const { device } = await resolveDevice(opts.device, prm);
-  const session = await PrmSession.open(prm, device);
+  if (prm.canary === undefined) throw noCanary(prm.path);
+  const session = await PrmSession.openUnproved(prm, device);
   try {
     const show = (differences: readonly Difference[], tolerance: number) => {
       for (const { what, count, nats: size, token } of differences) {
@@ -62,16 +75,13 @@ export async function prmCheck(
         if (!(size <= tolerance)) faults.push(`${what} differ by ${found}`);
       }
     };
+    faults.push(...showProof(await session.prove(Number.POSITIVE_INFINITY), device, print));
     const rounding = device.name === 'cuda' ? HALF_TOLERANCE : DEFAULT_TOLERANCE;
     const allowed = opts.tolerance ?? rounding;
     print(
       `text of ${plural(ids.length, 'token')} on ${deviceName(device)}, largest differences of P(right) (allowed ${allowed}):`,
     );
     show(await compareReadings(session, ids), allowed);
-    if (device.name !== 'cpu') {
-      const cpu = await PrmSession.open(prm);
-      show(await comparePrmDevices(session, cpu, ids).finally(() => cpu.close()), allowed);
-    }
     if (reference !== undefined) {
       const own = opts.tolerance ?? reference.tolerance ?? rounding;
       print(

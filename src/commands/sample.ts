@@ -5,6 +5,7 @@ import { continued } from '../estimate/sampling/continued.js';
 import { type Judge, judged } from '../estimate/sampling/judge.js';
 import { windowOf } from '../io/layout/chunks.js';
 import type { OurColumn } from '../io/table/output-columns.js';
+import { noteProof } from '../policy/canary/note-proof.js';
 import type { Written } from '../policy/run/decoding-run.js';
 import { openPolicy } from '../policy/run/open-policy.js';
 import { rowKey } from '../policy/run/random.js';
@@ -69,6 +70,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     });
 
     const session = await PolicySession.open(policy, device);
+    noteProof(run, log, session, 'policy');
     try {
       await session.openDecoder();
       const onTokens = (count: number): void => meter.add(count);

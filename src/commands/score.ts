@@ -28,6 +28,7 @@ import { type WithMates, withMates } from '../estimate/siblings/with-mates.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
+import { noteProof } from '../policy/canary/note-proof.js';
 import { openPolicy } from '../policy/run/open-policy.js';
 import { PrmSession } from '../policy/run/prm-session.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
@@ -184,12 +185,15 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     };
 
     const session = await PolicySession.open(policy, device);
+    noteProof(run, log, session, 'policy');
     let other: PolicySession | undefined;
     let judging: PrmSession | undefined;
     try {
       other = second && (await PolicySession.open(second.policy, second.device));
+      if (other) noteProof(run, log, other, prover ? 'prover' : 'hint policy');
       const besides = { session: other ?? session, strategy };
       judging = prm && (await PrmSession.open(prm.folder, prm.device));
+      if (judging) noteProof(run, log, judging, 'prm');
       const by = {
         ...{ policy, session, tokenizer, meter, signal, window },
         prover: prover && credit.prover && { ...credit.prover, ...besides },

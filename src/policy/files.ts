@@ -31,6 +31,12 @@ const BUILD_AGAIN = 'build the folder again with: rredcot policy build <checkpoi
 export const FileName = z.string().regex(/^(?!\.\.?$)[^/\\]+$/);
 export const Hashes = z.record(FileName, z.string().regex(/^[0-9a-f]{64}$/));
 export const CudaGraphSchema = z.object({ graph: FileName, precision: z.enum(CUDA_PRECISIONS) });
+export const CanarySchema = z.object({ file: FileName, sha256: z.string().regex(/^[0-9a-f]{64}$/) });
+/**
+ * The file of the numbers that every session has to reproduce. Its hash stands apart from those that say which policy a folder
+ * holds: built on two kinds of machine, canaries of one policy differ in their last digits.
+ */
+export type CanaryFile = Readonly<z.infer<typeof CanarySchema>>;
 /** A graph in half precision, and in which. */
 export type CudaGraph = Readonly<z.infer<typeof CudaGraphSchema>>;
 
@@ -52,6 +58,17 @@ export function parseManifest<T>(path: string, schema: z.ZodType<T>, found: unkn
   throw usageError(`${join(path, MANIFEST)}: ${why}`, hint);
 }
 
+/** Hashes of all files of a folder, its canary's too. */
+export function hashesOf({
+  files,
+  canary,
+}: {
+  readonly files: Readonly<Record<string, string>>;
+  readonly canary?: CanaryFile | undefined;
+}): Readonly<Record<string, string>> {
+  return canary === undefined ? files : { ...files, [canary.file]: canary.sha256 };
+}
+
 /**
  * Checks that a folder's files are there, and that its weights are those of the architecture.
  * @param verify also that files of up to 64 MiB are the ones that were built
@@ -69,17 +86,24 @@ export async function checkFolder(
   await checkWeights(path, model, Object.keys(files));
 }
 
+/** What a folder gets beside the checkpoint's tokenizer. */
+export interface FolderParts {
+  readonly weightFiles: readonly WeightFile[];
+  readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
+  /** made when all others are there: the model runs for it */
+  readonly canary: readonly [name: string, make: () => Promise<object>];
+  /** what it says, from the hashes of its files */
+  readonly manifest: (files: Readonly<Record<string, string>>, canary: CanaryFile) => object;
+}
+
 /**
- * Writes a folder: the checkpoint's weights and tokenizer linked in, graphs, and at last the manifest.
- * @param manifest what it says, from the hashes of its files
+ * Writes a folder: the checkpoint's weights and tokenizer linked in, graphs, the canary, and at last the manifest.
  * @throws RredcotError (exit 2) for a folder that cannot be written, or that holds another checkpoint
  */
 export async function writeFolder(
   checkpoint: string,
   out: string,
-  weightFiles: readonly WeightFile[],
-  graphs: readonly (readonly [name: string, build: () => Graph])[],
-  manifest: (files: Readonly<Record<string, string>>) => object,
+  { weightFiles, graphs, canary: [canary, makeCanary], manifest }: FolderParts,
   log: ((message: string) => void) | undefined,
 ): Promise<void> {
   try {
@@ -88,10 +112,12 @@ export async function writeFolder(
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     const kept = await linkedFiles(checkpoint, out, weightFiles, log);
     for (const [name, build] of graphs) await replaceFile(join(out, name), serialiseModel(build()));
+    await replaceFile(join(out, canary), `${JSON.stringify(await makeCanary())}\n`);
     const files: Record<string, string> = {};
     for (const file of [...graphs.map(([name]) => name), ...kept])
       files[file] = await sha256(join(out, file));
-    await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest(files), null, 2)}\n`);
+    const proof = { file: canary, sha256: await sha256(join(out, canary)) };
+    await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (cause instanceof RredcotError || code === undefined) throw cause;

@@ -2,6 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, usageError } from '../errors.js';
+import { hashesOf } from './files.js';
 import { HASHED_BYTES, MANIFEST, type PolicyFolder, sha256 } from './folder.js';
 
 /** A file as it lies there: what is written since has another one. */
@@ -67,8 +68,9 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>):
 /** Hashes all files, for `policy check`: a line for people, and what is wrong. */
 export async function checkFiles({
   path,
-  files,
-}: Pick<PolicyFolder, 'path' | 'files'>): Promise<{ line: string; faults: string[] }> {
+  ...folder
+}: Pick<PolicyFolder, 'path' | 'files' | 'canary'>): Promise<{ line: string; faults: string[] }> {
+  const files = hashesOf(folder);
   const changed: string[] = [];
   for (const [name, expected] of Object.entries(files))
     if ((await sha256(join(path, name))) !== expected) changed.push(name);

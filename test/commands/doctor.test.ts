@@ -40,7 +40,7 @@ describe('rredcot doctor', () => {
     expect(stdout).toMatch(/^onnxruntime-node +ok +1\.29\.0, .*onnxruntime_binding\.node$/m);
     expect(stdout).toMatch(/^providers +ok +cpu.* bundled/m);
     expect(stdout).toMatch(
-      /^embedded policy +ok +loaded and scored a fixture trace on the CPU in \d+\.\d\d s$/m,
+      /^embedded policy +ok +canary within \d\.\de[-+]\d nats on the CPU, in \d+\.\d\d s$/m,
     );
     const last = stdout.trimEnd().split('\n').at(-1) as string;
     expect(last).toMatch(/^--device auto will use (cpu|cuda:0): .*\.$/);
@@ -168,7 +168,7 @@ describe('the rows', () => {
 
   it('CUDA: what is found with its path, what is missing with what fixes it, neighbours sharing a cure', () => {
     const auto = { device: 'cpu', reason: 'a reason' };
-    const text = formatDiagnosis({ checks: cudaChecks(cuda), cpuWorks: true, auto });
+    const text = formatDiagnosis({ checks: cudaChecks(cuda), cpuWorks: true, deviceWorks: true, auto });
     expect(text.split('\n').slice(0, 9)).toEqual([
       'NVIDIA driver                     ok       580.65.06, NVIDIA L4',
       'libcuda.so.1                      ok       /usr/lib/libcuda.so.1',
@@ -184,7 +184,7 @@ describe('the rows', () => {
     const said = 'What CUDA lacks matters on a machine with an NVIDIA GPU only';
     expect(text).toContain(said);
     const well = cudaChecks({ ...cuda, provider: [], libraries: cuda.libraries.slice(0, 1) });
-    expect(formatDiagnosis({ checks: well, cpuWorks: true, auto })).not.toContain(said);
+    expect(formatDiagnosis({ checks: well, cpuWorks: true, deviceWorks: true, auto })).not.toContain(said);
   });
 
   it('CUDA: an old driver, no driver, no GPU', () => {

@@ -146,7 +146,9 @@ describe('policy check', () => {
     for (const args of [[], ['--text', text]]) {
       const run = await check(...args, '--tolerance', '1e-4');
       expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(/^files: 10 as built\ntext of \d+ tokens on cpu/);
+      expect(run.stdout).toMatch(
+        /^files: 11 as built\ncanary on cpu, .*:\n {2}log p +\d\.\de-\d nats at .*\n {2}entropy .*\n {2}branch log p .*\ntext of \d+ tokens on cpu/,
+      );
       for (const pair of [
         'trunk − naive, log p',
         'trunk − naive, entropy',
@@ -209,7 +211,7 @@ describe('policy check', () => {
       /policy\.onnx, policy\.attention\.onnx, model-00002-of-00002\.safetensors changed since the build/,
     );
     expect(run.stderr).toMatch(
-      /build; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+; attention, sum − 1 differ by \d\.\de\S+ at/,
+      /build; canary: log p of token \d+ of \d+ is .*; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+; attention, sum − 1 differ by \d\.\de\S+ at/,
     );
   });
 

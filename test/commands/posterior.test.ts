@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import { storedCredit } from '../../dist/estimate/stored-credit.js';
-import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
+import { readExitTemplate } from '../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { rredcotHere } from '../support/in-process.js';
 import {

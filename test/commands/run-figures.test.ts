@@ -90,7 +90,7 @@ describe('the numbers at the end', () => {
 });
 
 describe('a policy whose weights are broken', () => {
-  it('ends the run with 65, and is neither ok nor a bug', async () => {
+  it('ends the run with 69 before a row is written, by token, numbers and device', async () => {
     const { path } = await randomPolicy(join(folder, 'broken'), 4);
     const weights = join(path, 'model.safetensors');
     const bytes = await readFile(weights);
@@ -105,9 +105,9 @@ describe('a policy whose weights are broken', () => {
     const args = ['score', FIXTURES, '--limit', '8', '-o', out, '--policy', path];
     const { code, stderr } = await rredcotHere(args);
     expect(stderr).toMatch(
-      /rredcot: \S*fixtures\/chains\.jsonl:\d \(id "top-0000\/\d"\): the policy on cpu gave entropy NaN .*\n {2}try: rredcot policy check/,
+      /rredcot: \S*\/policy: on cpu the policy does not give the numbers of its canary: log p of token \d+ of \d+ is NaN, expected -\d.*\n {2}try: rredcot policy check/,
     );
-    expect(code).toBe(65);
+    expect(code).toBe(69);
     expect(await readdir(folder)).not.toContain('broken.jsonl');
   });
 });

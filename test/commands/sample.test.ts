@@ -109,7 +109,8 @@ describe('what sample writes', () => {
 test('a prompt that leaves no room is rejected, and costs no other', async () => {
   const config = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
   const policy = await temporaryFolder();
-  for (const name of Object.keys(config.files)) await copyFile(join(EMBEDDED, name), join(policy, name));
+  for (const name of [...Object.keys(config.files), 'canary.json'])
+    await copyFile(join(EMBEDDED, name), join(policy, name));
   const small = { ...config, architecture: { ...config.architecture, maxTokens: 60 } };
   await writeFile(join(policy, 'policy.json'), JSON.stringify(small));
   const rows = [{ prompt: 'x'.repeat(60) }, { prompt: 'y'.repeat(50) }, { question: 'z' }];

@@ -2,8 +2,9 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
-import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
+import { readExitTemplate } from '../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
+import { buildPrmFolder } from '../../dist/policy/making/build-prm.js';
 import { rredcotHere } from '../support/in-process.js';
 import { PROVER, ROOT, writeFixtures } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';

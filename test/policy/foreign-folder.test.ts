@@ -14,7 +14,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { buildPolicyFolder, openPolicyFolder } from '../../dist/policy/folder.js';
+import { openPolicyFolder } from '../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { PolicySession } from '../../dist/policy/run/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../support/checkpoints.js';
 import { temporaryFolder } from '../support/program.js';

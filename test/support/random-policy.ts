@@ -3,7 +3,8 @@ import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Architecture, parseArchitecture } from '../../dist/policy/build/architecture.js';
 import { expectedWeights } from '../../dist/policy/build/graphs.js';
-import { buildPolicyFolder, type PolicyFolder } from '../../dist/policy/folder.js';
+import type { PolicyFolder } from '../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { seeded } from '../oracle/toy.js';
 import { EMBEDDED } from './program.js';
 

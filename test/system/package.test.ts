@@ -2,7 +2,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { buildPolicyFolder, readExitTemplate } from '../../dist/policy/folder.js';
+import { readExitTemplate } from '../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 describe('package.json', () => {
@@ -23,7 +24,16 @@ describe('models/embedded', () => {
     const graphs = [...kinds.map((kind) => `policy.${kind}.onnx`), 'policy.onnx'];
     expect(onnx(await readdir(folder))).toEqual(graphs);
     expect(onnx(await readdir(EMBEDDED))).toEqual(graphs);
-    for (const name of await readdir(folder)) {
+    // the canary's last digits are those of one kind of processor: it is held against a session, as all are
+    const manifest = async (of: string) => {
+      const { canary, ...rest } = JSON.parse(await readFile(join(of, 'policy.json'), 'utf8'));
+      expect(canary.file).toBe('canary.json');
+      return rest;
+    };
+    expect(await manifest(EMBEDDED)).toEqual(await manifest(folder));
+    const { ids } = tokensOf(await readFile(join(folder, 'canary.json'), 'utf8'));
+    expect(tokensOf(await readFile(join(EMBEDDED, 'canary.json'), 'utf8')).ids).toEqual(ids);
+    for (const name of (await readdir(folder)).filter((each) => !/^(policy|canary)\.json$/.test(each))) {
       const [built, committed] = await Promise.all([
         readFile(join(folder, name)),
         readFile(join(EMBEDDED, name)),
@@ -32,6 +42,12 @@ describe('models/embedded', () => {
     }
   });
 });
+
+/** The tokens that a canary asks about. */
+function tokensOf(canary: string): { ids: number[][] } {
+  const { passes } = JSON.parse(canary) as { passes: { traces: { ids: number[] }[] }[] };
+  return { ids: passes.flatMap(({ traces }) => traces.map(({ ids }) => ids)) };
+}
 
 describe('fixtures/chains.jsonl', () => {
   it('is 64 groups of 8, each trace rewarded for the exact answer, both rewards in a third of the groups', async () => {

@@ -20,6 +20,7 @@ import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../i
 import type { AskedRun, RunDescription } from '../../io/run/description.js';
 import { fingerprint } from '../../io/run/fingerprint.js';
 import {
+  type CanaryRecord,
   type ChunkRecord,
   chunkDamage,
   hasRecords,
@@ -75,6 +76,8 @@ export interface Run {
   readonly description: RunDescription | undefined;
   /** the chunks that are done */
   readonly chunks: Map<number, ChunkRecord>;
+  /** what the canaries of this process's sessions have shown, as they are opened: for the records of its chunks */
+  readonly proofs: CanaryRecord[];
   /** nothing is left to do for this shard; a single file is done when it is published, and then there is no folder */
   readonly isDone: boolean;
   /** traces and rejects of the chunks that are done */
@@ -255,6 +258,7 @@ function begun(
     folder,
     description,
     chunks,
+    proofs: [],
     isDone,
     before: sumCounts(chunks.values()),
     assertOurs,

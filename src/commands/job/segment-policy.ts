@@ -3,6 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { windowsOf } from '../../estimate/passes/cut-windows.js';
 import { scoreWindows } from '../../estimate/passes/windows.js';
 import { windowOf } from '../../io/layout/chunks.js';
+import { noteProof } from '../../policy/canary/note-proof.js';
 import { resolveDevice } from '../../policy/device/device.js';
 import { openPolicyFolder } from '../../policy/folder.js';
 import { graphFor, PolicySession } from '../../policy/run/session.js';
@@ -30,7 +31,7 @@ export async function preparePolicy(
   const { device } = await resolveDevice(opts.device, policy);
 
   /** One run of the policy a trace; its entropies decide the merge. */
-  async function* byEntropy(source: Source, { rowsPerChunk }: Run): AsyncGenerator<OutputRow | BadRow> {
+  async function* byEntropy(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
     const { segments, chatTemplateArgs, signal } = opts;
     const tokenizer = await openTokenizer(policy.path, { signal });
     const prompts = await Prompts.open(policy, tokenizer, chatTemplateArgs, log, signal);
@@ -41,8 +42,9 @@ export async function preparePolicy(
       return { ...encoded, trace: withTexts(encoded, tokenizer), pieces, continuations: [] };
     });
     const session = await PolicySession.open(policy, device);
+    noteProof(run, log, session, 'policy');
     try {
-      const windows = windowsOf(ready, (row) => windowOf(row, rowsPerChunk));
+      const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
       const scored = scoreWindows(windows, session, 'auto');
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;

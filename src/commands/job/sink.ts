@@ -199,11 +199,11 @@ function cardSource({ target: { format }, passThrough, ourColumns, metadata }: S
 }
 
 function openDestination({ target, run, log, config: _, ...columns }: SinkOptions): Promise<Destination> {
-  const { folder, description, shard, rowsPerChunk, chunks, assertOurs } = run;
+  const { folder, description, shard, rowsPerChunk, chunks, proofs, assertOurs } = run;
   if (folder === undefined || description === undefined)
     return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
   const { format } = target;
   const place = { folder, run: description.run, shard, rowsPerChunk };
-  return openChunkWriter({ ...columns, ...place, format, chunks, assertOurs, onChunk });
+  return openChunkWriter({ ...columns, ...place, format, chunks, proofs, assertOurs, onChunk });
 }

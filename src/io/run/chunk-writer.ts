@@ -12,7 +12,7 @@ import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';
-import type { ChunkRecord } from './records.js';
+import type { CanaryRecord, ChunkRecord } from './records.js';
 import { removeLeftovers, sharedFolders } from './remove.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
@@ -23,6 +23,8 @@ export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly rowsPerChunk: number;
   /** chunks that are done; those that this process writes are added */
   readonly chunks: Map<number, ChunkRecord>;
+  /** of the sessions that make the chunks; filled by the time the first one is whole */
+  readonly proofs?: readonly CanaryRecord[];
   /** asked before a chunk is kept: throws where the folder has become another run's */
   readonly assertOurs: () => Promise<void>;
   /** told of every chunk that is done */
@@ -82,6 +84,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
       figures: tally.figures,
       sha256: sha256 ?? (await sha256OfFile(paths.chunk(shard, chunk, format))) ?? '',
       rejects_sha256: await sha256OfFile(paths.reject(shard, chunk)),
+      ...(opts.proofs && opts.proofs.length > 0 ? { canary: [...opts.proofs] } : {}),
     };
     await writeJson(paths.record(shard, chunk), record);
     chunks.set(chunk, record);

@@ -23,6 +23,20 @@ const Count = z.int().nonnegative();
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const CountsShape = { rows: Count, traces: Count, rejects: Count, tokens: Count };
 
+const CanarySchema = z.strictObject({
+  /** whose: of the policy, or of a second model */
+  model: z.string(),
+  device: z.string(),
+  precision: z.string(),
+  attention_on_cpu: z.boolean(),
+  tokens_left_out: Count,
+  /** by kind of number: how far the session was off at most, and in the mean; nats, or probabilities */
+  off: z.record(z.string(), z.number().nonnegative()),
+  mean: z.record(z.string(), z.number().nonnegative()),
+});
+/** What a canary has shown of a session that a chunk was made by. */
+export type CanaryRecord = Readonly<z.infer<typeof CanarySchema>>;
+
 const ChunkSchema = z.strictObject({
   /** identity of the run that made the chunk */
   run: Sha256,
@@ -35,6 +49,8 @@ const ChunkSchema = z.strictObject({
   sha256: Sha256,
   /** null where no trace was rejected */
   rejects_sha256: Sha256.nullable(),
+  /** of the sessions that made it; absent where no policy ran */
+  canary: z.array(CanarySchema).readonly().exactOptional(),
 });
 
 const ShardSchema = z.strictObject({

@@ -20,6 +20,11 @@ export interface BranchInputs {
   readonly to: string;
 }
 
+/** Names of the trunk's attention nodes in a graph of so many layers. */
+export function trunkAttentionNodes(layers: number): string[] {
+  return Array.from({ length: layers }, (_, i) => `trunk_attention_${i}`);
+}
+
 /** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
 export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
   const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
@@ -43,6 +48,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
     rotates
       ? threeDims(flat)
       : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, { domain: 'com.microsoft' });
+  const names = trunkAttentionNodes(arch.layers);
   return (i: number, q: string, k: string, v: string) => {
     const outputs = [`policy.attended_${i}`, `policy.key_${i}`, `policy.value_${i}`] as const;
     const window = layerWindow(arch, i);
@@ -65,7 +71,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
         ...(isPadded ? { scale: { float: 1 / Math.sqrt(arch.headDim) } } : {}),
         ...(window === undefined ? {} : { local_window_size: window }),
       },
-      { outputs, domain: 'com.microsoft' },
+      { outputs, domain: 'com.microsoft', name: names[i] as string },
     );
     const narrow = cutFlatHeads(g, outputs[0], arch.heads, arch.headDim);
     const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);

@@ -55,18 +55,19 @@ export class Graph {
     this.outputs.push(valueInfo(name, dtype, shape));
   }
 
-  /** Adds a node with one output (or the named ones) and returns the first output's name. */
+  /** Adds a node with one output (or the named ones) and returns the first output's name; its own name is numbered. */
   node(
     op: string,
     inputs: readonly string[],
     attributes: Readonly<Record<string, Attribute>> = {},
-    opts: { outputs?: readonly string[]; domain?: string } = {},
+    opts: { outputs?: readonly string[]; domain?: string; name?: string } = {},
   ): string {
     const outputs = opts.outputs ?? [`${this.name}.${op}_${this.counter}`];
     const proto = new ProtoWriter();
     for (const input of inputs) proto.bytes(1, input);
     for (const output of outputs) proto.bytes(2, output);
-    proto.bytes(3, `${this.name}.${op}_${this.counter++}`).bytes(4, op);
+    proto.bytes(3, opts.name ?? `${this.name}.${op}_${this.counter}`).bytes(4, op);
+    this.counter++;
     for (const [name, value] of Object.entries(attributes)) proto.bytes(5, attribute(name, value));
     if (opts.domain !== undefined) proto.bytes(7, opts.domain);
     this.nodes.push(proto);

@@ -83,6 +83,7 @@ export function noCudaGraph(path: string): RredcotError {
 /** What a session that fails on `device` should be told to try; undefined on the CPU. */
 export function sessionHint(device: Device): string | undefined {
   if (device.name === 'cpu') return undefined;
-  if (device.name === 'webgpu') return '--device cpu; webgpu needs a GPU with Vulkan (libvulkan.so.1)';
+  if (device.name === 'webgpu')
+    return "--device cpu; webgpu needs a GPU with Vulkan (libvulkan.so.1), Metal or Direct3D 12; it refuses Mesa's lavapipe 22.3";
   return '--device cpu; rredcot doctor shows what CUDA lacks';
 }

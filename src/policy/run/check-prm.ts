@@ -29,19 +29,6 @@ function rowAt(i: number, length: number): number {
   return Math.round((i * (length - 1)) / (PLACES - 1));
 }
 
-/** Reads ids (T) on two devices, of which the second is the CPU. */
-export async function comparePrmDevices(
-  session: PrmReads,
-  cpu: PrmReads,
-  ids: Int32Array,
-): Promise<Difference[]> {
-  const rows = Int32Array.from(ids.keys());
-  const [[found], [expected]] = [await session.read([{ ids, rows }]), await cpu.read([{ ids, rows }])];
-  const difference = new Largest('device − CPU, P');
-  difference.add(found as Float32Array, expected as Float32Array, 0);
-  return [difference.result()];
-}
-
 const ReferenceFile = z.object({
   ids: z.array(z.number().int().nonnegative()).min(1),
   correct: z.array(z.number().min(0).max(1)).min(1),

@@ -68,19 +68,6 @@ export async function compareRuns(
   return Object.values(differences).map((largest) => largest.result());
 }
 
-/** Reads ids (T) on two devices, of which the second is the CPU. */
-export async function compareDevices(
-  session: PolicyRuns,
-  cpu: PolicyRuns,
-  ids: Int32Array,
-): Promise<Difference[]> {
-  const [found, expected] = [await single(session, ids, 1), await single(cpu, ids, 1)];
-  const [logprob, entropy] = [new Largest('device − CPU, log p'), new Largest('device − CPU, entropy')];
-  logprob.add(found.logprobs, expected.logprobs, 1);
-  entropy.add(found.entropies, expected.entropies, 1);
-  return [logprob.result(), entropy.result()];
-}
-
 /**
  * Lets the graph that writes go on from ids (T) at exit points, and reads each of what it wrote by the scoring graph.
  * @param session with its decoder open

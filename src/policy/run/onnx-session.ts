@@ -3,9 +3,16 @@ import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { ownCores } from '../../cores.js';
 import { OutOfMemoryError } from '../../errors.js';
+import { trunkAttentionNodes } from '../build/attention.js';
 import { type RopeTables, type Rotary, ropeTables } from '../build/rope.js';
 import { type Device, deviceName } from '../device/device.js';
 import { placementCheck } from '../device/placement.js';
+
+/** How a graph's session differs from what is usual on its device. */
+export interface Placed {
+  /** layers whose attention over traces runs on the CPU (WebGPU alone knows this option) */
+  readonly attentionOnCpu?: number;
+}
 
 /**
  * Opens a session.
@@ -16,10 +23,11 @@ export async function openGraph(
   file: string,
   device: Device,
   tinyRun: (made: InferenceSession) => Promise<void>,
+  { attentionOnCpu = 0 }: Placed = {},
 ): Promise<InferenceSession> {
   const placement = device.name === 'cuda' ? placementCheck(deviceName(device)) : undefined;
   const made = await InferenceSession.create(join(folder, file), {
-    executionProviders: [device],
+    executionProviders: [providerOf(device, attentionOnCpu)],
     graphOptimizationLevel: 'all',
     intraOpNumThreads: ownCores(),
     // idle threads that spin take the cores from whatever runs beside: measured seven times slower on a busy machine
@@ -30,6 +38,11 @@ export async function openGraph(
   });
   await placement?.verify([made], () => tinyRun(made));
   return made;
+}
+
+function providerOf(device: Device, attentionOnCpu: number): InferenceSession.ExecutionProviderConfig {
+  if (device.name !== 'webgpu' || attentionOnCpu === 0) return device;
+  return { ...device, forceCpuNodeNames: trunkAttentionNodes(attentionOnCpu) };
 }
 
 /** A run's failure as the main thread tells it apart. @param what ran, e.g. `the policy's run` */

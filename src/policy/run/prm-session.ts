@@ -1,7 +1,19 @@
 // A process reward model as the main thread sees it: the probability that a step is right, computed by a worker thread.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import type { CanaryRecord } from '../../io/run/records.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../build/precision.js';
+import {
+  beyond,
+  disproved,
+  MOST_MS,
+  noCanary,
+  type Proof,
+  proofRecord,
+  readCanary,
+  unproved,
+} from '../canary/canary.js';
+import { type PrmCanary, provePrm } from '../canary/prm-canary.js';
 import { type Device, deviceName, sessionHint } from '../device/device.js';
 import { PRM_GRAPH, type PrmFolder } from '../prm-folder.js';
 import type { PrmInit, PrmThread, ReadSteps } from './prm-thread.js';
@@ -21,22 +33,37 @@ export function prmGraphFor({ cuda }: PrmFolder, device: Device): { graph: strin
 export class PrmSession {
   private constructor(
     private readonly thread: Thread<PrmThread>,
+    private readonly folder: PrmFolder,
     readonly device: Device,
   ) {}
 
-  /**
-   * Loads a model's graph into a worker thread.
-   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
-   */
+  /** what its folder's canary has shown; undefined until then */
+  proof: Proof | undefined;
+
+  /** Loads a model's graph into a worker thread, and lets it prove itself. @throws RredcotError as `PolicySession.open` */
   static async open(folder: PrmFolder, device: Device = { name: 'cpu' }): Promise<PrmSession> {
+    if (folder.canary === undefined) throw noCanary(folder.path); // before its weights are read
+    const session = await PrmSession.openUnproved(folder, device);
+    try {
+      const wrong = beyond((await session.prove()).findings);
+      if (wrong.length > 0) throw disproved(folder.path, 'the reward model', device, wrong);
+      return session;
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
+  }
+
+  /** The same, whatever it computes. */
+  static async openUnproved(folder: PrmFolder, device: Device = { name: 'cpu' }): Promise<PrmSession> {
     const { path, architecture } = folder;
     const { graph } = prmGraphFor(folder, device);
     const workerData: PrmInit = { folder: path, graph, architecture, device };
     const file = new URL('./prm-thread.js', import.meta.url);
     const thread = startThread<PrmThread>('the reward model', file, { workerData });
     try {
-      await thread.call('open', []);
-      return new PrmSession(thread, device);
+      await thread.call('open', [0]);
+      return new PrmSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
       throw new RredcotError(
@@ -48,6 +75,32 @@ export class PrmSession {
         },
       );
     }
+  }
+
+  /** As `PolicySession.prove`. */
+  async prove(mostMs = this.device.name === 'cpu' ? MOST_MS : Number.POSITIVE_INFINITY): Promise<Proof> {
+    const { folder, device } = this;
+    const canary = await readCanary<PrmCanary>(folder);
+    const { precision } = prmGraphFor(folder, device);
+    const attempt = async (attentionOnCpu: boolean): Promise<Proof> => ({
+      ...(await provePrm(this, canary, { precision, mostMs })),
+      attentionOnCpu,
+    });
+    try {
+      this.proof = await attempt(false);
+      if (device.name !== 'webgpu' || beyond(this.proof.findings).length === 0) return this.proof;
+      await this.thread.call('open', [folder.architecture.layers]);
+      this.proof = await attempt(true);
+      return this.proof;
+    } catch (cause) {
+      throw unproved(folder.path, 'the reward model', device, cause as Error);
+    }
+  }
+
+  /** For the record of a chunk. */
+  proofRecord(model: string): CanaryRecord | undefined {
+    const { precision } = prmGraphFor(this.folder, this.device);
+    return this.proof && proofRecord(model, this.device, precision, this.proof);
   }
 
   /**

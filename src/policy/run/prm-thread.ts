@@ -24,11 +24,13 @@ const { folder, graph, architecture: arch, device } = workerData as PrmInit;
 let session: InferenceSession;
 const ropeFor = growingRope(arch);
 
-async function open(): Promise<void> {
-  session = await openGraph(folder, graph, device, async (made) => {
+/** @param attentionOnCpu as `Placed` says: a number of layers, all of them or none */
+async function open(attentionOnCpu: number): Promise<void> {
+  const tiny = async (made: InferenceSession): Promise<void> => {
     session = made;
     await shares([{ ids: Int32Array.of(0, 0), rows: Int32Array.of(1) }]);
-  });
+  };
+  session = await openGraph(folder, graph, device, tiny, { attentionOnCpu });
 }
 
 /** P(right) of all rows, one sequence after the other. */

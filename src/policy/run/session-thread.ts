@@ -46,17 +46,22 @@ let attributor: InferenceSession;
 const caches = new Map<number, Feeds>();
 const ropeFor = growingRope(arch);
 
-async function open(): Promise<void> {
-  session = await openGraph(folder, graph, device, async (made) => {
+/** ONNX Runtime's WebGPU has crashed in the graph that writes: beside the scoring graph all run on the CPU there. */
+const besides: Device = device.name === 'webgpu' ? { name: 'cpu' } : device;
+
+/** @param attentionOnCpu as `Placed` says: a number of layers, all of them or none */
+async function open(attentionOnCpu: number): Promise<void> {
+  const tiny = async (made: InferenceSession): Promise<void> => {
     session = made;
     const ids = Int32Array.of(0, 0);
     await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
-  });
+  };
+  session = await openGraph(folder, graph, device, tiny, { attentionOnCpu });
 }
 
 /** Opens the graph that writes; {@link open} comes first. */
 async function openDecoder(): Promise<void> {
-  decoder = await openGraph(folder, decodingGraph as string, device, async (made) => {
+  decoder = await openGraph(folder, decodingGraph as string, besides, async (made) => {
     decoder = made;
     await scores({ traces: [{ ids: new Int32Array(1), promptLength: 1, branches: [] }], cache: TINY });
     const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
@@ -88,7 +93,7 @@ const writing = new Map<number, DecodingRun>();
 function beginRows(id: number, job: DecodeJob): void {
   const kept = caches.get(job.kept);
   if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
-  writing.set(id, new DecodingRun(arch, job, kept, device.name !== 'cpu'));
+  writing.set(id, new DecodingRun(arch, job, kept, besides.name !== 'cpu'));
 }
 
 /** Lets rows write their next tokens. */
@@ -104,7 +109,7 @@ function endRows(id: number): void {
 
 /** Opens a graph that attributes; {@link open} comes first. */
 async function openAttribution(file: string): Promise<void> {
-  attributor = await openGraph(folder, file, device, async (made) => {
+  attributor = await openGraph(folder, file, besides, async (made) => {
     const one = Int32Array.of(0);
     const weights = Float32Array.of(1);
     const tiny = { ids: one, pos: one, number: Int32Array.of(-1), rows: one, targets: one, weights };

@@ -1,6 +1,18 @@
 // The policy as the main thread sees it: scores of traces and of branches from them, computed by a worker thread.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
+import type { CanaryRecord } from '../../io/run/records.js';
 import { startThread, type Thread } from '../../thread.js';
+import {
+  beyond,
+  disproved,
+  MOST_MS,
+  noCanary,
+  type Proof,
+  proofRecord,
+  readCanary,
+  unproved,
+} from '../canary/canary.js';
+import { type PolicyCanary, provePolicy } from '../canary/policy-canary.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
 import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
 import type { Sequence } from './attribution-run.js';
@@ -33,23 +45,73 @@ export class PolicySession {
     readonly vocab: number,
   ) {}
 
+  /** what its folder's canary has shown; undefined until then */
+  proof: Proof | undefined;
+
   /**
-   * Loads a policy's graph into a worker thread.
-   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device
+   * Loads a policy's graph into a worker thread, and lets it prove itself by the folder's canary.
+   * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device, or where
+   * its numbers are not those of the canary; (exit 2) for a folder without one
    */
   static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
+    graphFor(folder, device);
+    if (folder.canary === undefined) throw noCanary(folder.path); // before its weights are read
+    const session = await PolicySession.openUnproved(folder, device);
+    try {
+      const wrong = beyond((await session.prove()).findings);
+      if (wrong.length > 0) throw disproved(folder.path, 'the policy', device, wrong);
+      return session;
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
+  }
+
+  /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
+  static async openUnproved(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
     const { path, architecture } = folder;
     const init: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
     const thread = startThread<SessionThread>('the policy', new URL('./session-thread.js', import.meta.url), {
       workerData: init,
     });
     try {
-      await thread.call('open', []);
+      await thread.call('open', [0]);
       return new PolicySession(thread, folder, device, architecture.vocab);
     } catch (cause) {
       await thread.finish();
       throw cannotLoad(folder.path, device, cause as Error);
     }
+  }
+
+  /**
+   * Holds it against its folder's canary. Where WebGPU's own attention is wrong, as it is on adapters whose subgroups are
+   * small, attention goes to the CPU.
+   * @param mostMs what it may take beyond its first pass, as that forecasts it; what takes longer is left out
+   * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) as {@link open}
+   */
+  async prove(mostMs = this.device.name === 'cpu' ? MOST_MS : Number.POSITIVE_INFINITY): Promise<Proof> {
+    const { folder, device } = this;
+    const canary = await readCanary<PolicyCanary>(folder);
+    const { precision } = graphFor(folder, device);
+    const attempt = async (attentionOnCpu: boolean): Promise<Proof> => ({
+      ...(await provePolicy(this, canary, { precision, mostMs })),
+      attentionOnCpu,
+    });
+    try {
+      this.proof = await attempt(false);
+      if (device.name !== 'webgpu' || beyond(this.proof.findings).length === 0) return this.proof;
+      await this.thread.call('open', [folder.architecture.layers]);
+      this.proof = await attempt(true);
+      return this.proof;
+    } catch (cause) {
+      throw unproved(folder.path, 'the policy', device, cause as Error);
+    }
+  }
+
+  /** For the record of a chunk. @param model whose session it is */
+  proofRecord(model: string): CanaryRecord | undefined {
+    const { precision } = graphFor(this.folder, this.device);
+    return this.proof && proofRecord(model, this.device, precision, this.proof);
   }
 
   /**

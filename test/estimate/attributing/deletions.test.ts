@@ -12,7 +12,7 @@ import {
   leaveOneOut,
   withoutSegment,
 } from '../../../dist/estimate/attributing/deletions.js';
-import { buildPolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { PolicySession } from '../../../dist/policy/run/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../../oracle/attribution.js';
 import { loadFamily } from '../../oracle/families.js';

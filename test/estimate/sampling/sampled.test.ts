@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { monteCarloValues } from '../../../dist/estimate/sampling/monte-carlo.js';
-import { buildPolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { continueTraces } from '../../../dist/policy/run/continue.js';
 import type { Written } from '../../../dist/policy/run/decoding-run.js';
 import { rowKey } from '../../../dist/policy/run/random.js';

@@ -21,7 +21,8 @@ import { RredcotError } from '../../../dist/errors.js';
 import { readCheckpoint } from '../../../dist/policy/build/checkpoint.js';
 import { repeatedKey } from '../../../dist/policy/build/json-keys.js';
 import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
-import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { deriveExitTemplate, readChatTemplate } from '../../../dist/policy/text/exit-template.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
@@ -124,7 +125,14 @@ describe('layouts', () => {
     await expectRuns(await buildPolicyFolder(checkpoint, linked, TEMPLATE), checkpoint);
     expect(readdirSync(checkpoint).sort()).toEqual(
       [
-        ...['config.json', 'model.safetensors', 'policy.json', 'policy.onnx', 'policy.cuda.onnx'],
+        ...[
+          'canary.json',
+          'config.json',
+          'model.safetensors',
+          'policy.json',
+          'policy.onnx',
+          'policy.cuda.onnx',
+        ],
         ...['policy.attention.onnx', 'policy.gradient.onnx'],
         ...['policy.decode.onnx', 'policy.decode.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
       ].sort(),

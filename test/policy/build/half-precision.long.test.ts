@@ -2,10 +2,11 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { HALF_TOLERANCE } from '../../../dist/commands/policy-check.js';
 import { cudaPrecisionOf } from '../../../dist/policy/build/precision.js';
-import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { compareDevices } from '../../../dist/policy/run/check.js';
+import { beyond, readCanary } from '../../../dist/policy/canary/canary.js';
+import { type PolicyCanary, provePolicy } from '../../../dist/policy/canary/policy-canary.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import type { Branch } from '../../../dist/policy/run/pack.js';
 import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
@@ -75,7 +76,7 @@ async function differencesOf(
   vocab: number,
   change: Json,
 ) {
-  const session = await PolicySession.open(folder);
+  const session = await PolicySession.openUnproved(folder);
   try {
     const model = loadFamily(checkpoint);
     const ids = randomIds(50, vocab);
@@ -164,7 +165,7 @@ describe('the half-precision graphs, in float32 that is rounded after every node
     const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: precision });
     replaceGraph(half, emulateHalf);
     const sessions = [
-      await PolicySession.open(half),
+      await PolicySession.openUnproved(half),
       await PolicySession.open(await openPolicyFolder(EMBEDDED)),
     ];
     try {
@@ -185,14 +186,14 @@ describe('the half-precision graphs, in float32 that is rounded after every node
         expect(mean, kind).toBeLessThan(BOUNDS[precision].mean / 4);
         expect(most, kind).toBeLessThan(1);
       }
-      // what `policy check --device cuda` would say of a GPU that computes so
-      const [gpu, cpu] = sessions as [PolicySession, PolicySession];
-      const ids = traces[0]?.ids as Int32Array;
-      for (const { what, count, nats } of await compareDevices(gpu, cpu, ids)) {
-        expect(count, what).toBe(ids.length - 1);
-        expect(nats, what).toBeGreaterThan(1e-5);
-        expect(nats, what).toBeLessThan(HALF_TOLERANCE);
-      }
+      // what the canary would say of a GPU that computes so, and of one that computes float32 so
+      const [gpu] = sessions as [PolicySession, PolicySession];
+      const canary = await readCanary<PolicyCanary>(half);
+      const { findings } = await provePolicy(gpu, canary, { precision });
+      if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);
+      for (const { what, off } of findings) expect(off, what).toBeGreaterThan(1e-5);
+      expect(beyond(findings)).toEqual([]);
+      expect(beyond((await provePolicy(gpu, canary, { precision: 'f32' })).findings)).toHaveLength(3);
     } finally {
       for (const session of sessions) await session.close();
     }

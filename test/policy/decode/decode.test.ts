@@ -1,7 +1,7 @@
 // What a policy writes: its log-probabilities, the tokens that it chooses, and that neither depends on what is written beside.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildPolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { type Begun, type ContinueOptions, continueTraces } from '../../../dist/policy/run/continue.js';
 import type { Written } from '../../../dist/policy/run/decoding-run.js';
 import { rowKey } from '../../../dist/policy/run/random.js';

@@ -2,8 +2,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { buildPolicyFolder, openPolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPrmFolder, isPrmCheckpoint, openPrmFolder } from '../../../dist/policy/prm-folder.js';
+import { openPolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
+import { buildPrmFolder } from '../../../dist/policy/making/build-prm.js';
+import { isPrmCheckpoint, openPrmFolder } from '../../../dist/policy/prm-folder.js';
 import { compareReadings } from '../../../dist/policy/run/check-prm.js';
 import { PrmSession } from '../../../dist/policy/run/prm-session.js';
 import { loadFamily } from '../../oracle/families.js';

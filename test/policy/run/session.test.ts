@@ -10,7 +10,8 @@ import { buildScoringGraph } from '../../../dist/policy/build/graphs.js';
 import type { Weight } from '../../../dist/policy/build/layers.js';
 import { serialiseModel } from '../../../dist/policy/build/onnx.js';
 import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
-import { buildPolicyFolder, openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import type { Branch } from '../../../dist/policy/run/pack.js';
 import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
@@ -417,7 +418,7 @@ describe('stories260K', () => {
       const path = mkdtempSync(join(scratch, 'stories-'));
       copyFileSync(join(stories, 'model.safetensors'), join(path, 'model.safetensors'));
       writeFileSync(join(path, 'policy.onnx'), serialiseModel(buildScoringGraph(architecture, weights)));
-      const policy = await PolicySession.open({
+      const policy = await PolicySession.openUnproved({
         path,
         architecture,
         exitTemplate: { close: '', open: '', closer: '' },

@@ -352,7 +352,8 @@ describe('rredcot score', () => {
     const policy = join(folder, 'policy');
     await mkdir(policy);
     const manifest = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
-    for (const name of Object.keys(manifest.files)) await cp(join(EMBEDDED, name), join(policy, name));
+    for (const name of [...Object.keys(manifest.files), 'canary.json'])
+      await cp(join(EMBEDDED, name), join(policy, name));
     await rm(join(policy, 'chat_template.jinja'));
     delete manifest.files['chat_template.jinja'];
     await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
