@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
 import { parseNamedPath } from '../../dist/io/credits/credit-sources.js';
 import { traceCredits } from '../../dist/io/credits/trace-credits.js';
-import { buildPrmFolder } from '../../dist/policy/prm-folder.js';
+import { buildPrmFolder } from '../../dist/policy/making/build-prm.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT, rredcot, SHARED_DATA, temporaryFolder } from '../support/program.js';
 
