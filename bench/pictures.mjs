@@ -1,0 +1,115 @@
+// The pictures of the documentation, made of the fixtures: a trace in a terminal (SVG), and the report's pages (PNG, where there is a Chromium).
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const out = process.argv[2] ?? join(root, 'docs');
+const { drawShown } = await import('../dist/report/shown/shown-trace.js');
+const folder = mkdtempSync(join(tmpdir(), 'rredcot-pictures-'));
+const rredcot = (...args) =>
+  execFileSync(process.execPath, [join(root, 'bin/rredcot.js'), ...args], { cwd: folder, encoding: 'utf8' });
+
+try {
+  rredcot(
+    'score',
+    join(root, 'fixtures/chains.jsonl'),
+    '-o',
+    'scored.parquet',
+    '--sigma',
+    'share,rudder',
+    '--quiet',
+  );
+  writeFileSync(join(out, 'inspect.svg'), terminal(await drawn('top-0009/1')));
+  rredcot('report', 'scored.parquet', '-o', 'report.html', '--quiet');
+  await screenshots(join(folder, 'report.html'));
+} finally {
+  rmSync(folder, { recursive: true });
+}
+
+/** The lines of `inspect --row` as a terminal of all colours has them. */
+async function drawn(id) {
+  const { resolveInputs } = await import('../dist/io/read/inputs.js');
+  const { resolveMapping } = await import('../dist/commands/job/mapping.js');
+  const { shownFile, shownTrace } = await import('../dist/commands/looking/shown.js');
+  const path = join(folder, 'scored.parquet');
+  const inputs = await resolveInputs([path]);
+  const mapping = await resolveMapping(inputs, { preset: 'auto' });
+  const file = await shownFile(path, inputs, path, mapping);
+  for await (const row of mapping.read({}))
+    if (row.kind === 'row' && row.columns.id === id) {
+      const shown = await shownTrace(
+        { ...row, file: 'scored.parquet' },
+        file,
+        'the wrong trace whose value fell the most in one segment',
+      );
+      return drawShown(shown, { depth: 24, width: 92, all: false });
+    }
+  throw new Error(`${id}: no such trace`);
+}
+
+/** Lines with colours as an SVG; blocks are drawn as characters of a fixed width. */
+function terminal(lines) {
+  const [size, height, across] = [13, 18, 7.8];
+  const width = Math.ceil(94 * across);
+  const texts = lines.map((line, n) => {
+    let at = 0;
+    const y = 14 + n * height;
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
+    const parts = line.split(/\u001b\[([\d;]*)m/).map((part, k, all) => {
+      if (k % 2 === 1) return '';
+      const style = k === 0 ? '' : all[k - 1];
+      const [, back] = /48;2;([\d;]+?);38/.exec(style) ?? [];
+      const [, fore] = /38;2;(\d+;\d+;\d+)$/.exec(style) ?? [];
+      const x = 8 + at * across;
+      const long = [...part].filter((character) => !/\p{M}/u.test(character)).length;
+      at += long;
+      const box =
+        back === undefined
+          ? ''
+          : `<rect x="${x.toFixed(1)}" y="${y - 13}" width="${(long * across).toFixed(1)}" height="${height}" fill="rgb(${back.replaceAll(';', ',')})"/>`;
+      const colour = fore === undefined ? '' : ` fill="rgb(${fore.replaceAll(';', ',')})"`;
+      return part.trim() === ''
+        ? ''
+        : `${box}<text x="${x.toFixed(1)}" y="${y}" textLength="${(long * across).toFixed(1)}"${colour}>${escaped(part)}</text>`;
+    });
+    return parts.join('');
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${lines.length * height + 16}" font-family="monospace" font-size="${size}" fill="#1b1f24">
+<title>rredcot inspect scored.parquet --worst, in a terminal</title>
+<rect width="100%" height="100%" fill="#fff" stroke="#d5dae1"/>
+${texts.filter((text) => text !== '').join('\n')}
+</svg>
+`;
+}
+
+// SVG takes several spaces for one
+function escaped(text) {
+  return text
+    .replaceAll(' ', '\u00a0')
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;');
+}
+
+/** The first screen of the run's page, and a trace's page. */
+async function screenshots(path) {
+  const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find(existsSync);
+  if (executablePath === undefined) {
+    console.log('no Chromium here: report.png and report-trace.png stay as they are');
+    return;
+  }
+  const { chromium } = await import('playwright-core');
+  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+  const page = await browser.newPage({ viewport: { width: 1100, height: 860 }, colorScheme: 'light' });
+  const url = pathToFileURL(path).href;
+  await page.goto(url);
+  await page.screenshot({ path: join(out, 'report.png') });
+  await page.goto(`${url}#trace-3`);
+  await page.waitForSelector('#tokens .u-wrap');
+  await page.evaluate('document.activeElement?.blur()');
+  await page.screenshot({ path: join(out, 'report-trace.png') });
+  await browser.close();
+}
