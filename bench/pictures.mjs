@@ -37,7 +37,7 @@ async function drawn(id) {
   const path = join(folder, 'scored.parquet');
   const inputs = await resolveInputs([path]);
   const mapping = await resolveMapping(inputs, { preset: 'auto' });
-  const file = await shownFile(path, inputs, path, mapping);
+  const file = await shownFile(path, inputs, path, mapping, false);
   for await (const row of mapping.read({}))
     if (row.kind === 'row' && row.columns.id === id) {
       const shown = await shownTrace(

@@ -59,7 +59,8 @@ export async function inspect(
     picked === undefined
       ? await findRow(mapping, opts)
       : { row: (await rowAt(picked.ordinal, mapping.read)) as InputRow, id: undefined };
-  const file = await shownFile(path, inputs, row.file, mapping);
+  const isGiven = opts.map !== undefined || opts.preset !== 'auto' || opts.join !== undefined;
+  const file = await shownFile(path, inputs, row.file, mapping, isGiven);
   const shown = isBad(row) ? undefined : await shownTrace(row, file, picked?.why);
   if (shown !== undefined && !opts.json) {
     if (opts.terminal !== undefined && file.isFile)

@@ -5,11 +5,12 @@ import { creditColumn } from '../../estimate/requested.js';
 import { readJson } from '../../io/files/json-file.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
-import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../io/write/output.js';
 import { plural } from '../../plural.js';
 import { TraceChoice } from '../../report/counted/choice.js';
 import { RunCounts, type RunNumbers } from '../../report/counted/run-counts.js';
 import { extremes, turnsOf } from '../../report/counted/turns.js';
+import { type RunWarning, warningsOf } from '../../report/counted/warnings.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../../rows.js';
 import { isFallback } from '../../scored.js';
@@ -24,6 +25,7 @@ export type Throughput =
 
 export interface Counted {
   readonly numbers: RunNumbers;
+  readonly warnings: readonly RunWarning[];
   /** traces worth a page, by number of their row */
   readonly choice: TraceChoice;
   /** the first row that is not as `score` writes one */
@@ -58,7 +60,8 @@ export async function countScored(
     counts.reject(bad);
     firstBad ??= bad;
   }
-  return { numbers: counts.numbers, choice, firstBad };
+  const { numbers } = counts;
+  return { numbers, warnings: warningsOf(numbers, vocabOf(source)), choice, firstBad };
 
   function take(row: Exclude<Parameters<typeof storedTrace>[0], BadRow>): BadRow | undefined {
     try {
@@ -81,6 +84,11 @@ export async function countScored(
 }
 
 const ROWS_TOLD = 1000;
+
+function vocabOf({ metadata }: Scored): number | undefined {
+  const vocab = Number(metadata.get(VOCAB_KEY));
+  return vocab > 1 ? vocab : undefined;
+}
 
 /** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
 export function factsOf(path: string, { metadata, config, credit }: Scored): [name: string, text: string][] {

@@ -13,14 +13,13 @@ import { type NamedSigma, traceRecord } from '../../report/page/trace-record.js'
 import { type InputRow, isBad } from '../../rows.js';
 import { candidateCharacters } from '../../segment/by-length.js';
 import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
-import { resolveMapping } from '../job/mapping.js';
 import { refuseInputs, refuseUnreplaceable } from '../job/target.js';
 import { openScored, type Scored } from '../scored/open-scored.js';
 import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
 import { parseWhere } from '../scored/where.js';
 import { countScored, factsOf, throughputOf } from './counted.js';
 import { assertTraces } from './summary.js';
-import { namedTexts, type TextPlaces, textsOf } from './texts.js';
+import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 
 export interface ReportOptions {
   readonly output: string;
@@ -33,13 +32,6 @@ export interface ReportOptions {
 
 /** Bytes of packed traces in a page, so that it stays below 3 MB. */
 const MOST_PACKED = 2.6e6;
-const DETECTED = {
-  map: undefined,
-  preset: 'auto',
-  join: undefined,
-  joinOn: undefined,
-  maxLineBytes: undefined,
-};
 
 /**
  * Reads the file twice: all of it for its numbers, and the rows of the traces that were chosen.
@@ -64,6 +56,7 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
   const page = scoredPage({
     title: fileStem(path),
     numbers: counted.numbers,
+    warnings: counted.warnings,
     valueName: valueNameOf(source.credit.estimator),
     facts: factsOf(path, source),
     throughput: await throughputOf(path),
@@ -92,7 +85,7 @@ async function packChosen(
   signal: AbortSignal,
 ): Promise<PackedTrace[]> {
   const places = {
-    map: (await resolveMapping(source.inputs, DETECTED)).map,
+    map: (await scoredMapping(source.inputs, source.config)).map,
     named: namedTexts(source.metadata),
   };
   const found = new Map<number, PackedTrace>();

@@ -9,7 +9,7 @@ import type { InputRow } from '../../rows.js';
 import type { Mapping } from '../job/mapping.js';
 import { type Config, configBeside } from '../scored/config-beside.js';
 import { matesOf } from './mates.js';
-import { namedTexts, textsOf } from './texts.js';
+import { namedTexts, scoredMapping, textsOf } from './texts.js';
 
 /** What of a file is the same for all its rows. */
 export interface ShownFile {
@@ -20,12 +20,16 @@ export interface ShownFile {
   readonly isFile: boolean;
 }
 
-/** @param path as it was given, beside which a summary may lie */
+/**
+ * @param path as it was given, beside which a summary may lie
+ * @param isGiven whether somebody has said where the fields are
+ */
 export async function shownFile(
   path: string,
   inputs: readonly Input[],
   file: string,
   mapping: Mapping,
+  isGiven: boolean,
 ): Promise<ShownFile> {
   const input = inputs.find((each) => each.path === file);
   const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
@@ -34,7 +38,9 @@ export async function shownFile(
   const config =
     parsed(metadata.get(CONFIG_KEY)) ??
     (isFile ? await configBeside(path).catch(() => undefined) : undefined);
-  return { mapping, named: namedTexts(metadata), estimator: config?.estimator, isFile };
+  // a map that was given says how this file is to be read
+  const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
+  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, isFile };
 }
 
 function parsed(text: string | undefined): Config | undefined {

@@ -34,10 +34,12 @@ export async function summary(
       sha256: source.metadata.get(HASH_KEY) ?? null,
       ...{ config: source.config, policy: policyOf(source.metadata), throughput: throughput ?? null },
     };
-    write(`${printableJson(JSON.stringify({ ...about, ...counted.numbers }, null, 1))}\n`);
+    write(
+      `${printableJson(JSON.stringify({ ...about, warnings: counted.warnings, ...counted.numbers }, null, 1))}\n`,
+    );
   } else
     write(
-      `${drawNumbers(counted.numbers, { path, throughput, valueName: valueNameOf(estimator) }).join('\n')}\n`,
+      `${drawNumbers(counted.numbers, { path, throughput, valueName: valueNameOf(estimator), warnings: counted.warnings }).join('\n')}\n`,
     );
   return EXIT.done;
 }

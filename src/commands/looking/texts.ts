@@ -1,10 +1,14 @@
 // A row of a scored file in, the texts that it was scored from out, as far as the row still has them.
+import { RredcotError } from '../../errors.js';
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap } from '../../io/map/sources.js';
+import type { Input } from '../../io/read/inputs.js';
 import { TEXT_KEY } from '../../io/write/output.js';
 import type { TraceTexts } from '../../report/page/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
+import { type Mapping, resolveMapping } from '../job/mapping.js';
+import type { Config } from '../scored/config-beside.js';
 
 /** Where the texts of a file's rows are. */
 export interface TextPlaces {
@@ -20,6 +24,26 @@ export function namedTexts(metadata: ReadonlyMap<string, string>): Record<string
   } catch {
     return {};
   }
+}
+
+/**
+ * How the rows of a scored file become traces: as its run read them, where the columns are still there for it; else by what its
+ * columns look like.
+ */
+export async function scoredMapping(inputs: readonly Input[], config: Config): Promise<Mapping> {
+  const opts = { join: undefined, joinOn: undefined, maxLineBytes: undefined };
+  const { map, preset } = config;
+  if (typeof preset === 'string')
+    try {
+      return await resolveMapping(inputs, {
+        ...opts,
+        preset,
+        map: typeof map === 'string' ? map : undefined,
+      });
+    } catch (error) {
+      if (!(error instanceof RredcotError)) throw error;
+    }
+  return resolveMapping(inputs, { ...opts, preset: 'auto', map: undefined });
 }
 
 /** What is not there any more is empty. */

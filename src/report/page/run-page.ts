@@ -3,6 +3,7 @@ import { plural } from '../../plural.js';
 import type { ReliabilityCurve } from '../counted/reliability.js';
 import type { Doubt, Levels, RunNumbers } from '../counted/run-counts.js';
 import type { Distribution } from '../counted/sketch.js';
+import type { RunWarning } from '../counted/warnings.js';
 import { html, type Markup } from './html.js';
 import { chart, numeral } from './svg.js';
 
@@ -11,6 +12,7 @@ export type Facts = readonly (readonly [name: string, text: string])[];
 
 export interface RunPage {
   readonly numbers: RunNumbers;
+  readonly warnings: readonly RunWarning[];
   readonly valueName: string;
   readonly facts: Facts;
   /** of the run that scored; undefined where nothing tells */
@@ -57,11 +59,12 @@ ${doubts(page)}
 <table class="facts"><tbody>${page.facts.map(([name, text]) => html`<tr><th scope="row">${name}</th><td>${text}</td></tr>`)}</tbody></table></section>`;
 }
 
-function overview({ numbers, throughput }: RunPage): Markup {
+function overview({ numbers, warnings, throughput }: RunPage): Markup {
   const { traces, tokens, right, wrong, unknown, credited } = numbers;
   const unreadable = Object.entries(numbers.unreadable);
   const share = (n: number) => (credited === 0 ? '–' : `${numeral((100 * n) / credited, 1)} %`);
   return html`<section aria-labelledby="h-overview"><h2 id="h-overview">Overview</h2>
+${warnings.length === 0 ? null : html`<ul class="notice">${warnings.map(({ text }) => html`<li>${text}</li>`)}</ul>`}
 <dl class="tiles">
 <div><dt>traces</dt><dd>${numeral(traces, 0)}</dd></div>
 <div><dt>tokens</dt><dd>${numeral(tokens, 0)}</dd></div>

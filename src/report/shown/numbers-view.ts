@@ -4,17 +4,22 @@ import { escapeControls } from '../../printable.js';
 import type { ReliabilityCurve } from '../counted/reliability.js';
 import type { RunNumbers } from '../counted/run-counts.js';
 import type { Distribution } from '../counted/sketch.js';
+import type { RunWarning } from '../counted/warnings.js';
 import { spark } from './spark.js';
 
 export interface NumbersOptions {
   readonly path: string;
   readonly valueName: string;
+  readonly warnings: readonly RunWarning[];
   readonly throughput: { readonly seconds: number; readonly tokens: number } | undefined;
 }
 
 const NAME_WIDTH = 28;
 
-export function drawNumbers(numbers: RunNumbers, { path, valueName, throughput }: NumbersOptions): string[] {
+export function drawNumbers(
+  numbers: RunNumbers,
+  { path, valueName, throughput, warnings }: NumbersOptions,
+): string[] {
   const { distributions: of, credited, values, calibration, label_noise: noise, positions } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);
   const codes = (counts: Readonly<Record<string, number>>) =>
@@ -29,6 +34,7 @@ export function drawNumbers(numbers: RunNumbers, { path, valueName, throughput }
       `by fallback ${share(numbers.uniform_by_fallback)}, in effect ${share(numbers.uniform_in_effect)}`,
     ),
   ];
+  for (const { text } of warnings) lines.push(named('! warning', escapeControls(text)));
   if (Object.keys(numbers.unreadable).length > 0)
     lines.push(named('not readable', codes(numbers.unreadable)));
   if (throughput !== undefined)

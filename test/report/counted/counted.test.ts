@@ -9,6 +9,7 @@ import { RunCounts } from '../../../dist/report/counted/run-counts.js';
 import { Sketch } from '../../../dist/report/counted/sketch.js';
 import { Top } from '../../../dist/report/counted/top.js';
 import { extremes, outstanding, turnsOf } from '../../../dist/report/counted/turns.js';
+import { warningsOf } from '../../../dist/report/counted/warnings.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow } from '../../support/io-helpers.js';
 
@@ -213,5 +214,51 @@ describe('the choice of traces', () => {
     const choice = new TraceChoice(4);
     choice.add(trace(0, { hasCredit: false, rise: 1, fall: 1 }));
     expect([...choice.chosen]).toEqual([[0, ['right']]]);
+  });
+});
+
+describe('what stands against a run', () => {
+  const codes = (rows: readonly Partial<OutputRow>[], values: readonly number[][], vocab?: number) => {
+    const counts = new RunCounts(true);
+    for (const [n, more] of rows.entries())
+      counts.add({ row: scoredRow(1, more), values: Float32Array.from(values[n] as number[]), place: n });
+    return warningsOf(counts.numbers, vocab).map(({ code }) => code);
+  };
+  const logprobs = (x: number) => new Float32Array(8).fill(x);
+
+  it('is nothing where values tell right from wrong', () => {
+    const rows = [{ logprobs: logprobs(-0.1) }, { logprobs: logprobs(-0.2), reward: 0 }];
+    expect(
+      codes(
+        rows,
+        [
+          [0.3, 0.9],
+          [0.3, 0.1],
+        ],
+        257,
+      ),
+    ).toEqual([]);
+  });
+
+  it('is log p near guessing, σ that is uniform, values that do not tell, labels that fit nothing', () => {
+    const sigma = new Float32Array(8).fill(1 / 8);
+    const rows = [
+      { logprobs: logprobs(-4), sigma },
+      { logprobs: logprobs(-5), reward: 0, sigma },
+    ];
+    const all = ['foreign_traces', 'mostly_uniform', 'values_do_not_tell', 'label_noise'];
+    expect(
+      codes(
+        rows,
+        [
+          [0.01, 0.01],
+          [0.95, 0.95],
+        ],
+        257,
+      ),
+    ).toEqual(all);
+    // of a large vocabulary −4 is better than guessed by far
+    expect(codes(rows.slice(0, 1), [[0.3, 0.9]], 150_000)).toEqual(['mostly_uniform']);
+    expect(codes(rows.slice(0, 1), [[0.3, 0.9]])).toEqual(['foreign_traces', 'mostly_uniform']);
   });
 });

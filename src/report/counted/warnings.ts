@@ -1,0 +1,50 @@
+// The numbers of a scored file in, what stands against trusting it out.
+import { count } from '../../plural.js';
+import type { RunNumbers } from './run-counts.js';
+
+/** Something that stands against a run; the code is for programs. */
+export interface RunWarning {
+  readonly code: 'foreign_traces' | 'mostly_uniform' | 'values_do_not_tell' | 'label_noise';
+  readonly text: string;
+}
+
+/** More of them than this is more than a few odd ones. */
+const MANY = 0.1;
+/** A run most of which is uniform trains as it would without. */
+const MOST = 0.5;
+/** nats a token, where the vocabulary is not known: what a policy wrote itself is far above */
+const UNLIKELY = -3;
+
+/** @param vocab tokens of the policy's vocabulary; undefined where nothing tells */
+export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunWarning[] {
+  const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
+  const warnings: RunWarning[] = [];
+  const add = (isSo: boolean, code: RunWarning['code'], text: string) => {
+    if (isSo) warnings.push({ code, text });
+  };
+  const logprob = distributions.mean_logprob.median;
+  // nearer to guessing than to certainty
+  const floor = vocab === undefined ? UNLIKELY : -Math.log(vocab) / 2;
+  add(
+    logprob !== null && logprob <= floor,
+    'foreign_traces',
+    `half of the traces have a mean log p of ${logprob?.toFixed(2)} a token or less: did this policy write them? Its values mean little there`,
+  );
+  add(
+    credited > 0 && uniform > MOST * credited,
+    'mostly_uniform',
+    `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why`,
+  );
+  const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
+  add(
+    right !== null && wrong !== null && right <= wrong,
+    'values_do_not_tell',
+    `at the end of the thought right traces have no higher value than wrong ones (medians ${right?.toFixed(3)} and ${wrong?.toFixed(3)}): look at references and exit template`,
+  );
+  add(
+    noise !== null && noise.count > MANY * noise.of,
+    'label_noise',
+    `the reward fits no value of ${count(noise?.count ?? 0)} of ${count(noise?.of ?? 0)} traces: wrong labels, references in other words, or values that mean nothing`,
+  );
+  return warnings;
+}
