@@ -23,7 +23,7 @@ export async function rowBefore(ordinal: number, read: ReadRows, fits: Fits): Pr
   for (let to = ordinal; to > 0; to -= BACK) {
     let found: InputRow | undefined;
     for await (const row of read({ wanted: (n) => n < to && n >= to - BACK })) {
-      if (!isBad(row) && row.ordinal < to && fits(row)) found = row;
+      if (!isBad(row) && fits(row)) found = row;
       if (row.ordinal >= to - 1) break;
     }
     if (found !== undefined) return found;

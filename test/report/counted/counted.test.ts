@@ -140,6 +140,19 @@ describe('turns', () => {
       [1],
     ]);
     expect(extremes(turns)).toEqual({ rise: 0.7, fall: 0.8 });
+    const many = [0.1, -0.2, 0.5, -0.6, 0.3].map((change, segment) => ({
+      segment,
+      change,
+      sigma: 0,
+      weight: 0,
+    }));
+    const best = outstanding(many, 2);
+    expect([best.decisive.map(({ segment }) => segment), best.harmful.map(({ segment }) => segment)]).toEqual(
+      [
+        [2, 4],
+        [3, 1],
+      ],
+    );
   });
 
   it('of what has no sign of its own have that of R*', () => {

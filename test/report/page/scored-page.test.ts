@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { RunCounts } from '../../../dist/report/counted/run-counts.js';
-import { html, visible } from '../../../dist/report/page/html.js';
+import { html, inertJson, visible } from '../../../dist/report/page/html.js';
 import { packTrace, type ScoredPage, scoredPage } from '../../../dist/report/page/scored-page.js';
 import { type TraceRecord, traceRecord } from '../../../dist/report/page/trace-record.js';
 import { bareRow } from '../../support/io-helpers.js';
@@ -113,4 +113,10 @@ it('a template escapes what is put into it, and drops what is not there', () => 
   expect(html`<b title="${'"'}">${['<', null, false, html`<i>${1}</i>`]}</b>`.text).toBe(
     '<b title="&quot;">&lt;<i>1</i></b>',
   );
+});
+
+it('data of a page ends no block, and says the same', () => {
+  const data = { title: HOSTILE };
+  expect(inertJson(data).text).not.toContain('<');
+  expect(JSON.parse(inertJson(data).text)).toEqual(data);
 });
