@@ -18,6 +18,16 @@ export const SMALL = {
   vocab_size: 32_000,
 };
 
+/** The shape of Qwen2.5-0.5B, without the biases of its queries, keys and values. */
+export const HALF_B = {
+  num_hidden_layers: 24,
+  hidden_size: 896,
+  num_attention_heads: 14,
+  num_key_value_heads: 2,
+  intermediate_size: 4864,
+  vocab_size: 151_936,
+};
+
 /** Builds a policy folder with random float32 weights. @returns its path */
 export async function randomPolicy(folder, shape) {
   const config = {
