@@ -57,7 +57,10 @@ function isRun(found: Values): found is { readonly config: Values } {
 }
 
 /** What a configuration tells of the method though no flag sets it. */
-const CONSTANTS = ['mateWeights', 'matePrior', 'mateBegunAlike', 'returnEquivalent', 'hintTemplate'];
+const CONSTANTS = [
+  ...['mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
+  ...['returnEquivalent', 'hintTemplate'],
+];
 
 /** What it says of files whose paths it does not have. */
 const UNSAID: Readonly<Record<string, readonly [what: string, kind: string]>> = {

@@ -35,7 +35,7 @@ export interface OracleMate {
 }
 
 /**
- * (R + Σ w r + ½ Σ_b r_b + c·V) / (1 + Σ w + ½ B + c) with c = ½.
+ * ¾ (R + Σ w r + ½ Σ_b r_b + c·V) / (1 + Σ w + ½ B + c) + ¼ V with c = ½.
  * @param begunAlike (B) r_b of those that are no mates and came through the same state
  */
 export function oracleSibling(
@@ -54,5 +54,5 @@ export function oracleSibling(
     above += w * outcome;
     below += w;
   }
-  return above / below;
+  return (0.75 * above) / below + 0.25 * prior;
 }

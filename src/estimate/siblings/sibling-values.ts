@@ -14,8 +14,13 @@ import {
 
 /** A log-weight is held between these. */
 const CLIP = [-30, 3] as const;
-/** c: outcomes that the calibrated value counts for. */
+/** c: outcomes that the calibrated value counts for among them. */
 const PRIOR = 0.5;
+/**
+ * λ: the part of the value that is the calibrated one however many outcomes there are. It sees what mates cannot, a trace that
+ * corrects itself where none of them went wrong; .2 to .4 are alike, by what was measured.
+ */
+const PRIOR_SHARE = 0.25;
 /**
  * Outcomes that a trace counts for which began word for word as this one did and is no mate of it. At the first state where it
  * no longer does it counts for nothing, and what that changes is credit of nobody: not a whole one, by what was measured.
@@ -26,13 +31,18 @@ const FITS = 0.1;
 
 /** The options as a configuration has them, and what is not to be chosen. */
 export function siblingConfig({ mates, mateTokens }: MateOptions) {
-  const constants = { mateWeights: [...CLIP], matePrior: PRIOR, mateBegunAlike: BEGUN_ALIKE };
+  const constants = {
+    mateWeights: [...CLIP],
+    matePrior: PRIOR,
+    matePriorShare: PRIOR_SHARE,
+    mateBegunAlike: BEGUN_ALIKE,
+  };
   return { mates, mateTokens, ...constants };
 }
 
 /** The keys of these. */
 export const SIBLING_KEYS: readonly string[] = [
-  ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'mateBegunAlike'],
+  ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
 ];
 
 /** A trace whose values are asked for. */
@@ -55,7 +65,7 @@ export interface SiblingValues extends TraceValues {
 }
 
 /**
- * V(s_k) = (R + Σ_j w_j r_j + c·V_c(s_k)) / (1 + Σ_j w_j + c), with log w_j the log-ratio of the first L tokens of mate j's tail
+ * V(s_k) = (1 − λ)·(R + Σ_j w_j r_j + c·V_c(s_k)) / (1 + Σ_j w_j + c) + λ·V_c(s_k), with log w_j the log-ratio of the first L tokens of mate j's tail
  * at s_k and at its own corresponding state, held between −30 and 3 nats. An unknown R is left out. Of those that are no mates but
  * began as the trace did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
@@ -71,7 +81,7 @@ export function siblingValues(
   const places = placesOf(pieces);
   const one = own === null ? 0 : 1;
   // without a reference there is no V_c
-  const c = prior.referenceTokens.length === 0 ? 0 : PRIOR;
+  const [c, lambda] = prior.referenceTokens.length === 0 ? [0, 0] : [PRIOR, PRIOR_SHARE];
   const states = Array.from(segmentation.exits, (exit, k) => {
     const place = places.get(exit) as number;
     const sums = { weights: 0, squares: 0, rewards: 0 };
@@ -102,7 +112,8 @@ export function siblingValues(
   const values = states.map(({ weights, rewards }, k) => {
     const value = prior.values[k] as number;
     const total = one + weights + c;
-    return fits && total > 0 ? (one * (own ?? 0) + rewards + c * value) / total : value;
+    if (!fits || total === 0) return value;
+    return ((1 - lambda) * (one * (own ?? 0) + rewards + c * value)) / total + lambda * value;
   });
   const effective = states.map(({ weights, squares }) => {
     if (!fits) return 0;

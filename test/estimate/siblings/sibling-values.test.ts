@@ -74,7 +74,7 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
 );
 
 describe('siblings', () => {
-  it('is (R + Σ w r + ½ Σ r_b + ½ V) / (1½ + Σ w + ½ B), and the prior where no mate fits', () => {
+  it('is ¾ (R + Σ w r + ½ Σ r_b + ½ V) / (1½ + Σ w + ½ B) + ¼ V, and the prior where no mate fits', () => {
     fc.assert(
       fc.property(scene, ({ K, prior, reward, L, mates, begunAlike }) => {
         const { pieces, segmentation, values } = traceOf(K, prior);
@@ -175,11 +175,11 @@ describe('siblings', () => {
           const sum = (x: ArrayLike<number>) => Array.from(x).reduce((a, b) => a + b, 0);
           const ratio = sum(tail) - sum(own);
           clipped ||= ratio > 3;
-          // one mate, no outcome of its own, a prior of 0: V = w·r / (w + ½); a mate below the threshold of fitting is left out
+          // one mate, no outcome of its own, a prior of 0: V = ¾ w·r / (w + ½); a mate below the threshold of fitting is left out
           const [, value = 0] = found.values;
           const weighted = found.status.includes(NO_FIT)
             ? Math.exp(ratio) * right(y)
-            : (0.5 * value) / (1 - value);
+            : (0.5 * value) / (0.75 - value);
           expected += Math.exp(sum(own)) * weighted;
         }
         if (!clipped) expect(expected).toBeCloseTo(exactValue(model, here, zeta), 4);
@@ -210,7 +210,7 @@ describe('siblings', () => {
     const unknown = { pieces, reward: null };
     const read = { ...mate, logprobs: Float32Array.of(-1) };
     const found = siblingValues(values, { segmentation, tails }, unknown, [read], opts);
-    expect([...found.values]).toEqual([Math.fround(1.25 / 1.5), 0.75]);
+    expect([...found.values]).toEqual([0.75 * (1.25 / 1.5) + 0.125, 0.75 * 0.75 + 0.0625].map(Math.fround));
     expect([...(found.columns.value_ess as Float32Array)]).toEqual([1, 1]);
     const unread = { ...mate, logprobs: undefined };
     const none = siblingValues(values, { segmentation, tails }, { pieces, reward: 1 }, [unread], opts);
