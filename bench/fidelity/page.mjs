@@ -157,7 +157,7 @@ Written by \`npm run fidelity\`${isWhole ? '' : ' (**a trial run: few traces, fe
 
 A value is held against what it stands for: the share of completions from a state that win, sampled from the policy itself at temperature 1. Every trace is cut at its lines, all methods
 have the same segments, and no group is both fitted to and judged. Correlations are those of differences of neighbouring states inside a trace (pooled ones
-mix in which traces won); brackets are 95 % of a bootstrap over traces. Large changes are those of .2 and more. [compare.md](compare.md) says how each figure is made.
+mix in which traces won); brackets are 95 % of a bootstrap over groups. Large changes are those of .2 and more. [compare.md](compare.md) says how each figure is made.
 The known mistake is the line at which a wrong trace goes wrong and stays so: both tasks are known line by line.
 
 \`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,

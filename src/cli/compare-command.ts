@@ -39,7 +39,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     )
     .summary('how credits go together: methods, given values, labels')
     .description(
-      'Correlates the credits of thought segments: differences of values, σ, uniform σ, and columns that flags name; inside traces first, with intervals over traces. See docs/compare.md.',
+      'Correlates the credits of thought segments: differences of values, σ, uniform σ, and columns that flags name; inside traces first, with intervals over groups. See docs/compare.md.',
     )
     .option(
       '--credit <name=path>',
@@ -68,7 +68,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     )
     .option('--reward <path>', 'the reward, where the rows have no column reward')
     .option('--large <x>', 'a change of the truth of at least so much has to have the right sign', '0.2')
-    .option('--resamples <n>', 'resamples of the traces for intervals', '1000')
+    .option('--resamples <n>', 'resamples of the groups for intervals', '1000')
     .option('--seed <n>', 'seed of the resamples', '0')
     .option('--json', 'all figures as one JSON object', false)
     .option('--csv', 'all figures, one a line', false)

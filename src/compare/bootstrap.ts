@@ -1,4 +1,4 @@
-// Intervals by resampling traces: segments of one trace depend on each other, traces do not.
+// Intervals by resampling groups: segments of one trace depend on each other, and so do traces of one prompt; groups do not.
 
 /** A figure that is made of sums over traces. */
 export interface Figure {
@@ -11,7 +11,7 @@ export interface Figure {
 
 export interface Interval {
   readonly value: number;
-  /** 2.5 and 97.5 percent of the resamples; NaN where fewer than two traces count, or most resamples make no figure */
+  /** 2.5 and 97.5 percent of the resamples; NaN where traces of fewer than two groups count, or most resamples make no figure */
   readonly low: number;
   readonly high: number;
 }
@@ -30,26 +30,31 @@ export function randomStream(seed: number): () => number {
 /**
  * Figures with their percentile intervals. For a seed all figures see the same resamples, in one call or in several, so that
  * they can be compared with each other.
- * @param traces n
- * @param resamples how often n traces are drawn with replacement
+ * @param groups (n) number of each trace's group, from 0; the traces of a group are drawn together
+ * @param resamples how often so many groups as there are get drawn with replacement
  */
 export function withIntervals(
   figures: readonly Figure[],
-  traces: number,
+  groups: Int32Array,
   { resamples, seed }: { readonly resamples: number; readonly seed: number },
 ): Interval[] {
+  const traces = groups.length;
+  const units = groups.reduce((most, group) => Math.max(most, group + 1), 0);
   const found = figures.map(() => new Float64Array(resamples));
   const columns = figures.map((figure) => columnsOf(figure, traces));
   const random = randomStream(seed);
   const weights = new Float64Array(AT_ONCE * traces);
+  const times = new Float64Array(units);
   for (let first = 0; first < resamples; first += AT_ONCE) {
     const drawn = Math.min(AT_ONCE, resamples - first);
-    weights.fill(0);
-    for (let b = 0; b < drawn; b++)
-      for (let i = 0; i < traces; i++) {
-        const at = Math.floor((random() / 2 ** 32) * traces) * AT_ONCE + b;
-        weights[at] = (weights[at] as number) + 1;
+    for (let b = 0; b < drawn; b++) {
+      times.fill(0);
+      for (let i = 0; i < units; i++) {
+        const unit = Math.floor((random() / 2 ** 32) * units);
+        times[unit] = (times[unit] as number) + 1;
       }
+      for (const [i, group] of groups.entries()) weights[i * AT_ONCE + b] = times[group] as number;
+    }
     for (const [f, figure] of figures.entries()) {
       const sums = sumsOf(columns[f] as Columns, weights);
       const values = found[f] as Float64Array;
@@ -60,7 +65,8 @@ export function withIntervals(
   return figures.map((figure, f) => {
     const own = columns[f] as Columns;
     const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
-    const isKnown = own.traces.length >= 2 && sure.length > resamples / 2;
+    const counting = new Set(Array.from(own.traces, (i) => groups[i]));
+    const isKnown = counting.size >= 2 && sure.length > resamples / 2;
     return {
       value: figure.value(sumsOf(own, once)[0]),
       low: isKnown ? quantile(sure, 0.025) : Number.NaN,

@@ -58,14 +58,13 @@ export function compareCredits(
 ): Comparison {
   const told = (pending: readonly Pending[]): ComparedFigure[] => {
     const figures = pending.map(({ figure }) => figure);
-    const intervals = withIntervals(figures, table.rewards.length, opts);
+    const intervals = withIntervals(figures, table.groups, opts);
     return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
   };
   const ceiling = ceilingOf(table, opts);
   const pairs = pairsOf(table, opts);
   return {
-    ceiling:
-      ceiling === undefined ? null : (withIntervals([ceiling], table.rewards.length, opts)[0] as Interval),
+    ceiling: ceiling === undefined ? null : (withIntervals([ceiling], table.groups, opts)[0] as Interval),
     figures: [
       ...pairs.flatMap(([a, b], n) => {
         const own = told(correlations(table, a, b));

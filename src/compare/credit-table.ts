@@ -4,6 +4,8 @@
 export interface CreditTable {
   readonly offsets: Int32Array; // (n+1)
   readonly rewards: Float64Array; // (n) NaN where unknown
+  /** number of a trace's group, from 0; a trace without one is its own */
+  readonly groups: Int32Array; // (n)
   /** first wrong segment of a trace: its number, −1 where none is wrong, −2 where nobody has said */
   readonly firstWrong: Int32Array; // (n)
   readonly credits: readonly Credit[];

@@ -132,7 +132,7 @@ function remarks({ refused, notes }: DrawnComparison, drawn: readonly ComparedFi
   const codes = new Set(drawn.filter(marked).flatMap((figure) => figure.notes));
   return [
     '',
-    '[ ]: 95 % of the resamples of traces. p: segments change places inside their traces.',
+    '[ ]: 95 % of the resamples of groups. p: segments change places inside their traces.',
     ...Object.entries(NOTES).flatMap(([code, text]) => (codes.has(code) ? [`* ${code}: ${text}`] : [])),
     ...notes.map(({ code, text }) => `! ${code}: ${escapeControls(text)}`),
     ...Object.entries(refused).map(

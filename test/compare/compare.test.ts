@@ -7,6 +7,9 @@ import { type CompareOptions, compareCredits } from '../../dist/compare/compare.
 import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
 import { seeded } from '../oracle/toy.js';
 
+/** n traces, each a group of its own */
+const apart = (n: number) => Int32Array.from({ length: n }, (_, i) => i);
+
 type Lists = Readonly<Record<string, readonly (readonly number[])[]>>;
 
 function tableOf(lists: Lists, rewards: readonly number[], firstWrong: readonly number[] = []): CreditTable {
@@ -14,6 +17,7 @@ function tableOf(lists: Lists, rewards: readonly number[], firstWrong: readonly 
   return {
     offsets: Int32Array.from([0, ...lengths.map((_, i) => lengths.slice(0, i + 1).reduce((a, b) => a + b))]),
     rewards: Float64Array.from(rewards),
+    groups: apart(rewards.length),
     firstWrong: Int32Array.from(rewards, (_, i) => firstWrong[i] ?? -2),
     credits: Object.entries(lists).map(([name, traces]) => ({
       name,
@@ -23,7 +27,7 @@ function tableOf(lists: Lists, rewards: readonly number[], firstWrong: readonly 
 }
 
 const NO_RESAMPLES = { resamples: 0, seed: 0 };
-const figureOf = (figure: Figure, n: number) => withIntervals([figure], n, NO_RESAMPLES)[0]?.value;
+const figureOf = (figure: Figure, n: number) => withIntervals([figure], apart(n), NO_RESAMPLES)[0]?.value;
 const both = ({ credits }: CreditTable) => credits as readonly [Credit, Credit];
 
 describe('intervals', () => {
@@ -36,7 +40,7 @@ describe('intervals', () => {
 
   it('are the same for a seed, and others for another', () => {
     const figure = meanOf([1, 2, 3, 4, 5, 6]);
-    const at = (seed: number) => withIntervals([figure], 6, { resamples: 200, seed });
+    const at = (seed: number) => withIntervals([figure], apart(6), { resamples: 200, seed });
     expect(at(1)).toEqual(at(1));
     expect(at(1)).not.toEqual(at(2));
     expect(at(1)[0]?.value).toBe(3.5);
@@ -54,7 +58,7 @@ describe('intervals', () => {
       }
       return values.reduce((sum, value, i) => sum + (weights[i] as number) * value, 0) / n;
     }).sort();
-    const [found] = withIntervals([meanOf(values)], n, { resamples, seed: 9 });
+    const [found] = withIntervals([meanOf(values)], apart(n), { resamples, seed: 9 });
     expect([found?.low, found?.high]).toEqual([quantile(means, 0.025), quantile(means, 0.975)]);
   });
 
@@ -63,7 +67,7 @@ describe('intervals', () => {
     let held = 0;
     const widths: number[] = [];
     for (let n = 0; n < 300; n++) {
-      const [found] = withIntervals([meanOf(Array.from({ length: 50 }, random))], 50, {
+      const [found] = withIntervals([meanOf(Array.from({ length: 50 }, random))], apart(50), {
         resamples: 200,
         seed: n,
       });
@@ -76,9 +80,22 @@ describe('intervals', () => {
     expect(held / 300).toBeLessThan(0.98);
   });
 
+  it('of groups whose traces are alike are those of one trace a group, eight times', () => {
+    const values = Array.from({ length: 12 }, seeded(3));
+    const options = { resamples: 200, seed: 1 };
+    const eightfold = meanOf(values.flatMap((value) => new Array<number>(8).fill(value)));
+    const groups = Int32Array.from({ length: 96 }, (_, i) => Math.floor(i / 8));
+    const [once] = withIntervals([meanOf(values)], apart(12), options);
+    const [found] = withIntervals([eightfold], groups, options);
+    expect(found?.low).toBeCloseTo(once?.low as number, 12);
+    expect(found?.high).toBeCloseTo(once?.high as number, 12);
+    const [single] = withIntervals([eightfold], new Int32Array(96), options);
+    expect([single?.low, single?.high]).toEqual([Number.NaN, Number.NaN]);
+  });
+
   it('are none of one trace, and of figures that most resamples do not have', () => {
     const alone = { ...meanOf([3]), terms: Float64Array.of(0, 0, 3, 1) };
-    expect(withIntervals([alone], 2, { resamples: 100, seed: 0 })[0]).toEqual({
+    expect(withIntervals([alone], apart(2), { resamples: 100, seed: 0 })[0]).toEqual({
       value: 3,
       low: Number.NaN,
       high: Number.NaN,

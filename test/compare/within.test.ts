@@ -30,6 +30,7 @@ function tableOf(traces: readonly Pair[], rewards?: readonly number[]): CreditTa
   return {
     offsets,
     rewards: floats(rewards ?? traces.map(() => 1)),
+    groups: Int32Array.from(traces.keys()),
     firstWrong: new Int32Array(traces.length).fill(-2),
     credits: [
       { name: 'a', values: side(0) },
@@ -46,7 +47,7 @@ function correlated(table: CreditTable, slice: Parameters<typeof correlate>[3] =
   const found = correlate(table, a, b, slice);
   return Object.fromEntries(
     Object.entries(found).map(([name, { figure, ...rest }]) => {
-      const [{ value } = { value: Number.NaN }] = withIntervals([figure], table.rewards.length, NO_RESAMPLES);
+      const [{ value } = { value: Number.NaN }] = withIntervals([figure], table.groups, NO_RESAMPLES);
       return [name, { value, ...rest }];
     }),
   );

@@ -186,6 +186,7 @@ describe('completions', () => {
     const table = {
       offsets: Int32Array.from({ length: 31 }, (_, i) => 5 * i),
       rewards: new Float64Array(30),
+      groups: new Int32Array(30),
       firstWrong: new Int32Array(30),
       credits: [],
     };

@@ -54,6 +54,9 @@ export class CreditCollector {
   private readonly ends: string[] = [];
   private readonly offsets: number[] = [0];
   private readonly rewards: number[] = [];
+  private readonly groups: number[] = [];
+  private readonly groupNumbers = new Map<string, number>();
+  private groupCount = 0;
   private readonly firstWrong: number[] = [];
   private readonly credits = new Map<string, Growing>();
   private readonly deviations = new Growing();
@@ -132,14 +135,22 @@ export class CreditCollector {
     }
   }
 
-  private begin({ id, ends, segments, reward, firstWrong, deviations }: TraceCredits): void {
+  private begin({ id, group, ends, segments, reward, firstWrong, deviations }: TraceCredits): void {
     this.places.set(id, this.rewards.length);
     this.ends.push(ends);
     this.offsets.push((this.offsets.at(-1) as number) + segments);
     this.rewards.push(reward);
+    this.groups.push(this.groupNumber(group));
     this.firstWrong.push(firstWrong ?? NO_LABEL);
     this.hasDeviations ||= deviations !== null;
     this.deviations.push(deviations ?? new Float64Array(segments + 1).fill(Number.NaN));
+  }
+
+  private groupNumber(group: string | undefined): number {
+    const known = group === undefined ? undefined : this.groupNumbers.get(group);
+    if (known !== undefined) return known;
+    if (group !== undefined) this.groupNumbers.set(group, this.groupCount);
+    return this.groupCount++;
   }
 
   /** The table, and the truth's standard deviations at exits where a column has them. */
@@ -150,6 +161,7 @@ export class CreditCollector {
       table: {
         offsets: Int32Array.from(this.offsets),
         rewards: Float64Array.from(this.rewards),
+        groups: Int32Array.from(this.groups),
         firstWrong: Int32Array.from(this.firstWrong),
         credits: Array.from(this.credits, ([name, column]) => ({ name, values: column.done() })),
       },

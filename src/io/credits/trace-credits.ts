@@ -19,6 +19,8 @@ export interface CreditRequest {
 /** One trace; K thought segments. */
 export interface TraceCredits {
   readonly id: string;
+  /** undefined where the row has none */
+  readonly group: string | undefined;
   readonly segments: number;
   /** ends of all segments in tokens, or in characters where there are no tokens */
   readonly ends: string;
@@ -91,6 +93,7 @@ export function traceCredits(
   }
   return {
     id,
+    group: typeof row.group === 'string' ? row.group : undefined,
     segments: K,
     ends: `${unit} ${ends.join(' ')} ${K}`,
     reward,
