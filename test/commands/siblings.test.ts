@@ -227,7 +227,13 @@ describe('siblings', () => {
   it('is looked at by verify: its prior, its baseline, and values without a mate', async () => {
     expect((await run('verify siblings.jsonl')).code).toBe(0);
     const { config } = JSON.parse(await readFile(at('siblings.jsonl.summary.json'), 'utf8'));
-    expect(config).toMatchObject({ mates: 3, mateTokens: 40, mateWeights: [-30, 3], matePrior: 0.5, matePriorShare: 0.25 });
+    expect(config).toMatchObject({
+      mates: 3,
+      mateTokens: 40,
+      mateWeights: [-30, 3],
+      matePrior: 0.5,
+      matePriorShare: 0.25,
+    });
     const credit = storedCredit(config);
     const faults = (change: object) => {
       const cells = { ...rows[0], ...change } as Record<string, unknown>;
