@@ -6,10 +6,10 @@ import { COUNTS, SEGMENTERS } from './segmenters.mjs';
 
 const RESAMPLES = { resamples: 1000, seed: 0 };
 
-/** Share kept over all thoughts, with its interval. @param parts [kept, all] of each */
+/** Share kept over all thoughts, one a group, with its interval. @param parts [kept, all] of each */
 function shareOf(parts) {
   const figure = { terms: Float64Array.from(parts.flat()), m: 2, value: ([part, all]) => part / all };
-  return withIntervals([figure], parts.length, RESAMPLES)[0];
+  return withIntervals([figure], Int32Array.from(parts.keys()), RESAMPLES)[0];
 }
 
 /**
