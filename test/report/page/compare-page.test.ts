@@ -8,6 +8,7 @@ const values = Float64Array.from({ length: N }, (_, k) => Math.sin(k));
 const table = {
   offsets: Int32Array.from({ length: N / 4 + 1 }, (_, n) => 4 * n),
   rewards: Float64Array.from({ length: N / 4 }, (_, n) => n % 2),
+  groups: Int32Array.from({ length: N / 4 }, (_, n) => n),
   firstWrong: new Int32Array(N / 4).fill(-2),
   credits: [
     { name: 'truth', values },
