@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ceilingOfHalves } from '../../dist/compare/ceiling.js';
 import { seeded } from '../oracle/toy.js';
 import { FIXTURES, type FixtureRow, ROOT, readJsonl } from '../support/program.js';
+import { madeTraces, scoredLine } from '../support/scored-traces.js';
 
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/fidelity/${name}.mjs`));
@@ -11,6 +12,8 @@ const { bestCut, kept, keptOf, valueCurve } = await part('cuts');
 const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
 const { firstMistake } = await part('known-lines');
+const { featureStudy } = await part('feature-study');
+const { attributionSection } = await part('page-comparisons');
 
 const random = seeded(7);
 const curveOf = (n: number) => Float64Array.from({ length: n + 1 }, random);
@@ -249,5 +252,83 @@ describe('the first mistake of the bundled policy', () => {
   it('is none where the next line puts it right', () => {
     expect(found('a: 6*2=3 top 3', 'wait, a: 6*2=2 top 2', 'b: 2+2=4 top 4', 'c: 4-1=3 top 4')).toBe(null);
     expect(found('a: 6*2=3 top 3', 'wait, a: 6*2=4 top 4', 'b: 4+2=6 top 6', 'c: 6-1=5 top 6')).toBe(1);
+  });
+});
+
+describe('further features', () => {
+  const TOLD = { figures: [] };
+  const rowsOf = (groups: number, seed: number) =>
+    madeTraces(groups, 4, seed).map((trace) => ({
+      ...scoredLine(trace),
+      entropies: trace.logprobs.map((logprob) => -logprob),
+    }));
+  /** As a run by another estimator has them: K+1 values, which know the reward from the second segment on. */
+  const knowing = (rows: ReturnType<typeof rowsOf>) =>
+    rows.map((row) => ({
+      ...row,
+      value_start: 0.5,
+      segments: row.segments.map((segment, k) => ({ ...segment, value: k === 0 ? 0.5 : row.reward })),
+    }));
+
+  it('are fitted to some traces and judged on others; what knows the outcome is told apart', async () => {
+    const [fit, judged] = [rowsOf(12, 1), rowsOf(6, 2)];
+    const by = (rows: typeof fit) =>
+      new Map<string, object[]>([
+        ['pr', rows],
+        ['prm', knowing(rows)],
+        ['gradient', knowing(rows)],
+      ]);
+    const truth = judged.map(({ segments }) => segments.map(() => 0.5));
+    const credits: Record<string, number[][]>[] = [];
+    const compared = (_: string, named: Record<string, number[][]>) => {
+      credits.push(named);
+      return TOLD;
+    };
+    const levelError = (values: number[][]) => values.length;
+    const found = await featureStudy({ fitted: by(fit), scored: by(judged), truth, compared, levelError });
+    const names = ['', 'entropy,highest_entropy', 'prm', 'lowest:prm', 'gradient'];
+    expect(found.map(({ text }: { text: string }) => text)).toEqual(names);
+    const [none, entropy, prm, , gradient] = found;
+    expect(prm.leftOut).toBeLessThan(0.8 * none.leftOut);
+    expect(prm.loss).toBeLessThan(0.8 * none.loss);
+    expect(gradient.loss).toBeCloseTo(prm.loss, 9);
+    expect([entropy.looksAhead, prm.looksAhead, gradient.looksAhead]).toEqual([false, false, true]);
+    expect(none.level).toBe(judged.length);
+    expect(Object.keys(credits[0] ?? {})).toEqual(['mc', ...names.map((_, n) => `set_${n}`)]);
+    expect(credits[0]?.set_2?.[0]).toHaveLength((judged[0]?.segments.length ?? 0) - 1);
+  });
+});
+
+describe('the page', () => {
+  const figure = (of: string, credit: string, value: number, last = 1) => ({
+    ...{ of, credit, value, last, measure: 'pearson', traces: 'all' },
+    ...{ low: value - 0.05, high: value + 0.05 },
+  });
+  const said = (withLoo: number, pr: readonly [all: number, late: number]) =>
+    attributionSection({
+      among: {
+        gradient: { figures: [figure('gradient', 'loo', withLoo), figure('gradient', 'pr', 0.1)] },
+      },
+      comparison: {
+        figures: [
+          ...[1, 0.25].flatMap((last) => [
+            figure('mc', 'loo', 0.2, last),
+            figure('mc', 'gradient', 0.1, last),
+          ]),
+          figure('mc', 'pr', pr[0]),
+          figure('mc', 'pr', pr[1], 0.25),
+        ],
+      },
+    }) as string;
+
+  it('says what was seen of the sentences of the paper, also where it is otherwise', () => {
+    expect(said(0.3, [0.3, 0.5])).toContain('**Gradient and LOO agree with each other**, as in the paper');
+    expect(said(0.3, [0.3, 0.5])).toMatch(
+      /nearer to Monte Carlo than both .*: as in the paper, most of all late/,
+    );
+    expect(said(0.3, [0.3, 0.25])).toContain('as in the paper, though not most of all late');
+    expect(said(0.02, [0.15, 0.5])).toContain('gradient and LOO do not agree beyond chance');
+    expect(said(0.08, [0.15, 0.5])).toContain('agree, but no more than gradient does with `pr`');
+    expect(said(0.08, [0.15, 0.5])).toMatch(/`pr` is not nearer .*: otherwise than in the paper/);
   });
 });
