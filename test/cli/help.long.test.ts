@@ -41,7 +41,7 @@ describe('the help', () => {
 
   it.each(COMMANDS)('of %s ends with an example, exit codes, and a page that is there', (command) => {
     const help = helps.get(command) as string;
-    expect(help).toMatch(/\nExample:\n {2}rredcot .*\n\nExit codes: 0 done, .*\nMore: .*\n$/);
+    expect(help).toMatch(/\nExamples?:\n(?: {2}rredcot .*\n)+\nExit codes: 0 done, .*\nMore: .*\n$/);
     expect(existsSync(/\nMore: (.*)\n$/.exec(help)?.[1] as string)).toBe(true);
     expect(help).not.toMatch(/\(default:\s+("|\[|false)/);
   });
@@ -56,7 +56,7 @@ describe('the help', () => {
     for (const line of before) expect(runIn(folder, line)).toMatchObject({ status: 0 });
     // what example policy check reads is made by Python, where there is a transformers
     for (const command of COMMANDS.filter((name) => name !== 'policy check')) {
-      const line = /\nExample:\n {2}(.*)\n/.exec(helps.get(command) as string)?.[1] as string;
+      const line = /\nExamples?:\n {2}(.*)\n/.exec(helps.get(command) as string)?.[1] as string;
       // the examples of score and policy build would write over what the others read
       const ran = line.replace('-o scored.parquet', '-o again.parquet').replace('-o ./policy', '-o ./again');
       const { status, stderr } = runIn(folder, ran);
