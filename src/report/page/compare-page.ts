@@ -26,7 +26,7 @@ export function comparePage({ report, table, text }: ComparePage): string {
 <main id="main"><h1>Credits compared</h1>
 <p>${plural(traces, 'trace')} (${right} right, ${wrong} wrong), ${plural(segments, 'thought segment')}; ${against}.</p>
 <section aria-labelledby="h-curves"><h2 id="h-curves">How credits go together inside traces</h2>
-<p>Pearson’s correlation inside a trace, mean over traces, of the last part of each trace: its last quarter to all of it. Intervals hold 95 % of the resamples of traces.${pairs.length > TONES.length ? ` Drawn are the first ${TONES.length} of ${pairs.length} pairs.` : ''}</p>
+<p>Pearson’s correlation inside a trace, mean over traces, of the last part of each trace: its last quarter to all of it. Intervals hold 95 % of the resamples of groups.${pairs.length > TONES.length ? ` Drawn are the first ${TONES.length} of ${pairs.length} pairs.` : ''}</p>
 ${curves(report, pairs)}
 ${figureTable(report, pairs)}
 </section>

@@ -136,7 +136,7 @@ ${chart({
     { as: 'dots', tone: 'one', points },
   ],
 })}
-<p class="quantiles">${plural(curve.n, 'trace')} · off by <b>${numeral(curve.error)}</b> · mean squared error ${numeral(curve.brier)}</p>
+<p class="quantiles">${plural(curve.n, 'trace')} · tenths off by <b>${numeral(curve.error)}</b> on average · mean squared error of a trace ${numeral(curve.brier)}</p>
 <details><summary>numbers</summary><table><thead><tr><th scope="col">from</th><th scope="col">traces</th><th scope="col">predicted</th><th scope="col">reward</th></tr></thead>
 <tbody>${held.map((bin) => html`<tr><th scope="row">${numeral(bin.from, 1)}</th><td>${numeral(bin.n, 0)}</td><td>${numeral(bin.predicted)}</td><td>${numeral(bin.reward)}</td></tr>`)}</tbody></table></details></figure>`;
 }

@@ -102,7 +102,7 @@ function curve(name: string, { n, error, brier }: ReliabilityCurve): string {
   if (n === 0) return named(name, 'not to be held against rewards');
   return named(
     name,
-    `off by ${short(error)} from the reward on average, mean squared error ${short(brier)} (${plural(n, 'trace')})`,
+    `its tenths are off by ${short(error)} from their mean reward on average, mean squared error of a trace ${short(brier)} (${plural(n, 'trace')})`,
   );
 }
 

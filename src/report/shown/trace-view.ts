@@ -42,8 +42,9 @@ export function drawTrace(row: DrawnTrace, { depth, width, valueName, all }: Vie
     const bar = value === null ? '' : valueBar(value);
     const sigma = segment?.sigma ?? 0;
     const [minus, plus] = sigmaBars(sigma);
-    const delta = segment === null || segment.kind === 'answer' ? '' : signed(segment.delta ?? 0);
-    const share = segment === null ? '' : signed(sigma);
+    // a file that was only cut has neither
+    const delta = segment?.kind === 'thought' && segment.delta !== null ? signed(segment.delta) : '';
+    const share = segment === null || segment.sigma === null ? '' : signed(segment.sigma);
     const text = segment === null ? '(start)' : segmentText(characters, segment);
     const left = `${shortNumber(value).padStart(7)} ${bar.padEnd(BAR_WIDTH)} ${delta.padStart(7)} `;
     const middle = `${share.padStart(7)} ${tinted(`${minus}│${plus}`, sigma * effect, depth)} `;
