@@ -13,7 +13,8 @@ function pressed(folder: string, columns: number, keys: readonly string[], env: 
   const command = `stty cols ${columns} rows 50; exec '${process.execPath}' '${program}' inspect scored.parquet --worst`;
   const child = spawn('script', ['-qefc', command, '/dev/null'], {
     cwd: folder,
-    env: { ...process.env, TERM: 'xterm-256color', COLORTERM: '', NO_COLOR: '', ...env },
+    // nothing of ours: CI, FORCE_COLOR and the like change the number of colours
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, TERM: 'xterm-256color', ...env },
   });
   const screens: string[] = [''];
   const left = [...keys];
