@@ -1,5 +1,5 @@
 // Where a credit agrees with the truth or with a label: signs of large changes, the worst segment, the first wrong one.
-import type { Figure } from './bootstrap.js';
+import { type Figure, fewGroups } from './bootstrap.js';
 import type { Measured } from './correlations.js';
 import { type Credit, type CreditTable, pairedCredits, type Slice } from './credit-table.js';
 
@@ -22,7 +22,7 @@ export function signAgreement(table: CreditTable, truth: Credit, credit: Credit,
     const hits = changes.filter((k) => Math.sign(x[k] as number) === Math.sign(y[k] as number));
     return [hits.length, changes.length, changes.length / 2];
   });
-  return agreement(parts, true);
+  return agreement(table, parts, true);
 }
 
 /** Share of wrong traces whose segment of lowest credit is the truth's; of several lowest ones, one is drawn. */
@@ -34,7 +34,7 @@ export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit
     const shared = a.filter((k) => b.includes(k)).length;
     return [shared / (a.length * b.length), 1, 1 / x.length];
   });
-  return agreement(parts, false);
+  return agreement(table, parts, false);
 }
 
 /** Share of labelled traces whose segment of lowest credit is the first wrong one. */
@@ -62,16 +62,17 @@ const WHOLE: Slice = { outcome: 'all', last: 1 };
 
 /** Traces with a label and another segment, all of whose segments have a credit. */
 function overLabelled(
-  { offsets, firstWrong }: CreditTable,
+  table: CreditTable,
   credit: Credit,
   part: (values: Float64Array, wrong: number) => Part,
 ): Agreement {
+  const { offsets, firstWrong } = table;
   const parts = Array.from(firstWrong, (wrong, i): Part => {
     const values = credit.values.subarray(offsets[i], offsets[i + 1]);
     const isWhole = values.length > 1 && values.every(Number.isFinite);
     return wrong >= 0 && isWhole ? part(values, wrong) : [0, 0, 0];
   });
-  return agreement(parts, false);
+  return agreement(table, parts, false);
 }
 
 function eachTrace({ rewards }: CreditTable, part: (i: number) => Part): Part[] {
@@ -88,23 +89,21 @@ function lowest(values: Float64Array): number[] {
   return Array.from(values.keys()).filter((k) => values[k] === least);
 }
 
-const FEW_TRACES = 10;
-
 /** @param bySegment whether a part counts segments, of which a trace has several */
-function agreement(parts: readonly Part[], bySegment: boolean): Agreement {
+function agreement({ groups }: CreditTable, parts: readonly Part[], bySegment: boolean): Agreement {
   const figure: Figure = {
     terms: Float64Array.from(parts.flat()),
     m: 3,
     value: ([sum, count]) => (sum as number) / (count as number),
   };
   const total = (j: 0 | 1 | 2) => parts.reduce((sum, part) => sum + part[j], 0);
-  const traces = parts.filter(([, count]) => count > 0).length;
+  const counts = ([, count]: Part) => count > 0;
   return {
     figure,
     p: Number.NaN,
     chance: total(2) / total(1),
-    traces,
+    traces: parts.filter(counts).length,
     segments: bySegment ? total(1) : 0,
-    notes: traces < FEW_TRACES ? ['few-traces'] : [],
+    notes: fewGroups(groups, (i) => counts(parts[i] as Part)),
   };
 }

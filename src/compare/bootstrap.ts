@@ -75,6 +75,19 @@ export function withIntervals(
   });
 }
 
+/** So few say nothing: a tenth of what an interval draws is one. */
+const FEW_GROUPS = 10;
+
+/**
+ * `few-groups`, where an interval has few groups to draw.
+ * @param groups (n) number of each trace's group
+ * @param counts whether a trace has a part in the figure
+ */
+export function fewGroups(groups: Int32Array, counts: (trace: number) => boolean): string[] {
+  const counting = new Set(groups.filter((_, i) => counts(i)));
+  return counting.size < FEW_GROUPS ? ['few-groups'] : [];
+}
+
 /** A figure's terms, sum by sum: they are gone through a thousand times. */
 interface Columns {
   /** (c) the traces that count */

@@ -1,5 +1,5 @@
 // How two credits go together, as figures over traces: inside the traces, and pooled.
-import type { Figure } from './bootstrap.js';
+import { type Figure, fewGroups } from './bootstrap.js';
 import {
   type Credit,
   type CreditTable,
@@ -27,8 +27,7 @@ const POOLED = { pooled_pearson: (values: Float64Array) => values, pooled_spearm
 export const CORRELATIONS = [...Object.keys(WITHIN), ...Object.keys(POOLED)] as readonly Correlation[];
 export type Correlation = keyof typeof WITHIN | keyof typeof POOLED;
 
-/** So few say nothing: 1/10 of the traces is one, and the normal limit of 30 segments is off by a hundredth. */
-const FEW_TRACES = 10;
+/** The normal limit of so few is off by a hundredth. */
 const FEW_SEGMENTS = 30;
 
 /** All correlations of two credits over a slice of the table. */
@@ -43,7 +42,7 @@ export function correlate(
   const segments = counting.reduce((sum, { x }) => sum + x.length, 0);
   const sizes = { traces: counting.length, segments };
   const notes = [
-    ...(sizes.traces < FEW_TRACES ? ['few-traces'] : []),
+    ...fewGroups(table.groups, (i) => (pairs[i] as PairedCredits).x.length > 1),
     ...(segments < FEW_SEGMENTS ? ['few-segments'] : []),
     ...flatNotes(counting),
   ];

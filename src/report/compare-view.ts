@@ -16,8 +16,9 @@ export interface DrawnComparison extends Comparison {
 }
 
 /** Why a figure is marked. */
-const NOTES: Readonly<Record<string, string>> = {
-  'few-traces': 'fewer than ten traces',
+export const NOTES: Readonly<Record<string, string>> = {
+  'few-groups':
+    'fewer than ten groups, of which intervals are resamples (a trace without a group is its own)',
   'few-segments': 'fewer than thirty segments: p is that of a normal limit which is not reached',
   flat: 'half of the traces or more have a credit that does not move',
   ties: 'half of the pairs of segments or more have equal credits',
@@ -142,7 +143,8 @@ function remarks({ refused, notes }: DrawnComparison, drawn: readonly ComparedFi
   ];
 }
 
-function marked({ notes }: ComparedFigure): boolean {
+/** Whether something is known against a figure. */
+export function marked({ notes }: ComparedFigure): boolean {
   return notes.some((code) => code in NOTES);
 }
 

@@ -137,7 +137,7 @@ describe('agreement with the truth', () => {
     const found = signAgreement(table, truth, credit, 0.2);
     // + ✓, − ✗ | − ✓, + against 0 ✗ | + ✓, + ✗
     expect(figureOf(found.figure, 3)).toBe(3 / 6);
-    expect(found).toMatchObject({ segments: 6, traces: 3, chance: 0.5, notes: ['few-traces'] });
+    expect(found).toMatchObject({ segments: 6, traces: 3, chance: 0.5, notes: ['few-groups'] });
     expect(signAgreement(table, truth, credit, 0.45).segments).toBe(1);
   });
 

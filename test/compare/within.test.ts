@@ -293,8 +293,14 @@ describe('notes', () => {
 
   it('tell of few traces, few segments, credits that do not move, and ties', () => {
     expect(notesOf(many)).toEqual([]);
-    expect(notesOf(many.slice(1))).toEqual(['few-traces']);
-    expect(notesOf(many.slice(5))).toEqual(['few-traces', 'few-segments']);
+    expect(notesOf(many.slice(1))).toEqual(['few-groups']);
+    expect(notesOf(many.slice(5))).toEqual(['few-groups', 'few-segments']);
+    // many traces of few groups are few for an interval, which draws groups
+    const grouped = {
+      ...tableOf([...many, ...many]),
+      groups: Int32Array.from({ length: 20 }, (_, i) => i >> 2),
+    };
+    expect(correlated(grouped).pearson?.notes).toEqual(['few-groups']);
     const flat = many.map((trace, i) => (i % 2 === 0 ? trace.map(([x]) => [x, 7] as const) : trace));
     expect(notesOf(flat)).toEqual(['flat', 'ties']);
     expect(notesOf(many.map((trace, i) => (i < 4 ? trace.map(([x]) => [x, 7] as const) : trace)))).toEqual(

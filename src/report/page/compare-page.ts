@@ -2,10 +2,10 @@
 import { type ComparedFigure, LASTS } from '../../compare/compare.js';
 import type { CreditTable } from '../../compare/credit-table.js';
 import { plural } from '../../plural.js';
-import type { DrawnComparison } from '../compare-view.js';
+import { type DrawnComparison, marked, NOTES } from '../compare-view.js';
 import { pageDocument } from './document.js';
 import { html, type Markup } from './html.js';
-import { type Axis, chart, numeral, type Point } from './svg.js';
+import { type Axis, chart, type Marks, numeral, type Point } from './svg.js';
 
 export interface ComparePage {
   readonly report: DrawnComparison;
@@ -26,12 +26,12 @@ export function comparePage({ report, table, text }: ComparePage): string {
 <main id="main"><h1>Credits compared</h1>
 <p>${plural(traces, 'trace')} (${right} right, ${wrong} wrong), ${plural(segments, 'thought segment')}; ${against}.</p>
 <section aria-labelledby="h-curves"><h2 id="h-curves">How credits go together inside traces</h2>
-<p>Pearson’s correlation inside a trace, mean over traces, of the last part of each trace: its last quarter to all of it. Intervals hold 95 % of the resamples of groups.${pairs.length > TONES.length ? ` Drawn are the first ${TONES.length} of ${pairs.length} pairs.` : ''}</p>
+<p>Pearson’s correlation inside traces, each trace held against its own mean, over the last part of each: its last quarter to all of it. Bars are intervals, which hold 95 % of the resamples of groups; curves stand side by side at each part.${pairs.length > TONES.length ? ` Drawn are the first ${TONES.length} of ${pairs.length} pairs.` : ''}</p>
 ${curves(report, pairs)}
 ${figureTable(report, pairs)}
 </section>
 <section aria-labelledby="h-points"><h2 id="h-points">Segments</h2>
-<p>A point is a thought segment; of many, ${numeral(POINTS, 0)} at even distances. Axes end at the 1st and 99th percentile.</p>
+<p>A point is a thought segment; of many, ${numeral(POINTS, 0)} at even distances. Axes end at the 1st and 99th percentile; what lies beyond stands at their ends. Dotted lines are at 0.</p>
 <div class="charts">${pairs.map(([of, credit]) => scatter(table, of, credit))}</div>
 </section>
 <section aria-labelledby="h-all"><h2 id="h-all">As the terminal shows it</h2>
@@ -66,35 +66,60 @@ const nameOf = (report: DrawnComparison, [of, credit]: Pair) =>
   report.truth === null ? `${of} ~ ${credit}` : credit;
 
 const TONES = ['one', 'minus', 'third', 'fourth', 'fifth', 'sixth'];
+/** between neighbours of one part, so that equal curves are seen both */
+const APART = 0.014;
 
 function curves(report: DrawnComparison, pairs: readonly Pair[]): Markup {
-  const lines = pairs.slice(0, TONES.length).map((pair, n) => {
-    const points = LASTS.flatMap((last) => {
-      const value = find(report, pair, last)?.value ?? null;
-      return value === null ? [] : [{ x: last, y: value, size: 3 }];
+  const drawn = pairs.slice(0, TONES.length);
+  const lines = drawn.map((pair, n) => {
+    const aside = APART * (n - (drawn.length - 1) / 2);
+    const found = LASTS.flatMap((last) => {
+      const figure = find(report, pair, last);
+      return figure === undefined || figure.value === null
+        ? []
+        : [{ x: last + aside, ...figure, y: figure.value }];
     });
-    return { pair, tone: TONES[n] as string, points };
+    const ranges = found.flatMap(({ x, low, high }) =>
+      low === null || high === null ? [] : [{ x, low, high }],
+    );
+    const points = found.map(({ x, y }) => ({ x, y, size: 3 }));
+    return { pair, tone: TONES[n] as string, points, ranges };
   });
-  const low = Math.min(0, ...lines.flatMap(({ points }) => points.map(({ y }) => y)));
+  const ends = lines.flatMap(({ points, ranges }) => [
+    ...points.map(({ y }) => y),
+    ...ranges.map(({ low }) => low),
+  ]);
+  const low = Math.min(0, ...ends);
   return html`<figure class="wide-figure">${chart({
     title: `Pearson inside traces by the last part of each: ${lines.map(({ pair, points }) => `${nameOf(report, pair)} ${points.map(({ y }) => numeral(y, 2)).join(', ')}`).join('; ')}`,
-    x: { label: 'last part of the trace', low: 0.25, high: 1 },
-    y: { label: 'Pearson', low, high: 1 },
-    marks: lines.flatMap(({ tone, points }) => [
+    x: { label: 'last part of the trace', low: 0.2, high: 1.05, ticks: LASTS },
+    y: { label: 'Pearson', low: Math.floor(5 * low) / 5, high: 1 },
+    marks: lines.flatMap(({ tone, points, ranges }) => [
+      { as: 'ranges' as const, tone, ranges },
       { as: 'line' as const, tone, points },
       { as: 'dots' as const, tone, points },
     ]),
   })}
-<p class="quantiles">${lines.map(({ pair, tone }) => html`<span class="key ${tone}">${nameOf(report, pair)}</span> `)}</p></figure>`;
+<p class="quantiles">${lines.map(({ pair, tone }) => html`<span class="key ${tone}">${nameOf(report, pair)}</span>   `)}</p></figure>`;
 }
 
 function figureTable(report: DrawnComparison, pairs: readonly Pair[]): Markup {
-  const cell = (figure: ComparedFigure | undefined) =>
-    figure === undefined || figure.value === null
-      ? html`<td>–</td>`
-      : html`<td>${numeral(figure.value, 2)}${figure.low === null ? null : html` <span class="small">[${numeral(figure.low, 2)}, ${numeral(figure.high, 2)}]</span>`}</td>`;
+  const codes = new Set<string>();
+  const cell = (figure: ComparedFigure | undefined) => {
+    if (figure !== undefined && marked(figure)) for (const code of figure.notes) codes.add(code);
+    const flag =
+      figure !== undefined && marked(figure) ? html`<abbr title="${figure.notes.join(', ')}">*</abbr>` : null;
+    return figure === undefined || figure.value === null
+      ? html`<td>–${flag}</td>`
+      : html`<td>${numeral(figure.value, 2)}${figure.low === null ? null : html` <span class="small">[${numeral(figure.low, 2)}, ${numeral(figure.high, 2)}]</span>`}${flag}</td>`;
+  };
+  const rows = pairs.map(
+    (pair) =>
+      html`<tr><th scope="row">${nameOf(report, pair)}</th>${LASTS.map((last) => cell(find(report, pair, last)))}${['right', 'wrong'].map((traces) => cell(find(report, pair, 1, traces)))}</tr>`,
+  );
   return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table><caption>Pearson inside traces</caption><thead><tr><th scope="col">credit</th>${LASTS.map((last) => html`<th scope="col">${last === 1 ? 'all of it' : `last ${last}`}</th>`)}<th scope="col">right traces</th><th scope="col">wrong traces</th></tr></thead>
-<tbody>${pairs.map((pair) => html`<tr><th scope="row">${nameOf(report, pair)}</th>${LASTS.map((last) => cell(find(report, pair, last)))}${['right', 'wrong'].map((traces) => cell(find(report, pair, 1, traces)))}</tr>`)}</tbody></table></div>`;
+<tbody>${rows}</tbody></table></div>
+${Object.entries(NOTES).map(([code, meaning]) => (codes.has(code) ? html`<p class="small">* ${code}: ${meaning}</p>` : null))}`;
 }
 
 function scatter({ credits }: CreditTable, of: string, credit: string): Markup | null {
@@ -110,8 +135,7 @@ function scatter({ credits }: CreditTable, of: string, credit: string): Markup |
     { length: Math.floor(known.length / step) },
     (_, n) => known[Math.floor(n * step)] as Point,
   );
-  return html`<figure><figcaption>${credit} against ${of}</figcaption>${chart({
-    title: `${credit} against ${of}, ${plural(points.length, 'segment')}`,
+  const axes = {
     x: axisOf(
       of,
       points.map((point) => point.x),
@@ -120,8 +144,22 @@ function scatter({ credits }: CreditTable, of: string, credit: string): Markup |
       credit,
       points.map((point) => point.y),
     ),
-    marks: [{ as: 'dots', tone: 'one', points }],
+  };
+  return html`<figure><figcaption>${credit} against ${of}</figcaption>${chart({
+    title: `${credit} against ${of}, ${plural(points.length, 'segment')}`,
+    ...axes,
+    marks: [...zeros(axes), { as: 'dots', tone: 'one', points }],
   })}</figure>`;
+}
+
+/** Lines at 0, where an axis passes it. */
+function zeros({ x, y }: { readonly x: Axis; readonly y: Axis }): Marks[] {
+  const passes = ({ low, high }: Axis) => low < 0 && high > 0;
+  const line = (...points: Point[]): Marks => ({ as: 'line', tone: 'guide', points });
+  return [
+    ...(passes(x) ? [line({ x: 0, y: y.low }, { x: 0, y: y.high })] : []),
+    ...(passes(y) ? [line({ x: x.low, y: 0 }, { x: x.high, y: 0 })] : []),
+  ];
 }
 
 function axisOf(label: string, list: readonly number[]): Axis {

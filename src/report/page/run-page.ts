@@ -101,8 +101,8 @@ export function figure(title: string, of: Distribution, note: string): Markup {
   return html`<figure><figcaption>${title}</figcaption>
 ${chart({
   title: `${title}: median ${numeral(of.median, digits)}, 5 to 95 % of ${numeral(of.n, 0)} from ${numeral(of.p05, digits)} to ${numeral(of.p95, digits)}`,
-  x: { label: note, low, high: last + width },
-  y: { label: 'count', low: 0, high: most },
+  x: { label: note, low, high: last + width, whole: isWhole },
+  y: { label: 'count', low: 0, high: most, whole: true },
   marks: [{ as: 'bars', tone: 'one', bars }],
 })}
 <p class="quantiles">5 % ${numeral(of.p05, digits)} · median <b>${numeral(of.median, digits)}</b> · 95 % ${numeral(of.p95, digits)} · largest ${numeral(of.max, digits)}</p></figure>`;

@@ -5,6 +5,10 @@ export interface Axis {
   readonly label: string;
   readonly low: number;
   readonly high: number;
+  /** where it is marked; round numbers where absent */
+  readonly ticks?: readonly number[];
+  /** of numbers of things: marked at whole ones alone */
+  readonly whole?: boolean;
 }
 
 export interface Point {
@@ -17,6 +21,11 @@ export interface Point {
 /** What is drawn; `tone` is a class of the style. */
 export type Marks =
   | { readonly as: 'line' | 'dots'; readonly tone: string; readonly points: readonly Point[] }
+  | {
+      readonly as: 'ranges';
+      readonly tone: string;
+      readonly ranges: readonly { x: number; low: number; high: number }[];
+    }
   | {
       readonly as: 'bars';
       readonly tone: string;
@@ -31,22 +40,21 @@ export interface Chart {
   readonly marks: readonly Marks[];
 }
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [340, 190, 46, 10, 10, 36];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [340, 190, 46, 16, 10, 36];
 /** beyond so many dots a chart shows no more than a cloud */
 const DOTS = 4000;
 
 export function chart({ title, x, y, marks }: Chart): Markup {
   const across = (v: number) => LEFT + (clamped(v, x) - x.low) * ((WIDTH - LEFT - RIGHT) / spread(x));
   const up = (v: number) => HEIGHT - BOTTOM - (clamped(v, y) - y.low) * ((HEIGHT - TOP - BOTTOM) / spread(y));
-  const ticks = (axis: Axis) => [axis.low, (axis.low + axis.high) / 2, axis.high];
   return html`<svg class="chart" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${title}">
-${ticks(y).map(
-  (v) =>
-    html`<line class="grid" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${px(up(v))}" y2="${px(up(v))}"/><text x="${LEFT - 5}" y="${px(up(v) + 4)}" text-anchor="end">${tickText(v, y)}</text>`,
+${marked(y).map(
+  ({ at, text }) =>
+    html`<line class="grid" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${px(up(at))}" y2="${px(up(at))}"/><text x="${LEFT - 5}" y="${px(up(at) + 4)}" text-anchor="end">${text}</text>`,
 )}
-${ticks(x).map(
-  (v, n) =>
-    html`<text x="${px(across(v))}" y="${HEIGHT - BOTTOM + 14}" text-anchor="${['start', 'middle', 'end'][n]}">${tickText(v, x)}</text>`,
+${marked(x).map(
+  ({ at, text }) =>
+    html`<line class="grid" x1="${px(across(at))}" x2="${px(across(at))}" y1="${HEIGHT - BOTTOM}" y2="${HEIGHT - BOTTOM + 4}"/><text x="${px(across(at))}" y="${HEIGHT - BOTTOM + 14}" text-anchor="middle">${text}</text>`,
 )}
 <text class="label" x="${(LEFT + WIDTH - RIGHT) / 2}" y="${HEIGHT - 5}" text-anchor="middle">${x.label}</text>
 <text class="label" x="11" y="${(TOP + HEIGHT - BOTTOM) / 2}" text-anchor="middle" transform="rotate(-90 11 ${(TOP + HEIGHT - BOTTOM) / 2})">${y.label}</text>
@@ -62,6 +70,11 @@ ${marks.map((each) => drawn(each))}
           ? null
           : html`<rect x="${px(left)}" y="${px(up(top))}" width="${px(Math.max(1, right - left - 0.5))}" height="${px(height)}"/>`;
       })}</g>`;
+    if (each.as === 'ranges')
+      return html`<g class="${each.tone} range">${each.ranges.map(
+        ({ x: at, low, high }) =>
+          html`<line x1="${px(across(at))}" x2="${px(across(at))}" y1="${px(up(low))}" y2="${px(up(high))}"/>`,
+      )}</g>`;
     const points = each.points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
     if (each.as === 'line')
       return html`<polyline class="${each.tone} stroke" points="${points.map((p) => `${px(across(p.x))},${px(up(p.y))}`).join(' ')}"/>`;
@@ -83,11 +96,33 @@ function px(v: number): string {
   return String(Math.round(v * 10) / 10);
 }
 
-/** As many digits as tell the axis' ends apart. */
-function tickText(v: number, axis: Axis): string {
-  const size = Math.max(Math.abs(axis.low), Math.abs(axis.high));
-  const digits = size >= 100 ? 0 : spread(axis) >= 10 ? 1 : spread(axis) >= 0.1 ? 2 : 4;
-  return numeral(v, digits);
+const STEPS = [1, 2, 5, 10] as const;
+/** marks of an axis at most, unless it names its own */
+const TICKS = 8;
+
+/** Round numbers between an axis' ends: multiples of 1, 2 or 5 times a power of ten. */
+export function roundTicks(low: number, high: number, isWhole = false): number[] {
+  if (!(high > low)) return [low];
+  const least = (high - low) / (TICKS - 1);
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = Math.max(isWhole ? 1 : 0, power * (STEPS.find((n) => n * power >= least * (1 - 1e-9)) ?? 10));
+  const first = Math.ceil(low / step - 1e-9);
+  const ticks = Array.from(
+    { length: Math.floor(high / step + 1e-9) - first + 1 },
+    (_, n) => (first + n) * step,
+  );
+  return ticks.length > 0 ? ticks : [low];
+}
+
+/** The axis' marks, each with as many digits as tell it from its neighbours. */
+function marked({ low, high, ticks, whole }: Axis): { at: number; text: string }[] {
+  const places = ticks ?? roundTicks(low, high, whole);
+  const texts = [0, 1, 2, 3, 4].map((digits) => places.map((v) => v.toFixed(digits)));
+  // a number of few digits is written as it is, others so that no two are alike
+  const isTrue = (list: readonly string[]) =>
+    list.every((text, n) => Math.abs(Number(text) - (places[n] as number)) <= 1e-9 * (high - low || 1));
+  const digits = texts.findIndex(isTrue);
+  return places.map((at) => ({ at, text: numeral(at, digits < 0 ? 4 : digits) }));
 }
 
 /** With a true minus, and commas where it is long. */

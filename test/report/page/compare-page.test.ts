@@ -45,6 +45,35 @@ describe('the page of a comparison', () => {
     expect(page).toContain('10 traces (5 right, 5 wrong), 40 thought segments; held against truth.');
   });
 
+  it('draws equal curves side by side, each with its intervals, at marks that are round', () => {
+    const equal = { ...table.credits[1], name: 'equal' } as (typeof table.credits)[0];
+    const twice = { ...table, credits: [...table.credits, equal] };
+    const again = { ...report, ...compareCredits(twice, opts) };
+    const drawn = comparePage({ report: again, table: twice, text: '' });
+    const curve = /<figure class="wide-figure">(.*?)<\/figure>/s.exec(drawn)?.[1] as string;
+    const places = (tone: string) =>
+      [...curve.matchAll(new RegExp(`<polyline class="${tone} stroke" points="([^"]*)"`, 'g'))].map(
+        ([, at]) => at,
+      );
+    expect(places('one')[0]).not.toBe(places('third')[0]);
+    const up = (at = '') => at.split(' ').map((point) => point.split(',')[1]);
+    expect(up(places('one')[0])).toEqual(up(places('third')[0]));
+    // of the last quarter, one segment, there is none
+    expect(/<g class="minus range">(.*?)<\/g>/s.exec(curve)?.[1]?.match(/<line/g)?.length).toBe(3);
+    expect(curve).toMatch(/>0\.25<.*>0\.50<.*>0\.75<.*>1\.00</s);
+  });
+
+  it('marks what is not to be trusted, and says why', () => {
+    const few = { ...table, groups: table.groups.map((group) => group >> 1) };
+    const marks = (text: string) => text.match(/>\*<\/abbr>/g)?.length ?? 0;
+    const drawn = comparePage({ report: { ...report, ...compareCredits(few, opts) }, table: few, text: '' });
+    expect(marks(drawn)).toBeGreaterThan(marks(page));
+    expect(drawn).toContain('<p class="small">* few-groups: fewer than ten groups');
+    const sure = '<td>1.00 <span class="small">[1.00, 1.00]</span></td>';
+    expect(page).toContain(sure);
+    expect(drawn).not.toContain(sure);
+  });
+
   it('holds names and texts as text', () => {
     const markup = page.replaceAll(/<script[\s\S]*?<\/script>|<style>[\s\S]*?<\/style>/g, '');
     expect(markup.replaceAll(/"[^"]*"/g, '""')).not.toMatch(/<img|<script|<[^>]*\s(style|on\w+|src)=/);
