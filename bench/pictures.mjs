@@ -40,11 +40,9 @@ async function drawn(id) {
   const file = await shownFile(path, inputs, path, mapping, false);
   for await (const row of mapping.read({}))
     if (row.kind === 'row' && row.columns.id === id) {
-      const shown = await shownTrace(
-        { ...row, file: 'scored.parquet' },
-        file,
-        'the wrong trace whose value fell the most in one segment',
-      );
+      const why = 'the wrong trace whose value fell the most in one segment';
+      const picked = { why, warnings: [] };
+      const shown = await shownTrace({ ...row, file: 'scored.parquet' }, file, picked);
       return drawShown(shown, { depth: 24, width: 92, all: false });
     }
   throw new Error(`${id}: no such trace`);

@@ -19,7 +19,7 @@ import type { Trace } from '../trace.js';
 import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
 import { browse } from './looking/browse.js';
 import type { Terminal } from './looking/pager.js';
-import { type Pick, pickTrace } from './looking/pick.js';
+import { fitting, type Pick, type Picked, pickTrace } from './looking/pick.js';
 import { shownFile, shownRecord, shownTrace } from './looking/shown.js';
 import { rowAt } from './looking/steps.js';
 import { openScored } from './scored/open-scored.js';
@@ -50,7 +50,7 @@ export async function inspect(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
-  const picked = await pickedOf(path, opts, log);
+  const { picked, fits } = (await pickedOf(path, opts, log)) ?? {};
   const inputs = await resolveInputs([path]);
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
@@ -61,10 +61,10 @@ export async function inspect(
       : { row: (await rowAt(picked.ordinal, mapping.read)) as InputRow, id: undefined };
   const isGiven = opts.map !== undefined || opts.preset !== 'auto' || opts.join !== undefined;
   const file = await shownFile(path, inputs, row.file, mapping, isGiven);
-  const shown = isBad(row) ? undefined : await shownTrace(row, file, picked?.why);
+  const shown = isBad(row) ? undefined : await shownTrace(row, file, picked);
   if (shown !== undefined && !opts.json) {
     if (opts.terminal !== undefined && file.isFile)
-      await browse(row as InputRow, shown, file, { ...opts, terminal: opts.terminal });
+      await browse(row as InputRow, shown, file, { ...opts, terminal: opts.terminal, fits });
     else write(`${drawShown(shown, { ...opts, width: opts.width() }).join('\n')}\n`);
     return EXIT.done;
   }
@@ -76,8 +76,12 @@ export async function inspect(
   return found.rejected === null || shown !== undefined ? EXIT.done : EXIT.data;
 }
 
-/** The trace of a scored file that was asked for by what it is. */
-async function pickedOf(path: string, { row, pick, where, signal }: InspectOptions, log: Log) {
+/** The trace of a scored file that was asked for by what it is, and the rows among which it was looked for. */
+async function pickedOf(
+  path: string,
+  { row, pick, where, signal }: InspectOptions,
+  log: Log,
+): Promise<{ picked: Picked; fits: ((row: InputRow) => boolean) | undefined } | undefined> {
   if (pick === undefined && where.length === 0) return undefined;
   if (row !== undefined)
     throw usageError(
@@ -86,7 +90,8 @@ async function pickedOf(path: string, { row, pick, where, signal }: InspectOptio
     );
   const source = await openScored(path, log);
   const conditions = where.map((text) => parseWhere(text, path, source));
-  return pickTrace(source, pick ?? 'first', conditions, signal);
+  const picked = await pickTrace(source, pick ?? 'first', conditions, signal);
+  return { picked, fits: conditions.length > 0 ? fitting(source, conditions) : undefined };
 }
 
 /** The row that was asked for, and the trace's id where that was asked for. */

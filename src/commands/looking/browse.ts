@@ -5,13 +5,15 @@ import type { InputRow } from '../../rows.js';
 import { matesOf } from './mates.js';
 import { type Move, page, type Terminal } from './pager.js';
 import { type ShownFile, shownTrace } from './shown.js';
-import { rowAfter, rowAt, rowBefore } from './steps.js';
+import { type Fits, rowAfter, rowAt, rowBefore } from './steps.js';
 
 export interface BrowseOptions {
   readonly terminal: Terminal;
   readonly all: boolean;
   readonly depth: Depth;
   readonly width: () => number;
+  /** the rows that keys lead to, but for mates; undefined: all of them */
+  readonly fits: Fits | undefined;
 }
 
 /** Until somebody has seen enough. */
@@ -19,16 +21,15 @@ export async function browse(
   first: InputRow,
   shown: ShownTrace,
   file: ShownFile,
-  { terminal, all, depth, width }: BrowseOptions,
+  { terminal, all, depth, width, fits = () => true }: BrowseOptions,
 ): Promise<void> {
   let present = { row: first, shown, all };
   const { read } = file.mapping;
-  const any = () => true;
 
   async function target(move: Move): Promise<InputRow | undefined> {
     const { row } = present;
-    if (move === 'next') return rowAfter(row.ordinal, read, any);
-    if (move === 'previous') return rowBefore(row.ordinal, read, any);
+    if (move === 'next') return rowAfter(row.ordinal, read, fits);
+    if (move === 'previous') return rowBefore(row.ordinal, read, fits);
     const group = await matesOf(row, read, true);
     const at = group.findIndex(({ ordinal }) => ordinal === row.ordinal);
     const mate = group[(at + 1) % group.length];

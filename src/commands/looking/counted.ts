@@ -85,7 +85,8 @@ export async function countScored(
 
 const ROWS_TOLD = 1000;
 
-function vocabOf({ metadata }: Scored): number | undefined {
+/** Tokens of the vocabulary of the policy that scored a file; undefined where it does not say. */
+export function vocabOf({ metadata }: Pick<Scored, 'metadata'>): number | undefined {
   const vocab = Number(metadata.get(VOCAB_KEY));
   return vocab > 1 ? vocab : undefined;
 }

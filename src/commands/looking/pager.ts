@@ -1,4 +1,5 @@
 // A terminal and the views of traces in, keys that scroll them and move from one to another.
+import { clipped, columnsOf } from '../../report/shown/wrap.js';
 
 /** A view, and where the keys lead from it. */
 export interface View {
@@ -16,7 +17,20 @@ export interface Terminal {
 
 const ENTER = '\u001b[?1049h\u001b[?25l';
 const LEAVE = '\u001b[?25h\u001b[?1049l';
-const HELP = 'n next · p previous · m mate · a all · ↑↓ space scroll · q quit';
+/** From the longest to the shortest. */
+const HELPS = [
+  'n next · p previous · m mate · a all · ↑↓ space scroll · q quit',
+  'n next · p prev · m mate · a all · q quit',
+  'n p m a · q quit',
+] as const;
+
+/** What fits into the last line: how one leaves stands in it before all else, then where one is, then the other keys. */
+export function statusLine(title: string, place: string, width: number): string {
+  const forms = [title + place, title].flatMap((head) => HELPS.map((help) => `${head} · ${help}`));
+  const found = forms.find((line) => columnsOf(line) <= width);
+  const [, , least] = HELPS;
+  return found ?? clipped(`${least} · ${title}`, width);
+}
 
 const MOVES: Readonly<Record<string, Move>> = {
   ...{ n: 'next', '\u001b[C': 'next', p: 'previous', '\u001b[D': 'previous' },
@@ -57,10 +71,8 @@ export async function page(
     const visible = lines.slice(top, top + height);
     const place =
       lines.length > height ? ` · lines ${top + 1} to ${top + visible.length} of ${lines.length}` : '';
-    const status = `${note === '' ? `${title}${place}` : note} · ${HELP}`.slice(
-      0,
-      (output.columns || 80) - 1,
-    );
+    const width = (output.columns || 80) - 1;
+    const status = note === '' ? statusLine(title, place, width) : statusLine(note, '', width);
     output.write(
       `\u001b[H\u001b[2J${visible.join('\r\n')}\u001b[${height + 1};1H\u001b[7m${status}\u001b[0m`,
     );

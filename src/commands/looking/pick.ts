@@ -3,11 +3,15 @@ import { randomInt } from 'node:crypto';
 import { dataError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { isMagnitude } from '../../estimate/estimators.js';
 import { plural } from '../../plural.js';
-import { extremes, turnsOf } from '../../report/counted/turns.js';
-import { isBad } from '../../rows.js';
+import { mean } from '../../report/counted/run-counts.js';
+import { Sketch } from '../../report/counted/sketch.js';
+import { extremes, NOTHING, turnsOf } from '../../report/counted/turns.js';
+import { foreignTraces, isForeign } from '../../report/counted/warnings.js';
+import { type InputRow, isBad } from '../../rows.js';
 import type { Scored } from '../scored/open-scored.js';
 import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
 import type { Condition } from '../scored/where.js';
+import { vocabOf } from './counted.js';
 
 export type Pick = 'worst' | 'best' | 'random' | 'first';
 
@@ -15,6 +19,16 @@ export type Pick = 'worst' | 'best' | 'random' | 'first';
 export interface Picked {
   readonly ordinal: number;
   readonly why: string;
+  /** what stands against trusting the file, as far as it was read; as `summary` says it */
+  readonly warnings: readonly string[];
+}
+
+/** Whether a trace of the file fits all conditions; none that cannot be read does. */
+export function fitting(source: Scored, conditions: readonly Condition[]): (row: InputRow) => boolean {
+  return (row) => {
+    const trace = readable(() => storedTrace(row, source));
+    return trace !== undefined && conditions.every(({ holds }) => holds(trace));
+  };
 }
 
 /**
@@ -28,46 +42,66 @@ export async function pickTrace(
   signal: AbortSignal,
 ): Promise<Picked> {
   const magnitude = isMagnitude(source.credit.estimator);
-  let best: { readonly rank: number; readonly key: number; readonly picked: Picked } | undefined;
-  let [fitting, traces] = [0, 0];
+  let best: (Standing & { readonly ordinal: number }) | undefined;
+  let [fits, traces] = [0, 0];
+  const logprobs = new Sketch();
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (isBad(row)) continue;
     const trace = readable(() => storedTrace(row, source));
     if (trace === undefined) continue;
     traces++;
+    const logprob = mean(trace.row.logprobs);
+    if (logprob !== null) logprobs.add(logprob);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
-    fitting++;
+    fits++;
     const { ordinal } = row;
-    if (pick === 'first') return { ordinal, why: 'the first that fits' };
+    if (pick === 'first') return { ordinal, why: 'the first that fits', warnings: [] };
     // each of n has its chance of 1 in n
-    if (pick === 'random' && randomInt(fitting) === 0)
-      best = { rank: 0, key: 0, picked: { ordinal, why: `one of ${plural(fitting, 'trace')} by chance` } };
+    if (pick === 'random' && randomInt(fits) === 0) best = { rank: 0, key: 0, what: '', ordinal };
     if (pick === 'random') continue;
     const found = standing(trace, pick, magnitude);
     if (best === undefined || found.rank > best.rank || (found.rank === best.rank && found.key > best.key))
-      best = { ...found, picked: { ordinal, why: found.why } };
+      best = { ...found, ordinal };
   }
   if (best === undefined)
     throw dataError(
       `none of ${plural(traces, 'trace')} fits`,
       conditions.length > 0 ? 'another --where' : 'rredcot verify tells what is wrong with the file',
     );
-  const { ordinal, why } = best.picked;
-  return pick === 'random'
-    ? { ordinal, why: `one of ${plural(fitting, 'trace')} by chance` }
-    : { ordinal, why };
+  const { median } = logprobs.distribution;
+  return {
+    ordinal: best.ordinal,
+    why: pick === 'random' ? `one of ${plural(fits, 'trace')} by chance` : reasonOf(best, pick),
+    warnings: isForeign(median, vocabOf(source)) ? [foreignTraces(median)] : [],
+  };
+}
+
+/** What a trace is ordered by in the search. */
+interface Standing {
+  readonly rank: number;
+  /** its largest fall, or rise */
+  readonly key: number;
+  /** `right `, `wrong `, or nothing */
+  readonly what: string;
+}
+
+function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first'): string {
+  const moved = pick === 'worst' ? 'fell' : 'rose';
+  return key > NOTHING
+    ? `the ${what}trace whose value ${moved} the most in one segment`
+    : `the first ${what}trace; the value of none ${moved} in a segment, so that none is ${pick === 'worst' ? 'worse' : 'better'} than another`;
 }
 
 /** Wrong traces come before right ones in search of the worst, right ones before wrong ones in search of the best. */
-function standing({ row }: StoredTrace, pick: 'worst' | 'best', magnitude: boolean) {
+function standing({ row }: StoredTrace, pick: 'worst' | 'best', magnitude: boolean): Standing {
   const { rise, fall } = extremes(turnsOf(row, magnitude));
   const isRight = row.reward !== null && row.reward > 0.5;
   const isMeant = row.reward !== null && isRight === (pick === 'best');
   const what = row.reward === null ? '' : isRight ? 'right ' : 'wrong ';
-  return pick === 'worst'
-    ? { rank: Number(isMeant), key: fall, why: `the ${what}trace whose value fell the most in one segment` }
-    : { rank: Number(isMeant), key: rise, why: `the ${what}trace whose value rose the most in one segment` };
+  const key = pick === 'worst' ? fall : rise;
+  // what is nothing is as much as nothing: the first of such traces stays
+  return { rank: Number(isMeant), key: key > NOTHING ? key : 0, what };
 }
 
 function readable(read: () => StoredTrace): StoredTrace | undefined {

@@ -2,13 +2,17 @@
 import { isMagnitude, valueNameOf } from '../../estimate/estimators.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { CONFIG_KEY } from '../../io/write/output.js';
+import { mean } from '../../report/counted/run-counts.js';
 import { outstanding, turnsOf } from '../../report/counted/turns.js';
+import { isForeign } from '../../report/counted/warnings.js';
 import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
 import type { ShownTrace } from '../../report/shown/shown-trace.js';
 import type { InputRow } from '../../rows.js';
 import type { Mapping } from '../job/mapping.js';
 import { type Config, configBeside } from '../scored/config-beside.js';
+import { vocabOf } from './counted.js';
 import { matesOf } from './mates.js';
+import type { Picked } from './pick.js';
 import { namedTexts, scoredMapping, textsOf } from './texts.js';
 
 /** What of a file is the same for all its rows. */
@@ -16,6 +20,8 @@ export interface ShownFile {
   readonly mapping: Mapping;
   readonly named: Readonly<Record<string, unknown>>;
   readonly estimator: unknown;
+  /** of the policy; undefined where the file does not say */
+  readonly vocab: number | undefined;
   /** whether its rows can be read again, so that mates can be looked for */
   readonly isFile: boolean;
 }
@@ -40,7 +46,8 @@ export async function shownFile(
     (isFile ? await configBeside(path).catch(() => undefined) : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
-  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, isFile };
+  const vocab = vocabOf({ metadata });
+  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, vocab, isFile };
 }
 
 function parsed(text: string | undefined): Config | undefined {
@@ -52,18 +59,19 @@ function parsed(text: string | undefined): Config | undefined {
   }
 }
 
-/** What is shown of a row; undefined where it was neither scored nor cut. */
+/** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
 export async function shownTrace(
   row: InputRow,
-  { mapping, named, estimator, isFile }: ShownFile,
-  why: string | undefined,
+  { mapping, named, estimator, vocab, isFile }: ShownFile,
+  picked: Pick<Picked, 'why' | 'warnings'> | undefined,
 ): Promise<ShownTrace | undefined> {
   if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
   const { prompt, completion, references } = textsOf(row, { map: mapping.map, named });
   return {
     row: scoredRow(row, completion),
     place: `${row.row} of ${row.file}`,
-    why,
+    why: picked?.why,
+    warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : foreignTrace(row, vocab),
     prompt,
     references,
     mates: isFile ? await matesOf(row, mapping.read) : [],
@@ -72,14 +80,26 @@ export async function shownTrace(
   };
 }
 
+/** That this trace alone reads as if another policy had written it. */
+function foreignTrace({ columns }: InputRow, vocab: number | undefined): string[] {
+  const { logprobs } = columns;
+  const logprob = Array.isArray(logprobs) ? mean(Float32Array.from(logprobs as number[])) : null;
+  if (!isForeign(logprob, vocab)) return [];
+  const text = logprob.toFixed(2).replace('-', '−');
+  return [`its mean log p is ${text} a token: did this policy write it? Its values mean little then`];
+}
+
 /** The same for programs; per-token lists as the row has them. */
-export function shownRecord({ row, why, mates, isMagnitude }: ShownTrace, { columns }: InputRow): unknown {
+export function shownRecord(
+  { row, why, warnings, mates, isMagnitude }: ShownTrace,
+  { columns }: InputRow,
+): unknown {
   const { reward, baseline, valueStart, segments, status } = row;
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const { decisive, harmful } = outstanding(turnsOf(row, isMagnitude));
   const list = (name: string) => (Array.isArray(columns[name]) ? columns[name] : null);
   return {
-    ...{ why: why ?? null, reward, baseline, status: status.join(';') || 'ok' },
+    ...{ why: why ?? null, warnings, reward, baseline, status: status.join(';') || 'ok' },
     values: valueStart === null ? null : [valueStart, ...thoughts.map(({ value }) => value)],
     segments,
     ...{ decisive, harmful },

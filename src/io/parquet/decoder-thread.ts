@@ -67,6 +67,14 @@ async function* streamsOf(wanted: Wanted): AsyncGenerator<Uint8Array> {
 let streams: AsyncGenerator<Uint8Array> | undefined;
 
 const functions = {
+  /** Lets go of whatever it has open. @returns true */
+  async release(): Promise<true> {
+    await streams?.return(undefined);
+    streams = undefined;
+    await current?.file.close();
+    current = undefined;
+    return true;
+  },
   want(wanted: Wanted): void {
     streams = streamsOf(wanted);
   },

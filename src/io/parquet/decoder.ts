@@ -1,5 +1,6 @@
 // Parts of Parquet files in, Arrow IPC out, through a worker thread: one part at a time, of whichever file.
 
+import { setTimeout as after } from 'node:timers/promises';
 import { startThread, type Thread } from '../../thread.js';
 import type { DecoderThread, Wanted } from './decoder-thread.js';
 import type { RowGroup } from './footer.js';
@@ -10,6 +11,31 @@ const DECODED_BYTES = 8 * 2 ** 20;
 const MAX_BATCH_ROWS = 8192;
 /** Streams that are asked for ahead: while one is used, the next one is decoded. */
 const MAX_IN_FLIGHT = 2;
+
+/** How long a thread may take for what is asked of it already when nobody wants it any more. */
+const PATIENCE_MS = 200;
+
+/** A thread without work: to start one takes longer than to read a small file. It does not keep the program alive. */
+let spare: Thread<DecoderThread> | undefined;
+
+function startedThread(): Thread<DecoderThread> {
+  const found =
+    spare ?? startThread<DecoderThread>('the decoder', new URL('./decoder-thread.js', import.meta.url));
+  spare = undefined;
+  found.ref();
+  return found;
+}
+
+/** Keeps a thread for the next file; one of them, and only where it lets go of the last one. */
+async function putBack(thread: Thread<DecoderThread>): Promise<void> {
+  const isIdle = await Promise.race([
+    thread.call('release', []),
+    after(PATIENCE_MS, false, { ref: false }),
+  ]).catch(() => false);
+  if (isIdle !== true || spare !== undefined) return thread.terminate();
+  thread.unref();
+  spare = thread;
+}
 
 /** The thread; it is started when it is needed, and again after a part that has wrecked it. */
 export interface ParquetDecoder {
@@ -29,10 +55,10 @@ export function openParquetDecoder(): ParquetDecoder {
   async function close(): Promise<void> {
     const last = thread;
     thread = undefined;
-    await last?.terminate();
+    if (last !== undefined) await putBack(last);
   }
   async function* answers(wanted: Wanted): AsyncGenerator<Uint8Array> {
-    thread ??= startThread<DecoderThread>('the decoder', new URL('./decoder-thread.js', import.meta.url));
+    thread ??= startedThread();
     const asked = thread;
     let isEnded = false;
     try {
@@ -46,7 +72,7 @@ export function openParquetDecoder(): ParquetDecoder {
       }
       isEnded = true;
     } finally {
-      // wrecked, or at work on what nobody wants
+      // wrecked, or at work on what nobody wants: it is given up unless it is soon done
       if (!isEnded) await close();
     }
   }

@@ -182,7 +182,8 @@ function levelSketches() {
   return { start: new Sketch(), end: new Sketch() };
 }
 
-function mean(list: Float32Array | null): number | null {
+/** null of nothing */
+export function mean(list: Float32Array | null): number | null {
   return list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
 }
 

@@ -13,7 +13,7 @@ export interface Turn {
 }
 
 /** Changes below this are what rounding leaves. */
-const NOTHING = 0.0005;
+export const NOTHING = 0.0005;
 
 /**
  * The thought segments in order.

@@ -15,7 +15,20 @@ const MOST = 0.5;
 /** nats a token, where the vocabulary is not known: what a policy wrote itself is far above */
 const UNLIKELY = -3;
 
-/** @param vocab tokens of the policy's vocabulary; undefined where nothing tells */
+/**
+ * Whether a mean log p a token is nearer to guessing than to certainty: of what a policy wrote itself it is far above.
+ * @param vocab tokens of the policy's vocabulary; undefined where nothing tells
+ */
+export function isForeign(logprob: number | null, vocab: number | undefined): logprob is number {
+  return logprob !== null && logprob <= (vocab === undefined ? UNLIKELY : -Math.log(vocab) / 2);
+}
+
+/** What is said of traces half of which have that mean log p or less. */
+export function foreignTraces(median: number): string {
+  return `half of the traces have a mean log p of ${median.toFixed(2).replace('-', '−')} a token or less: did this policy write them? Its values mean little there`;
+}
+
+/** @param vocab as {@link isForeign} */
 export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunWarning[] {
   const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
   const warnings: RunWarning[] = [];
@@ -23,13 +36,7 @@ export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunW
     if (isSo) warnings.push({ code, text });
   };
   const logprob = distributions.mean_logprob.median;
-  // nearer to guessing than to certainty
-  const floor = vocab === undefined ? UNLIKELY : -Math.log(vocab) / 2;
-  add(
-    logprob !== null && logprob <= floor,
-    'foreign_traces',
-    `half of the traces have a mean log p of ${logprob?.toFixed(2)} a token or less: did this policy write them? Its values mean little there`,
-  );
+  add(isForeign(logprob, vocab), 'foreign_traces', foreignTraces(logprob ?? 0));
   add(
     credited > 0 && uniform > MOST * credited,
     'mostly_uniform',

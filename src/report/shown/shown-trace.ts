@@ -2,9 +2,10 @@
 import { count, plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
 import type { OutputRow, SegmentRow } from '../../scored.js';
-import { THINK_CLOSE } from '../../segment/span.js';
 import { advantageOf, shadeOf } from '../counted/shade.js';
 import { outstanding, type Turn, turnsOf } from '../counted/turns.js';
+import { shortNumber, signed } from './number.js';
+import { ownAnswer } from './own-answer.js';
 import { type Depth, shaded } from './shading.js';
 import { spark, thinned } from './spark.js';
 import { drawTrace } from './trace-view.js';
@@ -24,6 +25,8 @@ export interface ShownTrace {
   readonly place: string;
   /** why it is this one; undefined where it was named */
   readonly why: string | undefined;
+  /** what stands against trusting it */
+  readonly warnings: readonly string[];
   readonly prompt: string;
   readonly references: readonly string[];
   readonly mates: readonly Mate[];
@@ -52,10 +55,13 @@ export function drawShown(shown: ShownTrace, opts: ShownOptions): string[] {
   const characters = [...row.trace.completion];
   const lines = drawTrace(row, { ...opts, valueName }).split('\n');
   const [head = '', ...table] = lines;
-  const answer = row.segments.find(({ kind }) => kind === 'answer');
-  const own = answer === undefined ? '' : textOf(characters, answer).replace(THINK_CLOSE, '').trim();
+  const own = ownAnswer(row, characters);
   return [
     ...wrapped(head, width),
+    ...section(
+      '! warning',
+      shown.warnings.flatMap((text) => wrapped(escapeControls(text), room)),
+    ),
     ...section('row', wrapped(escapeControls(place + (why === undefined ? '' : `: ${why}`)), room)),
     ...section('prompt', folded(prompt, room, all ? Number.POSITIVE_INFINITY : TEXT_LINES)),
     ...section(
@@ -166,10 +172,9 @@ function folded(text: string, room: number, most: number): string[] {
     .flatMap((line) => wrapped(escapeControls(line), room));
   if (lines.length <= most && looked.length === text.length) return lines;
   const left = [...text].length - [...lines.slice(0, most).join('')].length;
-  return [
-    ...lines.slice(0, most),
-    `… about ${plural(Math.max(1, left), 'more character')} (--all shows them)`,
-  ];
+  const more = plural(Math.max(1, left), 'more character');
+  const hints = [`… about ${more} (--all shows them)`, `… ${more} (--all)`, '… (--all)'];
+  return [...lines.slice(0, most), hints.find((hint) => hint.length <= room) ?? '…'];
 }
 
 function textOf(characters: readonly string[], { charStart, charEnd }: SegmentRow): string {
@@ -182,13 +187,4 @@ function section(label: string, lines: readonly string[]): string[] {
     const name = n === 0 ? label : '';
     return `${name}${' '.repeat(Math.max(1, LABEL - columnsOf(name)))}${line}`.trimEnd();
   });
-}
-
-function shortNumber(value: number): string {
-  const text = Math.abs(value) >= 100 ? value.toFixed(1) : value.toFixed(3);
-  return text.replace('-', '−');
-}
-
-function signed(value: number): string {
-  return `${value < 0 ? '−' : '+'}${shortNumber(Math.abs(value))}`;
 }

@@ -3,8 +3,16 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { fitting, pickTrace } from '../../../dist/commands/looking/pick.js';
+import { shownTrace } from '../../../dist/commands/looking/shown.js';
+import { rowAfter, rowBefore } from '../../../dist/commands/looking/steps.js';
+import { parseWhere } from '../../../dist/commands/scored/where.js';
+import { resolveInputs } from '../../../dist/io/read/inputs.js';
+import { openLog } from '../../../dist/report/log.js';
 import type { TraceRecord } from '../../../dist/report/page/trace-record.js';
 import { rredcotHere } from '../../support/in-process.js';
+import { inputRow } from '../../support/io-helpers.js';
 import {
   FIXTURES,
   readScored,
@@ -140,6 +148,71 @@ describe('inspect', () => {
     expect(scored.values).toEqual(storedValues(row));
     expect(scored.sigma).toEqual(row.sigma);
     expect(scored.mates.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
+  });
+
+  /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
+  const changed = async (change: (columns: Record<string, unknown>) => object) => {
+    const { openScored } = await import('../../../dist/commands/scored/open-scored.js');
+    const source = await openScored(join(folder, 'scored.parquet'), openLog({ quiet: true, json: false }));
+    return {
+      ...source,
+      async *read(opts: object) {
+        for await (const row of source.read(opts)) {
+          const columns = { ...(row as { columns: Record<string, unknown> }).columns };
+          yield { ...row, columns: { ...columns, ...change(columns) } } as never;
+        }
+      },
+    };
+  };
+  const flat = ({ segments, value_start: value }: Record<string, unknown>) => ({
+    segments: (segments as { kind: string }[]).map((each) =>
+      each.kind === 'thought' ? { ...each, value, delta: 0 } : each,
+    ),
+  });
+  const never = new AbortController().signal;
+
+  it('says of flat traces that none fell, and of traces that another policy wrote that it seems so', async () => {
+    const trusted = await pickTrace(await changed(() => ({})), 'worst', [], never);
+    expect(trusted.warnings).toEqual([]);
+    const level = await pickTrace(await changed(flat), 'worst', [], never);
+    expect(level.ordinal).toBe(rows.findIndex(({ reward }) => reward === 0));
+    expect(level.why).toBe(
+      'the first wrong trace; the value of none fell in a segment, so that none is worse than another',
+    );
+    const other = await changed(({ logprobs }) => ({ logprobs: (logprobs as number[]).map(() => -3.5) }));
+    for (const pick of ['worst', 'best', 'random'] as const)
+      expect((await pickTrace(other, pick, [], never)).warnings).toEqual([
+        expect.stringMatching(/^half of the traces have a mean log p of −3\.50 a token or less/),
+      ]);
+  });
+
+  it('warns of one trace that another policy wrote, whichever way it was named', async () => {
+    const row = (logprob: number) => ({
+      ...inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) }),
+    });
+    const inputs = await resolveInputs([join(folder, 'scored.parquet')]);
+    const mapping = await resolveMapping(inputs, { preset: 'auto' } as never);
+    const file = { mapping, named: {}, estimator: 'pr' };
+    const shown = (logprob: number, vocab: number | undefined) =>
+      shownTrace(row(logprob), { ...file, vocab, isFile: false } as never, undefined);
+    expect((await shown(-2.9, 64))?.warnings).toEqual([expect.stringContaining('mean log p is −2.90')]);
+    expect((await shown(-2.9, undefined))?.warnings).toEqual([]);
+    expect((await shown(-0.1, 64))?.warnings).toEqual([]);
+  });
+
+  it('with --where leads on among the rows that fit', async () => {
+    const source = await changed(() => ({}));
+    const fits = fitting(source, [parseWhere('reward == 0', 'scored.parquet', source)]);
+    const wrong = rows.flatMap(({ reward }, n) => (reward === 0 ? [n] : []));
+    const walked: number[] = [];
+    for (let at = -1; ; ) {
+      const row = await rowAfter(at, source.read, fits);
+      if (row === undefined) break;
+      at = row.ordinal;
+      walked.push(at);
+    }
+    expect(walked).toEqual(wrong);
+    expect((await rowBefore(walked.at(-1) as number, source.read, fits))?.ordinal).toBe(walked.at(-2));
   });
 
   it('--where finds the first that fits, --random one of them, and neither goes with --row', async () => {

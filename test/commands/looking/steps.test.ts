@@ -1,7 +1,7 @@
 // From row to row of a file, to the mates nearby, and the keys that ask for it.
 import { describe, expect, it } from 'vitest';
 import { matesOf, NEAR } from '../../../dist/commands/looking/mates.js';
-import { keysOf } from '../../../dist/commands/looking/pager.js';
+import { keysOf, statusLine } from '../../../dist/commands/looking/pager.js';
 import { rowAfter, rowAt, rowBefore } from '../../../dist/commands/looking/steps.js';
 import type { ReadRows } from '../../../dist/io/read/peek.js';
 import { rejectRow } from '../../../dist/rows.js';
@@ -45,6 +45,21 @@ describe('rows', () => {
     const own = await matesOf(row as Exclude<typeof row, undefined>, read, true);
     expect(own[0]?.ordinal).toBe(1000);
     expect(await matesOf(inputRow({ id: 'x' }), read)).toEqual([]);
+  });
+});
+
+describe('the last line', () => {
+  const of = (width: number) => statusLine('row 12', ' · lines 1 to 49 of 210', width);
+
+  it('says how to leave at every width, and as much else as there is room for', () => {
+    for (let width = 20; width < 200; width++) {
+      expect(of(width), `${width}`).toContain('q quit');
+      expect(of(width).length).toBeLessThanOrEqual(width);
+    }
+    expect(of(120)).toContain('↑↓ space scroll');
+    expect(of(79)).toBe('row 12 · lines 1 to 49 of 210 · n next · p prev · m mate · a all · q quit');
+    expect(of(59)).toBe('row 12 · lines 1 to 49 of 210 · n p m a · q quit');
+    expect(of(20)).toBe('n p m a · q quit · …');
   });
 });
 

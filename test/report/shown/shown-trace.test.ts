@@ -106,13 +106,31 @@ function shown(K: number, length: number, more: Partial<ShownTrace> = {}, charac
         };
       }),
     },
-    ...{ place: '0 of x', why: undefined, prompt: 'start?\u001b[31m', references: ['7'], valueName: 'v̂' },
+    ...{
+      place: '0 of x',
+      why: undefined,
+      warnings: [],
+      prompt: 'start?\u001b[31m',
+      references: ['7'],
+      valueName: 'v̂',
+    },
     ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], isMagnitude: false },
     ...more,
   };
 }
 
 describe('a trace', () => {
+  it('leaves its segments room at 60 columns, and says in their lines how to see all', () => {
+    const long = shown(4, 400, { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
+    const lines = drawShown(long, { depth: 1, width: 60, all: false });
+    const [title] = lines.filter((line) => line.endsWith('segment'));
+    expect(title?.indexOf('segment')).toBeLessThan(40);
+    expect(lines.filter((line) => /│[■ ]+ x{20,}…$/.test(line)).length).toBe(4);
+    expect(lines.filter((line) => line.includes('(--all')).length).toBe(5);
+    expect(lines.filter((line) => columnsOf(line) > 60)).toEqual([]);
+    expect(lines.find((line) => line.startsWith('! warning'))).toContain('foreign');
+  });
+
   it.each([60, 200])('fits into %i columns, and has nothing in it that moves the cursor', (width) => {
     for (const character of ['x', '漢'])
       for (const depth of [1, 4, 8, 24] as const) {
