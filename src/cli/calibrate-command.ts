@@ -24,7 +24,7 @@ export function addCalibrateCommand(
       "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score and redistribute take it with --estimator calibrated.",
     )
     .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
-    .requiredOption('-o, --output <file>', 'the calibration, as JSON')
+    .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
     .option(
       '--features <column,…>',
       "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",

@@ -66,8 +66,12 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
       '--label <first_wrong=path>',
       'number of the first wrong segment, from 0; null or -1 where none is wrong',
     )
-    .option('--reward <path>', 'the reward, where the rows have no column reward')
-    .option('--large <x>', 'a change of the truth of at least so much has to have the right sign', '0.2')
+    .option('--reward <path>', 'the reward, where the rows have no column reward (default: reward)')
+    .option(
+      '--large <x>',
+      "a change of the truth of at least so much, on the values' scale, has to have the right sign",
+      '0.2',
+    )
     .option('--resamples <n>', 'resamples of the groups for intervals', '1000')
     .option('--seed <n>', 'seed of the resamples', '0')
     .option('--json', 'all figures as one JSON object', false)

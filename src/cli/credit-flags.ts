@@ -32,7 +32,11 @@ export function credited(command: Command, hasDefaults: boolean): Command {
     else command.option(`--${name} ${value}`, text, fallback);
   };
   flag('estimator', '<name>', `value of a state: ${ESTIMATORS.join('|')} (docs/method.md)`);
-  flag('calibration', '<file>', 'of --estimator calibrated and siblings: what rredcot calibrate has written');
+  flag(
+    'calibration',
+    '<file>',
+    'of --estimator calibrated and siblings: what rredcot calibrate has written (default: none; calibrated needs it)',
+  );
   flag(
     'prover-estimator',
     '<name>',
@@ -84,7 +88,7 @@ export function credited(command: Command, hasDefaults: boolean): Command {
     `of --method hierarchical: how far a token's entropy takes its share (default: ${HIERARCHICAL.beta})`,
   );
   flag('normalisers', '<a,b>', `columns of ${NORMALISERS.join('|')}, to be compared with σ`);
-  flag('batch-size', '<n>', 'traces a batch, for --normalisers batch_tokens');
-  flag('max-completion-length', '<n>', 'tokens, for --normalisers dr_grpo');
+  flag('batch-size', '<n>', 'traces a batch, for --normalisers batch_tokens, which needs it (default: none)');
+  flag('max-completion-length', '<n>', 'tokens, for --normalisers dr_grpo, which needs it (default: none)');
   return command;
 }

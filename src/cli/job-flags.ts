@@ -100,9 +100,9 @@ export function run(
     )
     .option(
       '--workers <n>',
-      'processes that share the rows, and the cores (with --devices: for each of these)',
+      'processes that share the rows, and the cores (default: 1; with --devices: for each of these)',
     )
-    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1')
+    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1 (default: one process, on --device)')
     .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
     .option('--max-rejects <n|p%>', `fail (exit 65) beyond so many rejected ${things} (default: no limit)`)
     .option(
@@ -114,7 +114,10 @@ export function run(
       'input rows that are kept or done again together (default: 64 to 512 by the number of rows; without a policy up to 16384)',
     )
     .option('--restart', 'drop what an earlier run has left at the output', false)
-    .option('--time-limit <time>', 'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed')
+    .option(
+      '--time-limit <time>',
+      'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed (default: none)',
+    )
     .option(...MAX_LINE_BYTES_FLAG)
     .option(
       '--config <file>',
@@ -137,7 +140,7 @@ function applyThreads(command: Command): void {
 /** `--max-line-bytes`, for every command that reads rows. */
 export const MAX_LINE_BYTES_FLAG: [string, string] = [
   '--max-line-bytes <n>',
-  `longest input line (default: ${MAX_LINE_BYTES}, 256 MiB)`,
+  `longest input line, in bytes (default: ${MAX_LINE_BYTES}, 256 MiB)`,
 ];
 
 /** A list that may be given in several flags. */
@@ -155,13 +158,13 @@ export function mapped(command: Command): Command {
     )
     .option(
       '--map <field=path,…>',
-      'where the fields of a trace are in a row: prompt=question,completion=generations[].text; several flags add up',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text; several flags add up (default: as the preset says)',
       appended,
     )
     .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
     .option(
       '--join-on <field=field>',
-      'a field of the rows and one of the joined file that are equal in both',
+      'a field of the rows and one of the joined file that are equal in both (default: the prompts)',
     );
 }
 

@@ -24,8 +24,10 @@ export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[])
 export function addPolicyCommands(program: Command): void {
   const policy = program
     .command('policy')
-    .summary('build, show and check policy folders')
-    .description('Works on policy folders.');
+    .summary('policy folders: build, info and check')
+    .description(
+      'Builds policy folders (build), shows what is in one (info), and proves its numbers (check).',
+    );
 
   policy
     .command('build')
@@ -37,10 +39,10 @@ export function addPolicyCommands(program: Command): void {
     )
     .option(
       '--exit-close <text>',
-      "leaves the thought; as it stands, a line break is $'\\n' in bash; wins over the file",
+      "leaves the thought; as it stands, a line break is $'\\n' in bash; wins over the file (default: the template's)",
     )
-    .option('--exit-open <text>', 'comes before the answer')
-    .option('--exit-closer <text>', 'comes after it')
+    .option('--exit-open <text>', "comes before the answer (default: the template's)")
+    .option('--exit-closer <text>', "comes after the answer (default: the template's)")
     .option(
       '--cuda-precision <type>',
       "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",

@@ -15,7 +15,7 @@ export function withPrmFlags(command: Command): Command {
   return command
     .option(
       '--prm <folder>',
-      'of --estimator prm: folder of the process reward model that judges segments as steps (rredcot policy build)',
+      'of --estimator prm: folder of the process reward model that judges segments as steps, which it needs; rredcot policy build makes one (default: none)',
     )
     .option(
       '--prm-reference',

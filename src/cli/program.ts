@@ -100,7 +100,7 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .option(
       '--bank <source>',
-      "references: row, or group: the answers of the group's other correct completions (snis: of the wrong ones too)",
+      "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
     .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
@@ -109,7 +109,10 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
       false,
     )
-    .option('--export <form>', "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md)")
+    .option(
+      '--export <form>',
+      "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md; default: ours)",
+    )
     .addHelpText(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',

@@ -34,7 +34,10 @@ export interface OtherPolicyFlags {
 /** Adds the flags. */
 export function withOtherPolicyFlags(command: Command): Command {
   return command
-    .option('--prover <folder>', 'of --estimator progress: the policy folder under which states are valued')
+    .option(
+      '--prover <folder>',
+      'of --estimator progress, which needs it: the policy folder under which states are valued (default: none)',
+    )
     .option(
       '--hint-template <file>',
       "of posterior: how a prompt tells the answer (default: the policy's own)",

@@ -64,7 +64,10 @@ export function segmented(command: Command): Command {
       '--entropy-share <f>',
       `of --segmenter entropy: the share of tokens, those of most entropy, before which is cut (default: ${DEFAULT_ENTROPY_SHARE})`,
     )
-    .option('--entropy-threshold <nats>', 'in its place: cut before every token of at least so much entropy')
+    .option(
+      '--entropy-threshold <nats>',
+      'in its place: cut before every token of at least so much entropy (default: none, --entropy-share says where)',
+    )
     .option(
       '--cutpoint-probability <p>',
       `of --segmenter cutpoint: a token less likely than this is a cutpoint (default: ${DEFAULT_CUTPOINT.probability})`,
@@ -72,7 +75,7 @@ export function segmented(command: Command): Command {
     .option('--cutpoint-every <m>', `cut before every m-th cutpoint (default: ${DEFAULT_CUTPOINT.every})`)
     .option(
       '--adaptive-limit <nats>',
-      'of --segmenter adaptive: neighbours are merged while their entropies sum to at most so much (with --no-policy: characters)',
+      'of --segmenter adaptive: neighbours are merged while their entropies sum to at most so much; with --no-policy characters (default: none, adaptive needs one)',
     );
 }
 

@@ -11,6 +11,8 @@ export interface CompletedFlag {
 export interface CompletedCommand {
   readonly name: string;
   readonly what: string;
+  /** what its argument may be; empty where that is a file */
+  readonly words: readonly string[];
   readonly flags: readonly CompletedFlag[];
 }
 
@@ -43,15 +45,19 @@ function cases(commands: readonly CompletedCommand[]): { flags: string[]; values
     ({ name, flags: own }) =>
       `    ${quoted(name)}) flags=${quoted(own.flatMap(({ names }) => names).join(' '))} ;;`,
   );
-  const values = commands.flatMap(({ name, flags: own }) =>
-    own.flatMap(({ names, value }) =>
+  const values = commands.flatMap(({ name, words, flags: own }) => [
+    // the word before an argument is the command's last one
+    ...(words.length === 0
+      ? []
+      : [`    ${quoted(`${name} ${name.split(' ').at(-1)}`)}) values=${quoted(words.join(' '))} ;;`]),
+    ...own.flatMap(({ names, value }) =>
       value === 'none'
         ? []
         : [
             `    ${names.map((flag) => quoted(`${name} ${flag}`)).join('|')}) ${value === 'file' ? 'files=1' : `values=${quoted(value.join(' '))}`} ;;`,
           ],
     ),
-  );
+  ]);
   return { flags, values };
 }
 
@@ -82,7 +88,7 @@ ${flags.join('\n')}
   case "$command $previous" in
 ${values.join('\n')}
   esac
-  if [[ -n $values ]]; then
+  if [[ -n $values && $current != -* ]]; then
     COMPREPLY=($(compgen -W "$values" -- "$current"))
   elif [[ -n $files ]]; then
     COMPREPLY=($(compgen -f -- "$current"))
@@ -120,12 +126,14 @@ function fish(commands: readonly CompletedCommand[]): string {
       const seen = `__fish_seen_subcommand_from ${word}; and not __fish_seen_subcommand_from ${next.join(' ')}`;
       lines.push(`complete -c rredcot -n ${quoted(seen)} -a ${each} -d ${quoted(what)}`);
     }
-  for (const { name, flags } of commands) {
+  for (const { name, words, flags } of commands) {
     const seen = name
       .split(' ')
       .map((word) => `__fish_seen_subcommand_from ${word}`)
       .join('; and ');
-    lines.push(`complete -c rredcot -n ${quoted(seen)} -F`);
+    lines.push(
+      `complete -c rredcot -n ${quoted(seen)} ${words.length === 0 ? '-F' : `-a ${quoted(words.join(' '))}`}`,
+    );
     for (const { names, what, value } of flags) {
       const spelt = names.map((flag) =>
         flag.startsWith('--') ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`,

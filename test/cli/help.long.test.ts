@@ -1,4 +1,4 @@
-// The help of every command: an example that runs, exit codes, a page that is there; defaults without quotes; completion in bash.
+// The help of every command: an example that runs, exit codes, a page that is there; every default; completion in bash, zsh and fish.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -39,6 +39,28 @@ describe('the help', () => {
     );
   });
 
+  it.each(['', 'policy'])(
+    'of "%s" ends with examples, exit codes, and a page that is there',
+    async (group) => {
+      const { stdout } = await rredcotHere([...group.split(' ').filter(Boolean), '--help']);
+      const end = /\nExamples:\n((?: {2}rredcot .*\n)+)\nExit codes: 0 done, .*\nMore: (.*)\n$/.exec(stdout);
+      expect(existsSync(end?.[2] as string)).toBe(true);
+      // each is a command's own, which is run
+      for (const line of String(end?.[1]).trim().split(/\n */))
+        expect([...helps.values(), 'rredcot inspect traces.jsonl'].join()).toContain(line);
+    },
+  );
+
+  it.each(COMMANDS)('of %s tells the default of every flag that takes a value', (command) => {
+    const flags = (helps.get(command) as string)
+      .split('\nOptions:\n')[1]
+      ?.split(/\n\n/)[0]
+      ?.split(/\n(?= {2}-| {6}--)/)
+      .map((text) => text.replaceAll(/\s+/g, ' '))
+      .filter((text) => / --[a-z-]+ </.test(text));
+    expect(flags?.filter((text) => !/\(required\)$|default: \S/.test(text))).toEqual([]);
+  });
+
   it.each(COMMANDS)('of %s ends with an example, exit codes, and a page that is there', (command) => {
     const help = helps.get(command) as string;
     expect(help).toMatch(/\nExamples?:\n(?: {2}rredcot .*\n)+\nExit codes: 0 done, .*\nMore: .*\n$/);
@@ -65,24 +87,54 @@ describe('the help', () => {
   });
 });
 
-it('completion completes in bash', async () => {
-  const { stdout } = await rredcotHere(['completion', 'bash']);
-  const folder = await temporaryFolder();
-  await writeFile(join(folder, 'rredcot.bash'), stdout);
-  const completed = (...words: string[]) => {
-    const set = `COMP_WORDS=(rredcot ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}`;
-    const run = `source '${join(folder, 'rredcot.bash')}'; ${set}; _rredcot; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const { stdout: found, stderr } = spawnSync('bash', ['--norc', '-c', run], {
-      encoding: 'utf8',
-      cwd: folder,
-    });
-    expect(stderr).toBe('');
-    return found.trim().split('\n');
-  };
-  expect(completed('sc')).toEqual(['score']);
-  expect(completed('policy', 'b')).toEqual(['build']);
-  expect(completed('score', '--calib')).toEqual(['--calibration']);
-  expect(completed('score', '--strategy', 'one')).toEqual(['one-run']);
-  expect(completed('policy', 'check', '--de')).toEqual(['--device']);
-  expect(completed('inspect', 'rred')).toEqual(['rredcot.bash']);
-});
+/** What is completed, in each shell: the words so far, the last of them begun, and the words that come of it. */
+const CASES: [words: string[], found: string[]][] = [
+  [['sc'], ['score']],
+  [['policy', 'b'], ['build']],
+  [['score', '--calib'], ['--calibration']],
+  [['score', '--strategy', 'one'], ['one-run']],
+  [['score', '--device', 'web'], ['webgpu']],
+  [['policy', 'check', '--de'], ['--device']],
+  [['inspect', '--preset', 'verl'], ['verl-rollout']],
+  [['completion', 'z'], ['zsh']],
+  [['inspect', 'rred'], ['rredcot.script']],
+];
+/** Programs of a shell that print what it completes. */
+const COMPLETE = {
+  bash: (words: string[]) => [
+    '--norc',
+    '-c',
+    `source ./rredcot.script; COMP_WORDS=(rredcot ${words.join(' ')}); COMP_CWORD=${words.length}; _rredcot; printf '%s\\n' "\${COMPREPLY[@]}"`,
+  ],
+  // what the line editor would be handed, and which of it goes on from what was typed
+  zsh: (words: string[]) => [
+    '-f',
+    '-c',
+    `source ./rredcot.script; compset() { return 1 }; compadd() { print -rl -- \${(M)matches:#\${words[-1]}*} }; words=(rredcot ${words.join(' ')}); CURRENT=${words.length + 1}; eval \${_comps[rredcot]}`,
+  ],
+  fish: (words: string[]) => [
+    '-N',
+    '-c',
+    `source ./rredcot.script; complete -C 'rredcot ${words.join(' ')}' | string replace -r '\\t.*' ''`,
+  ],
+};
+
+for (const shell of ['bash', 'zsh', 'fish'] as const) {
+  const isThere = spawnSync(shell, ['--version']).status === 0;
+  it.skipIf(!isThere)(
+    `completion completes in ${shell}${isThere ? '' : ` (skipped: no ${shell})`}`,
+    async () => {
+      const { stdout } = await rredcotHere(['completion', shell]);
+      const folder = await temporaryFolder();
+      await writeFile(join(folder, 'rredcot.script'), stdout);
+      for (const [words, found] of CASES) {
+        const run = spawnSync(shell, COMPLETE[shell](words), {
+          encoding: 'utf8',
+          cwd: folder,
+          env: { ...process.env, HOME: folder },
+        });
+        expect([words, run.stderr, run.stdout.trim().split('\n')]).toEqual([words, '', found]);
+      }
+    },
+  );
+}

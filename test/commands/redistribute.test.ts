@@ -269,8 +269,8 @@ describe('what stored values do not allow', () => {
       expect(run.stderr).toMatch(expected);
       expect(run.code).toBe(code);
     };
-    await told(join(ROOT, 'test/files/types.parquet'), 2, /no rredcot has written this file/);
-    await told(input, 2, /JSON lines do not say how they were made/);
+    await told(join(ROOT, 'test/files/types.parquet'), 2, /types\.parquet: is not scored/);
+    await told(input, 2, /is not scored: its rows have no values.*rredcot score /s);
     await told('-', 2, /stdin cannot be/);
     const cut = join(folder, 'cut.parquet');
     await rredcotHere(['segment', input, '--no-policy', '-o', cut]);

@@ -1,7 +1,9 @@
 // `rredcot completion`: the program's own commands and flags in, a script for a shell out.
-import type { Command, Option } from 'commander';
+import type { Argument, Command, Option } from 'commander';
 import { oneOf } from '../../commands/job/flag-values.js';
+import { JUDGES } from '../../estimate/sampling/judge.js';
 import type { CompletedCommand, CompletedFlag } from '../../report/completion.js';
+import { SEGMENTERS } from '../../segment/segment.js';
 
 /** Adds the command, which knows all others when it is run. */
 export function addCompletionCommand(program: Command): void {
@@ -13,27 +15,51 @@ export function addCompletionCommand(program: Command): void {
     .addHelpText('after', '\nExample:\n  rredcot completion bash > rredcot.bash\n')
     .action(async (shell: string) => {
       const { completionScript, SHELLS } = await import('../../report/completion.js');
-      process.stdout.write(completionScript(oneOf('shell', shell, SHELLS), commandsOf(program)));
+      const { PRESET_NAMES } = await import('../../io/presets/presets.js');
+      const named = {
+        '--preset': ['auto', 'none', ...PRESET_NAMES],
+        '--segmenter': SEGMENTERS,
+        '--judge': JUDGES,
+        '--device': DEVICES,
+      };
+      process.stdout.write(completionScript(oneOf('shell', shell, SHELLS), commandsOf(program, named)));
     });
 }
 
-function commandsOf(program: Command, before = ''): CompletedCommand[] {
+const DEVICES = ['auto', 'cpu', 'cuda', 'webgpu'];
+
+/** Names that a flag takes, where its description has not all of them. */
+type Named = Readonly<Record<string, readonly string[]>>;
+
+function commandsOf(program: Command, named: Named, before = ''): CompletedCommand[] {
   return program.commands.flatMap((command) => {
     const name = `${before}${command.name()}`;
-    if (command.commands.length > 0) return commandsOf(command, `${name} `);
-    const flags = [...command.options.map(flagOf), HELP];
-    return [{ name, what: command.summary() || firstSentence(command.description()), flags }];
+    if (command.commands.length > 0) return commandsOf(command, named, `${name} `);
+    const flags = [...command.options.map((option) => flagOf(option, named)), HELP];
+    const words = command.registeredArguments.flatMap((argument: Argument) => wordsIn(argument.description));
+    return [{ name, what: command.summary() || firstSentence(command.description()), words, flags }];
   });
 }
 
 const HELP: CompletedFlag = { names: ['--help'], what: 'show all flags', value: 'none' };
 
-function flagOf(option: Option): CompletedFlag {
+/** Of `auto|cpu|cuda:<n>` those that can be typed as they stand. */
+function wordsIn(description: string): string[] {
+  const list =
+    /(?:^|[\s:])([\w-]+(?::?<\w+>)?(?:\|[\w-]*(?::?<\w+>)?)+)/.exec(description)?.[1]?.split('|') ?? [];
+  return list.filter((word) => /^[\w-]+$/.test(word));
+}
+
+function flagOf(option: Option, named: Named): CompletedFlag {
   const { short, long, description } = option;
   const names = [short, long].filter((name) => name !== undefined && name !== null);
-  const words = /(?:^|[\s:])([\w-]+(?:\|[\w-]+)+)/.exec(description)?.[1]?.split('|');
+  const words = named[long ?? ''] ?? wordsIn(description);
   const takes = option.required || option.optional;
-  return { names, what: firstSentence(description), value: takes ? (words ?? 'file') : 'none' };
+  return {
+    names,
+    what: firstSentence(description),
+    value: !takes ? 'none' : words.length > 0 ? words : 'file',
+  };
 }
 
 function firstSentence(text: string): string {

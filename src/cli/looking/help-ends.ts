@@ -1,4 +1,4 @@
-// How the help of every command reads: defaults as people write them, and at its end exit codes and where more is said.
+// How the help of every command reads: the default of every flag, and at its end exit codes and where more is said.
 import type { Argument, Command, Option } from 'commander';
 import { packageFile } from '../../package-files.js';
 
@@ -23,6 +23,7 @@ const PAGES: Readonly<Record<string, string>> = {
 
 /** What a command may end with beside 0, a bug (1) and wrong flags (2). */
 const CODES: Readonly<Record<string, string>> = {
+  rredcot: '65 data, 69 device, 75 interrupted or not finished',
   score: '65 data, 69 device, 75 interrupted: the same command goes on',
   segment: '65 data, 69 device, 75 interrupted: the same command goes on',
   sample: '65 data, 69 device, 75 interrupted: the same command goes on',
@@ -40,15 +41,29 @@ const CODES: Readonly<Record<string, string>> = {
   doctor: '69 nothing to run a policy on',
 };
 
-/** Defaults without quotes, and none that says nothing; for the program before its commands are added. */
+const GROUP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
+  rredcot: [
+    'rredcot inspect traces.jsonl',
+    'rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet',
+    'rredcot inspect scored.parquet --worst',
+  ],
+  policy: ['rredcot policy build ./checkpoint -o ./policy', 'rredcot policy info ./policy'],
+};
+
+/**
+ * Defaults without quotes; of a flag that takes a value and says none that there is none. For the program before its commands are
+ * added.
+ */
 export function readableHelp(program: Command): Command {
   return program.configureHelp({
     argumentDescription({ description, defaultValue }: Argument): string {
       return defaultValue === undefined ? description : `${description} (default: ${shown(defaultValue)})`;
     },
-    optionDescription({ description, defaultValue }: Option): string {
-      if (defaultValue === undefined || defaultValue === false || Array.isArray(defaultValue))
-        return description;
+    optionDescription({ description, defaultValue, required, optional, mandatory }: Option): string {
+      if (defaultValue === undefined || defaultValue === false || Array.isArray(defaultValue)) {
+        const isSaid = description.includes('default: ') || !(required || optional);
+        return isSaid ? description : `${description} (${mandatory ? 'required' : 'default: none'})`;
+      }
       return `${description} (default: ${shown(defaultValue)})`;
     },
   });
@@ -60,17 +75,17 @@ function shown(value: unknown): string {
   return text === packageFile('models/embedded') ? 'the bundled one' : value === true ? 'on' : text;
 }
 
-/** Ends the help of every command; for the program when all of them are there. */
+/** Ends the help of the program and of every command; when all of them are there. */
 export function endHelp(program: Command, first?: string): void {
-  for (const command of program.commands) {
-    const name = first ?? command.name();
-    endHelp(command, name);
-    if (command.commands.length > 0) continue;
-    const codes = CODES[name] === undefined ? '' : `, ${CODES[name]}`;
-    const page = `docs/${PAGES[name] ?? 'README.md'}`;
-    command.addHelpText(
-      'after',
-      `Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(page)}`,
-    );
-  }
+  const name = first ?? program.name();
+  for (const command of program.commands) endHelp(command, name === 'rredcot' ? command.name() : name);
+  const codes = CODES[name] === undefined ? '' : `, ${CODES[name]}`;
+  const page = `docs/${PAGES[name] ?? 'README.md'}`;
+  const examples = program.commands.length === 0 ? [] : (GROUP_EXAMPLES[name] ?? []);
+  const head =
+    examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}\n`;
+  program.addHelpText(
+    'after',
+    `${head}Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(page)}`,
+  );
 }

@@ -18,6 +18,7 @@ import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/o
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import { sumFault } from '../../io/verify/check-beside.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
 import { type Config, configBeside, edited } from './config-beside.js';
@@ -53,8 +54,11 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const inputs = await resolveInputs([path]);
   const isText = inputs.every(({ layout }) => layout?.format === 'json');
   const stored = isText
-    ? { config: (await configBeside(path)) ?? refuseUnsaid(path), metadata: new Map<string, string>() }
-    : await ownAccount(inputs);
+    ? {
+        config: (await configBeside(path)) ?? (await refuseUnsaid(path, inputs)),
+        metadata: new Map<string, string>(),
+      }
+    : await ownAccount(path, inputs);
   await assertWritten(path, inputs, stored.metadata, log);
   const { config, metadata } = stored;
   refuseOthers(path, config);
@@ -76,6 +80,19 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   };
 }
 
+/** What a file of traces lacks before `score`. @throws RredcotError (exit 2) for one whose first row has no values and no σ */
+async function refuseUnscored(path: string, inputs: readonly Input[]): Promise<void> {
+  for await (const row of readRows(inputs)) {
+    if (isBad(row)) continue;
+    const { segments, value_start: start, sigma } = row.columns;
+    if (segments !== undefined || start !== undefined || sigma !== undefined) return;
+    throw usageError(
+      `${path}: is not scored: its rows have no values and no σ`,
+      `rredcot score ${shellWord(path)} -o scored.parquet, then scored.parquet in its place`,
+    );
+  }
+}
+
 /** @throws RredcotError (exit 2) for rows that are no scored traces, or another program's form of them */
 function refuseOthers(path: string, { command, export: form }: Config): void {
   if (command !== 'score')
@@ -91,15 +108,17 @@ function refuseOthers(path: string, { command, export: form }: Config): void {
 }
 
 /** What columnar files say of themselves: all of them the same, but for their own hashes. */
-async function ownAccount(inputs: readonly Input[]) {
+async function ownAccount(path: string, inputs: readonly Input[]) {
   let first: { readonly path: string; readonly metadata: ReadonlyMap<string, string> } | undefined;
   for (const input of inputs) {
     const metadata = await inputMetadata(input);
-    if (!metadata.has(VERSION_KEY) || !metadata.has(CONFIG_KEY))
+    if (!metadata.has(VERSION_KEY) || !metadata.has(CONFIG_KEY)) {
+      await refuseUnscored(path, inputs);
       throw usageError(
         `${input.path}: no rredcot has written this file: its metadata have no ${CONFIG_KEY}`,
         'rredcot score makes one that has',
       );
+    }
     first ??= { path: input.path, metadata };
     for (const key of [CONFIG_KEY, RUN_KEY])
       if (first.metadata.get(key) !== metadata.get(key))
@@ -112,7 +131,8 @@ async function ownAccount(inputs: readonly Input[]) {
   return { metadata, config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config };
 }
 
-function refuseUnsaid(path: string): never {
+async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<never> {
+  await refuseUnscored(path, inputs);
   throw usageError(
     `${path}: JSON lines do not say how they were made, and ${basename(summaryPath(path))} is not beside them`,
     `put the summary that score wrote into ${dirname(path)}, or score to .parquet`,

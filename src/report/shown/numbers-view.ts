@@ -1,5 +1,5 @@
 // The numbers of a scored file in, lines for a terminal out.
-import { plural } from '../../plural.js';
+import { count, plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
 import type { ReliabilityCurve } from '../counted/reliability.js';
 import type { RunNumbers } from '../counted/run-counts.js';
@@ -40,6 +40,13 @@ export function drawNumbers(
   if (throughput !== undefined)
     lines.push(
       named('throughput', `${Math.round(throughput.tokens / Math.max(throughput.seconds, 1e-3))} tokens/s`),
+    );
+  if (numbers.uniform_by_fallback > 0)
+    lines.push(
+      named(
+        '',
+        `σ in the rows and by place below: of ${plural(credited - numbers.uniform_by_fallback, 'trace')}, without ${count(numbers.uniform_by_fallback)} whose σ is uniform by fallback`,
+      ),
     );
   lines.push(
     '',

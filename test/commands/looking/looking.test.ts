@@ -60,6 +60,7 @@ describe('summary', () => {
 
   it('says the same in lines', async () => {
     const { stdout } = await here('summary', 'scored.parquet');
+    expect(stdout).not.toContain('σ in the rows');
     expect(stdout).toMatch(/^scored\.parquet: 16 traces \(\d+ right, \d+ wrong, 0 unknown\)/);
     expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
     expect(stdout).toMatch(/\nthroughput +\d+ tokens\/s/);
@@ -68,7 +69,11 @@ describe('summary', () => {
 
   it('of a file that nobody has scored, or that was changed, is refused', async () => {
     await writeFile(join(folder, 'plain.jsonl'), '{"id":"a"}\n');
-    expect(await here('summary', 'plain.jsonl')).toMatchObject({ code: 2, stdout: '' });
+    for (const args of [['summary'], ['report'], ['inspect', '--worst']]) {
+      const { code, stderr } = await here(...args, 'plain.jsonl');
+      expect(code).toBe(2);
+      expect(stderr).toMatch(/plain\.jsonl: is not scored.*rredcot score plain\.jsonl -o scored\.parquet/s);
+    }
     const bytes = await readFile(join(folder, 'scored.parquet'));
     bytes[200] = (bytes[200] as number) ^ 1;
     await writeFile(join(folder, 'edited.parquet'), bytes);
