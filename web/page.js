@@ -15,12 +15,14 @@
     return made;
   }
 
-  function number(x, digits = 3) {
-    return x === null || x === undefined ? '–' : x.toFixed(digits).replace('-', '−');
+  // as src/report/shown/number.ts writes numbers in a terminal
+  function number(x) {
+    if (x === null || x === undefined) return '–';
+    return x.toFixed(Math.abs(x) >= 100 ? 1 : 3).replace('-', '−');
   }
 
-  function signed(x, digits = 3) {
-    return x === null || x === undefined ? '–' : `${x < 0 ? '' : '+'}${number(x, digits)}`;
+  function signed(x) {
+    return x === null || x === undefined ? '–' : `${x < 0 ? '' : '+'}${number(x)}`;
   }
 
   // ---------------------------------------------------------------- theme
@@ -166,7 +168,35 @@
     return [
       folded('Prompt', trace.prompt, trace.prompt.length < 600),
       folded('Reference', trace.references.join('\n'), true),
+      folded('Its own answer', trace.answer, true),
+      mates(),
     ].filter((each) => each !== null);
+  }
+
+  function mates() {
+    const others = data.mates[shown.n];
+    if (others.length === 0) return null;
+    const rewards = others.map(({ reward }) => reward).filter((reward) => reward !== null);
+    const right = rewards.filter((reward) => reward > 0.5).length;
+    const items = others.map(({ id, row, reward, page }) =>
+      element(
+        'li',
+        {},
+        `${number(reward)}  `,
+        page === null ? id : element('a', { href: `#trace-${page}` }, id),
+        ` (row ${row})`,
+      ),
+    );
+    return element(
+      'details',
+      {},
+      element(
+        'summary',
+        {},
+        `Mates: ${others.length} of its group nearby, ${right} right, ${rewards.length - right} wrong`,
+      ),
+      element('ul', { class: 'mates' }, ...items),
+    );
   }
 
   function credits(trace) {
@@ -212,9 +242,20 @@
       ' ',
       element('span', { class: 'seg m3' }, 'orange, underlined: less likely'),
       ' Each step of the shade doubles σ·T; at 1, uniform, there is none. ',
-      element('span', { class: 'cut' }, '¦'),
-      ' might have been an exit point before segments were merged.',
+      ...candidates(trace),
     );
+  }
+
+  function candidates({ segments }) {
+    if (!data.hasCandidates)
+      return data.segmenter === null
+        ? []
+        : [`Where else ${data.segmenter} might have cut is not shown: the text alone does not tell.`];
+    if (segments.every(({ cuts }) => cuts.length === 0)) return [];
+    return [
+      element('span', { class: 'cut' }, '¦'),
+      ` might have been an exit point by ${data.segmenter}, the file’s segmenter, before segments were merged.`,
+    ];
   }
 
   function toneOf(shade) {
@@ -278,8 +319,8 @@
       from === null ? null : `tokens ${from} to ${to}`,
       answer ? null : `${data.valueName} ${number(before)} → ${number(value)} (${signed(delta)})`,
       `σ ${signed(sigma[c])}`,
-      `σ·T ${number(weight[c], 2)}`,
-      entropy === null ? null : `entropy ${number(entropy, 2)} nats`,
+      `σ·T ${number(weight[c])}`,
+      entropy === null ? null : `entropy ${number(entropy)} nats`,
     ];
     return parts.filter((part) => part !== null).join(' · ');
   }
@@ -297,7 +338,7 @@
         element('th', { scope: 'row' }, `${segment + 1}`),
         element('td', {}, `${word} ${signed(change)}`),
         element('td', {}, signed(sigma)),
-        element('td', {}, number(weight, 2)),
+        element('td', {}, number(weight)),
         element('td', { class: 'quote' }, excerpt(trace.segments[segment].text)),
       ),
     );
@@ -316,12 +357,12 @@
         'tr',
         {},
         element('th', { scope: 'row' }, answer ? 'answer' : `${k + 1}`),
-        ...[from === null ? '–' : `${from}–${to}`, number(value), signed(delta), number(entropy, 2)].map(
+        ...[from === null ? '–' : `${from}–${to}`, number(value), signed(delta), number(entropy)].map(
           (cell) => element('td', {}, cell),
         ),
         ...names.flatMap((_, c) => [
           element('td', {}, signed(sigma[c])),
-          element('td', {}, number(weight[c], 2)),
+          element('td', {}, number(weight[c])),
         ]),
       ),
     );
@@ -388,7 +429,7 @@
       [curve],
       range,
       180,
-      `${data.valueName} at each exit point: ${values.map((v) => number(v, 2)).join(', ')}`,
+      `${data.valueName} at each exit point: ${values.map((v) => number(v)).join(', ')}`,
     )([places, values]);
     const { each, entropy, weights } = trace.line;
     const tokens = Array.from(

@@ -35,7 +35,7 @@ export function credited(command: Command, hasDefaults: boolean): Command {
   flag(
     'calibration',
     '<file>',
-    'of --estimator calibrated and siblings: what rredcot calibrate has written (default: none; calibrated needs it)',
+    'of --estimator calibrated and siblings: what rredcot calibrate has written (default: none; both need it)',
   );
   flag(
     'prover-estimator',

@@ -18,6 +18,7 @@ import { openScored, type Scored } from '../scored/open-scored.js';
 import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
 import { parseWhere } from '../scored/where.js';
 import { countScored, factsOf, throughputOf } from './counted.js';
+import { Neighbours } from './mates.js';
 import { assertTraces } from './summary.js';
 import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 
@@ -34,7 +35,7 @@ export interface ReportOptions {
 const MOST_PACKED = 2.6e6;
 
 /**
- * Reads the file twice: all of it for its numbers, and the rows of the traces that were chosen.
+ * Reads the file twice: all of it for its numbers, and the traces that were chosen with the rows near them.
  * @throws RredcotError: exit 2 for what `score` has not written, or a condition that cannot be asked; 65 for a file that was changed,
  * or has no trace
  */
@@ -62,6 +63,7 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
     throughput: await throughputOf(path),
     traces: packed,
     fewer,
+    ...segmenterOf(source),
   });
   await writeText(output, page);
   const { size } = statSync(output);
@@ -89,9 +91,12 @@ async function packChosen(
     named: namedTexts(source.metadata),
   };
   const found = new Map<number, PackedTrace>();
-  for await (const row of source.read({ wanted: (ordinal) => chosen.has(ordinal) })) {
+  const neighbours = new Neighbours([...chosen.keys()]);
+  for await (const row of source.read({ wanted: neighbours.isNear })) {
     throwIfInterrupted(signal);
     if (isBad(row)) continue;
+    neighbours.add(row);
+    if (!chosen.has(row.ordinal)) continue;
     const packed = packRow(row, chosen.get(row.ordinal) ?? [], places, source);
     if (packed !== undefined) found.set(row.ordinal, packed);
   }
@@ -101,8 +106,18 @@ async function packChosen(
     bytes += found.get(ordinal)?.packed.length ?? 0;
     return bytes <= MOST_PACKED;
   });
-  return kept.sort((a, b) => a - b).flatMap((ordinal) => found.get(ordinal) ?? []);
+  return kept
+    .sort((a, b) => a - b)
+    .flatMap((ordinal) => {
+      const packed = found.get(ordinal);
+      return packed === undefined
+        ? []
+        : [{ ...packed, mates: neighbours.matesOf(ordinal).slice(0, MATES_SHOWN) }];
+    });
 }
+
+/** Others of a group that a page lists: more than a group has. */
+const MATES_SHOWN = 128;
 
 function packRow(
   row: InputRow,
@@ -142,10 +157,17 @@ export function creditsOf({ row }: StoredTrace, { columns }: InputRow, { credit 
   return [{ name: credit.rule, sigma: row.sigma }, ...others];
 }
 
-/** Where the text might have been cut, by the segmenters that read nothing but it. */
-function candidatesOf(completion: string, { config }: Scored): ArrayLike<number> {
+/** The file's segmenter, and whether where it might have cut can be told from the text alone. */
+function segmenterOf({ config }: Scored) {
   const segmenter = SEGMENTERS.find((known) => known === config.segmenter);
-  if (segmenter === undefined || !BY_TEXT.has(segmenter)) return [];
+  return { segmenter, hasCandidates: segmenter !== undefined && BY_TEXT.has(segmenter) };
+}
+
+/** Where the text might have been cut, by the segmenters that read nothing but it. */
+function candidatesOf(completion: string, source: Scored): ArrayLike<number> {
+  const { config } = source;
+  const { segmenter, hasCandidates } = segmenterOf(source);
+  if (segmenter === undefined || !hasCandidates) return [];
   const keywords = Array.isArray(config.keywords) ? { keywords: config.keywords as string[] } : {};
   const options: SegmentOptions = { segmenter, fixedLength: 1, ...keywords };
   return candidateCharacters(completion, options);

@@ -184,7 +184,7 @@ function doubts({ numbers: { label_noise: noise }, valueName, pages }: RunPage):
   const name = ({ id }: Doubt) =>
     pages.has(id) ? html`<a href="#trace-${pages.get(id)}">${id}</a>` : html`${id}`;
   return html`<section aria-labelledby="h-noise"><h2 id="h-noise">Suspected label noise</h2>
-<p>In ${plural(count, 'trace')} of ${numeral(of, 0)}, ${valueName} is ${threshold} or more away from the reward at every exit: wrong labels are among them, and references that say the answer in other words.</p>
+<p>${count === 0 ? html`In none of ${plural(of, 'trace')}` : html`In ${plural(count, 'trace')} of ${numeral(of, 0)}`} is ${valueName} ${threshold} or more away from the reward at every exit${count === 0 ? '.' : ': wrong labels are among them, and references that say the answer in other words.'}</p>
 ${
   traces.length === 0
     ? null

@@ -2,8 +2,9 @@
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
 import { KINDS, type Kind } from '../counted/choice.js';
+import type { Mate } from '../shown/shown-trace.js';
 import { pageDocument } from './document.js';
-import { html, type Markup } from './html.js';
+import { html, type Markup, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';
 import { numeral } from './svg.js';
 import type { TraceRecord } from './trace-record.js';
@@ -17,15 +18,17 @@ export interface PackedTrace {
   };
   /** JSON, gzip, base64 */
   readonly packed: string;
+  /** the others of its group that stand near it in the file */
+  readonly mates: readonly Mate[];
 }
 
 /** A record compressed: texts are most of a page. */
-export function packTrace(record: TraceRecord): PackedTrace {
+export function packTrace(record: TraceRecord, mates: readonly Mate[] = []): PackedTrace {
   const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
   const rise = decisive[0]?.change ?? null;
   const fall = harmful[0]?.change ?? null;
   const packed = gzipSync(JSON.stringify(record), { level: 9 }).toString('base64');
-  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed };
+  return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed, mates };
 }
 
 export interface ScoredPage extends Omit<RunPage, 'pages'> {
@@ -33,6 +36,10 @@ export interface ScoredPage extends Omit<RunPage, 'pages'> {
   readonly traces: readonly PackedTrace[];
   /** why there are fewer than were asked for; undefined where there are not */
   readonly fewer: string | undefined;
+  /** by which the file's thoughts were cut; undefined where it does not say */
+  readonly segmenter: string | undefined;
+  /** whether pages show where else it might have cut */
+  readonly hasCandidates: boolean;
 }
 
 const KIND_NAMES: Readonly<Record<Kind, string>> = {
@@ -43,7 +50,7 @@ const KIND_NAMES: Readonly<Record<Kind, string>> = {
 };
 
 export function scoredPage(page: ScoredPage): string {
-  const { title, traces, valueName } = page;
+  const { title, traces, valueName, segmenter, hasCandidates } = page;
   const pages = new Map(traces.map(({ head }, n) => [head.id, n]));
   const body = html`${header(title)}
 <main id="main">
@@ -56,7 +63,19 @@ ${runSections({ ...page, pages })}
 ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
 </div>
 </main>`;
-  const data = { valueName, traces: traces.map(({ packed }) => packed) };
+  // a mate's number is that of its page, where it has one
+  const mates = traces.map((trace) =>
+    trace.mates.map(({ id, row, reward }) => ({
+      id: visible(id),
+      row,
+      reward,
+      page: pages.get(visible(id)) ?? null,
+    })),
+  );
+  const data = {
+    ...{ valueName, segmenter: segmenter ?? null, hasCandidates, mates },
+    traces: traces.map(({ packed }) => packed),
+  };
   return pageDocument({ title: `${title} · rredcot`, body, data });
 }
 

@@ -3,6 +3,7 @@ import type { OutputRow } from '../../scored.js';
 import type { Kind } from '../counted/choice.js';
 import { advantageOf, shadeOf } from '../counted/shade.js';
 import { outstanding, type Turn, turnsOf } from '../counted/turns.js';
+import { ownAnswer } from '../shown/own-answer.js';
 import { visible } from './html.js';
 
 /** Texts of a trace, as far as they are known. */
@@ -60,6 +61,8 @@ export interface TraceRecord {
   readonly tokens: number;
   readonly prompt: string;
   readonly references: readonly string[];
+  /** the trace's own; empty where it has none */
+  readonly answer: string;
   readonly start: number | null;
   readonly credits: readonly string[];
   readonly segments: readonly SegmentRecord[];
@@ -93,6 +96,7 @@ export function traceRecord(source: TraceSource): TraceRecord {
     tokens: T,
     prompt: visible(texts.prompt),
     references: texts.references.map(visible),
+    answer: visible(ownAnswer(row, [...texts.completion])),
     start: short(valueStart),
     credits: credits.map(({ name }) => name),
     segments: segmentRecords(source, T),
@@ -119,8 +123,13 @@ function segmentRecords({ row, texts, credits, candidates }: TraceSource, T: num
       if (at > 0) cuts.push(visible(own.slice(0, at).join('')).length);
     }
     while (candidates[next] === charEnd && charEnd !== null) next++;
-    const shares = credits.map(({ sigma }) =>
-      start === null || end === null ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
+    // the first credit's is stored with the segment, where inspect reads it too
+    const shares = credits.map(({ sigma }, c) =>
+      start === null || end === null
+        ? null
+        : c === 0 && segment.sigma !== null
+          ? segment.sigma
+          : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
     );
     const weights = shares.map((share) =>
       share === null || start === null || end === null || end === start ? null : (share * T) / (end - start),
@@ -156,7 +165,7 @@ function mean(part: Float32Array): number {
   return part.reduce((sum, x) => sum + x, 0) / part.length;
 }
 
-/** Four digits; what JSON cannot hold (log v̂ of −∞) is null. */
+/** As many digits as a float32 has, so that it is written as everywhere; what JSON cannot hold (log v̂ of −∞) is null. */
 function short(x: number | null): number | null {
-  return x === null || !Number.isFinite(x) ? null : Number(x.toPrecision(4));
+  return x === null || !Number.isFinite(x) ? null : Number(x.toPrecision(9));
 }

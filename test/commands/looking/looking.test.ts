@@ -82,13 +82,19 @@ describe('summary', () => {
 });
 
 describe('report', () => {
-  const recordsOf = async (name: string): Promise<TraceRecord[]> => {
+  const dataOf = async (name: string) => {
     const text = await readFile(join(folder, name), 'utf8');
-    const data = /id="data">(.*?)<\/script>/s.exec(text)?.[1] as string;
-    return (JSON.parse(data) as { traces: string[] }).traces.map((packed) =>
+    return JSON.parse(/id="data">(.*?)<\/script>/s.exec(text)?.[1] as string) as {
+      traces: string[];
+      mates: object[][];
+      segmenter: string;
+      hasCandidates: boolean;
+    };
+  };
+  const recordsOf = async (name: string): Promise<TraceRecord[]> =>
+    (await dataOf(name)).traces.map((packed) =>
       JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString()),
     );
-  };
 
   it('holds the traces of a file, each with its texts, values and both credits', async () => {
     const run = await here('report', 'scored.parquet', '-o', 'all.html');
@@ -106,14 +112,22 @@ describe('report', () => {
       });
       expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
       for (const [k, { value, sigma, answer }] of record.segments.entries()) {
-        expect(sigma[0]).toBeCloseTo(row.segments[k]?.sigma as number, 3);
-        if (!answer) expect(value).toBeCloseTo(row.segments[k]?.value as number, 3);
+        // to the last digit, so that it is rounded as inspect rounds it
+        expect(Math.fround(sigma[0] as number)).toBe(row.segments[k]?.sigma);
+        if (!answer) expect(Math.fround(value as number)).toBe(row.segments[k]?.value);
       }
       // uniform σ is 1 a token, whatever the length
       const mean = record.line.weights[0]?.reduce((sum, w) => sum + w, 0) as number;
       expect(mean / row.sigma.length).toBeCloseTo(1, 1);
       expect(record.references.length).toBe(1);
+      expect(row.completion.trimEnd().endsWith(record.answer)).toBe(true);
+      expect(record.answer).toMatch(/^answer: /);
     }
+    const { mates, segmenter, hasCandidates } = await dataOf('all.html');
+    expect([segmenter, hasCandidates]).toEqual(['hybrid', true]);
+    expect(mates[9]).toEqual(
+      [8, 10, 11, 12, 13, 14, 15].map((n) => ({ id: rows[n]?.id, row: n, reward: rows[n]?.reward, page: n })),
+    );
   });
 
   it('holds those that fit, at most as many as were asked for, and none of them twice', async () => {

@@ -1,6 +1,6 @@
 // From row to row of a file, to the mates nearby, and the keys that ask for it.
 import { describe, expect, it } from 'vitest';
-import { matesOf, NEAR } from '../../../dist/commands/looking/mates.js';
+import { matesOf, NEAR, Neighbours } from '../../../dist/commands/looking/mates.js';
 import { keysOf, statusLine } from '../../../dist/commands/looking/pager.js';
 import { rowAfter, rowAt, rowBefore } from '../../../dist/commands/looking/steps.js';
 import type { ReadRows } from '../../../dist/io/read/peek.js';
@@ -46,6 +46,20 @@ describe('rows', () => {
     expect(own[0]?.ordinal).toBe(1000);
     expect(await matesOf(inputRow({ id: 'x' }), read)).toEqual([]);
   });
+});
+
+it('mates of several rows are those of each, in one reading of what is near', async () => {
+  const asked = [3, 702, 1998];
+  const neighbours = new Neighbours(asked);
+  parsed = 0;
+  for await (const row of read({ wanted: neighbours.isNear })) if (row.kind === 'row') neighbours.add(row);
+  // 0 to 1214, and 1486 to 1999
+  expect(parsed).toBe(1215 + 514);
+  for (const ordinal of asked) {
+    const row = (await rowAt(ordinal, read)) as Exclude<Awaited<ReturnType<typeof rowAt>>, undefined>;
+    expect(neighbours.matesOf(ordinal)).toEqual(await matesOf(row, read));
+  }
+  expect(neighbours.matesOf(4)).toEqual([]);
 });
 
 describe('the last line', () => {

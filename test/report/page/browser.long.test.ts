@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HAS_BROWSER, openBrowser, openPage, SKIPPED } from '../../support/browser.js';
-import { CHAIN, FIXTURES, goodLine, rredcot, temporaryFolder } from '../../support/program.js';
+import { CHAIN, FIXTURES, goodLine, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
 
 /** Runs where markup is not inert, and says so. */
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script></script></pre>\u202e<b>bold';
-const SHOTS = process.env.RREDCOT_SCREENSHOTS;
+/** Where what it looked like is kept, in both themes. */
+const SHOTS = process.env.RREDCOT_SCREENSHOTS || join(ROOT, 'artefacts/screenshots');
 
 describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
   let folder: string;
@@ -35,7 +36,6 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
   afterAll(() => browser?.close());
 
   const shot = async (page: Page, name: string) => {
-    if (SHOTS === undefined) return;
     await mkdir(SHOTS, { recursive: true });
     await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
   };
@@ -60,6 +60,9 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
       await page.goto(`${page.url().split('#')[0]}#trace-2`);
       await page.waitForSelector('#tokens .u-wrap');
       await shot(page, `trace-${colorScheme}`);
+      expect(await page.locator('#trace').textContent()).toMatch(
+        /Its own answer.*Mates: 7 of its group nearby/,
+      );
       expect(await violations(page)).toEqual([]);
       expect(heard).toEqual([]);
       await page.close();

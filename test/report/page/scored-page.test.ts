@@ -1,12 +1,17 @@
 // The page of a scored file: hostile texts stay texts, its policy names what is in it and nothing else, it stays small.
 import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { runInNewContext } from 'node:vm';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { RunCounts } from '../../../dist/report/counted/run-counts.js';
 import { html, inertJson, visible } from '../../../dist/report/page/html.js';
 import { packTrace, type ScoredPage, scoredPage } from '../../../dist/report/page/scored-page.js';
 import { type TraceRecord, traceRecord } from '../../../dist/report/page/trace-record.js';
+import { shortNumber, signed } from '../../../dist/report/shown/number.js';
 import { bareRow } from '../../support/io-helpers.js';
+import { ROOT } from '../../support/program.js';
 import { randomStream } from '../../support/scored-traces.js';
 
 /** What would run, close, or turn the page, were it markup. */
@@ -44,6 +49,7 @@ function page(more: Partial<ScoredPage> = {}): string {
   return scoredPage({
     ...{ title: HOSTILE, numbers: { ...numbers, label_noise, status: { [HOSTILE]: 1 } } },
     ...{ valueName: 'v̂', facts: [[HOSTILE, HOSTILE]], warnings: [], throughput: undefined, fewer: undefined },
+    ...{ segmenter: 'hybrid', hasCandidates: true },
     traces: [packTrace(record(HOSTILE))],
     ...more,
   });
@@ -106,6 +112,26 @@ it('a record marks where else the thought might have been cut, in the text as it
   expect(segments.map(({ text, cuts }) => [text, cuts])).toEqual([
     ['ab\\u{0}cd', [1]],
     ['efgh', [2]],
+  ]);
+});
+
+it('numbers are written as the terminal writes them', async () => {
+  const script = await readFile(join(ROOT, 'web/page.js'), 'utf8');
+  const functions = script.slice(script.indexOf('function number('), script.indexOf('// ------'));
+  const inPage = runInNewContext(`${functions}; ({ number, signed })`) as {
+    number(x: number | null): string;
+    signed(x: number): string;
+  };
+  const random = randomStream(3);
+  for (let n = 0; n < 500; n++) {
+    const x = Math.fround((random() - 0.5) * 10 ** Math.floor(7 * random() - 3));
+    expect(inPage.number(x)).toBe(shortNumber(x));
+    expect(inPage.signed(x)).toBe(signed(x));
+  }
+  expect([inPage.number(null), inPage.signed(-0.9136), inPage.number(123.45)]).toEqual([
+    '–',
+    '−0.914',
+    '123.5',
   ]);
 });
 
