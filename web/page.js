@@ -372,7 +372,11 @@
   }
 
   function tableOf(heads, rows) {
-    const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
+    const head = element(
+      'tr',
+      {},
+      ...heads.map((text) => element('th', { scope: 'col', class: text === 'text' ? 'quote' : '' }, text)),
+    );
     const made = element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows));
     return element('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': 'table' }, made);
   }

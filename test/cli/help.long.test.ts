@@ -32,11 +32,10 @@ beforeAll(async () => {
 describe('the help', () => {
   it('is that of every command there is', async () => {
     const { stdout } = await rredcotHere(['--help']);
-    const listed = [...stdout.matchAll(/^ {2}([a-z]+)\b/gm)].map(([, name]) => name);
+    const commands = /\nCommands:\n(.*?)\n\n/s.exec(stdout)?.[1] as string;
+    const listed = [...commands.matchAll(/^ {2}([a-z]+)\b/gm)].map(([, name]) => name);
     const first = new Set(COMMANDS.map((name) => name.split(' ')[0]));
-    expect([...new Set(listed)].filter((name) => name !== 'help' && name !== 'commands').sort()).toEqual(
-      [...first].sort(),
-    );
+    expect([...new Set(listed)].filter((name) => name !== 'help').sort()).toEqual([...first].sort());
   });
 
   it.each(['', 'policy'])(

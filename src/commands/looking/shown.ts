@@ -20,6 +20,8 @@ export interface ShownFile {
   readonly mapping: Mapping;
   readonly named: Readonly<Record<string, unknown>>;
   readonly estimator: unknown;
+  /** rules of its credits; the first is that of the segments */
+  readonly credits: readonly string[];
   /** of the policy; undefined where the file does not say */
   readonly vocab: number | undefined;
   /** whether its rows can be read again, so that mates can be looked for */
@@ -47,7 +49,9 @@ export async function shownFile(
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
   const vocab = vocabOf({ metadata });
-  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, vocab, isFile };
+  const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
+  const credits = rules.filter((rule) => typeof rule === 'string');
+  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, credits, vocab, isFile };
 }
 
 function parsed(text: string | undefined): Config | undefined {
@@ -62,7 +66,7 @@ function parsed(text: string | undefined): Config | undefined {
 /** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
 export async function shownTrace(
   row: InputRow,
-  { mapping, named, estimator, vocab, isFile }: ShownFile,
+  { mapping, named, estimator, credits, vocab, isFile }: ShownFile,
   picked: Pick<Picked, 'why' | 'warnings'> | undefined,
 ): Promise<ShownTrace | undefined> {
   if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
@@ -71,6 +75,7 @@ export async function shownTrace(
     row: scoredRow(row, completion),
     place: `${row.row} of ${row.file}`,
     why: picked?.why,
+    credits,
     warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : foreignTrace(row, vocab),
     prompt,
     references,

@@ -25,6 +25,8 @@ export interface ShownTrace {
   readonly place: string;
   /** why it is this one; undefined where it was named */
   readonly why: string | undefined;
+  /** rules of the file's credits, of which the first is shown; empty where the file does not say */
+  readonly credits: readonly string[];
   /** what stands against trusting it */
   readonly warnings: readonly string[];
   readonly prompt: string;
@@ -56,6 +58,7 @@ export function drawShown(shown: ShownTrace, opts: ShownOptions): string[] {
   const lines = drawTrace(row, { ...opts, valueName }).split('\n');
   const [head = '', ...table] = lines;
   const own = ownAnswer(row, characters);
+  const isScored = row.valueStart !== null || row.segments.some(({ sigma }) => sigma !== null);
   return [
     ...wrapped(head, width),
     ...section(
@@ -70,13 +73,18 @@ export function drawShown(shown: ShownTrace, opts: ShownOptions): string[] {
     ),
     ...section('answer', own === '' ? [] : folded(own, room, all ? Number.POSITIVE_INFINITY : TEXT_LINES)),
     ...section(valueName, curveLines(row, room)),
-    '',
-    ...table,
-    '',
-    ...turnLines(shown, characters, width),
+    ...section('σ by', creditLines(shown, room)),
+    ...(isScored ? ['', ...table, '', ...turnLines(shown, characters, width)] : []),
     ...section('text', characters.length === 0 ? [] : textLines(row, characters, room, opts)),
     ...section('mates', mateLines(shown, room)),
   ];
+}
+
+/** Which of several credits this is. */
+function creditLines({ credits: [first, ...others] }: ShownTrace, room: number): string[] {
+  if (first === undefined || others.length === 0) return [];
+  const text = `${first}; the file also has ${others.join(', ')}, which rredcot report shows beside it`;
+  return wrapped(escapeControls(text), room);
 }
 
 /** v̂(s_0..K) as blocks: of probabilities from 0 to 1, whatever the trace. */

@@ -21,7 +21,7 @@ export function wrapped(text: string, width: number, first = width): string[] {
     if (n > 0) room = width;
     let left = line;
     while (columnsOf(left) > room) {
-      const piece = fitting(left, room);
+      const piece = atSpace(fitting(left, room), left);
       // what fits nowhere stands alone
       if (piece === '' && room === width) break;
       lines.push(piece);
@@ -31,6 +31,12 @@ export function wrapped(text: string, width: number, first = width): string[] {
     lines.push(left);
   }
   return lines;
+}
+
+/** A piece of a line up to its last space, where that is in its last third, so that few words are cut in two. */
+function atSpace(piece: string, line: string): string {
+  const end = piece.lastIndexOf(' ') + 1;
+  return line[piece.length] === ' ' || end < (2 / 3) * piece.length ? piece : piece.slice(0, end);
 }
 
 /** The longest beginning that takes no more columns. */

@@ -211,7 +211,7 @@ describe('inspect', () => {
     });
     const inputs = await resolveInputs([join(folder, 'scored.parquet')]);
     const mapping = await resolveMapping(inputs, { preset: 'auto' } as never);
-    const file = { mapping, named: {}, estimator: 'pr' };
+    const file = { mapping, named: {}, estimator: 'pr', credits: [] };
     const shown = (logprob: number, vocab: number | undefined) =>
       shownTrace(row(logprob), { ...file, vocab, isFile: false } as never, undefined);
     expect((await shown(-2.9, 64))?.warnings).toEqual([expect.stringContaining('mean log p is −2.90')]);

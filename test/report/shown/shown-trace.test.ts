@@ -67,6 +67,8 @@ describe('lines', () => {
     expect(wrapped('👩‍👩‍👧a', 2)).toEqual(['👩‍👩‍👧', 'a']);
     expect(wrapped('abcdef', 4, 2)).toEqual(['ab', 'cdef']);
     expect(wrapped('a\n\nb', 9)).toEqual(['a', '', 'b']);
+    expect(wrapped('then a word', 9)).toEqual(['then a ', 'word']);
+    expect(wrapped('now and then', 7)).toEqual(['now and', ' then']);
     for (const width of [7, 60]) {
       const text = '混ぜたtext 👍🏽 naïve '.repeat(30);
       const lines = wrapped(text, width);
@@ -110,6 +112,7 @@ function shown(K: number, length: number, more: Partial<ShownTrace> = {}, charac
       place: '0 of x',
       why: undefined,
       warnings: [],
+      credits: [],
       prompt: 'start?\u001b[31m',
       references: ['7'],
       valueName: 'v̂',
@@ -120,6 +123,22 @@ function shown(K: number, length: number, more: Partial<ShownTrace> = {}, charac
 }
 
 describe('a trace', () => {
+  it('that was only cut has no table of values, and one with further credits says so', () => {
+    const scored = shown(2, 30);
+    const cut = {
+      ...scored.row,
+      valueStart: null,
+      segments: scored.row.segments.map((each) => ({ ...each, value: null, delta: null, sigma: null })),
+    };
+    const opts = { depth: 1, width: 100, all: false } as const;
+    const lines = drawShown({ ...scored, row: cut }, opts).join('\n');
+    expect(lines).not.toContain('│');
+    expect(lines).toMatch(/text +\[1\] x{30}\n +\[2\] x{30}/);
+    expect(drawShown(scored, opts).join('\n')).not.toContain('σ by');
+    const two = drawShown({ ...scored, credits: ['share', 'rudder'] }, opts);
+    expect(two.find((line) => line.startsWith('σ by'))).toContain('share; the file also has rudder');
+  });
+
   it('leaves its segments room at 60 columns, and says in their lines how to see all', () => {
     const long = shown(4, 400, { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
     const lines = drawShown(long, { depth: 1, width: 60, all: false });
