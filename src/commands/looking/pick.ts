@@ -72,7 +72,7 @@ export async function pickTrace(
   const { median } = logprobs.distribution;
   return {
     ordinal: best.ordinal,
-    why: pick === 'random' ? `one of ${plural(fits, 'trace')} by chance` : reasonOf(best, pick),
+    why: pick === 'random' ? `one of ${plural(fits, 'trace')} by chance` : reasonOf(best, pick, magnitude),
     warnings: isForeign(median, vocabOf(source)) ? [foreignTraces(median)] : [],
   };
 }
@@ -86,7 +86,8 @@ interface Standing {
   readonly what: string;
 }
 
-function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first'): string {
+function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', magnitude: boolean): string {
+  if (magnitude && key > NOTHING) return `the ${what}trace of which one segment counts for the most`;
   const moved = pick === 'worst' ? 'fell' : 'rose';
   return key > NOTHING
     ? `the ${what}trace whose value ${moved} the most in one segment`

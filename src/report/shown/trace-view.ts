@@ -37,17 +37,21 @@ function barsFor(width: number): { readonly value: number; readonly sigma: numbe
 const MAX_LINES = 18;
 
 /**
- * The drawing, lines joined by newlines. Values draw as bars from 0 to 1. So does a segment's σ, leftwards where negative:
+ * The drawing, lines joined by newlines. Values from 0 to 1 draw as bars. So does a segment's σ, leftwards where negative:
  * a full bar is the whole credit of the trace, or more, so that what is nearly nothing looks like it. Narrow terminals have shorter
  * bars, or none.
  */
 export function drawTrace(row: DrawnTrace, { depth, width, valueName, all }: ViewOptions): string {
   const characters = [...row.trace.completion];
   const bars = barsFor(width);
+  // what is no share of one, such as nats, has no place on a scale from 0 to 1
+  const isShare = [row.valueStart, ...row.segments.map(({ value }) => value)].every(
+    (value) => value === null || (value >= 0 && value <= 1),
+  );
   // blue becomes likelier, orange less likely
   const effect = (advantageOf(row) ?? 0) < 0 ? -1 : 1;
   const line = (value: number | null, segment: SegmentRow | null) => {
-    const bar = value === null ? '' : valueBar(value, bars.value);
+    const bar = value === null || !isShare ? '' : valueBar(value, bars.value);
     const sigma = segment?.sigma ?? 0;
     const [minus, plus] = sigmaBars(sigma, bars.sigma);
     // a file that was only cut has neither

@@ -45,6 +45,23 @@ describe('the text of a segment', () => {
   });
 });
 
+describe('the bars of v̂', () => {
+  it('are tenths from 0 to 1, and none where a value is no share of one', () => {
+    const of = (valueStart: number) =>
+      drawTrace({ ...row(1), valueStart }, { depth: 1, width: 100, valueName: 'v̂' }).split('\n');
+    expect(
+      of(0.75)
+        .slice(2)
+        .map((line) => line.slice(0, 18).trimEnd()),
+    ).toEqual(['  0.750 ███████▌', '  0.500 █████']);
+    expect(
+      of(1.5)
+        .slice(2)
+        .map((line) => line.slice(0, 18).trimEnd()),
+    ).toEqual(['  1.500', '  0.500']);
+  });
+});
+
 describe('the bars of σ', () => {
   it('are tenths of the credit, so that σ which is uniform looks like it', () => {
     expect(bars(...Array(10).fill(0.1))).toEqual(Array(10).fill('│■'));
