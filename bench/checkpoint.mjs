@@ -28,8 +28,8 @@ export const HALF_B = {
   vocab_size: 151_936,
 };
 
-/** Builds a policy folder with random float32 weights. @returns its path */
-export async function randomPolicy(folder, shape) {
+/** Builds a policy folder with random weights. @param dtype F32 or BF16 @returns its path */
+export async function randomPolicy(folder, shape, dtype = 'F32') {
   const config = {
     architectures: ['LlamaForCausalLM'],
     max_position_embeddings: 131_072,
@@ -45,18 +45,19 @@ export async function randomPolicy(folder, shape) {
   await writeRandomWeights(
     join(folder, 'model.safetensors'),
     expectedWeights(parseArchitecture(config, 'bench')),
+    dtype,
   );
   await buildPolicyFolder(folder, folder, { close: '\n', open: '', closer: '\n' });
   return folder;
 }
 
 /** Seeded weights, one tensor in memory at a time: norms are 1, the rest has the variance that keeps activations near 1. */
-async function writeRandomWeights(path, shapes) {
+async function writeRandomWeights(path, shapes, dtype) {
   const header = {};
   let offset = 0;
   for (const [name, shape] of shapes) {
-    const length = 4 * shape.reduce((a, b) => a * b, 1);
-    header[name] = { dtype: 'F32', shape, data_offsets: [offset, offset + length] };
+    const length = (dtype === 'F32' ? 4 : 2) * shape.reduce((a, b) => a * b, 1);
+    header[name] = { dtype, shape, data_offsets: [offset, offset + length] };
     offset += length;
   }
   const text = Buffer.from(JSON.stringify(header));
@@ -71,9 +72,17 @@ async function writeRandomWeights(path, shapes) {
     const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
     const scale = Math.sqrt(3 / (shape[1] ?? 1));
     for (let i = 0; i < values.length; i++) values[i] = shape.length === 1 ? 1 : (2 * random() - 1) * scale;
-    await file.write(new Uint8Array(values.buffer));
+    await file.write(new Uint8Array(dtype === 'F32' ? values.buffer : upperHalves(values).buffer));
   }
   await file.close();
+}
+
+/** Floats as bfloat16: the upper 16 bits of each, little-endian. */
+function upperHalves(values) {
+  const halves = new Uint16Array(values.buffer);
+  const upper = new Uint16Array(values.length);
+  for (let i = 0; i < upper.length; i++) upper[i] = halves[2 * i + 1];
+  return upper;
 }
 
 /** A small seeded generator of numbers in [0, 1) (mulberry32). */

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 const quick = process.argv.includes('--quick');
 const measurements = [
   ['start.mjs', quick ? '3' : '10'],
+  ...(quick ? [] : [['open.mjs', '3']]),
   ['exits.mjs', quick ? '2048,4096' : '2048,4096,8192,16384', quick ? '1' : '7'],
   ...(quick ? [] : [['long.mjs']]),
   ['head.mjs', 'all', quick ? '1' : '3'],
