@@ -28,6 +28,25 @@ export const HALF_B = {
   vocab_size: 151_936,
 };
 
+/** The shapes of Qwen2.5-1.5B, without biases, and of Llama-3.1-8B. */
+export const ONE_AND_A_HALF_B = {
+  num_hidden_layers: 28,
+  hidden_size: 1536,
+  num_attention_heads: 12,
+  num_key_value_heads: 2,
+  intermediate_size: 8960,
+  vocab_size: 151_936,
+};
+export const EIGHT_B = {
+  num_hidden_layers: 32,
+  hidden_size: 4096,
+  num_attention_heads: 32,
+  num_key_value_heads: 8,
+  intermediate_size: 14_336,
+  vocab_size: 128_256,
+  tie_word_embeddings: false,
+};
+
 /** Builds a policy folder with random weights. @param dtype F32 or BF16 @returns its path */
 export async function randomPolicy(folder, shape, dtype = 'F32') {
   const config = {

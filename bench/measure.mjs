@@ -18,3 +18,17 @@ export function median(values) {
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
+
+/**
+ * FLOP of the matrix products that scoring a trace cannot do without: projections and MLP of all rows, attention below the
+ * diagonal, the head of the rows that are read out.
+ * @param job T tokens, of them `prompt` of the prompt; K branches of A tokens, of which the last `scored` are read out
+ */
+export function products(shape, { T, prompt, K, A, scored }) {
+  const { hidden_size: d, num_attention_heads: H, num_key_value_heads: KV, intermediate_size: m } = shape;
+  const rows = T + K * A;
+  const layer = 2 * rows * (2 * d * d + 2 * d * ((d / H) * KV) + 3 * d * m);
+  const attention = 4 * d * ((T * T) / 2 + K * A * ((T + prompt) / 2));
+  const head = 2 * (T - prompt + K * scored) * d * shape.vocab_size;
+  return shape.num_hidden_layers * (layer + attention) + head;
+}

@@ -9,6 +9,7 @@ import { CORES_VARIABLE } from '../dist/cores.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { PolicySession } from '../dist/policy/run/session.js';
 import { HALF_B, mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { products } from './measure.mjs';
 
 const PYTHON = '/usr/bin/python3';
 const SCRIPT = fileURLToPath(new URL('pytorch.py', import.meta.url));
@@ -79,12 +80,12 @@ async function measured({ name, folder: base, shape, T, ways }) {
     if (way !== 'tree') continue;
     rows.push({
       name: `our share of a matrix product's peak, ${name}`,
-      value: products(shape, T) / ours.seconds / theirs.peak,
+      value: products(shape, { T, prompt: PROMPT, K, A, scored: SCORED }) / ours.seconds / theirs.peak,
       unit: '',
     });
     rows.push({
       name: `PyTorch's share of it, ${name}`,
-      value: products(shape, T) / theirs.processor / theirs.peak,
+      value: products(shape, { T, prompt: PROMPT, K, A, scored: SCORED }) / theirs.processor / theirs.peak,
       unit: '',
     });
   }
@@ -110,14 +111,4 @@ async function scored(folder, { ids, promptLength, branches }) {
   }
   await session.close();
   return { seconds, sums };
-}
-
-/** FLOP of the matrix products that the job cannot do without: projections and MLP of all rows, attention below the diagonal, the head of the rows that are read out. */
-function products(shape, T) {
-  const { hidden_size: d, num_attention_heads: H, num_key_value_heads: KV, intermediate_size: m } = shape;
-  const rows = T + K * A;
-  const layer = 2 * rows * (2 * d * d + 2 * d * ((d / H) * KV) + 3 * d * m);
-  const attention = 4 * d * ((T * T) / 2 + K * A * ((T + PROMPT) / 2));
-  const head = 2 * (T - PROMPT + K * SCORED) * d * shape.vocab_size;
-  return shape.num_hidden_layers * (layer + attention) + head;
 }

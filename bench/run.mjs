@@ -1,10 +1,17 @@
-// `npm run bench [-- --quick]`: runs every measurement, prints the table, writes bench/results.json.
-import { execFileSync } from 'node:child_process';
+// `npm run bench [-- --quick]`: runs every measurement, prints the table, writes bench/results.json. With `--device <name>` it
+// measures that device alone (device.mjs).
+import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism, cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
 const quick = process.argv.includes('--quick');
+const device = process.argv[process.argv.indexOf('--device') + 1];
+if (process.argv.includes('--device')) {
+  const args = [device ?? '', ...(quick ? ['--quick'] : [])];
+  const path = fileURLToPath(new URL('device.mjs', import.meta.url));
+  process.exit(spawnSync(process.execPath, [path, ...args], { stdio: 'inherit' }).status ?? 1);
+}
 const measurements = [
   ['start.mjs', quick ? '3' : '10'],
   ...(quick ? [] : [['open.mjs', '3']]),

@@ -1,0 +1,160 @@
+// `npm run bench -- --device cuda:0`: what scoring reaches on a device, as a block to paste into an issue: the canary, tokens a
+// second, share of what a matrix product reaches there in the same type, and what keys and values cost on their way through the host.
+// With `--quick` a small shape, which any device can hold.
+import { mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
+import { arch, cpus, platform, tmpdir, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { OutOfMemoryError, RredcotError } from '../dist/errors.js';
+import { expectedWeights } from '../dist/policy/build/graphs.js';
+import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
+import { cast } from '../dist/policy/build/precision.js';
+import { beyond, describeFinding } from '../dist/policy/canary/canary.js';
+import { findCuda } from '../dist/policy/device/cuda.js';
+import { parseDevice, resolveDevice } from '../dist/policy/device/device.js';
+import { openPolicyFolder } from '../dist/policy/folder.js';
+import { PolicySession } from '../dist/policy/run/session.js';
+import { EIGHT_B, mulberry32, ONE_AND_A_HALF_B, randomPolicy, SMALL } from './checkpoint.mjs';
+import { median, products } from './measure.mjs';
+
+const JOB = { prompt: 64, K: 40, A: 16, scored: 4 };
+const ROUNDS = 3;
+const [asked, isQuick] = [process.argv[2], process.argv.includes('--quick')];
+const CASES = isQuick
+  ? [{ name: '4 layers of 256', shape: SMALL, lengths: [512, 1024] }]
+  : [
+      { name: '1.5 B (Qwen2.5)', shape: ONE_AND_A_HALF_B, lengths: [2048, 8192, 25_000] },
+      { name: '8 B (Llama 3.1)', shape: EIGHT_B, lengths: [2048, 8192, 25_000] },
+    ];
+
+const scratch = await mkdtemp(join(tmpdir(), 'rredcot-bench-device-'));
+const blocks = [];
+try {
+  for (const each of CASES) blocks.push(...(await measured(each)));
+} catch (error) {
+  if (!(error instanceof RredcotError)) throw error;
+  process.stderr.write(`${error.message}\nfix it: ${error.hint}\n`);
+  process.exitCode = error.exitCode;
+} finally {
+  await rm(scratch, { recursive: true, force: true });
+}
+if (blocks.length > 0) {
+  const gpus = asked.startsWith('cuda') ? (await findCuda()).gpus.join(', ') : cpus()[0].model;
+  const { default: packages } = await import('../package.json', { with: { type: 'json' } });
+  const head = [
+    `rredcot ${packages.version} bench --device ${asked}: ${gpus}`,
+    `onnxruntime-node ${packages.dependencies['onnxruntime-node']}, Node ${process.version}, ${platform()} ${arch()}`,
+    `${JOB.K} exits of ${JOB.A} tokens behind a prompt of ${JOB.prompt}; random weights; median of ${ROUNDS}`,
+  ];
+  console.log(['```', ...head, ...blocks, '```'].join('\n'));
+}
+
+/** Lines on one shape. */
+async function measured({ name, shape, lengths }) {
+  const short = await shortOf(shape);
+  if (short !== undefined) return [`${name}: left out, ${short}`];
+  process.stderr.write(`${name}: writing random weights, and the canary on the CPU\n`);
+  const path = join(scratch, 'policy');
+  const dtype = asked.startsWith('cuda') ? 'BF16' : 'F32';
+  const folder = await openPolicyFolder(await randomPolicy(path, shape, dtype));
+  const { device } = await resolveDevice(parseDevice(asked), folder);
+  const precision = device.name === 'cuda' ? folder.cuda.precision : 'f32';
+  process.stderr.write(`${name}: opening it on ${asked}\n`);
+  const session = await PolicySession.openUnproved(folder, device);
+  const lines = [];
+  try {
+    const { findings, attentionOnCpu } = await session.prove();
+    const verdict = beyond(findings).length === 0 ? 'within its bounds' : 'BEYOND ITS BOUNDS';
+    lines.push(`${name}, ${precision}; canary ${verdict}${attentionOnCpu ? ', attention on the CPU' : ''}:`);
+    lines.push(...findings.map((finding) => `  ${describeFinding(finding)}`));
+    const peak = await peakOf(device, precision);
+    lines.push(`  a matrix product: ${(peak / 1e12).toFixed(2)} TFLOP/s`);
+    for (const T of lengths) lines.push(await lengthLine(session, shape, T, peak));
+  } finally {
+    await session.close();
+    await rm(path, { recursive: true, force: true });
+  }
+  return lines;
+}
+
+/** What this machine lacks for a shape; undefined where it lacks nothing. */
+async function shortOf(shape) {
+  const { parseArchitecture } = await import('../dist/policy/build/architecture.js');
+  const config = {
+    architectures: ['LlamaForCausalLM'],
+    max_position_embeddings: 131_072,
+    rms_norm_eps: 1e-5,
+  };
+  const weights = expectedWeights(
+    parseArchitecture({ rope_theta: 10_000, tie_word_embeddings: true, ...config, ...shape }, 'bench'),
+  );
+  const parameters = [...weights.values()].reduce((sum, sizes) => sum + sizes.reduce((a, b) => a * b, 1), 0);
+  const GiB = 2 ** 30;
+  // the canary is computed in float32 on the CPU
+  const [memory, disk] = [(4.5 * parameters) / GiB, (4 * parameters) / GiB];
+  const { bavail, bsize } = await statfs(scratch);
+  if (totalmem() / GiB < memory) return `it needs ${memory.toFixed(0)} GiB of memory for the canary`;
+  if ((bavail * bsize) / GiB < disk) return `it needs ${disk.toFixed(0)} GiB in ${scratch}`;
+}
+
+async function lengthLine(session, shape, T, peak) {
+  process.stderr.write(`T = ${T}\n`);
+  const random = mulberry32(5);
+  const tokens = (n) => Int32Array.from({ length: n }, () => Math.floor(random() * shape.vocab_size));
+  const { prompt, K, A, scored } = JOB;
+  const branches = Array.from({ length: K }, (_, k) => ({
+    exit: prompt + Math.floor(((k + 1) * (T - prompt)) / K),
+    ids: tokens(A),
+    scoredFrom: A - scored,
+  }));
+  const trace = { ids: tokens(T), promptLength: prompt };
+  const oneRun = () => session.run([{ ...trace, branches }]);
+  const twoRuns = async () => {
+    await session.run([{ ...trace, branches: [] }], 1);
+    await session.branches(1, [branches]);
+    await session.release(1);
+  };
+  try {
+    const [one, two] = [await secondsOf(oneRun), await secondsOf(twoRuns)];
+    const share = products(shape, { ...JOB, T }) / one / peak;
+    return [
+      `  T = ${T}: ${((T + K * A) / one).toFixed(0)} tokens/s (${(one * 1e3).toFixed(0)} ms)`,
+      `${(100 * share).toFixed(0)} % of the product's`,
+      `two runs, keys and values through the host: ${((100 * (two - one)) / two).toFixed(0)} % of their time`,
+    ].join('; ');
+  } catch (error) {
+    if (!(error instanceof OutOfMemoryError)) throw error;
+    return `  T = ${T}: out of memory`;
+  }
+}
+
+async function secondsOf(run) {
+  await run();
+  const times = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const start = performance.now();
+    await run();
+    times.push((performance.now() - start) / 1e3);
+  }
+  return median(times);
+}
+
+/** FLOP a second of products of square matrices, one after another, of which none leaves the device. */
+async function peakOf(device, precision) {
+  const n = device.name === 'cuda' ? 8192 : 1024;
+  const count = 8;
+  const g = new Graph('peak');
+  // every entry is 1/n, so that a product is again of such entries
+  const filled = cast(g, g.node('Expand', [g.input('x', 'f32', [1]), g.ints([n, n])]), 'f32', precision);
+  let product = filled;
+  for (let i = 0; i < count; i++) product = g.node('MatMul', [product, filled]);
+  const row = g.node('Slice', [product, g.ints([0]), g.ints([1]), g.ints([0])]);
+  g.output('row', cast(g, row, precision, 'f32'), 'f32', [1, n]);
+  const file = join(scratch, 'peak.onnx');
+  await writeFile(file, serialiseModel(g));
+  const session = await InferenceSession.create(file, { executionProviders: [device], logSeverityLevel: 3 });
+  const feeds = { x: new Tensor('float32', Float32Array.of(1 / n), [1]) };
+  const seconds = await secondsOf(() => session.run(feeds));
+  await session.release();
+  return (count * 2 * n ** 3) / seconds;
+}
