@@ -69,10 +69,9 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       return { trace: { ...trace, prompt }, begun: { ids, starts }, status };
     });
 
-    const session = await PolicySession.open(policy, device);
+    const session = await PolicySession.open(policy, device, { writes: true });
     noteProof(run, log, session, 'policy');
     try {
-      await session.openDecoder();
       const onTokens = (count: number): void => meter.add(count);
       const window = (row: number): number => windowOf(row, run.rowsPerChunk);
       const written = eachTrace(continued(ready, session, { ...choosing, onTokens }, window), (each) => {

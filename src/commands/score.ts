@@ -184,7 +184,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       return mates === undefined ? windows : withMates(windows, far?.mates, mates);
     };
 
-    const session = await PolicySession.open(policy, device);
+    const session = await PolicySession.open(policy, device, { writes: monteCarlo !== undefined });
     noteProof(run, log, session, 'policy');
     let other: PolicySession | undefined;
     let judging: PrmSession | undefined;
@@ -202,7 +202,6 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       };
       const how = { estimator, calibration, mates, monteCarlo, attribution };
       if (dryRun !== undefined) {
-        if (monteCarlo !== undefined) await session.openDecoder();
         const text = { maxTokens: architecture.maxTokens, device: device.name };
         const inOneWindow = (): number => 0;
         const forecastBy = {

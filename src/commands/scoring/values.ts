@@ -70,7 +70,6 @@ export async function* valuesOf<T extends Job>(
 ): AsyncGenerator<Valued<T> | BadRow> {
   // continue: completions from the exit points, and what they have earned
   if (monteCarlo !== undefined) {
-    await session.openDecoder();
     const { architecture, exitTemplate: template, decoding } = policy;
     const writer = { session, tokenizer, template, stops: decoding?.stops ?? [] };
     const onTokens = (count: number): void => meter.add(count);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { beyond } from '../../../dist/policy/canary/canary.js';
 import { openPolicyFolder, type PolicyFolder, sha256 } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { buildPrmFolder } from '../../../dist/policy/making/build-prm.js';
 import { openPrmFolder } from '../../../dist/policy/prm-folder.js';
 import { PrmSession } from '../../../dist/policy/run/prm-session.js';
@@ -39,9 +40,9 @@ async function changed(
 }
 
 /** What comes of opening a session in a folder: how far it is off, or the error. */
-async function opened(path: string): Promise<PolicySession['proof'] | Error> {
+async function opened(path: string, opts = {}): Promise<PolicySession['proof'] | Error> {
   try {
-    const session = await PolicySession.open(await openPolicyFolder(path));
+    const session = await PolicySession.open(await openPolicyFolder(path), undefined, opts);
     await session.close();
     return session.proof;
   } catch (error) {
@@ -127,6 +128,28 @@ describe('a session on the CPU', () => {
     expect(await opened(odd)).toMatchObject({
       exitCode: 69,
       message: expect.stringContaining('cannot run its canary'),
+    });
+  });
+
+  test('that writes is refused where the graph that writes is another than the one that scores', async () => {
+    const writes = { writes: true };
+    const { findings } = (await opened(sound.path, writes)) as NonNullable<PolicySession['proof']>;
+    expect(findings.at(-1)).toMatchObject({ what: 'written log p', count: 12 });
+    expect(findings.at(-1)?.off).toBeLessThan(1e-4);
+    // the same weights, normed otherwise
+    const checkpoint = join(scratch, 'normed');
+    cpSync(join(sound.path, '../checkpoint'), checkpoint, { recursive: true });
+    const config = JSON.parse(readFileSync(join(checkpoint, 'config.json'), 'utf8'));
+    writeFileSync(join(checkpoint, 'config.json'), JSON.stringify({ ...config, rms_norm_eps: 0.3 }));
+    await buildPolicyFolder(checkpoint, checkpoint, sound.exitTemplate);
+    const other = readFileSync(join(checkpoint, 'policy.decode.onnx'));
+    const path = await changed(sound.path, 'policy.decode.onnx', () => other);
+    expect(await opened(path)).toHaveProperty('findings');
+    expect(await opened(path, writes)).toMatchObject({
+      exitCode: 69,
+      message: expect.stringMatching(
+        /: on cpu the policy does not .*: written log p of token \d of 6 written behind \d+ of 40 is/,
+      ),
     });
   });
 
