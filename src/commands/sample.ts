@@ -6,11 +6,12 @@ import { type Judge, judged } from '../estimate/sampling/judge.js';
 import { windowOf } from '../io/layout/chunks.js';
 import type { OurColumn } from '../io/table/output-columns.js';
 import { noteProof } from '../policy/canary/note-proof.js';
+import { openWriting } from '../policy/check/open-writing.js';
 import type { Written } from '../policy/run/decoding-run.js';
 import { openPolicy } from '../policy/run/open-policy.js';
 import { rowKey } from '../policy/run/random.js';
 import type { SamplingOptions } from '../policy/run/sampling-options.js';
-import { graphFor, PolicySession } from '../policy/run/session.js';
+import { graphFor } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
 import type { Log } from '../report/log.js';
 import { TokenMeter } from '../report/progress.js';
@@ -69,7 +70,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       return { trace: { ...trace, prompt }, begun: { ids, starts }, status };
     });
 
-    const session = await PolicySession.open(policy, device, { writes: true });
+    const session = await openWriting(policy, device);
     noteProof(run, log, session, 'policy');
     try {
       const onTokens = (count: number): void => meter.add(count);

@@ -29,6 +29,7 @@ import { type ExportName, withExport } from '../io/export/exports.js';
 import { windowOf } from '../io/layout/chunks.js';
 import { OUR_COLUMNS } from '../io/table/output-columns.js';
 import { noteProof } from '../policy/canary/note-proof.js';
+import { openWriting } from '../policy/check/open-writing.js';
 import { openPolicy } from '../policy/run/open-policy.js';
 import { PrmSession } from '../policy/run/prm-session.js';
 import { graphFor, PolicySession } from '../policy/run/session.js';
@@ -184,7 +185,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
       return mates === undefined ? windows : withMates(windows, far?.mates, mates);
     };
 
-    const session = await PolicySession.open(policy, device, { writes: monteCarlo !== undefined });
+    const open = monteCarlo === undefined ? PolicySession.open : openWriting;
+    const session = await open(policy, device);
     noteProof(run, log, session, 'policy');
     let other: PolicySession | undefined;
     let judging: PrmSession | undefined;

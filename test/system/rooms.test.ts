@@ -40,6 +40,7 @@ const ROOMS = [
   'src/policy/device',
   'src/policy/canary',
   'src/policy/run',
+  'src/policy/check',
   'src/policy/making',
   'src/estimate/rules',
   'src/estimate/calibrate',

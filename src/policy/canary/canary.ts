@@ -60,7 +60,7 @@ export interface Finding {
 
 /** What a canary has shown of a session. */
 export interface Proof {
-  readonly findings: Finding[];
+  readonly findings: readonly Finding[];
   /** tokens of a trace that was not read, since that takes longer than {@link MOST_MS}; 0: all was read */
   readonly leftOut: number;
   /** attention runs on the CPU, since the device's own is wrong */

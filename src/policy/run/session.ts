@@ -5,7 +5,6 @@ import { startThread, type Thread } from '../../thread.js';
 import {
   beyond,
   disproved,
-  type Finding,
   MOST_MS,
   noCanary,
   type Proof,
@@ -14,7 +13,6 @@ import {
   unproved,
 } from '../canary/canary.js';
 import { type PolicyCanary, provePolicy } from '../canary/policy-canary.js';
-import { proveWriting } from '../canary/writing-canary.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
 import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
 import type { Sequence } from './attribution-run.js';
@@ -54,20 +52,13 @@ export class PolicySession {
    * Loads a policy's graph into a worker thread, and lets it prove itself by the folder's canary.
    * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device, or where
    * its numbers are not those of the canary; (exit 2) for a folder without one
-   * @param opts writes: the graph that writes is opened too, for {@link beginRows} and its like, and held against this one
    */
-  static async open(
-    folder: PolicyFolder,
-    device: Device = { name: 'cpu' },
-    { writes = false }: { readonly writes?: boolean } = {},
-  ): Promise<PolicySession> {
+  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
     graphFor(folder, device);
     if (folder.canary === undefined) throw noCanary(folder.path); // before its weights are read
     const session = await PolicySession.openUnproved(folder, device);
     try {
-      const { findings } = await session.prove();
-      if (writes) findings.push(await session.proveWriting());
-      const wrong = beyond(findings);
+      const wrong = beyond((await session.prove()).findings);
       if (wrong.length > 0) throw disproved(folder.path, 'the policy', device, wrong);
       return session;
     } catch (error) {
@@ -117,20 +108,6 @@ export class PolicySession {
     }
   }
 
-  /** Opens the graph that writes, and holds it against the canary's shortest trace. @throws RredcotError as {@link openDecoder} */
-  private async proveWriting(): Promise<Finding> {
-    const { folder, device } = this;
-    await this.openDecoder();
-    const canary = await readCanary<PolicyCanary>(folder);
-    const { precision } = graphFor(folder, device);
-    const ids = Int32Array.from(canary.passes[0]?.traces[0]?.ids ?? []);
-    try {
-      return await proveWriting(this, ids, { precision, maxTokens: folder.architecture.maxTokens });
-    } catch (cause) {
-      throw unproved(folder.path, 'the policy', device, cause as Error);
-    }
-  }
-
   /** For the record of a chunk. @param model whose session it is */
   proofRecord(model: string): CanaryRecord | undefined {
     const { precision } = graphFor(this.folder, this.device);
@@ -170,7 +147,7 @@ export class PolicySession {
   }
 
   /**
-   * Opens the graph that writes, whatever it computes: for those who look at it themselves.
+   * Opens the graph that writes, for {@link beginRows} and its like.
    * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
    */
   async openDecoder(): Promise<void> {

@@ -3,6 +3,7 @@ import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { beyond } from '../../../dist/policy/canary/canary.js';
+import { openWriting } from '../../../dist/policy/check/open-writing.js';
 import { openPolicyFolder, type PolicyFolder, sha256 } from '../../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { buildPrmFolder } from '../../../dist/policy/making/build-prm.js';
@@ -40,9 +41,9 @@ async function changed(
 }
 
 /** What comes of opening a session in a folder: how far it is off, or the error. */
-async function opened(path: string, opts = {}): Promise<PolicySession['proof'] | Error> {
+async function opened(path: string, open = PolicySession.open): Promise<PolicySession['proof'] | Error> {
   try {
-    const session = await PolicySession.open(await openPolicyFolder(path), undefined, opts);
+    const session = await open(await openPolicyFolder(path), { name: 'cpu' });
     await session.close();
     return session.proof;
   } catch (error) {
@@ -132,8 +133,7 @@ describe('a session on the CPU', () => {
   });
 
   test('that writes is refused where the graph that writes is another than the one that scores', async () => {
-    const writes = { writes: true };
-    const { findings } = (await opened(sound.path, writes)) as NonNullable<PolicySession['proof']>;
+    const { findings } = (await opened(sound.path, openWriting)) as NonNullable<PolicySession['proof']>;
     expect(findings.at(-1)).toMatchObject({ what: 'written log p', count: 12 });
     expect(findings.at(-1)?.off).toBeLessThan(1e-4);
     // the same weights, normed otherwise
@@ -145,7 +145,7 @@ describe('a session on the CPU', () => {
     const other = readFileSync(join(checkpoint, 'policy.decode.onnx'));
     const path = await changed(sound.path, 'policy.decode.onnx', () => other);
     expect(await opened(path)).toHaveProperty('findings');
-    expect(await opened(path, writes)).toMatchObject({
+    expect(await opened(path, openWriting)).toMatchObject({
       exitCode: 69,
       message: expect.stringMatching(
         /: on cpu the policy does not .*: written log p of token \d of 6 written behind \d+ of 40 is/,

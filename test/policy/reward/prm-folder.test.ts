@@ -2,11 +2,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { compareReadings } from '../../../dist/policy/check/check-prm.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
 import { buildPrmFolder } from '../../../dist/policy/making/build-prm.js';
 import { isPrmCheckpoint, openPrmFolder } from '../../../dist/policy/prm-folder.js';
-import { compareReadings } from '../../../dist/policy/run/check-prm.js';
 import { PrmSession } from '../../../dist/policy/run/prm-session.js';
 import { loadFamily } from '../../oracle/families.js';
 import { rewardShares } from '../../oracle/prm.js';

@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
+import type { PrmReads } from '../run/prm-session.js';
 import { type Difference, Largest } from './check.js';
-import type { PrmReads } from './prm-session.js';
 
 const PLACES = 8;
 

@@ -1,8 +1,8 @@
 // Checks the graphs that attribute: continuations beside each other must not see each other, and attention is shared out whole.
 
-import type { Sequence } from './attribution-run.js';
+import type { Sequence } from '../run/attribution-run.js';
+import type { PolicySession } from '../run/session.js';
 import { type Difference, Largest } from './check.js';
-import type { PolicySession } from './session.js';
 
 type Kind = Parameters<PolicySession['openAttribution']>[0];
 

@@ -2,11 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../../errors.js';
-import { continueTraces, type PolicyWrites } from './continue.js';
-import type { Written } from './decoding-run.js';
-import type { Branch } from './pack.js';
-import { rowKey } from './random.js';
-import type { PolicyRuns, TraceScores } from './session.js';
+import { continueTraces, type PolicyWrites } from '../run/continue.js';
+import type { Written } from '../run/decoding-run.js';
+import type { Branch } from '../run/pack.js';
+import { rowKey } from '../run/random.js';
+import type { PolicyRuns, TraceScores } from '../run/session.js';
 
 /** The largest difference of two lists of numbers that should be the same. */
 export interface Difference {
