@@ -22,30 +22,29 @@ try {
     'share,rudder',
     '--quiet',
   );
-  writeFileSync(join(out, 'inspect.svg'), terminal(await drawn('top-0009/1')));
+  writeFileSync(join(out, 'inspect.svg'), terminal(await drawn()));
   rredcot('report', 'scored.parquet', '-o', 'report.html', '--quiet');
   await screenshots(join(folder, 'report.html'));
 } finally {
   rmSync(folder, { recursive: true });
 }
 
-/** The lines of `inspect --row` as a terminal of all colours has them. */
-async function drawn(id) {
+/** The lines of `inspect --worst` as a terminal of all colours has them. */
+async function drawn() {
   const { resolveInputs } = await import('../dist/io/read/inputs.js');
   const { resolveMapping } = await import('../dist/commands/job/mapping.js');
+  const { openScored } = await import('../dist/commands/scored/open-scored.js');
+  const { pickTrace } = await import('../dist/commands/looking/pick.js');
+  const { rowAt } = await import('../dist/commands/looking/steps.js');
   const { shownFile, shownTrace } = await import('../dist/commands/looking/shown.js');
   const path = join(folder, 'scored.parquet');
   const inputs = await resolveInputs([path]);
   const mapping = await resolveMapping(inputs, { preset: 'auto' });
   const file = await shownFile(path, inputs, path, mapping, false);
-  for await (const row of mapping.read({}))
-    if (row.kind === 'row' && row.columns.id === id) {
-      const why = 'the wrong trace whose value fell the most in one segment';
-      const picked = { why, warnings: [] };
-      const shown = await shownTrace({ ...row, file: 'scored.parquet' }, file, picked);
-      return drawShown(shown, { depth: 24, width: 92, all: false });
-    }
-  throw new Error(`${id}: no such trace`);
+  const picked = await pickTrace(await openScored(path), 'worst', [], new AbortController().signal);
+  const row = await rowAt(picked.ordinal, mapping.read);
+  const shown = await shownTrace({ ...row, file: 'scored.parquet' }, file, picked);
+  return drawShown(shown, { depth: 24, width: 92, all: false });
 }
 
 /** Lines with colours as an SVG; blocks are drawn as characters of a fixed width. */
@@ -105,6 +104,7 @@ async function screenshots(path) {
   const url = pathToFileURL(path).href;
   await page.goto(url);
   await page.screenshot({ path: join(out, 'report.png') });
+  await page.setViewportSize({ width: 1100, height: 1080 });
   await page.goto(`${url}#trace-3`);
   await page.waitForSelector('#tokens .u-wrap');
   await page.evaluate('document.activeElement?.blur()');

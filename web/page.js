@@ -167,8 +167,12 @@
     };
     return [
       folded('Prompt', trace.prompt, trace.prompt.length < 600),
-      folded('Reference', trace.references.join('\n'), true),
-      folded('Its own answer', trace.answer, true),
+      element(
+        'div',
+        { class: 'answers' },
+        folded('Reference', trace.references.join('\n'), true),
+        folded('Its own answer', trace.answer, true),
+      ),
       mates(),
     ].filter((each) => each !== null);
   }

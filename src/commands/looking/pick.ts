@@ -7,6 +7,7 @@ import { mean } from '../../report/counted/run-counts.js';
 import { Sketch } from '../../report/counted/sketch.js';
 import { extremes, NOTHING, turnsOf } from '../../report/counted/turns.js';
 import { foreignTraces, isForeign } from '../../report/counted/warnings.js';
+import { shortNumber } from '../../report/shown/number.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Scored } from '../scored/open-scored.js';
 import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
@@ -87,10 +88,11 @@ interface Standing {
 }
 
 function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', magnitude: boolean): string {
-  if (magnitude && key > NOTHING) return `the ${what}trace of which one segment counts for the most`;
+  if (magnitude && key > NOTHING)
+    return `the ${what}trace of which one segment counts for the most, ${shortNumber(key)}`;
   const moved = pick === 'worst' ? 'fell' : 'rose';
   return key > NOTHING
-    ? `the ${what}trace whose value ${moved} the most in one segment`
+    ? `the ${what}trace whose value ${moved} the most in one segment, by ${shortNumber(key)}`
     : `the first ${what}trace; the value of none ${moved} in a segment, so that none is ${pick === 'worst' ? 'worse' : 'better'} than another`;
 }
 
