@@ -43,7 +43,7 @@ async function* all() {
 async function run(mates, mateTokens) {
   const windows = windowsOf(all(), () => 0);
   const asked = mates === 0 ? windows : withMates(windows, undefined, { mates, mateTokens });
-  for await (const _ of scoreWindows(asked, session, 'auto'));
+  for await (const _ of scoreWindows(asked, session));
 }
 
 const [short, whole] = LENGTHS;

@@ -72,7 +72,6 @@ const ms = await interleaved(
           output: out,
           segments,
           credit,
-          strategy: 'auto',
           maxLineBytes: 2 ** 28,
           signal,
           device: { name: 'cpu' },
@@ -88,7 +87,7 @@ const ms = await interleaved(
     async bare() {
       const session = await PolicySession.open(policy);
       const windows = windowsOf(all(), (row) => Math.floor(row / 64));
-      for await (const _ of scoreWindows(windows, session, 'auto'));
+      for await (const _ of scoreWindows(windows, session));
       await session.close();
     },
   },

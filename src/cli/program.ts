@@ -7,7 +7,6 @@ import { parseExport } from '../commands/job/written-columns.js';
 import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import { natureOf } from '../estimate/estimators.js';
-import { STRATEGIES } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
@@ -103,7 +102,6 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
-    .option('--strategy <name>', 'runs of the policy a trace: auto|one-run|two-run', 'auto')
     .option(
       '--dry-run',
       'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
@@ -127,7 +125,6 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           AttributionFlags &
           PrmFlags &
           Parameters<typeof resolveCreditOptions>[0] & {
-            strategy: string;
             bank: string;
             calibration?: string;
             export?: string;
@@ -139,7 +136,6 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
         const { score } = await import('../commands/score.js');
         const credit = resolveCreditOptions(impliedEstimator(flags, command));
         if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
-        const strategy = oneOf('--strategy', flags.strategy, STRATEGIES);
         const exportName = parseExport(flags.export);
         checkExport(exportName, credit);
         refuseOfOthers(credit);
@@ -167,7 +163,6 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
           prover,
           hint,
           prm,
-          strategy,
           bank,
           exportName,
           dryRun,

@@ -3,7 +3,6 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { finite, oneOf, positiveInteger } from '../commands/job/flag-values.js';
 import { usageError } from '../errors.js';
-import type { Strategy } from '../estimate/passes/strategy.js';
 import { fileError } from '../io/files/file-error.js';
 import {
   DEFAULT_CUTPOINT,
@@ -111,18 +110,13 @@ export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
  */
 export function checkSegmenter(
   { segmenter }: SegmentOptions,
-  { strategy, policy }: { readonly strategy?: Strategy; readonly policy: string | null },
+  { policy }: { readonly policy: string | null },
 ): void {
   if (!LATE_SEGMENTERS.includes(segmenter)) return;
   if (policy === null)
     throw usageError(
       `--segmenter ${segmenter} cuts by what a policy says of the tokens, and there is none`,
       'leave out --no-policy',
-    );
-  if (strategy === 'one-run')
-    throw usageError(
-      `--strategy one-run: where --segmenter ${segmenter} cuts shows when the policy has read the trace`,
-      '--strategy two-run, or leave it out',
     );
 }
 

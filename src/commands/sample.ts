@@ -122,7 +122,7 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     ...chosenColumns(COLUMNS, opts.columns),
     config: { samples, ...sampling, judge, chatTemplateArgs },
     policy,
-    passes: { strategy: 'decode', precision: graphFor(policy, device).precision },
+    passes: { precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: false, completion: false },
     rewardAsIs: false,
     isSampled: true,

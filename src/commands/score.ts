@@ -14,7 +14,6 @@ import { type CreditOptions, creditConfig, creditTrace, onRewardScale } from '..
 import { natureOf, scorerOf, valueNameOf } from '../estimate/estimators.js';
 import { type HintOptions, hintConfig, openHint } from '../estimate/hint/hint.js';
 import { type Window, windowsOf } from '../estimate/passes/cut-windows.js';
-import type { Strategy } from '../estimate/passes/strategy.js';
 import { type Scored, scoreWindows } from '../estimate/passes/windows.js';
 import { openPrm, type PrmOptions, prmConfig } from '../estimate/prm/prm.js';
 import { isSamePolicy, openProver, proverConfig } from '../estimate/prover/prover.js';
@@ -52,7 +51,6 @@ import { valuesOf } from './scoring/values.js';
 
 export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;
-  readonly strategy: Strategy;
   readonly bank: BankSource;
   readonly credit: CreditOptions;
   /** of `--estimator calibrated` */
@@ -80,7 +78,7 @@ export const COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { monteCarlo, mates, attribution, strategy, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { monteCarlo, mates, attribution, segments, chatTemplateArgs, dryRun, signal } = opts;
   // a calibration that stands back leaves the values as they are
   const calibration = opts.calibration?.standsBack ? undefined : opts.calibration;
   const isUncalibrated = opts.calibration !== calibration;
@@ -193,7 +191,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     try {
       other = second && (await PolicySession.open(second.policy, second.device));
       if (other) noteProof(run, log, other, prover ? 'prover' : 'hint policy');
-      const besides = { session: other ?? session, strategy };
+      const besides = { session: other ?? session };
       judging = prm && (await PrmSession.open(prm.folder, prm.device));
       if (judging) noteProof(run, log, judging, 'prm');
       const by = {
@@ -207,7 +205,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         const text = { maxTokens: architecture.maxTokens, device: device.name };
         const inOneWindow = (): number => 0;
         const forecastBy = {
-          ...{ session, strategy, monteCarlo, attribution },
+          ...{ session, monteCarlo, attribution },
           ...{ text: { ...answers.policy.exitTemplate, ...text }, rows: run.survey?.rows },
           together: (items: AsyncIterable<Ready | BadRow>) => together(items, inOneWindow),
           again:
@@ -219,7 +217,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         return;
       }
       // score: segments and the references' log-probabilities at exit points
-      const scored = scoreWindows(together(ready), session, strategy);
+      const scored = scoreWindows(together(ready), session);
 
       // values at the exit points
       const valued = valuesOf(scored, how, by);
@@ -268,7 +266,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     config,
     policy,
     policiesBeside: [...(second ? [second.policy] : []), ...(prm ? [prm.folder] : [])],
-    passes: { strategy, precision: graphFor(policy, device).precision },
+    passes: { precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: banks === undefined && usesReferences },
     meter: monteCarlo && meter,
     reward: usesGroups ? (trace: Trace) => orNull(() => rewardOf(trace).reward) : undefined,

@@ -91,7 +91,7 @@ const CASES: [words: string[], found: string[]][] = [
   [['sc'], ['score']],
   [['policy', 'b'], ['build']],
   [['score', '--calib'], ['--calibration']],
-  [['score', '--strategy', 'one'], ['one-run']],
+  [['score', '--export', 'tin'], ['tinker']],
   [['score', '--device', 'web'], ['webgpu']],
   [['policy', 'check', '--de'], ['--device']],
   [['inspect', '--preset', 'verl'], ['verl-rollout']],

@@ -79,11 +79,10 @@ describe('--keywords', () => {
 });
 
 describe('segmenters that cut by what a policy says', () => {
-  it.each(['entropy', 'cutpoint'] as const)('%s needs one, and two runs of it', (segmenter) => {
+  it.each(['entropy', 'cutpoint'] as const)('%s needs one', (segmenter) => {
     const options = { segmenter, fixedLength: 1 };
     expect(() => checkSegmenter(options, { policy: null })).toThrow('there is none');
-    expect(() => checkSegmenter(options, { policy: 'p', strategy: 'one-run' })).toThrow('--strategy one-run');
-    for (const strategy of ['auto', 'two-run'] as const) checkSegmenter(options, { policy: 'p', strategy });
-    checkSegmenter({ segmenter: 'adaptive', fixedLength: 1 }, { policy: null, strategy: 'one-run' });
+    checkSegmenter(options, { policy: 'p' });
+    checkSegmenter({ segmenter: 'adaptive', fixedLength: 1 }, { policy: null });
   });
 });

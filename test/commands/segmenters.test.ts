@@ -40,7 +40,7 @@ function thoughtOf({ completion, completion_ids: ids }: ScoredRow) {
 }
 
 describe('score and verify', () => {
-  it('cutpoint: cuts where the oracle does by the figures in the file, whichever strategy is chosen', async () => {
+  it('cutpoint: cuts where the oracle does by the figures in the file', async () => {
     const flags = ['cutpoint', '--cutpoint-every', '2', '--cutpoint-probability', '0.95'];
     const rows = await scored('cutpoint', ...flags);
     let made = 0;
@@ -51,8 +51,6 @@ describe('score and verify', () => {
       expect(thoughtEnds(row)).toEqual(piecesBetween(cuts, tokens, thought));
     }
     expect(made).toBeGreaterThan(4);
-    const two = await scored('two', ...flags, '--strategy', 'two-run');
-    expect(two.map(thoughtEnds)).toEqual(rows.map(thoughtEnds));
   });
 
   it('entropy: cuts where the oracle does, and is merged by --max-segments', async () => {

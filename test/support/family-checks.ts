@@ -86,6 +86,8 @@ interface Differences {
   trunk: number;
   branchesNaive: number;
   branchesOracle: number;
+  /** of completions and branches behind a prompt that is read once */
+  shared: number;
   /** of the trunk's log-probabilities from an oracle whose config is changed: a part left out must show */
   changed?: number;
 }
@@ -126,7 +128,41 @@ export async function differences(config: Json, opts: Parameters<typeof writeChe
       const oracle = familyScores(model, [...whole]).logprobs.slice(from);
       branchesOracle = Math.max(branchesOracle, worst(scores[i] as Float32Array, oracle));
     }
-    const result: Differences = { trunk, branchesNaive, branchesOracle };
+    let shared = 0;
+    const promptLength = 23;
+    const traces = [ids, Int32Array.of(...ids.subarray(0, promptLength), ...randomIds(9))].map((own) => ({
+      ...{ ids: own, promptLength, shares: 0 },
+      branches: [promptLength - 1, promptLength, promptLength + 5, own.length].map(
+        (exit): Branch => ({ exit, ids: randomIds(6), scoredFrom: 1 }),
+      ),
+    }));
+    const once = await session.run(traces);
+    const twice = await session.run(
+      traces.map((trace) => ({ ...trace, branches: [] })),
+      1,
+    );
+    const after = await session.branches(
+      1,
+      traces.map((trace) => trace.branches),
+    );
+    for (const [n, { ids: own, branches: asked }] of traces.entries()) {
+      const { logprobs: whole, entropies: spread } = familyScores(model, [...own]);
+      for (const found of [once[n], twice[n]] as TraceScores[])
+        shared = Math.max(
+          shared,
+          worst(found.logprobs, whole.slice(promptLength)),
+          worst(found.entropies, spread.slice(promptLength)),
+        );
+      for (const [i, { exit, ids: suffix, scoredFrom }] of asked.entries()) {
+        const sequence = familyScores(model, [...own.subarray(0, exit), ...suffix]).logprobs;
+        for (const found of [once[n], after[n]] as TraceScores[])
+          shared = Math.max(
+            shared,
+            worst(found.branches[i] as Float32Array, sequence.slice(exit + scoredFrom)),
+          );
+      }
+    }
+    const result: Differences = { trunk, branchesNaive, branchesOracle, shared };
     if (change === undefined) return result;
     const other = familyScores({ ...model, config: { ...model.config, ...change } }, [...ids]);
     return { ...result, changed: worst(logprobs, other.logprobs.slice(1)) };
@@ -140,6 +176,7 @@ export function expectSame(found: Differences): void {
   expect(found.trunk).toBeLessThan(NATS);
   expect(found.branchesNaive).toBeLessThan(NATS);
   expect(found.branchesOracle).toBeLessThan(NATS);
+  expect(found.shared).toBeLessThan(NATS);
   if (found.changed !== undefined) expect(found.changed).toBeGreaterThan(0.01);
   if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log(expect.getState().currentTestName, found);
 }

@@ -45,7 +45,7 @@ export async function preparePolicy(
     noteProof(run, log, session, 'policy');
     try {
       const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
-      const scored = scoreWindows(windows, session, 'auto');
+      const scored = scoreWindows(windows, session);
       yield* eachTrace(scored, ({ job, result }) => {
         if (result instanceof TraceRejected) throw result;
         const { entropies, logprobs, segmentation } = result;
@@ -62,6 +62,6 @@ export async function preparePolicy(
       await session.close();
     }
   }
-  const passes = { strategy: 'auto', precision: graphFor(policy, device).precision };
+  const passes = { precision: graphFor(policy, device).precision };
   return { policy, passes, byEntropy };
 }

@@ -4,7 +4,7 @@ import type { Branch } from '../../policy/run/pack.js';
 import type { PolicySession, TraceScores } from '../../policy/run/session.js';
 import { BATCH_ROWS } from '../passes/batch.js';
 import { assertPossible } from '../passes/possible.js';
-import { branchAt, nextKept } from '../passes/strategy.js';
+import { branchAt, nextKept } from '../passes/run-batch.js';
 import { joinIds, type Suffix } from '../references.js';
 import { logSumExp } from '../value.js';
 

@@ -5,7 +5,6 @@ import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { posteriorValues } from '../attribution/posterior.js';
 import { type PassJob, windowsOf } from '../passes/cut-windows.js';
-import type { Strategy } from '../passes/strategy.js';
 import { type Scored, scoreWindows, type Valued } from '../passes/windows.js';
 import { cutAs } from '../prover/proved-values.js';
 import type { TraceResult } from '../trace-result.js';
@@ -14,7 +13,6 @@ import { noReferences } from '../value.js';
 /** How the hint is read. */
 export interface HintedBy {
   readonly session: PolicyRuns;
-  readonly strategy: Strategy;
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (row: number) => number;
 }
@@ -28,7 +26,7 @@ interface HintedJob<T> extends PassJob {
 /** Reads every trace again behind its prompt with the hint; what was set aside passes by in its place. */
 export async function* hintedValues<T extends PassJob>(
   scored: AsyncIterable<Scored<T> | BadRow>,
-  { session, strategy, window }: HintedBy,
+  { session, window }: HintedBy,
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, ({ job, trace, result }): HintedJob<T> => {
     if (result instanceof TraceRejected) throw result;
@@ -36,7 +34,7 @@ export async function* hintedValues<T extends PassJob>(
     const pieces = cutAs(job.pieces, result.segmentation);
     return { trace, promptIds: hinted, completionIds, pieces, continuations: [], job, cut: result };
   });
-  const read = scoreWindows(windowsOf(jobs, window), session, strategy, 'the reader of the hint');
+  const read = scoreWindows(windowsOf(jobs, window), session, { who: 'the reader of the hint' });
   yield* eachTrace(read, ({ job: { job, cut }, trace, result }) => {
     if (result instanceof TraceRejected) throw result;
     const { exits } = cut.segmentation;

@@ -1,10 +1,13 @@
 // Gathers traces into batches, so that short ones share a run of the policy.
 import { rowsPerGroup } from '../../policy/run/pack.js';
 
-/** What a trace costs: its own tokens, padded to the batch's longest trace, and the rows of its branches. */
+/** What an item costs, a trace or several behind one prompt: tokens, padded to the batch's longest item, and rows of branches. */
 export interface Load {
+  /** of the trace; of the prompt where several stand on it */
   readonly tokens: number;
   readonly branchRows: number;
+  /** rows of each trace behind the prompt that they share, completion and branches: the sum is branchRows */
+  readonly behind?: readonly number[];
   /** rows of its longest branch: groups are as wide as the batch's longest */
   readonly longestBranch: number;
 }
@@ -41,19 +44,23 @@ export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number
   return batches;
 }
 
-/** Whether a trace may run beside the batch's longest. */
+/** Whether an item may run beside the batch's longest. */
 function isAlike(first: Load, other: Load): boolean {
+  // groups of rows are wider where prompts are shared
+  if ((first.behind === undefined) !== (other.behind === undefined)) return false;
   const near = (long: number, short: number) => long - short <= Math.max(PADDING_ROWS, long / 2);
   const [wide, narrow] = [first.longestBranch, other.longestBranch].sort((a, b) => b - a) as [number, number];
   return near(first.tokens, other.tokens) && near(wide, narrow);
 }
 
-/** Rows that a batch really takes: all traces as long as the longest, all groups as wide as the widest. */
+/** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
 function paddedRows(batch: readonly Load[]): number {
   const longest = batch.reduce((most, { tokens }) => Math.max(most, tokens), 0);
+  const traces = batch.flatMap(({ branchRows, behind }) => behind ?? [branchRows]);
   const R = rowsPerGroup(
     batch.reduce((most, { longestBranch }) => Math.max(most, longestBranch), 0),
-    batch.reduce((most, { branchRows }) => Math.max(most, branchRows), 0),
+    traces.reduce((most, rows) => Math.max(most, rows), 0),
+    batch[0]?.behind !== undefined,
   );
-  return batch.reduce((sum, { branchRows }) => sum + longest + Math.ceil(branchRows / R) * R, 0);
+  return traces.reduce((sum, rows) => sum + Math.ceil(rows / R) * R, batch.length * longest);
 }

@@ -3,7 +3,6 @@ import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, isBad } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { PassJob, Window } from './cut-windows.js';
-import type { Strategy } from './strategy.js';
 import { type Scored, scoreWindows } from './windows.js';
 
 /** What a run would do. */
@@ -39,7 +38,6 @@ const length = ({ promptIds, completionIds }: PassJob): number => promptIds.leng
 /** How traces are run. */
 export interface ForecastBy<T extends PassJob> {
   readonly session: PolicyRuns;
-  readonly strategy: Strategy;
   /** makes one window of some traces */
   together(items: AsyncIterable<T | BadRow>): AsyncIterable<Window<T>>;
   /** a second pass over them */
@@ -96,14 +94,14 @@ export async function forecast<T extends PassJob>(
 
 async function run<T extends PassJob>(
   jobs: readonly T[],
-  { session, strategy, together, again }: ForecastBy<T>,
+  { session, together, again }: ForecastBy<T>,
   setAside: (bad: BadRow) => void,
 ): Promise<void> {
   async function* items() {
     yield* jobs;
   }
   // what the graph turns down (out of memory) is counted as the run itself would count it
-  const scored = scoreWindows(together(items()), session, strategy);
+  const scored = scoreWindows(together(items()), session);
   for await (const item of again?.(scored) ?? scored) if (isBad(item)) setAside(item);
 }
 

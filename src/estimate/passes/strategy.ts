@@ -1,19 +1,9 @@
-// Decides how traces are put to the policy, and puts them: one run with all branches, or a second one for the branches.
-import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+// Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 import type { Device } from '../../policy/device/device.js';
-import type { Branch } from '../../policy/run/pack.js';
-import type { PolicyRuns, TraceScores } from '../../policy/run/session.js';
-import {
-  candidateExits,
-  isCutLate,
-  mergeSegments,
-  type Pieces,
-  type Segmentation,
-} from '../../segment/segment.js';
-import { joinIds, type Suffix } from '../references.js';
-import type { TraceResult } from '../trace-result.js';
+import { candidateExits, isCutLate, type Pieces } from '../../segment/segment.js';
+import type { Suffix } from '../references.js';
 import { type Load, planBatches } from './batch.js';
-import { assertPossible } from './possible.js';
+import { shareOut, withSamePrompt } from './sharing.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -33,6 +23,8 @@ export interface TraceJob {
   readonly continuations: readonly Suffix[];
   /** what is scored besides after an exit point, by its number of completion tokens */
   readonly tails?: ((exit: number) => readonly Suffix[]) | undefined;
+  /** traces of a batch with the same number here have the same prompt, which is read once */
+  readonly shares?: number | undefined;
 }
 
 /** A second run starts again, whatever the trace's length: worth so many rows of a first one. */
@@ -49,14 +41,21 @@ const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
 /** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
 const LONG_TRACE = 12_288;
 
-/** The cheaper way for one trace: rows that would be thrown away against the price of a second run. */
-export function chooseStrategy(job: TraceJob, { name }: Device = { name: 'cpu' }): 'one-run' | 'two-run' {
-  const { ids, pieces, continuations } = job;
-  if (name === 'cpu' && ids.length > LONG_TRACE) return 'two-run';
+/**
+ * The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run.
+ */
+export function chooseStrategy(
+  jobs: readonly TraceJob[],
+  { name }: Device = { name: 'cpu' },
+): 'one-run' | 'two-run' {
+  if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
   // a candidate at every token
-  if (isCutLate(pieces) && continuations.length > 0) return 'two-run';
-  const wasted = (pieces.ends.length - pieces.segments) * branchLoad(job).rowsPerExit;
-  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * ids.length ? 'one-run' : 'two-run';
+  if (jobs.some(({ pieces, continuations }) => isCutLate(pieces) && continuations.length > 0))
+    return 'two-run';
+  const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
+  const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
+  const tokens = (jobs[0]?.promptLength ?? 0) + sum(completionLength);
+  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
 }
 
 /** A batch of a window: which of its traces run together, and how. */
@@ -64,153 +63,83 @@ export interface Batch {
   readonly strategy: 'one-run' | 'two-run';
   /** positions in the window */
   readonly members: readonly number[];
+  /** of each member: which of the prompts that are read once in this batch is its own */
+  readonly shares: readonly (number | undefined)[];
 }
 
-/** Batches of a window, by strategy and length. */
+/** Traces that run as one: one trace, or some with one prompt. */
+interface Part {
+  readonly kind: 'one-run' | 'two-run';
+  readonly members: readonly number[];
+  readonly load: Load;
+}
+
+/** Batches of a window, by strategy and length. The same jobs give the same batches. */
 export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Batch[] {
+  const parts = partsOf(jobs, strategy, device);
   return (['one-run', 'two-run'] as const).flatMap((kind) => {
-    const chosen = jobs.flatMap((job, i) =>
-      (strategy === 'auto' ? chooseStrategy(job, device) : strategy) === kind ? [i] : [],
-    );
-    const loads = chosen.map((i) => loadOf(jobs[i] as TraceJob, kind));
-    return planBatches(loads).map((batch) => ({
-      strategy: kind,
-      members: batch.map((n) => chosen[n] as number),
-    }));
-  });
-}
-
-function loadOf(job: TraceJob, strategy: 'one-run' | 'two-run'): Load {
-  const { ids, pieces } = job;
-  const exits = 1 + (strategy === 'one-run' ? pieces.ends.length : pieces.segments);
-  const { rowsPerExit, longestBranch } = branchLoad(job);
-  return { tokens: ids.length, branchRows: Math.ceil(exits * rowsPerExit), longestBranch };
-}
-
-let lastKept = 0;
-/** A number under which a run may keep its traces' keys and values. */
-export function nextKept(): number {
-  return ++lastKept;
-}
-/** The end of the last two-run of each session: one trace's keys and values are held at a time, however many wait. */
-const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
-
-/**
- * Scores the traces of a batch. Where memory runs out, the two halves are tried by themselves.
- * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
- * @throws ImpossibleNumberError
- */
-export async function runBatch(
-  session: PolicyRuns,
-  jobs: readonly TraceJob[],
-  strategy: 'one-run' | 'two-run',
-): Promise<(TraceResult | TraceRejected)[]> {
-  try {
-    return await (strategy === 'one-run' ? oneRun(session, jobs) : twoRuns(session, jobs));
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    if (jobs.length > 1) {
-      const half = Math.ceil(jobs.length / 2);
-      const first = await runBatch(session, jobs.slice(0, half), strategy);
-      return [...first, ...(await runBatch(session, jobs.slice(half), strategy))];
-    }
-    if (strategy === 'one-run') return runBatch(session, jobs, 'two-run');
-    const reason = `the machine has not enough memory for its ${jobs[0]?.ids.length} tokens: run it where there is more`;
-    return [new TraceRejected('out_of_memory', reason)];
-  }
-}
-
-async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
-  const candidates = jobs.map((job) => Array.from(candidateExits(job.pieces)));
-  const scored = await session.run(
-    jobs.map((job, b) => ({ ...job, branches: branchesAt(job, candidates[b] as number[]) })),
-  );
-  assertPossible(scored, jobs, session);
-  return scored.map(({ entropies, logprobs, branches }, b) => {
-    const job = jobs[b] as TraceJob;
-    const segmentation = mergeSegments(job.pieces, { entropies, logprobs });
-    const exits = candidates[b] as number[];
-    const all = perExit(job, exits, branches);
-    const chosen = Array.from(segmentation.exits, (exit) => all[exits.indexOf(exit)] as Float32Array[]);
-    return { entropies, logprobs, segmentation, ...parted(job, chosen) };
-  });
-}
-
-async function twoRuns(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
-  const mine = Promise.resolve(lastTwoRuns.get(session)).then(() => runTwice(session, jobs));
-  lastTwoRuns.set(
-    session,
-    mine.catch(() => {}), // the next one starts all the same
-  );
-  return mine;
-}
-
-async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
-  const kept = nextKept();
-  try {
-    const trunks = await session.run(
-      jobs.map((job) => ({ ...job, branches: [] })),
-      kept,
-    );
-    assertPossible(trunks, jobs, session);
-    const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, trunks[b] as TraceScores));
-    const scored = await session.branches(
-      kept,
-      jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),
-    );
-    assertPossible(scored, jobs, session);
-    return jobs.map((job, b) => {
-      const { entropies, logprobs } = trunks[b] as TraceScores;
-      const segmentation = segmentations[b] as Segmentation;
-      const { branches } = scored[b] as TraceScores;
-      const all = perExit(job, Array.from(segmentation.exits), branches);
-      return { entropies, logprobs, segmentation, ...parted(job, all) };
+    const chosen = parts.filter((part) => part.kind === kind);
+    return planBatches(chosen.map(({ load }) => load)).map((batch) => {
+      const together = batch.map((n) => chosen[n] as Part);
+      return {
+        strategy: kind,
+        members: together.flatMap(({ members }) => members),
+        shares: together.flatMap(({ members, load }, n) =>
+          members.map(() => (load.behind === undefined ? undefined : n)),
+        ),
+      };
     });
-  } finally {
-    await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
-  }
-}
-
-/** What is scored at an exit: continuations, then tails. */
-function suffixesAt({ continuations, tails }: TraceJob, exit: number): readonly Suffix[] {
-  return tails === undefined ? continuations : [...continuations, ...tails(exit)];
-}
-
-/** Everything that is scored at some exits (completion tokens), exits first. */
-function branchesAt(job: TraceJob, exits: readonly number[]): Branch[] {
-  const { ids, promptLength } = job;
-  return exits.flatMap((exit) =>
-    suffixesAt(job, exit).map((suffix) => branchAt(ids, promptLength + exit, suffix)),
-  );
-}
-
-/** Scores of {@link branchesAt}, exit by exit. */
-function perExit(job: TraceJob, exits: readonly number[], scored: readonly Float32Array[]): Float32Array[][] {
-  let next = 0;
-  return exits.map((exit) => {
-    const from = next;
-    next += suffixesAt(job, exit).length;
-    return scored.slice(from, next);
   });
 }
 
-/** What was scored at each exit: the continuations', and the tails' where there are some. */
-function parted(
-  { continuations: { length: N }, tails }: TraceJob,
-  exits: readonly (readonly Float32Array[])[],
-): Pick<TraceResult, 'branches' | 'tails'> {
-  const branches = exits.map((all) => all.slice(0, N));
-  return tails === undefined ? { branches } : { branches, tails: exits.map((all) => all.slice(N)) };
+/** In the order of each part's first trace. */
+function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Part[] {
+  const loads = jobs.map(branchLoad);
+  const kindOf = (members: readonly number[]) =>
+    strategy === 'auto'
+      ? chooseStrategy(
+          members.map((i) => jobs[i] as TraceJob),
+          device,
+        )
+      : strategy;
+  const branchRows = (i: number, kind: Part['kind']) => {
+    const { ends, segments } = (jobs[i] as TraceJob).pieces;
+    const exits = 1 + (kind === 'one-run' ? ends.length : segments);
+    return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
+  };
+  const loadOf = (members: readonly number[], kind: Part['kind']): Load => {
+    const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
+    const first = members[0] as number;
+    const { ids, promptLength } = jobs[first] as TraceJob;
+    if (members.length === 1)
+      return { tokens: ids.length, branchRows: branchRows(first, kind), longestBranch };
+    const behind = members.map((i) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind));
+    const all = behind.reduce((sum, rows) => sum + rows, 0);
+    return { tokens: promptLength, branchRows: all, behind, longestBranch };
+  };
+  const parts = withSamePrompt(jobs).flatMap((alike) => {
+    const kind = kindOf(alike);
+    const { promptLength } = jobs[alike[0] as number] as TraceJob;
+    const rowsBehind = (i: number) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
+    return shareOut(promptLength, alike, rowsBehind).map((members): Part => {
+      const own = members.length === 1 ? kindOf(members) : kind;
+      return { kind: own, members, load: loadOf(members, own) };
+    });
+  });
+  return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));
 }
 
-/** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
-export function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
-  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
-  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
+function completionLength({ ids, promptLength }: TraceJob): number {
+  return ids.length - promptLength;
+}
+
+interface BranchLoad {
+  readonly rowsPerExit: number;
+  readonly longestBranch: number;
 }
 
 /** Rows of what is scored at an exit, where tails differ the mean over all that the pieces allow; rows of the longest branch. */
-function branchLoad({ pieces, continuations, tails }: TraceJob) {
+function branchLoad({ pieces, continuations, tails }: TraceJob): BranchLoad {
   let [rows, exits, longestBranch] = [0, 0, 0];
   for (const exit of tails === undefined ? [] : candidateExits(pieces)) {
     exits++;

@@ -10,7 +10,8 @@ import type { TraceValues } from '../value.js';
 import type { PassJob, Window } from './cut-windows.js';
 import { inOrder } from './in-order.js';
 import { ImpossibleNumberError } from './possible.js';
-import { planWindow, runBatch, type Strategy, type TraceJob } from './strategy.js';
+import { runBatch } from './run-batch.js';
+import { planWindow, type Strategy, type TraceJob } from './strategy.js';
 
 export interface Scored<T extends PassJob> {
   readonly job: T;
@@ -35,13 +36,12 @@ const BATCHES_AT_WORK = 3;
  * Scores every trace; the order is the input's, whatever ran together, and what was set aside passes by in its place.
  * @throws RredcotError (exit 65) where the policy gives numbers that cannot be
  * @param windows traces of different ones never share a run
- * @param who runs them, for the error
+ * @param how strategy: another than the cheaper one; who: runs them, for the error
  */
 export async function* scoreWindows<T extends PassJob>(
   windows: AsyncIterable<Window<T>>,
   session: PolicyRuns,
-  strategy: Strategy,
-  who = 'the policy',
+  { strategy = 'auto', who = 'the policy' }: { readonly strategy?: Strategy; readonly who?: string } = {},
 ): AsyncGenerator<Scored<T> | BadRow> {
   async function* batches() {
     for await (const { items: window, guests } of windows) {
@@ -50,14 +50,24 @@ export async function* scoreWindows<T extends PassJob>(
       const planned = planWindow(traceJobs, strategy, session.device);
       // a window without a job still has to pass in its turn
       if (planned.length === 0)
-        yield { window, jobs, isLast: true, members: [], inBatch: [], strategy: 'one-run' as const };
+        yield {
+          window,
+          jobs,
+          isLast: true,
+          members: [],
+          shares: [],
+          inBatch: [],
+          strategy: 'one-run' as const,
+        };
       for (const [n, batch] of planned.entries())
         yield {
           ...batch,
           window,
           jobs,
           isLast: n === planned.length - 1,
-          inBatch: batch.members.map((i) => traceJobs[i] as TraceJob),
+          inBatch: batch.members.map(
+            (i, n): TraceJob => ({ ...(traceJobs[i] as TraceJob), shares: batch.shares[n] }),
+          ),
         };
     }
   }

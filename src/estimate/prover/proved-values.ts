@@ -5,7 +5,6 @@ import { type BadRow, eachTrace } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
 import type { ProverChoice } from '../estimators.js';
 import { type PassJob, windowsOf } from '../passes/cut-windows.js';
-import type { Strategy } from '../passes/strategy.js';
 import { type Scored, scoreWindows, type Valued } from '../passes/windows.js';
 import type { TraceResult } from '../trace-result.js';
 import { traceValues } from '../value.js';
@@ -13,7 +12,6 @@ import { traceValues } from '../value.js';
 /** How the prover is run. */
 export interface ProvedBy extends ProverChoice {
   readonly session: PolicyRuns;
-  readonly strategy: Strategy;
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (row: number) => number;
 }
@@ -27,7 +25,7 @@ interface ProverJob<T> extends PassJob {
 /** Values of every trace at the exits where the policy has cut it; entropies and log-probabilities stay the policy's. */
 export async function* provedValues<T extends PassJob>(
   scored: AsyncIterable<Scored<T> | BadRow>,
-  { session, strategy, window, estimator, bestOf }: ProvedBy,
+  { session, window, estimator, bestOf }: ProvedBy,
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, ({ job, trace, result }): ProverJob<T> => {
     if (result instanceof TraceRejected) throw result;
@@ -35,7 +33,7 @@ export async function* provedValues<T extends PassJob>(
     const pieces = cutAs(job.pieces, result.segmentation);
     return { trace, promptIds, completionIds, pieces, continuations, job, cut: result };
   });
-  const proved = scoreWindows(windowsOf(jobs, window), session, strategy, 'the prover');
+  const proved = scoreWindows(windowsOf(jobs, window), session, { who: 'the prover' });
   yield* eachTrace(proved, ({ job: { job, cut, continuations }, trace, result }) => {
     if (result instanceof TraceRejected) throw result;
     const utilities = Float32Array.from(continuations, ({ utility }) => utility);

@@ -33,7 +33,7 @@ const DescriptionSchema = z.object({
   /** of the policy; null without one */
   vocab: z.int().positive().nullable(),
   /** how the policy is run, as far as the last digits depend on it; null without a policy */
-  passes: z.object({ strategy: z.string(), precision: z.string() }).nullable(),
+  passes: z.object({ precision: z.string() }).nullable(),
   /** format of the chunks */
   output: z.enum(FORMATS),
   inputs: z.array(InputPrintSchema).min(1),

@@ -13,7 +13,6 @@ export function flagOfKey(key: string): string {
 }
 
 const FIELDS: Readonly<Record<string, string>> = {
-  'passes.strategy': '--strategy',
   rows_per_chunk: '--rows-per-chunk',
   shards: 'the number of shards (--shard, --workers)',
   output: '--format',

@@ -1,4 +1,4 @@
-// The attention nodes of the scoring graph: causal over the trunk, and of branches to the trunk before their exits.
+// The attention nodes of the scoring graph: causal over the trunk; of branches to what comes before their exits, on trunk and limb.
 import type { Architecture } from './architecture.js';
 import { layerWindow } from './families.js';
 import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
@@ -11,13 +11,24 @@ export interface Rope {
   readonly sin: string;
 }
 
-/** What a branch row sees and where it stands: graph inputs [G,R]; `from` and `to` [G,2] cut a group's keys from [B,T]. */
+/**
+ * What a branch row sees and where it stands: graph inputs [G,R]; `from` and `to` [G,2] cut a group's keys from the trunks'
+ * [B,T], `limbFrom` and `limbTo` those behind them from the limbs' [N,L].
+ */
 export interface BranchInputs {
   readonly pos: string;
   readonly exit: string;
   readonly number: string;
   readonly from: string;
   readonly to: string;
+  readonly limbFrom: string;
+  readonly limbTo: string;
+}
+
+/** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
+export interface KeysAndValues {
+  readonly k: string;
+  readonly v: string;
 }
 
 /** Names of the trunk's attention nodes in a graph of so many layers. */
@@ -80,7 +91,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
 }
 
 /**
- * Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] and the trunk's keys and values in float32
+ * Attention of the branches: q [G·R,heads·hd], k, v [G·R,kvHeads·hd], the trunks' and the limbs' keys and values in float32
  * → [G·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
  */
 export function branchAttention(
@@ -88,28 +99,76 @@ export function branchAttention(
   arch: Architecture,
   ids: string,
   branch: BranchInputs,
-  { cos, sin }: Rope,
+  rope: Rope,
   precision: Precision,
 ) {
-  const grouped = g.node('Concat', [g.node('Shape', [ids]), g.ints([-1, arch.headDim])], { axis: 0 }); // [G,R,-1,hd]
-  const [cosRows, sinRows] = [cos, sin].map((table) =>
-    g.node('Unsqueeze', [g.node('Gather', [table, branch.pos]), g.ints([1])]),
-  ) as [string, string]; // [G,1,R,hd/2]
-  /** [G·R, heads·hd] → [G,heads,R,hd] */
-  const perHead = (flat: string) => {
-    const wide = cast(g, flat, precision, 'f32');
-    return g.node('Transpose', [g.node('Reshape', [wide, grouped])], { perm: [0, 2, 1, 3] });
-  };
-  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, arch.headDim / 2);
-  return (i: number, q: string, k: string, v: string, trunkK: string, trunkV: string) => {
-    const { exit, number, pos, from, to } = branch;
-    const attended = g.node('Scan', [rotated(q), rotated(k), perHead(v), exit, number, pos, from, to], {
-      body: { graph: groupAttention(arch, i, trunkK, trunkV) },
-      num_scan_inputs: 8,
-    }); // [G,R,heads·hd]
+  const { perHead, rotated } = headsOfRows(g, arch, ids, branch.pos, rope, precision);
+  return (i: number, q: string, k: string, v: string, trunk: KeysAndValues, limb: KeysAndValues) => {
+    const { exit, number, pos, from, to, limbFrom, limbTo } = branch;
+    const attended = g.node(
+      'Scan',
+      [rotated(q), rotated(k), perHead(v), exit, number, pos, from, to, limbFrom, limbTo],
+      { body: { graph: groupAttention(arch, i, trunk, limb) }, num_scan_inputs: 10 },
+    ); // [G,R,heads·hd]
     const flat = g.node('Reshape', [attended, g.ints([-1, arch.heads * arch.headDim])]);
     return cast(g, flat, 'f32', precision);
   };
+}
+
+/**
+ * Keys and values of limbs, which are rows of the branches: k, v [G·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated.
+ * @param rows [N,L] of the flattened [G·R]
+ * @param pos [G,R]
+ */
+export function limbKeys(
+  g: Graph,
+  arch: Architecture,
+  rows: string,
+  pos: string,
+  rope: Rope,
+  precision: Precision,
+) {
+  const flatPos = g.node('Reshape', [pos, g.ints([-1])]);
+  const { perHead, rotated } = headsOfRows(
+    g,
+    arch,
+    rows,
+    g.node('Gather', [flatPos, rows]),
+    rope,
+    precision,
+    arch.kvHeads,
+  );
+  return (k: string, v: string): KeysAndValues => ({
+    k: rotated(g.node('Gather', [k, rows])),
+    v: perHead(g.node('Gather', [v, rows])),
+  });
+}
+
+/**
+ * Rows [X,Y], flat or not, split into heads in float32: [X·Y, heads·hd] → [X,heads,Y,hd], rotated or as they are.
+ * @param like a tensor [X,Y]
+ * @param pos [X,Y]
+ * @param heads that a row has; -1: as many as it has room for, where there are rows
+ */
+function headsOfRows(
+  g: Graph,
+  { headDim }: Architecture,
+  like: string,
+  pos: string,
+  { cos, sin }: Rope,
+  precision: Precision,
+  heads = -1,
+) {
+  const perRow = g.node('Concat', [g.node('Shape', [like]), g.ints([heads, headDim])], { axis: 0 }); // [X,Y,heads,hd]
+  const [cosRows, sinRows] = [cos, sin].map((table) =>
+    g.node('Unsqueeze', [g.node('Gather', [table, pos]), g.ints([1])]),
+  ) as [string, string]; // [X,1,Y,hd/2]
+  const perHead = (flat: string) => {
+    const wide = cast(g, flat, precision, 'f32');
+    return g.node('Transpose', [g.node('Reshape', [wide, perRow])], { perm: [0, 2, 1, 3] });
+  };
+  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, headDim / 2);
+  return { perHead, rotated };
 }
 
 /** Half-split rotary embedding (Hugging Face convention) of x [G,heads,R,hd] by cos, sin [G,1,R,hd/2]. */
@@ -121,8 +180,8 @@ function rotate(g: Graph, x: string, cos: string, sin: string, half: number): st
   return g.node('Concat', [turnedLow, turnedHigh], { axis: 3 });
 }
 
-/** Scan body: attention of one group's rows to the trunk before their exits and to their own branch. */
-function groupAttention(arch: Architecture, layer: number, trunkK: string, trunkV: string): Graph {
+/** Scan body: attention of one group's rows to their trunk and limb before their exits and to their own branch. */
+function groupAttention(arch: Architecture, layer: number, trunk: KeysAndValues, limb: KeysAndValues): Graph {
   const { heads, kvHeads, headDim } = arch;
   const g = new Graph(`attend_${layer}`);
   const name = (n: string) => `attend_${layer}.${n}`;
@@ -135,23 +194,32 @@ function groupAttention(arch: Architecture, layer: number, trunkK: string, trunk
   const from = g.input(name('from'), 'i64', [2]);
   const to = g.input(name('to'), 'i64', [2]);
 
-  /** [B,kvHeads,S,hd] → what the group may see of its trace, [kvHeads,keys,hd] */
-  const seen = (trunk: string) =>
-    g.node('Squeeze', [g.node('Slice', [trunk, from, to, g.ints([0, 2])]), g.ints([0])]);
-  const [seenK, seenV] = [seen(trunkK), seen(trunkV)];
-  // then the branch rows' own, [kvHeads,E,hd]
-  const allK = g.node('Concat', [seenK, k], { axis: 1 });
-  const allV = g.node('Concat', [seenV, v], { axis: 1 });
+  const limbFrom = g.input(name('limb_from'), 'i64', [2]);
+  const limbTo = g.input(name('limb_to'), 'i64', [2]);
+
+  /** what the group may see of a trunk, of the limb behind it, and the branch rows' own: [kvHeads,E,hd] */
+  const inSight = (trunks: string, limbs: string, own: string) => {
+    const parts = [
+      g.node('Slice', [trunks, from, to, g.ints([0, 2])]),
+      g.node('Slice', [limbs, limbFrom, limbTo, g.ints([0, 2])]),
+      g.node('Unsqueeze', [own, g.ints([0])]),
+    ];
+    return g.node('Squeeze', [g.node('Concat', parts, { axis: 2 }), g.ints([0])]);
+  };
+  const allK = inSight(trunk.k, limb.k, k);
+  const allV = inSight(trunk.v, limb.v, v);
 
   const column = (t: string) => g.node('Unsqueeze', [t, g.ints([1])]);
   const row = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
-  // from a shape, not from `to`: on a GPU that would be one more value to wait for
-  const keys = g.node('Gather', [g.node('Shape', [seenK]), g.ints([1], [])]);
+  const length = (t: string) => g.node('Gather', [g.node('Shape', [t]), g.ints([1], [])]);
+  // from shapes, not from `to`: on a GPU that would be one more value to wait for
+  const keys = g.node('Sub', [length(allK), length(k)]);
+  // a limb goes on where its trunk ends, so that a key's place is its position
   const positions = g.node('Range', [g.ints([0], []), keys, g.ints([1], [])]);
-  const seesTrunk = g.node('Less', [row(positions), column(exit)]); // [R,keys]
+  const seesBefore = g.node('Less', [row(positions), column(exit)]); // [R,keys]
   const sameBranch = g.node('Equal', [row(branch), column(branch)]);
   const seesOwn = g.node('And', [sameBranch, g.node('LessOrEqual', [row(pos), column(pos)])]); // [R,R]
-  let visible = g.node('Concat', [seesTrunk, seesOwn], { axis: 1 }); // [R,E]
+  let visible = g.node('Concat', [seesBefore, seesOwn], { axis: 1 }); // [R,E]
   const window = layerWindow(arch, layer);
   if (window !== undefined) {
     const keyPositions = g.node('Concat', [positions, pos], { axis: 0 }); // [E]

@@ -1,6 +1,6 @@
 // Builds the scoring graph of a Llama-style policy: it reads traces and scores references at their exit points.
 import type { Architecture, Head } from './architecture.js';
-import { type BranchInputs, branchAttention, type Rope, trunkAttention } from './attention.js';
+import { type BranchInputs, branchAttention, limbKeys, type Rope, trunkAttention } from './attention.js';
 import { FAMILIES } from './families.js';
 import { lastOfHead, rowLayers, type Weight } from './layers.js';
 import { Graph } from './onnx.js';
@@ -53,15 +53,20 @@ export function expectedWeights(arch: Architecture, head?: Head): Map<string, re
  * branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the trunk may come as keys
  * and values of an earlier run; with P = 0 there are none.
  *
+ * Of traces that begin alike the trunk may be the beginning alone: what follows in each, its limb, stands among the branch
+ * rows, cut into branches that see the ones before. N limbs of up to L rows; with L = 0 there are none.
+ *
  * One graph serves three runs, so that its weights are held once: both parts at once where the exit points are known;
  * the trunk with one idle row as its branches; the branches after a trunk that is one idle token long.
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
  *     branch_ids, branch_pos, branch_exit, branch_number [G,R] i64: token, position, number of the trace's tokens in
  *     sight, which branch · group_from, group_to [G,2] i64: trace and first key, next trace and next key of what the group needs
+ *     limb_from, limb_to [G,2] i64: limb and first key, next limb and next key of what it needs behind the trunk
+ *     limb_rows [N,L] i64: rows of the flattened [G·R] · past_limb_k_i, past_limb_v_i [N,kvHeads,Q,headDim] f32: limbs of an earlier run
  *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·R] to read
  *     out, and the token that follows each
- * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim] f32 per layer
+ * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], limb_k_i, limb_v_i [N,kvHeads,Q+L,headDim] f32 per layer
  *
  * @param precision what projections, norms and the trunk's attention compute in, and the residual stream is held in.
  * Softmaxes are float32 in all of them, and so is all attention of the branches: on a GPU their few rows cost little, and
@@ -82,7 +87,10 @@ export function buildScoringGraph(
     number: g.input('branch_number', 'i64', ['G', 'R']),
     from: g.input('group_from', 'i64', ['G', 2]),
     to: g.input('group_to', 'i64', ['G', 2]),
+    limbFrom: g.input('limb_from', 'i64', ['G', 2]),
+    limbTo: g.input('limb_to', 'i64', ['G', 2]),
   };
+  const limbRows = g.input('limb_rows', 'i64', ['N', 'L']);
   const rope: Rope = {
     cos: g.input('cos', 'f32', ['M', headDim / 2]),
     sin: g.input('sin', 'f32', ['M', headDim / 2]),
@@ -92,6 +100,7 @@ export function buildScoringGraph(
   const layer = rowLayers(g, arch, weights, precision);
   const attendTrunk = trunkAttention(g, arch, ids, rope, precision);
   const attendBranches = branchAttention(g, arch, branchIds, branch, rope, precision);
+  const keysOfLimbs = limbKeys(g, arch, limbRows, branch.pos, rope, precision);
 
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
   const trunkRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
@@ -109,15 +118,25 @@ export function buildScoringGraph(
     const [trunkK, branchK] = parts(k) as [string, string];
     const [trunkV, branchV] = parts(v) as [string, string];
     const trunk = attendTrunk(i, trunkQ, trunkK, trunkV);
-    /** the trace's keys or values so far, [B,kvHeads,P+S,headDim] */
-    const whole = (name: string, own: string) => {
-      const past = g.input(`past_${name}_${i}`, 'f32', ['B', kvHeads, 'P', headDim]);
-      const now = cast(g, own, precision, 'f32');
-      const all = g.node('Concat', [past, now], { axis: 2 }, { outputs: [`${name}_${i}`] });
-      g.output(all, all, 'f32', ['B', kvHeads, 'T', headDim]);
+    const limb = keysOfLimbs(branchK, branchV);
+    /** keys or values so far, of an earlier run and of this one [X,kvHeads,P+S,headDim] */
+    const whole = (name: string, own: string, dims: readonly [string, string, string]) => {
+      const past = g.input(`past_${name}_${i}`, 'f32', [dims[0], kvHeads, dims[1], headDim]);
+      const all = g.node('Concat', [past, own], { axis: 2 }, { outputs: [`${name}_${i}`] });
+      g.output(all, all, 'f32', [dims[0], kvHeads, dims[2], headDim]);
       return all;
     };
-    const branches = attendBranches(i, branchQ, branchK, branchV, whole('k', trunk.k), whole('v', trunk.v));
+    const ofTrunks = (name: 'k' | 'v') =>
+      whole(name, cast(g, trunk[name], precision, 'f32'), ['B', 'P', 'T']);
+    const ofLimbs = (name: 'k' | 'v') => whole(`limb_${name}`, limb[name], ['N', 'Q', 'LT']);
+    const branches = attendBranches(
+      i,
+      branchQ,
+      branchK,
+      branchV,
+      { k: ofTrunks('k'), v: ofTrunks('v') },
+      { k: ofLimbs('k'), v: ofLimbs('v') },
+    );
     const attended = g.node('Concat', [trunk.attended, branches], { axis: 0 }); // [B·S + G·R, heads·headDim]
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);

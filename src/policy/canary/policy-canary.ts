@@ -18,6 +18,8 @@ interface Trace {
   readonly entropies: readonly number[];
   readonly logprobs: readonly number[];
   readonly branches: readonly Branch[];
+  /** traces of a pass with the same number have the same prompt, which is read once */
+  readonly shares?: number;
 }
 interface Branch {
   readonly exit: number;
@@ -34,6 +36,7 @@ interface AskedTrace {
   readonly ids: Int32Array;
   readonly promptLength: number;
   readonly branches: readonly AskedBranch[];
+  readonly shares?: number;
 }
 interface AskedBranch {
   readonly exit: number;
@@ -89,6 +92,14 @@ export async function makePolicyCanary(
   const [short, shorter, long] = [ids(SHORT), ids(SHORTER), ids(LONG)];
   const far = Math.min(maxTokens, FAR) - REFERENCE - long.length;
   const gap = far > 0 ? { gap: { before: 1, tokens: far } } : {};
+  // two completions behind one prompt, which is read once
+  const prompt = Math.max(1, short.length - SHORTER);
+  const onePrompt = [short, Int32Array.of(...short.subarray(0, prompt), ...other)].map(
+    (ids): AskedTrace => ({
+      ...{ ids, promptLength: prompt, shares: 0 },
+      branches: [at(prompt), at(ids.length - 1), at(ids.length)],
+    }),
+  );
   const passes: Asked[] = [
     {
       split: false,
@@ -111,17 +122,20 @@ export async function makePolicyCanary(
         },
       ],
     },
+    { split: false, traces: onePrompt },
+    { split: true, traces: onePrompt },
   ];
   const made: Pass[] = [];
   for (const { split, traces } of passes) {
     const said = await ask(session, { split, traces });
     made.push({
       split,
-      traces: traces.map(({ ids: own, promptLength, branches }, i) => {
+      traces: traces.map(({ ids: own, promptLength, branches, ...besides }, i) => {
         const { entropies, logprobs, branches: scores } = said[i] as Said;
         return {
           ids: [...own],
           promptLength,
+          ...besides,
           entropies: stored(entropies),
           logprobs: stored(logprobs),
           branches: branches.map((branch, b) => ({
@@ -159,10 +173,11 @@ export async function provePolicy(
       leftOut += size;
       continue;
     }
-    const asked = traces.map(({ ids, promptLength, branches }) => ({
+    const asked = traces.map(({ ids, promptLength, branches, shares }) => ({
       ids: Int32Array.from(ids),
       promptLength,
       branches: branches.map((own) => ({ ...own, ids: Int32Array.from(own.ids) })),
+      ...(shares === undefined ? {} : { shares }),
     }));
     const started = performance.now();
     const said = await ask(session, { split, traces: asked });

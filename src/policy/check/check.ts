@@ -44,6 +44,7 @@ export async function compareRuns(
     branchTrunk: new Largest('branches − trunk, log p'),
     branchNaive: new Largest('branches − naive, log p'),
     oneRun: new Largest('one run − two runs, log p'),
+    shared: new Largest('prompt read once − with each, log p'),
   };
   const whole = await single(session, ids, 1, KEPT); // scores token t at t − 1
   const branches = exitPoints(ids.length).flatMap((exit): Branch[] => [
@@ -53,6 +54,7 @@ export async function compareRuns(
   const scores = ((await session.branches(KEPT, [branches]))[0] as TraceScores).branches;
   await session.release(KEPT);
   const [together] = (await session.run([{ ids, promptLength: 1, branches }])) as [TraceScores];
+  await comparePrompt(session, ids, other, branches, together, differences.shared);
   for (const [i, { exit, ids: continuation, scoredFrom }] of branches.entries()) {
     const from = exit + scoredFrom;
     const sequence = Int32Array.of(...ids.subarray(0, exit), ...continuation);
@@ -66,6 +68,29 @@ export async function compareRuns(
     differences.trunkEntropy.add(whole.entropies.subarray(...span), naive.entropies, from);
   }
   return Object.values(differences).map((largest) => largest.result());
+}
+
+/** The text's first half as a prompt that two completions share, read once, against what was found by reading it with each. */
+async function comparePrompt(
+  session: PolicyRuns,
+  ids: Int32Array,
+  other: Int32Array,
+  branches: readonly Branch[],
+  { branches: scored }: TraceScores,
+  shared: Largest,
+): Promise<void> {
+  const promptLength = Math.max(1, ids.length >> 1);
+  const prompt = ids.subarray(0, promptLength);
+  const traces = [ids, Int32Array.of(...prompt, ...other)];
+  const [text, beside] = (await session.run(
+    traces.map((own, i) => ({ ids: own, promptLength, branches: i === 0 ? branches : [], shares: 0 })),
+  )) as [TraceScores, TraceScores];
+  for (const [i, own] of traces.entries()) {
+    const alone = await single(session, own, promptLength);
+    shared.add([text, beside][i]?.logprobs ?? [], alone.logprobs, promptLength);
+  }
+  for (const [i, { exit, scoredFrom }] of branches.entries())
+    shared.add(text.branches[i] as Float32Array, scored[i] as Float32Array, exit + scoredFrom);
 }
 
 /**

@@ -1,4 +1,5 @@
-// Packs traces and their branches into the rows that the scoring graph runs over: pure index arithmetic.
+// Packs limbs and branches of traces into the rows that the scoring graph runs over: pure index arithmetic.
+import type { Place } from './limbs.js';
 
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
@@ -22,6 +23,8 @@ export interface PackedTrace {
   readonly ids: Int32Array;
   readonly promptLength: number;
   readonly branches: readonly Branch[];
+  /** traces of a run with the same number here have the same prompt, which is read once; absent: read with the trace */
+  readonly shares?: number | undefined;
 }
 
 /** The branch rows of a run: G groups of R rows. */
@@ -33,87 +36,122 @@ export interface PackedBranches {
   readonly pos: BigInt64Array;
   readonly exit: BigInt64Array;
   readonly number: BigInt64Array;
-  /** (G,2) where the group's keys begin and end among the traces' [B,T]: its trace, up to its last branch's exit */
+  /** (G,2) where the group's keys begin and end among the trunks' [B,T]: its trace's, up to its last branch's exit */
   readonly from: BigInt64Array;
   readonly to: BigInt64Array;
+  /** (G,2) the same among the limbs' [N,L], of what is behind the trunk */
+  readonly limbFrom: BigInt64Array;
+  readonly limbTo: BigInt64Array;
+  /** (N) the row of each limb's tokens in the flattened [G·R] */
+  readonly limbRows: readonly Int32Array[];
   /** rows of the flattened [G·R] to read out and the token that follows each, in the order of the branches given */
   readonly rows: Int32Array;
   readonly targets: Int32Array;
 }
 
-/** Rows of a group: few enough that no row attends to many keys beyond its exit, enough to keep a MatMul busy. */
+/**
+ * Rows of a group: few enough that no row attends to many keys beyond its exit, enough to keep a MatMul busy. Behind a shared
+ * prompt most keys are the prompt's, which all rows see, and which are copied for every group.
+ */
 const ROWS_PER_GROUP = 64;
+const ROWS_PER_GROUP_BEHIND = 128;
 
-/** R: the longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise. @param busiest most rows of a trace */
-export function rowsPerGroup(longest: number, busiest: number): number {
-  return Math.max(1, longest, Math.min(ROWS_PER_GROUP, busiest));
+/**
+ * R: the longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise.
+ * @param busiest most rows of a trace
+ * @param isBehind whether traces stand behind shared prompts
+ */
+export function rowsPerGroup(longest: number, busiest: number, isBehind = false): number {
+  const most = isBehind ? ROWS_PER_GROUP_BEHIND : ROWS_PER_GROUP;
+  return Math.max(1, longest, Math.min(most, busiest));
 }
 
 /**
  * The branches of each trace, sorted by exit, fill one group after the other. A group belongs to one trace, and a branch
- * never straddles two groups, since its rows attend to each other inside their group only. Without any branch there is
- * one idle group of one row.
+ * never straddles two groups, since its rows attend to each other inside their group only. Before them stands the trace's limb,
+ * cut into branches as long as a group, each of which sees those before it as keys. Without any branch there is one idle group of one row.
  * @param traces (B) branches of each trace
+ * @param places (B) where each trace's keys are; default: each on a trunk of its own
+ * @param limbs (N) ids of the limbs that are read in this run
  */
-export function packBranches(traces: readonly (readonly Branch[])[]): PackedBranches {
-  const all = traces.flat();
-  const longest = all.reduce((most, b) => Math.max(most, b.ids.length), 1);
-  const busiest = traces.reduce((most, branches) => Math.max(most, branchRowsOf(branches)), 1);
-  const R = rowsPerGroup(longest, busiest);
+export function packBranches(
+  traces: readonly (readonly Branch[])[],
+  places: readonly Place[] = traces.map((_, trunk) => ({ trunk })),
+  limbs: readonly Int32Array[] = [],
+): PackedBranches {
+  // copies: the same branch may be given twice
+  const own = traces.map((branches) => branches.map((branch) => ({ ...branch })));
+  const all = own.flat();
+  const ownLimb = places.map(({ limb }) => (limb && limbs[limb.number]) ?? new Int32Array(0));
+  const R = rowsPerGroup(
+    all.reduce((most, { ids }) => Math.max(most, ids.length), 1),
+    own.reduce((most, rows, b) => Math.max(most, rowsOf(rows) + (ownLimb[b] as Int32Array).length), 1),
+    places.some(({ limb }) => limb !== undefined),
+  );
+  const pieces = places.map(({ limb }, b) => piecesOf(ownLimb[b] as Int32Array, limb?.from ?? 0, R));
 
-  const start: number[] = []; // first row of each branch in the flattened [G·R], in the order given
-  const trace: number[] = [];
-  const keys: number[] = [];
-  for (const [b, branches] of traces.entries()) {
-    const first = start.length;
+  const groups: { readonly place: Place; keys: number }[] = [];
+  const start = new Map<Row, number>(); // first row of each branch and piece in the flattened [G·R]
+  for (const [b, branches] of own.entries()) {
     let free = 0; // rows left in the last group
-    const order = branches
-      .map((_, i) => i)
-      .sort((i, j) => exitOf(branches, i) - exitOf(branches, j) || i - j);
-    for (const i of order) {
-      const { ids, exit } = branches[i] as Branch;
-      if (ids.length > free) {
-        trace.push(b);
-        keys.push(0);
+    const byExit = [...branches].sort((one, other) => one.exit - other.exit);
+    for (const row of [...(pieces[b] as Row[]), ...byExit]) {
+      if (row.ids.length > free) {
+        groups.push({ place: places[b] as Place, keys: 0 });
         free = R;
       }
-      start[first + i] = keys.length * R - free;
-      free -= ids.length;
-      keys[keys.length - 1] = exit; // exits rise along the order
+      start.set(row, groups.length * R - free);
+      free -= row.ids.length;
+      const group = groups[groups.length - 1] as { keys: number };
+      group.keys = Math.max(group.keys, row.exit);
     }
   }
-  if (keys.length === 0) {
-    trace.push(0);
-    keys.push(0);
-  }
+  if (groups.length === 0) groups.push({ place: { trunk: 0 }, keys: 0 });
 
-  const G = keys.length;
+  const G = groups.length;
   // rows that stay padding: token 0 at position 0, in sight of nothing but their own kind (branch -1)
   const ids = new BigInt64Array(G * R);
   const pos = new BigInt64Array(G * R);
   const exits = new BigInt64Array(G * R);
   const number = new BigInt64Array(G * R).fill(-1n);
+  for (const [i, row] of [...all, ...pieces.flat()].entries()) {
+    const { exit, gap } = row;
+    const first = start.get(row) as number;
+    for (let j = 0; j < row.ids.length; j++) {
+      ids[first + j] = BigInt(row.ids[j] as number);
+      pos[first + j] = BigInt(exit + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
+      exits[first + j] = BigInt(exit);
+      number[first + j] = BigInt(i);
+    }
+  }
+
   const scored = all.reduce((sum, b) => sum + b.ids.length - b.scoredFrom, 0);
   const rows = new Int32Array(scored);
   const targets = new Int32Array(scored);
   let next = 0;
   for (const [i, branch] of all.entries()) {
-    const { exit, scoredFrom, gap } = branch;
+    const { scoredFrom } = branch;
     if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
       throw new RangeError(
         `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
       );
-    const first = start[i] as number;
-    for (let j = 0; j < branch.ids.length; j++) {
-      ids[first + j] = BigInt(branch.ids[j] as number);
-      pos[first + j] = BigInt(exit + j + (gap !== undefined && j >= gap.before ? gap.tokens : 0));
-      exits[first + j] = BigInt(exit);
-      number[first + j] = BigInt(i);
-      if (j < scoredFrom) continue;
+    const first = start.get(branch) as number;
+    for (let j = scoredFrom; j < branch.ids.length; j++) {
       rows[next] = first + j - 1;
       targets[next++] = branch.ids[j] as number;
     }
   }
+  const limbRows: Int32Array[] = [];
+  for (const [b, { limb }] of places.entries())
+    if (limb !== undefined)
+      limbRows[limb.number] = Int32Array.from(
+        (pieces[b] as Row[]).flatMap((piece) =>
+          Array.from(piece.ids, (_, j) => (start.get(piece) as number) + j),
+        ),
+      );
+  const table = (entry: (group: (typeof groups)[number]) => readonly [number, number]) =>
+    BigInt64Array.from(groups.flatMap(entry), BigInt);
+  const onTrunk = ({ place: { limb }, keys }: (typeof groups)[number]) => Math.min(keys, limb?.from ?? keys);
   return {
     groups: G,
     rowsPerGroup: R,
@@ -121,17 +159,25 @@ export function packBranches(traces: readonly (readonly Branch[])[]): PackedBran
     pos,
     exit: exits,
     number,
-    from: BigInt64Array.from(
-      trace.flatMap((b) => [b, 0]),
-      BigInt,
-    ),
-    to: BigInt64Array.from(
-      trace.flatMap((b, group) => [b + 1, keys[group] as number]),
-      BigInt,
-    ),
+    from: table(({ place }) => [place.trunk, 0]),
+    to: table((group) => [group.place.trunk + 1, onTrunk(group)]),
+    limbFrom: table(({ place }) => [place.limb?.number ?? 0, 0]),
+    limbTo: table((group) => [(group.place.limb?.number ?? 0) + 1, group.keys - onTrunk(group)]),
+    limbRows,
     rows,
     targets,
   };
+}
+
+/** Rows that stand together in a group: a branch, or a piece of a limb. */
+type Row = Pick<Branch, 'exit' | 'ids' | 'gap'>;
+
+/** A limb's tokens, which begin at a position, in pieces of up to R. */
+function piecesOf(limb: Int32Array, from: number, R: number): Row[] {
+  return Array.from({ length: Math.ceil(limb.length / R) }, (_, n) => ({
+    exit: from + n * R,
+    ids: limb.subarray(n * R, (n + 1) * R),
+  }));
 }
 
 /** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */
@@ -141,10 +187,6 @@ export function blockRows(values: Int32Array, block: number): BigInt64Array {
   return padded;
 }
 
-function branchRowsOf(branches: readonly Branch[]): number {
+function rowsOf(branches: readonly Branch[]): number {
   return branches.reduce((sum, b) => sum + b.ids.length, 0);
-}
-
-function exitOf(branches: readonly Branch[], i: number): number {
-  return (branches[i] as Branch).exit;
 }

@@ -8,6 +8,7 @@ import type { Precision } from '../build/precision.js';
 import type { Device } from '../device/device.js';
 import { runAttribution, type Sequence } from './attribution-run.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
+import { limbTable, type Place, placeTraces } from './limbs.js';
 import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
 import { blockRows, branchEnd, type PackedTrace, packBranches } from './pack.js';
 
@@ -42,8 +43,15 @@ const { folder, graph, decodingGraph, precision, architecture: arch, device } = 
 let session: InferenceSession;
 let decoder: InferenceSession;
 let attributor: InferenceSession;
-/** keys and values [B,kvHeads,T,headDim] of every layer, under the names of the graph's past inputs */
-const caches = new Map<number, Feeds>();
+/** What a run has kept, under the names of the graph's past inputs. */
+interface Kept {
+  /** keys and values of every layer: the trunks' [B,kvHeads,T,headDim], the limbs' [N,kvHeads,L,headDim] */
+  readonly trunks: Feeds;
+  readonly limbs: Feeds;
+  /** of each trace */
+  readonly places: readonly Place[];
+}
+const caches = new Map<number, Kept>();
 const ropeFor = growingRope(arch);
 
 /** ONNX Runtime's WebGPU has crashed in the graph that writes: beside the scoring graph all run on the CPU there. */
@@ -93,7 +101,7 @@ const writing = new Map<number, DecodingRun>();
 function beginRows(id: number, job: DecodeJob): void {
   const kept = caches.get(job.kept);
   if (kept === undefined) throw new Error(`no run was kept as ${job.kept}`);
-  writing.set(id, new DecodingRun(arch, job, kept, besides.name !== 'cpu'));
+  writing.set(id, new DecodingRun(arch, job, kept.trunks, besides.name !== 'cpu'));
 }
 
 /** Lets rows write their next tokens. */
@@ -137,35 +145,49 @@ export type SessionThread = typeof functions;
 serve(functions);
 
 async function scores({ traces, cache }: RunJob): Promise<JobResult> {
-  const B = traces.length;
   const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
   if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
-  const past = kept ?? emptyPast(B);
-  const P = past.past_k_0?.dims[2] ?? 0;
+  const { trunks, limbs, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
+  const past = {
+    ...(kept?.trunks ?? emptyPast(TRUNK, trunks.length)),
+    ...(kept?.limbs ?? emptyPast(LIMB, Math.max(1, limbs.length))),
+  };
+  const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
 
-  // the trunk: traces padded at their end to the longest; one idle token each where the branches alone are run
-  const S = traces.reduce((most, { ids }) => Math.max(most, ids.length), 1);
+  // trunks padded at their end to the longest; one idle token each where the branches alone are run
+  const S = trunks.reduce((most, { length }) => Math.max(most, length), 1);
   const ids = new BigInt64Array(B * S);
+  for (const [b, own] of trunks.entries())
+    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+  const packed = packBranches(
+    traces.map(({ branches }) => branches),
+    places,
+    limbs,
+  );
+  const { groups: G, rowsPerGroup: R } = packed;
+
   const rows: number[] = [];
   const targets: number[] = [];
   let positions = P + S;
-  for (const [b, { ids: own, promptLength, branches }] of traces.entries()) {
-    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+  for (const [i, { ids: own, promptLength, branches }] of traces.entries()) {
+    const { trunk, limb } = places[i] as Place;
+    const behind = limb && packed.limbRows[limb.number];
     // the distribution over token t stands in row t-1
     for (let t = promptLength; t < own.length; t++) {
-      rows.push(b * S + t - 1);
+      const isBehind = limb !== undefined && t > limb.from;
+      rows.push(isBehind ? B * S + (behind?.[t - 1 - limb.from] as number) : trunk * S + t - 1);
       targets.push(own[t] as number);
     }
+    positions = Math.max(positions, own.length);
     for (const branch of branches) positions = Math.max(positions, branchEnd(branch));
   }
-  const packed = packBranches(traces.map(({ branches }) => branches));
   for (const row of packed.rows) rows.push(B * S + row);
   for (const target of packed.targets) targets.push(target);
 
-  const { groups: G, rowsPerGroup: R } = packed;
   const C = headRows(rows.length, arch.vocab, precision);
   const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
   const tables = ropeFor(positions);
+  const [limbRows, limbDims] = limbTable(packed.limbRows, (past.past_limb_k_0 as Tensor).dims[0] as number);
   const feeds: Feeds = {
     ids: int64(ids, [B, S]),
     branch_ids: int64(packed.ids, [G, R]),
@@ -174,26 +196,43 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     branch_number: int64(packed.number, [G, R]),
     group_from: int64(packed.from, [G, 2]),
     group_to: int64(packed.to, [G, 2]),
+    limb_from: int64(packed.limbFrom, [G, 2]),
+    limb_to: int64(packed.limbTo, [G, 2]),
+    limb_rows: int64(limbRows, limbDims),
     ...ropeFeeds(tables, arch.headDim),
     rows: int64(blockRows(Int32Array.from(rows), C), blocks),
     targets: int64(blockRows(Int32Array.from(targets), C), blocks),
     ...past,
   };
-  const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? cacheNames() : [])];
-  const out = (await session.run(feeds, wanted)) as Feeds;
-  if (cache?.mode === 'keep')
-    caches.set(
-      cache.id,
-      Object.fromEntries(cacheNames().map((name) => [`past_${name}`, out[name] as Tensor])),
-    );
+  const keeps = [TRUNK, ...(limbs.length > 0 ? [LIMB] : [])].flatMap(cacheNames);
+  const out = (await session.run(feeds, [
+    'entropies',
+    'logprobs',
+    ...(cache?.mode === 'keep' ? keeps : []),
+  ])) as Feeds;
+  if (cache?.mode === 'keep') {
+    const found = (part: string): Feeds =>
+      Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, out[name] as Tensor]));
+    caches.set(cache.id, {
+      trunks: found(TRUNK),
+      limbs: limbs.length > 0 ? found(LIMB) : emptyPast(LIMB, 1),
+      places,
+    });
+  }
   return { entropies: floats(out.entropies, rows.length), logprobs: floats(out.logprobs, rows.length) };
 }
 
-function cacheNames(): string[] {
-  return Array.from({ length: arch.layers }, (_, i) => [`k_${i}`, `v_${i}`]).flat();
+/** What the graph calls keys and values of either begins so. */
+const TRUNK = '';
+const LIMB = 'limb_';
+/** What a run reads that goes on from a kept one. */
+const NONE = { trunks: [], limbs: [] };
+
+function cacheNames(part: string): string[] {
+  return Array.from({ length: arch.layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
 }
 
-function emptyPast(batch: number): Feeds {
+function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
-  return Object.fromEntries(cacheNames().map((name) => [`past_${name}`, empty]));
+  return Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, empty]));
 }

@@ -129,7 +129,12 @@ export class PolicySession {
         throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
     }
     // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
-    const packed = traces.map(({ ids, promptLength, branches }) => ({ ids, promptLength, branches }));
+    const packed = traces.map(({ ids, promptLength, branches, shares }) => ({
+      ids,
+      promptLength,
+      branches,
+      shares,
+    }));
     return this.send(
       { traces: packed, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
       packed,

@@ -81,9 +81,9 @@ describe('hintedValues', () => {
   it('reads each trace again behind its hint, in runs of one window, and keeps what was said without', async () => {
     const window = (row: number) => Math.floor(row / 2);
     const reader = new FakePolicy();
-    const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy(), 'auto');
+    const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
     let n = 0;
-    for await (const item of hintedValues(scored, { session: reader, strategy: 'auto', window })) {
+    for await (const item of hintedValues(scored, { session: reader, window })) {
       const job = jobs[n] as PassJob;
       if (isBad(item)) throw new Error('nothing was found');
       const own = expectedResult({ ...shape, name: ++n }, jobOf({ ...shape, name: n }));

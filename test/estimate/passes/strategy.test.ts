@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
-import { planWindow, runBatch, type TraceJob } from '../../../dist/estimate/passes/strategy.js';
+import { runBatch } from '../../../dist/estimate/passes/run-batch.js';
+import { planWindow, type TraceJob } from '../../../dist/estimate/passes/strategy.js';
 import { bankMaker } from '../../../dist/estimate/references.js';
 import type { TraceResult } from '../../../dist/estimate/trace-result.js';
 import { traceValues } from '../../../dist/estimate/value.js';
@@ -199,6 +200,77 @@ test('the random policy reads as the float64 pass does, alone and padded between
   }
 });
 
+// ------ prompts that are read once
+
+/** A prompt of up to 200 tokens and completions behind it, one or some longer than a group of rows. */
+const anyGroup = fc
+  .record({
+    seed: fc.integer(),
+    prompt: fc.integer({ min: 1, max: 200 }),
+    tokens: fc.array(fc.integer({ min: 1, max: 300 }), { minLength: 1, maxLength: 4 }),
+    suffixes: fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 2 }),
+  })
+  .map(({ seed, prompt, tokens, suffixes }): TraceJob[] => {
+    const random = seeded(seed);
+    const promptIds = noise(random, prompt);
+    return tokens.map((length) => ({
+      ids: Int32Array.of(...promptIds, ...noise(random, length)),
+      promptLength: prompt,
+      pieces: cutPieces(plainTokens(length), segmentsOf({ piece: 17, maxSegments: 5 })),
+      continuations: suffixes.map((size, n) => ({
+        ...{ ids: noise(random, size), scoredFrom: n === 0 ? 0 : size - 1, utility: 1 },
+      })),
+    }));
+  });
+
+test.each(KINDS)(
+  'prompts read once, beside whole traces: the numbers of each trace alone to 1e-5, %s',
+  async (kind) => {
+    const { session } = policy('random');
+    const worst = { trace: 0, branches: 0 };
+    let scored = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.array(anyGroup, { minLength: 1, maxLength: 3 }), async (groups) => {
+        // the second group's traces stand by themselves
+        const jobs = groups.flatMap((group, g) =>
+          group.map((job) => ({ ...job, shares: g === 1 ? undefined : g })),
+        );
+        const together = await results(session, jobs, kind);
+        for (const [b, job] of jobs.entries()) {
+          const [alone] = await results(session, [{ ...job, shares: undefined }], kind);
+          const found = together[b] as TraceResult;
+          expect(found.segmentation).toEqual(alone?.segmentation);
+          for (const name of ['entropies', 'logprobs'] as const)
+            worst.trace = Math.max(worst.trace, largestDifference(found[name], alone?.[name] ?? []));
+          for (const [k, exit] of found.branches.entries())
+            for (const [n, scores] of exit.entries()) {
+              worst.branches = Math.max(
+                worst.branches,
+                largestDifference(scores, alone?.branches[k]?.[n] ?? []),
+              );
+              scored += scores.length;
+            }
+        }
+        expect(worst.trace).toBeLessThan(COMPANY_NATS);
+        expect(worst.branches).toBeLessThan(COMPANY_NATS);
+      }),
+      { numRuns: 15, seed: 4, endOnFailure: true },
+    );
+    if (process.env.MEASURE) console.log(kind, worst, scored);
+    expect(scored).toBeGreaterThan(1000);
+  },
+);
+
+test('traces that are said to share a prompt and do not are refused', async () => {
+  const trace = (first: number) => ({
+    ids: Int32Array.of(first, 2, 3),
+    promptLength: 2,
+    branches: [],
+    shares: 0,
+  });
+  await expect(policy('random').session.run([trace(1), trace(4)])).rejects.toThrow('share prompt 0');
+});
+
 // ------ the fixtures
 
 /** Fixtures as the program puts them to the policy. */
@@ -271,6 +343,29 @@ describe('fixture traces', () => {
     },
   );
 
+  test('behind a prompt of theirs that is read once: as each alone, to 1e-5', async () => {
+    const { session } = policy('embedded');
+    const group = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 8);
+    const jobs = await fixtureJobs(group, 4);
+    expect(new Set(group.map(({ prompt }) => prompt)).size).toBe(1);
+    const found = await results(
+      session,
+      jobs.map((job) => ({ ...job, shares: 0 })),
+      'one-run',
+    );
+    const worst = { trace: 0, values: 0 };
+    for (const [b, job] of jobs.entries()) {
+      const [alone] = (await results(session, [job], 'one-run')) as [TraceResult];
+      const own = found[b] as TraceResult;
+      for (const name of ['entropies', 'logprobs'] as const)
+        worst.trace = Math.max(worst.trace, largestDifference(own[name], alone[name]));
+      worst.values = Math.max(worst.values, largestDifference(values(own), values(alone)));
+    }
+    if (process.env.MEASURE) console.log('fixtures', worst);
+    expect(worst.trace).toBeLessThan(COMPANY_NATS);
+    expect(worst.values).toBeLessThan(COMPANY_NATS);
+  });
+
   test.each(KINDS)('branches equal naive re-encoding at every exit: %s', async (kind) => {
     const { session } = policy('embedded');
     const jobs = await fixtureJobs(rows.slice(0, 12), 4);
@@ -284,35 +379,6 @@ describe('fixture traces', () => {
     if (process.env.MEASURE) console.log(kind, 'fixtures', worst, scored);
     expect(worst).toBeLessThan(STRATEGY_NATS);
     expect(scored).toBeGreaterThan(90);
-  });
-
-  test('score --strategy one-run, two-run and auto: the same segments, values within 1e-4', async () => {
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 16);
-    const input = join(scratch, 'rows.jsonl');
-    await writeFile(input, `${lines.join('\n')}\n`);
-    const scored = async (strategy: string, maxSegments: number) => {
-      const path = join(scratch, `${strategy}-${maxSegments}.parquet`);
-      const flags = ['--strategy', strategy, '--max-segments', `${maxSegments}`];
-      const run = await rredcotHere(['score', input, '-o', path, ...flags], { cwd: scratch });
-      expect(run.code, run.stderr).toBe(0);
-      return readScored(path);
-    };
-    const [one, two, auto] = [
-      await scored('one-run', 4),
-      await scored('two-run', 4),
-      await scored('auto', 4),
-    ];
-    expect(one).toHaveLength(16);
-    for (const others of [two, auto])
-      for (const [i, row] of one.entries()) {
-        const other = others[i] as ScoredRow;
-        expect(other.id).toBe(row.id);
-        const ends = (r: ScoredRow) => r.segments.map(({ start, end, kind }) => [start, end, kind]);
-        expect(ends(other)).toEqual(ends(row));
-        expect(largestDifference(storedValues(other), storedValues(row))).toBeLessThan(1e-4);
-        expect(largestDifference(other.entropies, row.entropies)).toBeLessThan(1e-4);
-        expect(largestDifference(other.logprobs, row.logprobs)).toBeLessThan(1e-4);
-      }
   });
 
   test('auto reads traces of many pieces in two runs, and all in one where no piece is merged', async () => {

@@ -6,10 +6,10 @@ import { BATCH_ROWS, type Load, planBatches } from '../../../dist/estimate/passe
 import type { PassJob } from '../../../dist/estimate/passes/cut-windows.js';
 import { windowsOf } from '../../../dist/estimate/passes/cut-windows.js';
 import { inOrder } from '../../../dist/estimate/passes/in-order.js';
+import { runBatch } from '../../../dist/estimate/passes/run-batch.js';
 import {
   chooseStrategy,
   planWindow,
-  runBatch,
   STRATEGIES,
   type TraceJob,
 } from '../../../dist/estimate/passes/strategy.js';
@@ -181,7 +181,7 @@ describe('chooseStrategy', () => {
   test('one run where no piece is merged, however many there are', () => {
     const many = jobOf({ ...SHAPE, tokens: 5000, piece: 1, maxSegments: 5000 });
     expect(many.pieces.ends).toHaveLength(5000);
-    expect(chooseStrategy(many)).toBe('one-run');
+    expect(chooseStrategy([many])).toBe('one-run');
   });
 
   test.each([
@@ -192,14 +192,14 @@ describe('chooseStrategy', () => {
   ] as const)('%s', (_, continuation, expected) => {
     const job = jobOf({ ...SHAPE, maxSegments: 8, continuations: [continuation] });
     expect([job.ids.length, job.pieces.ends.length, job.pieces.segments]).toEqual([100, 9, 8]);
-    expect(chooseStrategy(job)).toBe(expected);
+    expect(chooseStrategy([job])).toBe(expected);
   });
 
   test('two runs where pieces are many; every reference counts; a longer trace bears more', () => {
     const pieces = { ...SHAPE, piece: 1, maxSegments: 4 };
-    expect(chooseStrategy(jobOf(pieces))).toBe('two-run');
+    expect(chooseStrategy([jobOf(pieces)])).toBe('two-run');
     const wasteful = (tokens: number, references: number) =>
-      chooseStrategy(
+      chooseStrategy([
         jobOf({
           ...SHAPE,
           tokens,
@@ -207,14 +207,14 @@ describe('chooseStrategy', () => {
           maxSegments: 4,
           continuations: Array.from({ length: references }, () => ({ length: 30, scoredFrom: 1 })),
         }),
-      );
+      ]);
     expect([wasteful(90, 2), wasteful(90, 3), wasteful(990, 3)]).toEqual(['one-run', 'two-run', 'one-run']);
   });
 });
 
 test('chooseStrategy reads very long traces in two runs', () => {
   // the prompt's tokens count
-  const long = (tokens: number) => chooseStrategy(jobOf({ ...SHAPE, tokens, piece: tokens }));
+  const long = (tokens: number) => chooseStrategy([jobOf({ ...SHAPE, tokens, piece: tokens })]);
   const prompt = jobOf(SHAPE).promptLength;
   expect([long(12_288 - prompt), long(12_289 - prompt)]).toEqual(['one-run', 'two-run']);
 });
@@ -224,12 +224,14 @@ test('chooseStrategy on a GPU: keys and values that go to the host and back cost
   // 64 + 0.7 rows a token: 134 of 100 tokens; one piece of 9 is merged
   const job = (length: number) =>
     jobOf({ ...SHAPE, maxSegments: 8, continuations: [{ length, scoredFrom: 1 }] });
-  expect([134, 135].map((rows) => chooseStrategy(job(rows), gpu))).toEqual(['one-run', 'two-run']);
-  expect([134, 135].map((rows) => chooseStrategy(job(rows)))).toEqual(['two-run', 'two-run']);
+  expect([134, 135].map((rows) => chooseStrategy([job(rows)], gpu))).toEqual(['one-run', 'two-run']);
+  expect([134, 135].map((rows) => chooseStrategy([job(rows)]))).toEqual(['two-run', 'two-run']);
   // nothing is wasted: no length makes two runs of it
   const long = jobOf({ ...SHAPE, tokens: 20_000, piece: 20_000 });
-  expect([chooseStrategy(long, gpu), chooseStrategy(long)]).toEqual(['one-run', 'two-run']);
-  expect(planWindow([long], 'auto', gpu)).toEqual([{ strategy: 'one-run', members: [0] }]);
+  expect([chooseStrategy([long], gpu), chooseStrategy([long])]).toEqual(['one-run', 'two-run']);
+  expect(planWindow([long], 'auto', gpu)).toEqual([
+    { strategy: 'one-run', members: [0], shares: [undefined] },
+  ]);
 });
 
 describe('planWindow', () => {
@@ -243,7 +245,7 @@ describe('planWindow', () => {
           let branchRows = 0;
           for (const i of members) {
             const job = jobs[i] as TraceJob;
-            expect(kind).toBe(strategy === 'auto' ? chooseStrategy(job) : strategy);
+            expect(kind).toBe(strategy === 'auto' ? chooseStrategy([job]) : strategy);
             const { ends, segments } = job.pieces;
             const perExit = job.continuations.reduce(
               (sum, { ids, scoredFrom }) => sum + ids.length + Number(scoredFrom === 0),
@@ -424,7 +426,7 @@ const scoreWindows = <T extends PassJob>(
   policy: PolicyRuns,
   strategy: (typeof STRATEGIES)[number],
   of: (ordinal: number) => number,
-) => scoreCut(windowsOf(items, of), policy, strategy);
+) => scoreCut(windowsOf(items, of), policy, { strategy });
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 

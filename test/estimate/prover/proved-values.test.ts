@@ -66,8 +66,8 @@ const shapes = fc.array(
 /** Both passes over some jobs, three rows a window. */
 async function values(jobs: readonly (PassJob | BadRow)[], prover: FakePolicy, bestOf = 1) {
   const window = (row: number): number => Math.floor(row / 3);
-  const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy(), 'auto');
-  const how = { session: prover, strategy: 'auto', window, estimator: 'pr', bestOf } as const;
+  const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
+  const how = { session: prover, window, estimator: 'pr', bestOf } as const;
   return drain(provedValues(scored, how));
 }
 
@@ -151,7 +151,7 @@ describe('provedValues', () => {
       ...{ job: first, trace: first.trace, needed: [] },
       result: new TraceRejected('out_of_memory', 'by the policy'),
     };
-    const how = { session: prover, strategy: 'auto', window: () => 0, estimator: 'pr', bestOf: 1 } as const;
+    const how = { session: prover, window: () => 0, estimator: 'pr', bestOf: 1 } as const;
     const [only] = await drain(provedValues(streamOf([turnedDown]), how));
     expect(only && isBad(only) && only.rejection).toMatchObject({
       code: 'out_of_memory',

@@ -96,7 +96,7 @@ describe('withMates', () => {
             undefined,
             opts,
           );
-          const scored = await drain(scoreWindows(windows, new FakePolicy(), strategy));
+          const scored = await drain(scoreWindows(windows, new FakePolicy(), { strategy }));
           expect(scored).toHaveLength(items.length);
           for (const item of scored) {
             if (isBad(item) || item.result instanceof TraceRejected) throw new Error('set aside');
@@ -186,7 +186,7 @@ describe('withMates', () => {
       await drain(asked);
     expect(windows.map(({ guests }) => guests.length)).toEqual([1, 1, 1]);
     const policy = new FakePolicy();
-    const scored = await drain(scoreWindows(streamOf(windows), policy, 'auto'));
+    const scored = await drain(scoreWindows(streamOf(windows), policy));
     expect(scored.map((item) => (isBad(item) ? null : item.trace.id))).toEqual([
       '0',
       '1',

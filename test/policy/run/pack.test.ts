@@ -112,6 +112,41 @@ describe('packBranches', () => {
     );
   });
 
+  test('behind a prompt: a limb in pieces as long as a group, each of which sees the prompt and the pieces before it', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.array(anyBranch, { maxLength: 4 }), fc.integer({ min: 1, max: 400 })), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+        fc.integer({ min: 1, max: 40 }),
+        (grown, prompt) => {
+          const branches = grown.map(([own]) => own);
+          const limbs = grown.map(([, length], n) => Int32Array.from({ length }, (_, t) => 1000 * n + t));
+          const places = grown.map((_, number) => ({ trunk: 7, limb: { number, from: prompt } }));
+          const packed = packBranches(branches, places, limbs);
+          const { rowsPerGroup: R, ids, pos, exit, number, from, to, limbFrom, limbTo, limbRows } = packed;
+          for (const [n, rows] of limbRows.entries()) {
+            expect(Array.from(rows, (row) => Number(ids[row]))).toEqual([...(limbs[n] as Int32Array)]);
+            for (const [t, row] of rows.entries()) {
+              expect([pos[row], exit[row]]).toEqual([BigInt(prompt + t), BigInt(prompt + t - (t % R))]);
+              // alone in its piece
+              expect(number.indexOf(number[row] as bigint)).toBe(rows[t - (t % R)]);
+              expect(limbFrom[2 * Math.floor(row / R)]).toBe(BigInt(n));
+            }
+          }
+          for (let g = 0; g < packed.groups; g++) {
+            expect([from[2 * g], to[2 * g]]).toEqual([7n, 8n]);
+            const keys = Math.max(...[...exit.subarray(g * R, (g + 1) * R)].map(Number));
+            expect(Number(to[2 * g + 1])).toBe(Math.min(keys, prompt));
+            expect(Number(limbTo[2 * g + 1])).toBe(Math.max(0, keys - prompt));
+          }
+          expect(limbRows).toHaveLength(limbs.length);
+        },
+      ),
+    );
+  });
+
   test('padding rows are of branch −1 at exit 0, and no row is read out of them', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
