@@ -1,14 +1,20 @@
 // Times alternatives in turn and compares medians: what else the machine does then falls on all of them alike.
 
+/** Milliseconds that this process has computed, on all of its threads: other processes' work is not in them. */
+export function processorTime() {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
 /** Runs every alternative once to warm up, then `rounds` times in turn. @returns median milliseconds of each */
-export async function interleaved(alternatives, rounds) {
+export async function interleaved(alternatives, rounds, now = () => performance.now()) {
   const times = Object.fromEntries(Object.keys(alternatives).map((name) => [name, []]));
   for (const run of Object.values(alternatives)) await run();
   for (let round = 0; round < rounds; round++)
     for (const [name, run] of Object.entries(alternatives)) {
-      const start = performance.now();
+      const start = now();
       await run();
-      times[name].push(performance.now() - start);
+      times[name].push(now() - start);
     }
   return Object.fromEntries(Object.entries(times).map(([name, list]) => [name, median(list)]));
 }

@@ -20,6 +20,7 @@ const measurements = [
   ['head.mjs', 'all', quick ? '1' : '3'],
   ['whole.mjs', quick ? '1' : '7'],
   ['siblings.mjs', '2048', quick ? '1' : '5'],
+  ['prompts.mjs', quick ? '1' : '7'],
   ['merge.mjs'],
   ['memory.mjs', quick ? '100,1000' : '100,1000,10000'],
   ['io.mjs', quick ? '20' : '1000', quick ? '1' : '2'],

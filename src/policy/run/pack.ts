@@ -1,5 +1,4 @@
-// Packs limbs and branches of traces into the rows that the scoring graph runs over: pure index arithmetic.
-import type { Place } from './limbs.js';
+// Packs traces, on prompts of their own or of several, and their branches into the rows that the scoring graph runs over: pure index arithmetic.
 
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
@@ -27,6 +26,28 @@ export interface PackedTrace {
   readonly shares?: number | undefined;
 }
 
+/** Where a trace's keys are: on a trunk, and where that is its prompt alone, on a limb behind it. */
+export interface Place {
+  /** which of the trunks */
+  readonly trunk: number;
+  readonly limb?: {
+    /** which of the limbs */
+    readonly number: number;
+    /** tokens of the trace that are on the trunk */
+    readonly from: number;
+  };
+}
+
+/** What a run reads. */
+export interface Placed {
+  /** (B) ids of each trunk: a trace, or a prompt that traces share */
+  readonly trunks: readonly Int32Array[];
+  /** (N) ids of each limb: the completion of a trace that shares its prompt */
+  readonly limbs: readonly Int32Array[];
+  /** of each trace */
+  readonly places: readonly Place[];
+}
+
 /** The branch rows of a run: G groups of R rows. */
 export interface PackedBranches {
   readonly groups: number;
@@ -47,6 +68,27 @@ export interface PackedBranches {
   /** rows of the flattened [G·R] to read out and the token that follows each, in the order of the branches given */
   readonly rows: Int32Array;
   readonly targets: Int32Array;
+}
+
+/**
+ * Traces with the same number in `shares` stand on one trunk.
+ * @throws RangeError where their prompts differ
+ */
+export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): Placed {
+  const trunks: Int32Array[] = [];
+  const limbs: Int32Array[] = [];
+  const shared = new Map<number, number>(); // number of a prompt → its trunk
+  const places = traces.map(({ ids, promptLength, shares }): Place => {
+    if (shares === undefined) return { trunk: trunks.push(ids) - 1 };
+    const prompt = ids.subarray(0, promptLength);
+    const trunk = shared.get(shares) ?? trunks.push(prompt) - 1;
+    shared.set(shares, trunk);
+    const read = trunks[trunk] as Int32Array;
+    if (read.length !== promptLength || prompt.some((id, t) => id !== read[t]))
+      throw new RangeError(`traces that share prompt ${shares} have different ones`);
+    return { trunk, limb: { number: limbs.push(ids.subarray(promptLength)) - 1, from: promptLength } };
+  });
+  return { trunks, limbs, places };
 }
 
 /**
@@ -178,6 +220,15 @@ function piecesOf(limb: Int32Array, from: number, R: number): Row[] {
     exit: from + n * R,
     ids: limb.subarray(n * R, (n + 1) * R),
   }));
+}
+
+/** The graph's table of the limbs' rows: (N, L), short limbs padded with row 0, which nothing sees. */
+export function limbTable(limbs: readonly Int32Array[], count: number): [BigInt64Array, [number, number]] {
+  const longest = limbs.reduce((most, { length }) => Math.max(most, length), 0);
+  const table = new BigInt64Array(count * longest);
+  for (const [n, rows] of limbs.entries())
+    for (const [t, row] of rows.entries()) table[n * longest + t] = BigInt(row);
+  return [table, [count, longest]];
 }
 
 /** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */

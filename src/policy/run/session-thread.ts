@@ -8,9 +8,16 @@ import type { Precision } from '../build/precision.js';
 import type { Device } from '../device/device.js';
 import { runAttribution, type Sequence } from './attribution-run.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
-import { limbTable, type Place, placeTraces } from './limbs.js';
 import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
-import { blockRows, branchEnd, type PackedTrace, packBranches } from './pack.js';
+import {
+  blockRows,
+  branchEnd,
+  limbTable,
+  type PackedTrace,
+  type Place,
+  packBranches,
+  placeTraces,
+} from './pack.js';
 
 export interface WorkerInit {
   readonly folder: string;

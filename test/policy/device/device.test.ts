@@ -391,9 +391,9 @@ describe('placement', () => {
     const { layers, kvHeads, headDim } = architecture;
     const none = new Tensor('float32', new Float32Array(0), [1, kvHeads, 0, headDim]);
     const past = Object.fromEntries(
-      Array.from({ length: layers }, (_, i) => [`past_k_${i}`, `past_v_${i}`]).flatMap((names) =>
-        names.map((name) => [name, none]),
-      ),
+      Array.from({ length: layers }, (_, i) =>
+        ['k', 'v', 'limb_k', 'limb_v'].map((name) => [`past_${name}_${i}`, none]),
+      ).flat(),
     );
     const run = async () => {
       await session.run({
@@ -408,6 +408,9 @@ describe('placement', () => {
         branch_number: int64(-1n),
         group_from: int64(0n, 0n),
         group_to: int64(1n, 0n),
+        limb_from: int64(0n, 0n),
+        limb_to: int64(1n, 0n),
+        limb_rows: int64(),
         ...past,
       });
     };

@@ -203,6 +203,9 @@ describe('packBranches', () => {
         number: BigInt64Array.of(-1n),
         from: BigInt64Array.of(0n, 0n),
         to: BigInt64Array.of(1n, 0n),
+        limbFrom: BigInt64Array.of(0n, 0n),
+        limbTo: BigInt64Array.of(1n, 0n),
+        limbRows: [],
         rows: new Int32Array(0),
         targets: new Int32Array(0),
       });
