@@ -94,7 +94,8 @@ export async function makePolicyCanary(
   const gap = far > 0 ? { gap: { before: 1, tokens: far } } : {};
   // two completions behind one prompt, which is read once
   const prompt = Math.max(1, short.length - SHORTER);
-  const onePrompt = [short, Int32Array.of(...short.subarray(0, prompt), ...other)].map(
+  const another = Int32Array.of(...short.subarray(0, prompt), ...other).subarray(0, maxTokens);
+  const onePrompt = [short, another].map(
     (ids): AskedTrace => ({
       ...{ ids, promptLength: prompt, shares: 0 },
       branches: [at(prompt), at(ids.length - 1), at(ids.length)],
@@ -152,7 +153,7 @@ export async function makePolicyCanary(
 
 /**
  * Holds a session against the canary.
- * @param opts precision of the session; mostMs: what a pass beyond the first may take, as the first one forecasts it
+ * @param opts precision of the session; mostMs: what a pass longer than the first may take, as those before forecast it
  */
 export async function provePolicy(
   session: Answers,
@@ -167,9 +168,11 @@ export async function provePolicy(
   const entropy = new Farthest('entropy', 'nats', bound);
   const branch = new Farthest('branch log p', 'nats', bound);
   let [rows, ms, leftOut] = [0, 0, 0];
+  const sizeOf = ({ traces }: Pass) => traces.reduce((sum, { ids }) => sum + ids.length, 0);
+  const [short = 0] = passes.map(sizeOf);
   for (const { split, traces } of passes) {
-    const size = traces.reduce((sum, { ids }) => sum + ids.length, 0);
-    if (rows > 0 && (ms * size) / rows > mostMs) {
+    const size = sizeOf({ split, traces });
+    if (size > 2 * short && (ms * size) / rows > mostMs) {
       leftOut += size;
       continue;
     }

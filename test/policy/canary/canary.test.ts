@@ -30,7 +30,7 @@ const F32 = { precision: 'f32' } as const;
 /** What a device makes of one kind of number of a trace's token or a branch's. */
 type Fault = (
   value: number,
-  at: { token: number; length: number; branch: number | null; kind: string },
+  at: { token: number; length: number; branch: number | null; kind: string; isShared: boolean },
 ) => number;
 
 /** The fake policy on a device with a fault. */
@@ -47,17 +47,24 @@ class Faulty extends FakePolicy {
   }
   private spoil(scores: TraceScores[], traces: readonly PackedTrace[]): TraceScores[] {
     return scores.map(({ entropies, logprobs, branches }, i) => {
-      const { ids, promptLength, branches: asked } = traces[i] as PackedTrace;
+      const { ids, promptLength, branches: asked, shares } = traces[i] as PackedTrace;
       const { length } = ids;
+      const isShared = shares !== undefined;
       const own = (kind: string) => (value: number, t: number) =>
-        this.fault(value, { token: promptLength + t, length, branch: null, kind });
+        this.fault(value, { token: promptLength + t, length, branch: null, kind, isShared });
       return {
         entropies: entropies.map(own('entropy')),
         logprobs: logprobs.map(own('log p')),
         branches: branches.map((values, b) => {
           const { exit, scoredFrom } = asked[b] as PackedTrace['branches'][number];
           return values.map((value, t) =>
-            this.fault(value, { token: exit + scoredFrom + t, length, branch: exit, kind: 'branch log p' }),
+            this.fault(value, {
+              token: exit + scoredFrom + t,
+              length,
+              branch: exit,
+              kind: 'branch log p',
+              isShared,
+            }),
           );
         }),
       };
@@ -87,6 +94,19 @@ describe('the tokens of a canary', () => {
         for (const branch of branches)
           expect(branch.logprobs.length).toBe(branch.ids.length - branch.scoredFrom);
       }
+  });
+
+  test('two completions behind one prompt, which is read once: in one run, and in two', () => {
+    const shared = canary.passes.filter(({ traces }) => traces.some(({ shares }) => shares !== undefined));
+    expect(shared.map(({ split }) => split)).toEqual([false, true]);
+    for (const { traces } of shared) {
+      expect(traces).toHaveLength(2);
+      const [one, other] = traces.map(({ ids, promptLength }) => ids.slice(0, promptLength));
+      expect(one).toEqual(other);
+      expect(new Set(traces.map(({ shares }) => shares)).size).toBe(1);
+      for (const { ids, promptLength, branches } of traces)
+        expect(branches.some(({ exit }) => exit > promptLength && exit <= ids.length)).toBe(true);
+    }
   });
 
   test('fit into a context of a few tokens, and come of the vocabulary where the text has none of it', async () => {
@@ -144,6 +164,14 @@ describe('a session', () => {
       const beyondN: Fault = (value, { token, branch }) =>
         branch === null && token >= n ? value + 0.5 : value;
       expect(beyond((await shown(beyondN)).findings).map(({ what }) => what)).toEqual(['log p', 'entropy']);
+    },
+  );
+
+  test.each(['log p', 'entropy', 'branch log p'])(
+    'is refused where %s is wrong behind a shared prompt alone',
+    async (kind) => {
+      const wrong: Fault = (value, at) => (at.isShared && at.kind === kind ? value + 0.1 : value);
+      expect(beyond((await shown(wrong)).findings).map(({ what }) => what)).toEqual([kind]);
     },
   );
 
