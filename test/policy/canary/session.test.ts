@@ -153,6 +153,18 @@ describe('a session on the CPU', () => {
     });
   });
 
+  test('is refused where its graph knows no limbs, as those of earlier versions', async () => {
+    // the graph that writes knows none, either; ONNX Runtime passes over inputs that a graph does not know
+    const path = await changed(sound.path, 'policy.onnx', () =>
+      readFileSync(join(sound.path, 'policy.decode.onnx')),
+    );
+    await expect(PolicySession.open(await openPolicyFolder(path))).rejects.toMatchObject({
+      exitCode: 69,
+      message: expect.stringContaining('its graph is of an earlier version'),
+      hint: expect.stringContaining('rredcot policy build'),
+    });
+  });
+
   test('that is asked for a look is not refused', async () => {
     const path = await changed(sound.path, 'canary.json', entropyBy(2));
     const session = await PolicySession.openUnproved(await openPolicyFolder(path));
