@@ -258,11 +258,11 @@ describe('policy check', () => {
 
 describe('a check that cannot fail would be none', () => {
   /** a policy that gives every token the same numbers, but for what a test spoils */
-  const stand = (branch: number, entropy = 1, together = branch) =>
+  const stand = (branch: number, entropy = 1, together = branch, shared = -2) =>
     ({
       run: async (traces: readonly PackedTrace[]) =>
-        traces.map(({ ids: sequence, promptLength, branches }) => ({
-          logprobs: new Float32Array(sequence.length - promptLength).fill(-2),
+        traces.map(({ ids: sequence, promptLength, branches, shares }) => ({
+          logprobs: new Float32Array(sequence.length - promptLength).fill(shares === undefined ? -2 : shared),
           entropies: new Float32Array(sequence.length - promptLength).fill(
             sequence.length === 30 ? entropy : 1,
           ),
@@ -280,11 +280,12 @@ describe('a check that cannot fail would be none', () => {
     (await compareRuns(session, ids, new Int32Array(3))).map(({ nats }) => nats);
 
   test('branches that differ, a trunk that differs from shorter readings, and NaN are seen', async () => {
-    expect(await largest(stand(-2))).toEqual([0, 0, 0, 0, 0]);
-    expect(await largest(stand(-2.5))).toEqual([0, 0, 0.5, 0.5, 0]);
-    expect(await largest(stand(-2, 3))).toEqual([0, 2, 0, 0, 0]);
-    expect(await largest(stand(-2, 1, -3))).toEqual([0, 0, 0, 0, 1]);
-    expect(await largest(stand(Number.NaN, 1, -2))).toEqual([0, 0, Number.NaN, Number.NaN, Number.NaN]);
+    expect(await largest(stand(-2))).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(await largest(stand(-2.5))).toEqual([0, 0, 0.5, 0.5, 0, 0]);
+    expect(await largest(stand(-2, 3))).toEqual([0, 2, 0, 0, 0, 0]);
+    expect(await largest(stand(-2, 1, -3))).toEqual([0, 0, 0, 0, 1, 0]);
+    expect(await largest(stand(Number.NaN, 1, -2))).toEqual([0, 0, Number.NaN, Number.NaN, Number.NaN, 0]);
+    expect(await largest(stand(-2, 1, -2, -4))).toEqual([0, 0, 0, 0, 0, 2]);
     const numbers = new Array<number>(29).fill(-2);
     const reference = { ids, logprobs: numbers, entropies: numbers, tolerance: undefined };
     const [logprob, entropy] = await compareReference(stand(-2, Number.NaN), reference);
