@@ -36,6 +36,7 @@ const POLICIES = [
     folder: join(ROOT, 'models/embedded'),
     prover: join(ROOT, 'models/prover'),
     prm: join(ROOT, 'models/prm'),
+    hinter: join(ROOT, 'models/hint'),
     traces: join(ROOT, 'fixtures/chains.jsonl'),
     fitEvery: 8,
     judged: isQuick ? 2 : 19,

@@ -163,8 +163,8 @@ The known mistake is the line at which a wrong trace goes wrong and stays so: bo
 \`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,
 which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose answers are their bank.
 \`surprise\`, \`attention\`, \`gradient\` and \`posterior\` have no sign of their own and take that of ζ − b as well. \`progress\` asks another policy, a weaker one of the same task, and \`prm\` a
-reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing. \`posterior\` puts the answer into a prompt of policies that have never seen
-one there: what it says is how little that means, and nothing of a policy that reads hints.
+reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing. \`posterior\` puts the answer into the prompt: of
+a copy that was trained to read it there (\`models/hint\`) for the first policy, and of the second policy itself, which has never seen one: there it says how little that means.
 
 Both policies are toys of 0.8 M parameters. What is measured here holds for them.
 

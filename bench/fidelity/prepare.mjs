@@ -19,7 +19,7 @@ const VALUES = [
   ...['surprise', 'loo', 'attention', 'gradient'].map((name) => [name, []]),
   ['progress', ['--prover', '{prover}']],
   ['prm', ['--prm', '{prm}']],
-  ['posterior', ['--hint-template', '{hint}']],
+  ['posterior', ['--hint-template', '{hint}', '--hint-policy', '{hinter}']],
 ].filter(([name]) => ESTIMATORS.includes(name));
 
 /** What else is scored, for the paper's figures 5 and 6. */
@@ -47,10 +47,10 @@ export function prepare(policy, work, samples) {
   const at = (name) => join(work, name);
   const folder = policy.folder ?? at('policy');
   if (policy.folder === undefined) buildFolder(policy.checkpoint, folder);
-  const made = { calibration: at('calibration.json'), hint: at('hint.json') };
-  // neither policy has ever seen one
+  // where there is no copy that reads hints, the policy itself is asked, which has never seen one
+  const made = { calibration: at('calibration.json'), hint: at('hint.json'), hinter: folder };
   writeLines(made.hint, [{ text: 'hint {answer}\n' }]);
-  for (const other of ['prover', 'prm'].filter((name) => policy[name] !== undefined)) {
+  for (const other of ['prover', 'prm', 'hinter'].filter((name) => policy[name] !== undefined)) {
     made[other] = at(other);
     buildFolder(policy[other], made[other]);
   }

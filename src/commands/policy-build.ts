@@ -1,5 +1,6 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
-
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder } from '../policy/making/build-policy.js';
@@ -44,7 +45,7 @@ export async function policyBuild(
     print(`folder for --prm written to ${flags.output}`);
     return;
   }
-  const template = await givenTemplate(flags);
+  const template = await givenTemplate(checkpoint, flags);
   const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
     log: print,
     ...(cudaPrecision && { cudaPrecision }),
@@ -72,9 +73,14 @@ function refuseOthers(checkpoint: string, flags: BuildFlags, isPrm: boolean): vo
   );
 }
 
-/** The parts that the flags give; a part's own flag wins over the file. */
-async function givenTemplate(flags: BuildFlags): Promise<Partial<ExitTemplate>> {
-  const file = flags.exitTemplate === undefined ? {} : await readExitTemplate(flags.exitTemplate);
+/** The file of the checkpoint that is taken where no flag names another. */
+const OWN_TEMPLATE = 'exit_template.json';
+
+/** The parts that the flags give, or the checkpoint's own file; a part's own flag wins over the file. */
+async function givenTemplate(checkpoint: string, flags: BuildFlags): Promise<Partial<ExitTemplate>> {
+  const own = join(checkpoint, OWN_TEMPLATE);
+  const path = flags.exitTemplate ?? (existsSync(own) ? own : undefined);
+  const file = path === undefined ? {} : await readExitTemplate(path);
   return {
     ...file,
     ...(flags.exitClose === undefined ? {} : { close: flags.exitClose }),

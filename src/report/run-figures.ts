@@ -30,7 +30,7 @@ const WORTH_A_WARNING = 0.1;
 const MOSTLY = 0.5;
 /** What mends the commonest reason for that, where a flag does. */
 const CURES: Readonly<Record<string, string>> = {
-  'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number or value too',
+  'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
   'reward:unknown': '--map reward=<column> names the rewards',
   'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
   'uniform:small-return': 'groups whose rewards are all alike have nothing to share out, whatever the rule',

@@ -64,8 +64,8 @@ describe('posterior', () => {
       const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end as number);
       for (const [k, exit] of [2, ...ends].entries()) {
         const sum = hinted
-          .slice(0, exit)
-          .reduce((total, lp, t) => total + lp - (row.logprobs[t] as number), 0);
+          .slice(2, exit)
+          .reduce((total, lp, t) => total + lp - (row.logprobs[t + 2] as number), 0);
         expect(Math.abs((storedValues(row)[k] as number) - 1 / (1 + Math.exp(-sum)))).toBeLessThan(1e-3);
       }
     }
@@ -100,7 +100,7 @@ describe('posterior', () => {
     };
     expect(faults({})).toBe('');
     const hint_logprobs = rows[0]?.hint_logprobs.map((lp) => lp - 1);
-    expect(faults({ hint_logprobs })).toContain('from logprobs and hint_logprobs it is');
+    expect(faults({ hint_logprobs })).toContain('which logprobs and hint_logprobs do not give');
     const { code, said } = await run('redistribute posterior.jsonl --estimator pr -o no.jsonl');
     expect([code, said]).toEqual([2, expect.stringContaining('posterior has scored nothing')]);
   });

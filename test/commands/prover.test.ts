@@ -125,6 +125,10 @@ describe('progress', () => {
     const flags = `--best-of ${K} --method hierarchical --alpha 2`;
     await done(`score traces.jsonl --prover prover ${flags} -o hierarchical.jsonl`);
     expect(await readFile(at('made.jsonl'), 'utf8')).toBe(await readFile(at('hierarchical.jsonl'), 'utf8'));
+    // the deviation of a part of a group is not the group's
+    await done('filter progress.jsonl --where reward=0 -o part.jsonl');
+    const part = await run('redistribute part.jsonl --method hierarchical -o no.jsonl');
+    expect([part.code, part.said]).toEqual([65, expect.stringContaining('some were left out')]);
     await done('verify made.jsonl');
     const { config } = JSON.parse(await readFile(at('made.jsonl.summary.json'), 'utf8'));
     expect(config).toEqual(JSON.parse(await readFile(at('hierarchical.jsonl.summary.json'), 'utf8')).config);
@@ -188,7 +192,7 @@ describe('progress', () => {
       ['--method hierarchical', '--estimator progress needs a prover'],
       ['--method hierarchical --estimator pr', '--estimator pr has none'],
       ['--alpha 2', '--alpha has no meaning with --method sigma'],
-      [`${PROGRESS} --method hierarchical --beta -1`, '--beta -1: expected at least 0'],
+      [`${PROGRESS} --method hierarchical --beta -1`, '--beta -1: expected 0 to 1000000'],
       [`${PROGRESS} --prover-estimator joint`, '--prover-estimator joint: unknown choice'],
       [`${PROGRESS} --prover-estimator pr-geo --best-of 2`, '--prover-estimator pr-geo are no probabilities'],
     ]) {

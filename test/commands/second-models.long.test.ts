@@ -6,9 +6,11 @@ import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { buildPrmFolder } from '../../dist/policy/making/build-prm.js';
 import { rredcotHere } from '../support/in-process.js';
-import { PROVER, ROOT, writeFixtures } from '../support/program.js';
+import { FIXTURES, PROVER, ROOT, readJsonl, type ScoredRow, writeFixtures } from '../support/program.js';
 import { expectShards, hashes } from '../support/sharded-runs.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
+
+const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
 
 let folder: string;
 const at = (name: string) => join(folder, name);
@@ -38,6 +40,30 @@ describe('shards', () => {
     await done(`${flags} -o ${name}-whole/`);
     for (const i of [0, 1]) await done(`${flags} --shard ${i}/2 -o ${name}-shards/`);
     await expectShards(at(`${name}-shards`), await hashes(at(`${name}-whole`)), 2);
+  });
+});
+
+describe('models/hint', () => {
+  it('reads the answer behind the prompt: its largest magnitude is at the first wrong line of most traces that have one', async () => {
+    const model = join(ROOT, 'models/hint');
+    await buildPolicyFolder(model, at('hint'), await readExitTemplate(join(model, 'exit_template.json')));
+    const score = `score ${FIXTURES} --limit 96 --segmenter newline --estimator posterior`;
+    await done(`${score} --hint-policy hint -o read.jsonl`);
+    await done(`${score} --hint-template hint.json -o unread.jsonl`);
+    const hits = async (name: string) => {
+      const rows = (await readJsonl<ScoredRow>(at(name))).filter(({ reward }) => reward === 0);
+      const found = rows.flatMap(({ prompt, completion, segments }) => {
+        const wrong = firstMistake(prompt, completion);
+        const sizes = segments
+          .filter(({ kind }) => kind === 'thought')
+          .map(({ delta }) => Math.abs(delta as number));
+        return wrong === null ? [] : [sizes.indexOf(Math.max(...sizes)) === wrong];
+      });
+      expect(found.length).toBeGreaterThan(15);
+      return found.filter(Boolean).length / found.length;
+    };
+    const [read, unread] = [await hits('read.jsonl'), await hits('unread.jsonl')];
+    expect(read).toBeGreaterThan(unread + 0.1);
   });
 });
 

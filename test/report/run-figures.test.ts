@@ -55,7 +55,7 @@ describe('a run that is uniform by fallback', () => {
     expect(warned(scored(), scored(), one)).toEqual([]);
     const other = scored({ sigma: even, status: ['uniform:small-return'] });
     expect(warned(...times(3, scored()), one, one, other)).toEqual([
-      'σ is uniform in 3 of 6 traces, which is no credit at all; 2 have uniform:no-baseline: --map group=<column> names the groups; --baseline takes a number or value too (docs/output.md#statuses)',
+      'σ is uniform in 3 of 6 traces, which is no credit at all; 2 have uniform:no-baseline: --map group=<column> names the groups; --baseline takes a number, too (docs/output.md#statuses)',
     ]);
   });
 

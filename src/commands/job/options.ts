@@ -25,6 +25,9 @@ import type { SegmentOptions } from '../../segment/segment.js';
 import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
 
+/** More than any α or β could mean; what is far beyond leaves float32. */
+const MOST_PART = 1e6;
+
 /** What `score`, `segment` and `sample` share. */
 export interface JobOptions {
   readonly device: DeviceChoice;
@@ -211,7 +214,8 @@ function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator
     if (text !== undefined && !isHierarchical)
       throw usageError(`--${name} has no meaning with --method ${method}`, 'add --method hierarchical');
     const value = finite(`--${name}`, text ?? `${HIERARCHICAL[name]}`, 'a number of at least 0', '1');
-    if (value < 0) throw usageError(`--${name} ${text}: expected at least 0`, `--${name} 1`);
+    if (value < 0 || value > MOST_PART)
+      throw usageError(`--${name} ${text}: expected 0 to ${MOST_PART}`, `--${name} 1`);
     return value;
   };
   const [alpha, beta] = [part('alpha'), part('beta')];

@@ -1,5 +1,5 @@
 // A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
-import { TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
+import { dataError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
 import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
@@ -14,6 +14,7 @@ import { SIGMA_RULES } from '../../estimate/sigma.js';
 import { noReferences, storedValue } from '../../estimate/value.js';
 import { float32Text } from '../../io/table/json.js';
 import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import { plural } from '../../plural.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
@@ -181,7 +182,21 @@ export async function surveyScored(
     if (hasMean && typeof baseline === 'number') found.mean ??= baseline;
     if (hasStd && typeof std === 'number') found.std ??= std;
   }
+  if (credit.method === 'hierarchical' && !hasStd) refuseParts(groups, source);
   return { groups, batches, columns: inference.finish() };
+}
+
+/**
+ * The deviation of a group's rewards is that of the file's traces: where some were left out it is not that of the stored mean.
+ * @throws RredcotError (exit 65)
+ */
+function refuseParts(groups: ReadonlyMap<string, Group>, { inputs }: Scored): void {
+  for (const [name, { mean, sum, count }] of groups)
+    if (mean !== undefined && Math.abs(sum / count - mean) > 1e-5)
+      throw dataError(
+        `${inputs[0]?.path}: the ${plural(count, 'trace')} of group ${JSON.stringify(name)} have a mean reward of ${sum / count}, the file says ${mean}: some were left out, and the group's standard deviation is not known`,
+        'rredcot redistribute --method hierarchical the file before it was filtered, then filter',
+      );
 }
 
 /** What a row says for the totals; why it is turned down where it will be. */

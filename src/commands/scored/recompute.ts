@@ -196,15 +196,22 @@ function checkSurprise(row: StoredRow, values: Float32Array, ends: Int32Array, f
   }
 }
 
-/** What the values of a hint are from segment 1 on, by log p without and with it; where s_0 lies the columns do not tell. */
+/** What the values of a hint are, by log p without and with it; s_0 is the place in the first segment that fits best. */
 function checkHinted(row: StoredRow, values: Float32Array, segments: readonly Segment[], fault: Fault): void {
   const [logprobs, hinted] = [floats(row.cell('logprobs')), floats(row.cell('hint_logprobs'))];
   // without an answer the last state may lie before the end token
   if (logprobs === null || hinted === null || segments.at(-1)?.kind !== 'answer') return;
   const ends = Int32Array.from(segments.slice(0, values.length - 1), ({ end }) => Number(end));
-  for (const [k, expected] of posteriorValues(logprobs, hinted, ends).entries())
-    if (!isRounded(values[k + 1], expected))
-      fault(`segments[${k}].value is ${values[k + 1]}, from logprobs and hint_logprobs it is ${expected}`);
+  let least: number[] | undefined;
+  for (let start = 0; start <= (ends[0] ?? 0) && least?.length !== 0; start++) {
+    const expected = posteriorValues(logprobs, hinted, Int32Array.of(start, ...ends));
+    const wrong = Array.from(expected.keys()).filter((k) => !isRounded(values[k], expected[k] as number));
+    if (least === undefined || wrong.length < least.length) least = wrong;
+  }
+  for (const k of least ?? [])
+    fault(
+      `${k === 0 ? 'value_start' : `segments[${k - 1}].value`} is ${values[k]}, which logprobs and hint_logprobs do not give`,
+    );
 }
 
 /** V from v̂ and log p as they are stored: by the weights of all traces, or by those of the trace's fold. */

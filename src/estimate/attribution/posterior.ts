@@ -1,7 +1,8 @@
 // `--estimator posterior`: log-probabilities of a trace's tokens without and with a hint in, what each state says for the hint out (METHOD §3).
 
 /**
- * v_k = logistic(Σ_{t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64.
+ * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
+ * that opens the thought stands.
  * @param logprobs (T) nats, without the hint
  * @param hinted (T) nats, with it
  * @param exits (K+1) rising, in tokens of the completion
@@ -12,7 +13,7 @@ export function posteriorValues(
   hinted: Float32Array,
   exits: Int32Array,
 ): Float32Array {
-  let [sum, t] = [0, 0];
+  let [sum, t] = [0, exits[0] ?? 0];
   return Float32Array.from(exits, (exit) => {
     for (; t < exit; t++) sum += (hinted[t] as number) - (logprobs[t] as number);
     return 1 / (1 + Math.exp(-sum));

@@ -33,6 +33,8 @@ interface Judged<T> {
   readonly trace: Trace;
   readonly result: TraceResult;
   readonly read: ReadSteps;
+  /** (K) a segment without text is no step: nothing is judged there */
+  readonly blank: readonly boolean[];
 }
 
 /** v_0: before the first step nothing is wrong. [ours] */
@@ -54,7 +56,7 @@ export async function* prmValues<T extends Job>(
     if (prmPromptIds === undefined) throw new Error('a trace without a prompt for the reward model');
     const steps = stepsOf(tokens, result.segmentation, chars === null);
     const read = await stepSequence(prmPromptIds, steps, folder, tokenizer.encode);
-    return { job, trace, result, read };
+    return { job, trace, result, read, blank: steps.steps.map((step) => step.trim() === '') };
   });
   for await (const { items } of windowsOf(jobs, window)) {
     const judged = items.filter((item): item is Judged<T> => !isBad(item));
@@ -69,13 +71,14 @@ export async function* prmValues<T extends Job>(
         yield item;
         continue;
       }
-      const { job, trace, result } = item;
+      const { job, trace, result, blank } = item;
       const shares = found.get(item) as Float32Array | TraceRejected;
       if (shares instanceof TraceRejected) {
         yield rejectTrace(trace, shares);
         continue;
       }
       const values = Float32Array.of(START, ...shares.map((share) => possible(share, trace, session)));
+      for (const [k, isBlank] of blank.entries()) if (isBlank) values[k + 1] = values[k] as number;
       yield { job, trace, result, values: { values, ...noReferences(values.length) } };
     }
   }

@@ -41,7 +41,7 @@ export const SIGMA = 'sigma';
 type Segment = Readonly<Record<string, unknown>>;
 
 /**
- * @param isMagnitude the file's differences have no sign of their own: they take that of R*
+ * @param isMagnitude the file's differences are magnitudes, whatever their sign: they take that of R*
  * @throws CreditFault naming what is not as it should be
  */
 export function traceCredits(
@@ -71,7 +71,9 @@ export function traceCredits(
   addWhereKnown(
     credits,
     DELTA,
-    Float64Array.from(thoughts, ({ delta }) => number_(delta) * (isMagnitude ? Math.sign(weights) : 1)),
+    Float64Array.from(thoughts, ({ delta }) =>
+      isMagnitude ? Math.abs(number_(delta)) * Math.sign(weights) : number_(delta),
+    ),
   );
   addWhereKnown(
     credits,

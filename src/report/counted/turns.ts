@@ -17,19 +17,19 @@ export const NOTHING = 0.0005;
 
 /**
  * The thought segments in order.
- * @param isMagnitude the estimator's differences have no sign of their own
+ * @param isMagnitude the estimator's differences are magnitudes, whatever their sign
  */
 export function turnsOf(
   { segments, reward, baseline }: Pick<OutputRow, 'segments' | 'reward' | 'baseline'>,
   isMagnitude: boolean,
 ): Turn[] {
-  const sign = isMagnitude ? Math.sign((reward ?? 0.5) - (baseline ?? 0.5)) : 1;
+  const outcome = Math.sign((reward ?? 0.5) - (baseline ?? 0.5));
   const tokens = segments.at(-1)?.end ?? null;
   return segments.flatMap(({ kind, delta, sigma, start, end }, segment) => {
     if (kind !== 'thought' || delta === null) return [];
     const share = tokens === null || start === null || end === null ? null : (end - start) / tokens;
     const weight = sigma === null || share === null || share === 0 ? null : sigma / share;
-    return [{ segment, change: sign * delta, sigma, weight }];
+    return [{ segment, change: isMagnitude ? outcome * Math.abs(delta) : delta, sigma, weight }];
   });
 }
 

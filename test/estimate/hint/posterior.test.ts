@@ -41,6 +41,11 @@ describe('posteriorValues', () => {
       fc.property(nats, nats, (a, b) => {
         const exits = Int32Array.of(0, 3, 5, 8);
         expect([...posteriorValues(a, a, exits)]).toEqual([0.5, 0.5, 0.5, 0.5]);
+        // a tag that the policy wrote stands before s_0, and counts for nothing
+        const behind = posteriorValues(a, b, Int32Array.of(2, 5, 8));
+        const alone = posteriorValues(a.subarray(2), b.subarray(2), Int32Array.of(0, 3, 6));
+        expect([...behind]).toEqual([...alone]);
+        expect(behind[0]).toBe(0.5);
         const [there, back] = [posteriorValues(a, b, exits), posteriorValues(b, a, exits)];
         for (const [k, value] of there.entries()) expect(value + (back[k] as number)).toBeCloseTo(1, 6);
       }),

@@ -64,8 +64,9 @@ describe('a scored row', () => {
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
     const of = (change: object) => creditsOf({ ...SCORED, ...change }, {}, true).credits.get('delta');
-    expect(of({})).toEqual(Float64Array.of(-0.5, 0.25));
-    expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, -0.25));
+    // whatever their own sign, as for σ
+    expect(of({})).toEqual(Float64Array.of(-0.5, -0.25));
+    expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, 0.25));
     expect(of({ reward: null })).toBeUndefined();
   });
 

@@ -156,7 +156,7 @@ describe('turns', () => {
   });
 
   it('of what has no sign of its own have that of R*', () => {
-    expect(turnsOf(scoredRow(0), true).map(({ change }) => change)).toEqual([-0.7, 0.8, -0]);
+    expect(turnsOf(scoredRow(0), true).map(({ change }) => change)).toEqual([-0.7, -0.8, -0]);
   });
 });
 
