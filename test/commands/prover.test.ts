@@ -126,7 +126,7 @@ describe('progress', () => {
     await done(`score traces.jsonl --prover prover ${flags} -o hierarchical.jsonl`);
     expect(await readFile(at('made.jsonl'), 'utf8')).toBe(await readFile(at('hierarchical.jsonl'), 'utf8'));
     // the deviation of a part of a group is not the group's
-    await done('filter progress.jsonl --where reward=0 -o part.jsonl');
+    await done('filter progress.jsonl --where reward==0 -o part.jsonl');
     const part = await run('redistribute part.jsonl --method hierarchical -o no.jsonl');
     expect([part.code, part.said]).toEqual([65, expect.stringContaining('some were left out')]);
     await done('verify made.jsonl');

@@ -74,6 +74,16 @@ const CASES: [string, number[]][] = [
 ];
 
 describe('prmValues', () => {
+  it('judge no step in a segment without text: the value stays', async () => {
+    const [blank, between] = await Promise.all([
+      values([scored(0, 'ab \n', [0, 2, 4])], new FakePrm()),
+      values([scored(0, ' \n', [2])], new FakePrm()),
+    ]);
+    const [, step] = expected('ab', [2]);
+    expect(blank).toEqual([[1, 1, step, step]]);
+    expect(between).toEqual([[1, 1]]);
+  });
+
   it('are P(right) at the end of every segment, 1 before the first, in input order', async () => {
     const items = CASES.map(([text, ends], row) => scored(row, text, ends));
     const { trace } = items[0] as { trace: Parameters<typeof rejectTrace>[0] };
