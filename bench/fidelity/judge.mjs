@@ -48,8 +48,8 @@ export async function judge(prepared, samples, taken) {
   // as the program writes them: those of `joint` are no differences of what it stores
   const deltas = (name, row) => {
     // what has no sign of its own takes that of the return, as the σ rules read it
-    const sign = isMagnitude(name) ? Math.sign(row.reward - row.baseline) : 1;
-    return thoughtsOf(row).map(({ delta }) => sign * delta);
+    const outcome = Math.sign(row.reward - row.baseline);
+    return thoughtsOf(row).map(({ delta }) => (isMagnitude(name) ? outcome * Math.abs(delta) : delta));
   };
   const methods = Object.fromEntries(
     Array.from(scored, ([name, each]) => [name, each.map((row) => deltas(name, row))]),
