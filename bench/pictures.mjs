@@ -1,4 +1,5 @@
 // The pictures of the documentation, made of the fixtures: a trace in a terminal (SVG), and the report's pages (PNG, where there is a Chromium).
+// `pictures.mjs <folder>` makes the first of them there.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -23,8 +24,10 @@ try {
     '--quiet',
   );
   writeFileSync(join(out, 'inspect.svg'), terminal(await drawn()));
-  rredcot('report', 'scored.parquet', '-o', 'report.html', '--quiet');
-  await screenshots(join(folder, 'report.html'));
+  if (process.argv[2] === undefined) {
+    rredcot('report', 'scored.parquet', '-o', 'report.html', '--quiet');
+    await screenshots(join(folder, 'report.html'));
+  }
 } finally {
   rmSync(folder, { recursive: true });
 }
