@@ -1,15 +1,17 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
-import { EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
 import { HINT_KEYS } from '../estimate/hint/hint.js';
-import { methodNotice, requestedColumns } from '../estimate/requested.js';
+import { GROUP_STD, methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
+import { readJson } from '../io/files/json-file.js';
+import { summaryPath } from '../io/layout/run-paths.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { resolveColumnNames } from '../io/write/column-names.js';
@@ -24,7 +26,7 @@ import { again, lightOf, refuseImpossible, surveyScored } from './scored/again.j
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';
 import { storedTrace } from './scored/scored-rows.js';
-import { keptAccounts, REDISTRIBUTED_KEY, writeScored } from './scored/write-scored.js';
+import { FILTERED_KEY, keptAccounts, REDISTRIBUTED_KEY, writeScored } from './scored/write-scored.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
@@ -63,6 +65,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const isOther = isOtherEstimator(source.config, opts.flags);
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
+  if (credit.method === 'hierarchical') await refuseFiltered(path, source);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,
@@ -271,4 +274,19 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
   const before = (list: unknown) => (Array.isArray(list) ? (list as string[]) : []);
   if (keep !== undefined) return { keep: before(keep).filter((name) => !asked.drop?.includes(name)) };
   return { drop: [...before(drop), ...asked.drop] };
+}
+
+/**
+ * A filtered file has not all traces of its groups, so their rewards have another deviation.
+ * @throws RredcotError (exit 65) where it is not stored either
+ */
+async function refuseFiltered(path: string, { metadata, made }: Scored): Promise<void> {
+  if (made.has(GROUP_STD)) return;
+  // of JSON lines the summary beside them tells it
+  const beside = await readJson<{ readonly conditions?: unknown }>(summaryPath(path));
+  if (metadata.has(FILTERED_KEY) || beside?.conditions !== undefined)
+    throw dataError(
+      `${path}: was filtered, so that the standard deviation of its groups' rewards is not known`,
+      'rredcot redistribute --method hierarchical the file before it was filtered, then filter',
+    );
 }

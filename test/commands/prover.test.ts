@@ -128,7 +128,7 @@ describe('progress', () => {
     // the deviation of a part of a group is not the group's
     await done('filter progress.jsonl --where reward==0 -o part.jsonl');
     const part = await run('redistribute part.jsonl --method hierarchical -o no.jsonl');
-    expect([part.code, part.said]).toEqual([65, expect.stringContaining('some were left out')]);
+    expect([part.code, part.said]).toEqual([65, expect.stringContaining('was filtered')]);
     await done('verify made.jsonl');
     const { config } = JSON.parse(await readFile(at('made.jsonl.summary.json'), 'utf8'));
     expect(config).toEqual(JSON.parse(await readFile(at('hierarchical.jsonl.summary.json'), 'utf8')).config);

@@ -1,0 +1,15 @@
+// A part of the documentation's pages as tests: their commands run, in the order in which a reader finds them.
+import { expect, it } from 'vitest';
+import { commandsOf, readersFolder, readPage, runIn } from './documentation.js';
+
+export function itRuns(pages: readonly string[]): void {
+  it.each(pages)('commands of %s run', async (page) => {
+    const commands = commandsOf(await readPage(page)).filter(({ needs }) => needs === undefined);
+    if (commands.length === 0) return;
+    const folder = await readersFolder();
+    for (const { line } of commands) {
+      const { status, stderr } = runIn(folder, line);
+      expect(status, `${line}: ${stderr}`).toBe(0);
+    }
+  });
+}
