@@ -3,7 +3,7 @@
 NOT RUN AGAINST THE REAL LIBRARY: written after OpenRLHF 0.11.0 (commit 3c3be623, August 2026). What rredcot's tests run is
 `weight_experience` and the replay, with stand-ins for OpenRLHF's modules; tell us if a version of OpenRLHF breaks the rest.
 
-    rredcot score traces.jsonl --policy ./policy --format jsonl -o scored.jsonl
+    rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     export PYTHONPATH=examples RREDCOT_SCORED=$PWD/scored.jsonl
     python examples/openrlhf_sigma.py --train.agent_func_path examples/openrlhf_sigma.py \\
         --data.input_key prompt --data.label_key group --algo.advantage.estimator dr_grpo …
@@ -13,7 +13,6 @@ group's size. No text is generated: the agent hands OpenRLHF the stored completi
 whitening: before, the whitening's mean shift would break Σσ = 1, and in the rewards σ would be summed up to returns.
 """
 import functools
-import json
 import os
 import runpy
 from collections import defaultdict, deque
@@ -21,14 +20,14 @@ from collections import defaultdict, deque
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.utils.agent import AgentExecutorBase
 
+from scored_rows import scored_rows
 from sigma_weights import sigma_weights
 
 
 @functools.lru_cache(maxsize=None)
 def scored():
     """The scored traces with a known reward."""
-    with open(os.environ["RREDCOT_SCORED"], encoding="utf-8") as file:
-        return [row for row in map(json.loads, file) if row["reward"] is not None]
+    return scored_rows(os.environ["RREDCOT_SCORED"], ("group",))
 
 
 @functools.lru_cache(maxsize=None)
@@ -68,6 +67,8 @@ class AgentExecutor(AgentExecutorBase):
             self.bank[row["group"]].append(row)
 
     async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
+        if label not in self.bank:
+            raise ValueError(f"label {label!r} is no group of {os.environ['RREDCOT_SCORED']}: --data.label_key has to name the column `group`")
         traces = self.bank[label]
         row = traces[0]
         traces.rotate(-1)
@@ -91,5 +92,6 @@ class AgentExecutor(AgentExecutorBase):
 if __name__ == "__main__":
     import ray
 
+    scored()  # a file that is not to be trained on ends the program here, not in a worker
     ray.init(runtime_env={"worker_process_setup_hook": "openrlhf_sigma.install"})
     runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__")

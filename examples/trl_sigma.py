@@ -5,8 +5,10 @@ advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ tr
 advantages with the stored log-probabilities as the old ones (TRL alone has none: ratio 1). Not run on a GPU or in several
 processes. What rredcot's tests run is all of this file on scored dumps of TRL and verl, with a stand-in for TRL.
 
-    rredcot score traces.jsonl --policy ./policy -o scored.parquet
-    PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.parquet
+    rredcot score traces.jsonl --policy ./policy -o scored.jsonl
+    PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.jsonl
+
+The scored file is JSONL, in gzip or not, or Parquet, which needs pyarrow.
 
 No text is generated: `rollout_func` hands TRL the stored completions. `loss_type="grpo"` makes the update RREDCoT's eq. 11;
 dapo, bnpo and dr_grpo keep their own length weighting. Does not go with vespo, luspo, importance_sampling_level="sequence",
@@ -78,9 +80,10 @@ def stored_reward(completions, reward, **_):
 def main(checkpoint, scored):
     rows = scored_rows(scored)
     replay = Replay(rows)
-    group = min(len(traces) for traces in replay.bank.values())
+    fewest = min(replay.bank, key=lambda prompt: len(replay.bank[prompt]))
+    group = len(replay.bank[fewest])
     if group < 2:
-        raise SystemExit("a prompt has a single trace: GRPO's baseline needs several")
+        raise SystemExit(f"{scored}: a single trace with a known reward has the prompt {fewest!r:.60}: GRPO's baseline needs several")
     config = GRPOConfig(
         output_dir="trl-sigma",
         loss_type="grpo",
@@ -102,4 +105,6 @@ def main(checkpoint, scored):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: trl_sigma.py <checkpoint> <scored file>")
     main(*sys.argv[1:])

@@ -3,8 +3,8 @@
 NOT RUN AGAINST THE REAL LIBRARY: written after verl 0.8.0.dev (commit b178a3cd, January 2026). What rredcot's tests run is
 `grpo_sigma`, `--rows` and the replay, with stand-ins for verl's modules; tell us if a version of verl breaks the rest.
 
-    rredcot score traces.jsonl --policy ./policy -o scored.parquet
-    PYTHONPATH=examples python examples/verl_sigma.py --rows scored.parquet replay.parquet
+    rredcot score traces.jsonl --policy ./policy -o scored.jsonl
+    PYTHONPATH=examples python examples/verl_sigma.py --rows scored.jsonl replay.parquet
     PYTHONPATH=examples python examples/verl_sigma.py data.train_files=replay.parquet data.val_files=replay.parquet \\
         algorithm.adv_estimator=grpo_sigma actor_rollout_ref.rollout.n=1 data.shuffle=False \\
         actor_rollout_ref.rollout.agent.agent_loop_config_path=examples/verl_replay.yaml \\
@@ -12,9 +12,10 @@ NOT RUN AGAINST THE REAL LIBRARY: written after verl 0.8.0.dev (commit b178a3cd,
 
 No text is generated: the agent loop hands verl the stored completions, one dataset row a trace. `--rows` writes the rows with
 verl's own columns, `prompt` as messages and `data_source`, groups one after the other: let data.train_batch_size be a
-multiple of the group. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
+multiple of the group. They are Parquet, or JSON lines where the name ends with .json, which verl reads too and which needs no pyarrow. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
 seq-mean-token-sum would be T times too large. σ in the *rewards* would be lost: verl's GRPO sums them over the tokens.
 """
+import json
 import sys
 
 from scored_rows import scored_rows
@@ -45,10 +46,7 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_
 
 def write_rows(scored, path):
     """Writes the dataset that `Replay` is fed from: what it takes of each scored trace, and what verl wants of a row."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = scored_rows(scored)
+    rows = scored_rows(scored, ("id", "group"))
     taken = ("prompt_ids", "completion_ids", "logprobs", "sigma", "reward")
     written = [
         {
@@ -63,7 +61,17 @@ def write_rows(scored, path):
     order = {}
     for row in written:
         order.setdefault(row["group"], len(order))
-    pq.write_table(pa.Table.from_pylist(sorted(written, key=lambda row: order[row["group"]])), path)
+    written.sort(key=lambda row: order[row["group"]])
+    if path.endswith(".json"):
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in written)
+        return
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise SystemExit(f"{path}: Parquet needs pyarrow, which {sys.executable} has not: name it .json, which verl reads too") from None
+    pq.write_table(pa.Table.from_pylist(written), path)
 
 
 def install():
@@ -126,6 +134,8 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--rows"]:
+        if len(sys.argv) != 4:
+            raise SystemExit("usage: verl_sigma.py --rows <scored file> <replay.parquet or .json>")
         write_rows(*sys.argv[2:])
     else:
         main()

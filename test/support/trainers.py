@@ -106,7 +106,7 @@ def forward(path):
 
 
 ROWS = [
-    {"prompt": "p", "group": "g", "reward": r, "prompt_ids": [1, 2], "completion_ids": c, "logprobs": lp, "sigma": s}
+    {"id": "i", "prompt": "p", "completion": "c", "group": "g", "reward": r, "prompt_ids": [1, 2], "completion_ids": c, "logprobs": lp, "sigma": s}
     for r, c, lp, s in ((1.0, [7, 8, 9], [-1.0, -2.0, -3.0], [0.5, -0.25, 0.75]), (0.0, [5], [-0.5], [1.0]))
 ]
 
@@ -148,12 +148,17 @@ def trl(dumps):
     out = trainer._generate_and_score_completions(inputs)
     rewards = trl_sigma.stored_reward(["", ""], reward=[example["reward"] for example in inputs])
     again = trainer.rollout_func(["p", "p", "p"], trainer)["completion_ids"]
-    shapes = []
+    found = []
     for path in dumps:
         trl_sigma.main("checkpoint", path)
-        shapes.append([list(out["advantages"].shape) for out in trained[-1].out])
+        found.append(
+            [
+                {name: batch[name].tolist() for name in ("completion_ids", "advantages", "old_per_token_logps")}
+                for batch in trained[-1].out
+            ]
+        )
     return {
-        "dumps": shapes,
+        "dumps": found,
         "advantages": out["advantages"].tolist(),
         "old": out["old_per_token_logps"].tolist(),
         "rewards": rewards,
@@ -189,41 +194,63 @@ def verl(dumps, scratch):
     import verl_sigma
 
     verl_sigma.install()
-    outputs = [asyncio.run(verl_sigma.Replay().run({}, raw_prompt=[], **row)) for row in ROWS]
-    width = max(len(output.response_ids) for output in outputs)
-    mask = torch.tensor([output.response_mask + [0] * (width - len(output.response_mask)) for output in outputs])
-    scores = torch.zeros(len(outputs), width)
-    for i, output in enumerate(outputs):
-        scores[i, len(output.response_ids) - 1] = output.reward_score  # where verl puts it
-    data = types.SimpleNamespace(
-        batch={"token_level_rewards": scores, "response_mask": mask},
-        non_tensor_batch={
-            "uid": ["one", "two"],
-            "sigma": [output.extra_fields["sigma"] for output in outputs],
-            "group": [output.extra_fields["group"] for output in outputs],
-        },
-    )
+
+    def batch_of(outputs):
+        """As verl makes it of what an agent loop has given back; every row is a prompt of its own."""
+        width = max(len(output.response_ids) for output in outputs)
+        mask = torch.tensor([output.response_mask + [0] * (width - len(output.response_mask)) for output in outputs])
+        scores = torch.zeros(len(outputs), width)
+        for i, output in enumerate(outputs):
+            scores[i, len(output.response_ids) - 1] = output.reward_score  # where verl puts it
+        return types.SimpleNamespace(
+            batch={"token_level_rewards": scores, "response_mask": mask},
+            non_tensor_batch={
+                "uid": list(range(len(outputs))),
+                "sigma": [output.extra_fields["sigma"] for output in outputs],
+                "group": [output.extra_fields["group"] for output in outputs],
+            },
+        )
+
+    def replayed(rows):
+        return [asyncio.run(verl_sigma.Replay().run({}, raw_prompt=[], **row)) for row in rows]
+
+    data = batch_of(replayed(ROWS))
     compute_advantage = sys.modules["verl.trainer.ppo.ray_trainer"].compute_advantage
     compute_advantage(data, adv_estimator="grpo_sigma", config={})
     compute_advantage(data, adv_estimator="gae")
-    replayed = []
+    found = []
     for path in dumps:
-        import pyarrow.parquet
-
-        verl_sigma.write_rows(path, scratch)
-        rows = pyarrow.parquet.read_table(scratch).to_pylist()
-        found = [asyncio.run(verl_sigma.Replay().run({}, **row)) for row in rows]
-        replayed.append(
-            [[output.extra_fields["group"], row["prompt"][0]["role"], len(output.response_ids) == len(row["sigma"])]
-             for output, row in zip(found, rows)]
+        written = rows_for_verl(verl_sigma, path, scratch)
+        outputs = replayed(written)
+        trained = batch_of(outputs)
+        compute_advantage(trained, adv_estimator="grpo_sigma", config={})
+        found.append(
+            {
+                "rows": written,
+                "advantages": trained.batch["advantages"].tolist(),
+                "logprobs": [output.response_logprobs for output in outputs],
+                "ids": [[output.prompt_ids, output.response_ids] for output in outputs],
+            }
         )
     return {
-        "dumps": replayed,
+        "dumps": found,
         "advantages": data.batch["advantages"].tolist(),
         "returns": data.batch["returns"].tolist(),
         "others": plain,
         "registered": list(registered),
     }
+
+
+def rows_for_verl(verl_sigma, scored, scratch):
+    """What `--rows` writes, read as verl does: JSON lines, and Parquet where the scored file is Parquet."""
+    if not scored.endswith(".parquet"):
+        verl_sigma.write_rows(scored, scratch + ".json")
+        with open(scratch + ".json", encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+    import pyarrow.parquet
+
+    verl_sigma.write_rows(scored, scratch + ".parquet")
+    return pyarrow.parquet.read_table(scratch + ".parquet").to_pylist()
 
 
 def openrlhf(path):
@@ -264,6 +291,7 @@ def openrlhf(path):
         "advantages": [e.advantages.tolist()[0] for e in done],
         "rewards": [response["reward"] for response in responses],
         "log_probs": responses[0]["rollout_log_probs"],
+        "label": error(lambda: asyncio.run(executor.execute("p", "h", None, 100, None, None))),
         "unknown": error(lambda: maker.compute_advantages_and_returns([unknown])),
     }
 

@@ -1,22 +1,108 @@
 // The examples for trainers: losses against eq. 11 computed by hand, weights in each trainer's layout, and a whole small run.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
 
 const imports = (python: string, modules: string): boolean =>
   spawnSync(python, ['-c', `import ${modules}`]).status === 0;
 /** A Python that has PyTorch: the one on the path, or Debian's beside it. */
 const python = ['python3', '/usr/bin/python3'].find((name) => imports(name, 'torch'));
-/** what reads Parquet there; Debian has no package of it */
+/** what reads Parquet there; Debian has no package of it, and JSONL needs none */
 const hasPyarrow = python !== undefined && imports(python, 'pyarrow');
+const FORMATS = ['jsonl', 'jsonl.gz', ...(hasPyarrow ? ['parquet'] : [])];
+const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
+
+/** A row as `score` wrote it: what a trainer takes of it. */
+interface Scored {
+  readonly id: string;
+  readonly group: string;
+  readonly prompt: string;
+  readonly completion: string;
+  readonly prompt_ids: number[];
+  readonly completion_ids: number[];
+  readonly logprobs: number[];
+  readonly sigma: number[];
+  readonly reward: number;
+}
+const SCORED = [
+  'id',
+  'group',
+  'prompt',
+  'completion',
+  'prompt_ids',
+  'completion_ids',
+  'logprobs',
+  'sigma',
+  'reward',
+];
 
 /** A dump's first row twice, with another completion and reward the second time: a group of two. */
 async function twice(dump: string, path: string, second: object): Promise<void> {
   const [row] = await readJsonl<object>(join(ROOT, 'test/io/presets/dumps', `${dump}.jsonl`));
   await writeFile(path, [row, { ...row, ...second }].map((each) => `${JSON.stringify(each)}\n`).join(''));
+}
+
+/** A group of two of TRL's dump, and one of verl's, scored into every format; the dumps are gone then. @returns the files, a pair for each of `FORMATS` */
+async function scoredDumps(folder: string): Promise<string[]> {
+  const dumps = ['trl', 'verl'].map((name) => join(folder, `${name}.jsonl`));
+  await twice('trl-completions', dumps[0] as string, { completion: 'No.', accuracy_reward: 0 });
+  await twice('verl-rollout', dumps[1] as string, { output: '#### 8', acc: false });
+  const written: string[] = [];
+  for (const format of FORMATS)
+    for (const dump of dumps) {
+      const output = dump.replace(/jsonl$/, `scored.${format}`);
+      const { code, stderr } = await rredcotHere([
+        'score',
+        dump,
+        '--quiet',
+        '--sigma',
+        'entropy',
+        '-o',
+        output,
+      ]);
+      expect(code, stderr).toBe(0);
+      written.push(output);
+    }
+  // from here on there is our output alone
+  for (const dump of dumps) await rm(dump);
+  return written;
+}
+
+/** The rows of the JSONL in `path`, as our own tests read them; numbers are float32, as in Parquet. */
+async function expectedRows(path: string): Promise<Scored[]> {
+  const rows = await readJsonl<Scored>(path);
+  return rows.map((row) => ({
+    ...(Object.fromEntries(SCORED.map((name) => [name, row[name as keyof Scored]])) as unknown as Scored),
+    logprobs: row.logprobs.map(Math.fround),
+    sigma: row.sigma.map(Math.fround),
+  }));
+}
+
+/** `values` behind which zeros make `width` places. */
+const padded = (values: readonly number[], width: number): number[] => [
+  ...values,
+  ...new Array<number>(width - values.length).fill(0),
+];
+
+/** Advantage a token of a batch: A·σ·T of each trace, 0 beyond it. */
+function expectedAdvantages(rows: readonly Scored[], advantages: readonly number[]): number[][] {
+  const width = Math.max(...rows.map((row) => row.sigma.length));
+  return rows.map(({ sigma }, i) =>
+    padded(
+      sigma.map((s) => (advantages[i] as number) * s * sigma.length),
+      width,
+    ),
+  );
+}
+
+function expectClose(found: readonly number[][], expected: readonly number[][]): void {
+  expect(found.map((row) => row.length)).toEqual(expected.map((row) => row.length));
+  for (const [i, row] of expected.entries())
+    for (const [t, value] of row.entries()) expect(found[i]?.[t]).toBeCloseTo(value, 5);
 }
 
 interface Results {
@@ -38,25 +124,47 @@ interface Results {
   readonly weights: { readonly behind_a_prompt: number[][]; readonly cut: string };
   readonly forward: { readonly off: number; readonly tokens: number; readonly same: boolean };
   readonly trl: {
-    readonly dumps: number[][][];
+    readonly dumps: {
+      completion_ids: number[][];
+      advantages: number[][];
+      old_per_token_logps: number[][];
+    }[][];
     readonly advantages: number[][];
     old: number[][];
     rewards: number[];
     again: number[][];
   };
   readonly verl: {
-    dumps: [string, string, boolean][][];
+    dumps: {
+      rows: { group: string; data_source: string; prompt: { role: string; content: string }[] }[];
+      advantages: number[][];
+      logprobs: number[][];
+      ids: [number[], number[]][];
+    }[];
     advantages: number[][];
     returns: number[][];
     others: string[];
     registered: string[];
   };
-  readonly openrlhf: { advantages: number[][]; rewards: number[]; log_probs: number[]; unknown: string };
+  readonly read: {
+    dumps: Scored[][];
+    types: Record<string, string[]>;
+    refused: Record<string, string | null>;
+  };
+  readonly openrlhf: {
+    advantages: number[][];
+    rewards: number[];
+    log_probs: number[];
+    label: string;
+    unknown: string;
+  };
 }
 
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
   let folder: string;
   let results: Results;
+  /** the rows of TRL's dump, and of verl's */
+  let expected: [Scored[], Scored[]];
 
   beforeAll(async () => {
     folder = await temporaryFolder();
@@ -64,20 +172,19 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(await rredcot(['score', FIXTURES, '--limit', '16', '--quiet', '-o', scored])).toMatchObject({
       code: 0,
     });
-    await twice('trl-completions', join(folder, 'trl.jsonl'), { completion: 'No.', accuracy_reward: 0 });
-    await twice('verl-rollout', join(folder, 'verl.jsonl'), { output: '#### 8', acc: false });
-    const dumps: string[] = [];
-    for (const name of hasPyarrow ? ['trl', 'verl'] : []) {
-      dumps.push(join(folder, `${name}.parquet`));
-      const args = ['score', join(folder, `${name}.jsonl`), '--quiet', '-o', dumps.at(-1) as string];
-      expect(await rredcot(args)).toMatchObject({ code: 0 });
-    }
+    const dumps = await scoredDumps(folder);
+    expected = [await expectedRows(dumps[0] as string), await expectedRows(dumps[1] as string)];
     const program = join(ROOT, 'test/support/trainers.py');
     const run = spawnSync(python as string, [program, scored, join(folder, 'rows.jsonl'), ...dumps], {
       encoding: 'utf8',
     });
     expect(run.status, run.stderr).toBe(0);
-    results = JSON.parse(run.stdout) as Results;
+    const reader = join(ROOT, 'test/support/read_scored.py');
+    const read = spawnSync(python as string, [reader, join(folder, 'scratch'), ...dumps], {
+      encoding: 'utf8',
+    });
+    expect(read.status, read.stderr).toBe(0);
+    results = { ...JSON.parse(run.stdout), read: JSON.parse(read.stdout) } as Results;
   });
 
   it('the loss with σ is the clipped one of eq. 11, mean over traces of Σ_t σ_t A …', () => {
@@ -174,25 +281,99 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(others).toEqual(['gae']);
   });
 
-  it.skipIf(!hasPyarrow)(
-    'TRL and verl, with pyarrow: the examples read scored dumps of either, texts of the input too',
-    () => {
-      // a prompt of two traces each, of 17 and 3, and of 13 and 6 bytes
-      expect(results.trl.dumps).toEqual([[[2, 18]], [[2, 13]]]);
-      const rows = results.verl.dumps.map((found) => found.map(([, role, isWhole]) => [role, isWhole]));
-      expect(rows).toEqual(new Array(2).fill(new Array(2).fill(['user', true])));
-      for (const found of results.verl.dumps) expect(new Set(found.map(([group]) => group)).size).toBe(1);
-    },
-  );
+  for (const [n, format] of ['jsonl', 'jsonl.gz', 'parquet'].entries()) {
+    const skip = format === 'parquet' ? WITHOUT_PYARROW : '';
+
+    it.skipIf(skip !== '')(`TRL: trl_sigma.py trains on the ${format} of its dump, scored${skip}`, () => {
+      // no σ is uniform and no two traces are of one length, so that nothing can be in another's place
+      const [rows] = expected;
+      const width = Math.max(...rows.map((row) => row.completion_ids.length));
+      expect(rows.map((row) => row.reward)).toEqual([1, 0]);
+      expect(new Set(rows.map((row) => row.completion_ids.length)).size).toBe(2);
+      // a prompt of two traces, in one batch; the stand-in's A are 2 and -4
+      const [batch, ...others] = results.trl.dumps[2 * n] ?? [];
+      expect(others).toEqual([]);
+      expect(batch?.completion_ids).toEqual(rows.map((row) => padded(row.completion_ids, width)));
+      expectClose(batch?.advantages ?? [], expectedAdvantages(rows, [2, -4]));
+      expectClose(
+        batch?.old_per_token_logps ?? [],
+        rows.map((row) => padded(row.logprobs, width)),
+      );
+    });
+
+    it.skipIf(skip !== '')(`verl: verl_sigma.py replays the ${format} of its dump, scored${skip}`, () => {
+      const [, rows] = expected;
+      const found = results.verl.dumps[2 * n + 1];
+      expect(found?.rows.map(({ group, data_source, prompt }) => ({ group, data_source, prompt }))).toEqual(
+        rows.map(({ group, prompt }) => ({
+          group,
+          data_source: 'rredcot',
+          prompt: [{ role: 'user', content: prompt }],
+        })),
+      );
+      expect(new Set(rows.map((row) => row.group)).size).toBe(1);
+      expect(found?.ids).toEqual(rows.map((row) => [row.prompt_ids, row.completion_ids]));
+      expect(found?.logprobs).toEqual(rows.map((row) => row.logprobs));
+      // rewards 1 and 0 in one group: A = ±0.5
+      expectClose(found?.advantages ?? [], expectedAdvantages(rows, [0.5, -0.5]));
+    });
+
+    it.skipIf(skip !== '')(`scored_rows reads in ${format} what the JSONL says${skip}`, () => {
+      expect(results.read.dumps.slice(2 * n, 2 * n + 2)).toEqual(expected);
+    });
+  }
+
+  it('scored_rows gives numbers of one type, whatever the format', () => {
+    expect(results.read.types).toEqual({
+      ...Object.fromEntries(['id', 'group', 'prompt', 'completion'].map((name) => [name, ['str']])),
+      ...{ prompt_ids: ['int'], completion_ids: ['int'] },
+      ...{ logprobs: ['float'], sigma: ['float'], reward: ['float'] },
+    });
+  });
+
+  it('scored_rows refuses what is not whole, or not ours, in one line with file, row, found and expected', () => {
+    const expectations: Record<string, RegExp> = {
+      'not scored':
+        /^FILE:1: has no prompt_ids, completion_ids, logprobs, sigma, expected the columns of .* it has 'prompt'/,
+      'no object': /^FILE:1: found \[1, 2\], expected an object/,
+      'no sigma': /^FILE:1: has no sigma, expected the columns/,
+      'null sigma': /^FILE:1: sigma: found None, expected a list of numbers/,
+      'words in sigma': /^FILE:1: sigma\[2\]: found 'a', expected a finite number/,
+      'NaN in sigma': /^FILE:1: sigma\[2\]: found nan, expected a finite number/,
+      'other ids': /^FILE:1: logprobs has 3 numbers and completion_ids 4, expected one a token/,
+      'broken ids': /^FILE:1: prompt_ids\[0\]: found 1\.5, expected a whole number/,
+      'reward in words': /^FILE:1: reward: found 'right', expected a finite number, or null/,
+      'no text': /^FILE:1: has no text of prompt: score it without --no-text/,
+      'no group': /^FILE:1: has no group, expected the columns/,
+      'no reward': /^FILE: no trace has a known reward: score it with --map reward=/,
+      empty: /^FILE: has no row, expected the traces/,
+      'cut line':
+        /^FILE:1: .* at character \d+, found b'.*, expected one JSON object a line.*was the file cut off\?$/,
+      'no JSON': /^FILE:1: 'utf-8' .*, found b'\\xff.*, expected one JSON object a line, or Parquet$/,
+      'cut gzip': /^FILE:0: .*, expected gzip to its end: was the file cut off\?$/,
+      'damaged gzip': /^FILE:2: .*, expected gzip to its end/,
+      'cut Parquet': hasPyarrow
+        ? /^FILE: .*Expected a whole Parquet file/
+        : /^FILE: is Parquet, and \S+ has no pyarrow: install it, or write JSONL/,
+      folder: /^\S+: is a folder, expected a file: rredcot merge/,
+      missing: /^\S+\.missing: No such file or directory, expected a file of `rredcot score`$/,
+    };
+    const { refused } = results.read;
+    expect(Object.keys(refused).sort()).toEqual(Object.keys(expectations).sort());
+    for (const [name, expected] of Object.entries(expectations))
+      expect(refused[name]?.replace(join(folder, 'scratch'), 'FILE'), name).toMatch(expected);
+    expect(Object.values(refused).join('')).not.toContain('\n');
+  });
 
   it('OpenRLHF: weights land on the actions, behind the prompt', () => {
-    const { advantages, rewards, log_probs, unknown } = results.openrlhf;
+    const { advantages, rewards, log_probs, label, unknown } = results.openrlhf;
     expect(advantages).toEqual([
       [0, 0.75, -0.375, 1.125, 0],
       [-0, -0.5, -0],
     ]);
     expect(rewards).toEqual([1, 0, 1]);
     expect(log_probs).toEqual([0, 0, -1, -2, -3]);
+    expect(label).toMatch(/^label 'h' is no group of .*rows\.jsonl: --data\.label_key/);
     expect(unknown).toMatch(/^1 of 1 traces are not among the scored ones/);
   });
 
