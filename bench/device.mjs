@@ -12,6 +12,7 @@ import { cast } from '../dist/policy/build/precision.js';
 import { beyond, describeFinding } from '../dist/policy/canary/canary.js';
 import { findCuda } from '../dist/policy/device/cuda.js';
 import { parseDevice, resolveDevice } from '../dist/policy/device/device.js';
+import { EMBEDDED_POLICY } from '../dist/policy/embedded.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { PolicySession } from '../dist/policy/run/session.js';
 import { EIGHT_B, mulberry32, ONE_AND_A_HALF_B, randomPolicy, SMALL } from './checkpoint.mjs';
@@ -30,6 +31,8 @@ const CASES = isQuick
 const scratch = await mkdtemp(join(tmpdir(), 'rredcot-bench-device-'));
 const blocks = [];
 try {
+  // before minutes of weights are written
+  await resolveDevice(parseDevice(asked), await openPolicyFolder(EMBEDDED_POLICY));
   for (const each of CASES) blocks.push(...(await measured(each)));
 } catch (error) {
   if (!(error instanceof RredcotError)) throw error;

@@ -4,13 +4,13 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { availableParallelism, cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 
-const quick = process.argv.includes('--quick');
-const device = process.argv[process.argv.indexOf('--device') + 1];
-if (process.argv.includes('--device')) {
-  const args = [device ?? '', ...(quick ? ['--quick'] : [])];
+const { quick, device } = flags();
+if (device !== undefined) {
   const path = fileURLToPath(new URL('device.mjs', import.meta.url));
-  process.exit(spawnSync(process.execPath, [path, ...args], { stdio: 'inherit' }).status ?? 1);
+  const args = [path, device, ...(quick ? ['--quick'] : [])];
+  process.exit(spawnSync(process.execPath, args, { stdio: 'inherit' }).status ?? 1);
 }
 const measurements = [
   ['start.mjs', quick ? '3' : '10'],
@@ -48,6 +48,18 @@ for (const [script, ...args] of measurements) {
   }
 }
 await writeFile(new URL('results.json', import.meta.url), `${JSON.stringify(results, null, 2)}\n`);
+
+/** A flag that is not known would else be minutes of another measurement. */
+function flags() {
+  try {
+    return parseArgs({ options: { quick: { type: 'boolean' }, device: { type: 'string' } } }).values;
+  } catch (error) {
+    process.stderr.write(
+      `${error.message}\nfix it: npm run bench -- [--quick] [--device auto|cpu|cuda[:n]|webgpu]\n`,
+    );
+    process.exit(2);
+  }
+}
 
 function reached(value, reach) {
   const bound = Number(reach.slice(2));

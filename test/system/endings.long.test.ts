@@ -360,3 +360,18 @@ it('an output folder that is a link to nowhere is a wrong path, not a run that a
   expect(run.code, run.stderr).toBe(2);
   expect(run.stderr).toContain('link: is a link to a folder that is not there');
 });
+
+it.each([
+  ['--device', 'nope', /^--device nope: expected auto, cpu, cuda, .* or webgpu\nfix it: /],
+  ['--device', /argument missing\nfix it: npm run bench -- \[--quick\] \[--device /],
+  ['--nope', /^Unknown option '--nope'.*\nfix it: npm run bench/],
+])('npm run bench ends at once with a flag it does not know, or a device: %s', (...args) => {
+  const expected = args.pop() as RegExp;
+  // it would else write gigabytes of weights, or measure for minutes
+  const run = spawnSync(process.execPath, [join(ROOT, 'bench/run.mjs'), ...(args as string[])], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+  expect(run.status, run.stderr).toBe(2);
+  expect(run.stderr).toMatch(expected);
+});
