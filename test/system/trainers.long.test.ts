@@ -14,13 +14,16 @@ const python = ['python3', '/usr/bin/python3'].find((name) => imports(name, 'tor
 /** what reads Parquet there; Debian has no package of it, and JSONL needs none */
 const hasPyarrow = python !== undefined && imports(python, 'pyarrow');
 const FORMATS = ['jsonl', 'jsonl.gz', ...(hasPyarrow ? ['parquet'] : [])];
+/** what is scored: TRL's dump, verl's, and messages */
+const DUMPS = ['trl', 'verl', 'chat'];
 const WITHOUT_PYARROW = hasPyarrow ? '' : ' (skipped without pyarrow)';
 
 /** A row as `score` wrote it: what a trainer takes of it. */
 interface Scored {
   readonly id: string;
   readonly group: string;
-  readonly prompt: string;
+  /** of the chat's dump messages */
+  readonly prompt: string | object[];
   readonly completion: string;
   readonly prompt_ids: number[];
   readonly completion_ids: number[];
@@ -41,16 +44,19 @@ const SCORED = [
 ];
 
 /** A dump's first row twice, with another completion and reward the second time: a group of two. */
-async function twice(dump: string, path: string, second: object): Promise<void> {
+async function twice(dump: string, path: string, second: object, both: object = {}): Promise<void> {
   const [row] = await readJsonl<object>(join(ROOT, 'test/io/presets/dumps', `${dump}.jsonl`));
-  await writeFile(path, [row, { ...row, ...second }].map((each) => `${JSON.stringify(each)}\n`).join(''));
+  const rows = [row, { ...row, ...second }].map((each) => ({ ...each, ...both }));
+  await writeFile(path, rows.map((each) => `${JSON.stringify(each)}\n`).join(''));
 }
 
-/** A group of two of TRL's dump, and one of verl's, scored into every format; the dumps are gone then. @returns the files, a pair for each of `FORMATS` */
+/** A group of two of each of `DUMPS`, scored into every format; the dumps are gone then. @returns the files, one after the other for each of `FORMATS` */
 async function scoredDumps(folder: string): Promise<string[]> {
-  const dumps = ['trl', 'verl'].map((name) => join(folder, `${name}.jsonl`));
+  const dumps = DUMPS.map((name) => join(folder, `${name}.jsonl`));
   await twice('trl-completions', dumps[0] as string, { completion: 'No.', accuracy_reward: 0 });
   await twice('verl-rollout', dumps[1] as string, { output: '#### 8', acc: false });
+  const answer = { role: 'assistant', content: '5, I think' };
+  await twice('chat', dumps[2] as string, { completion: [answer], reward: 0 }, { group: 'chat' });
   const written: string[] = [];
   for (const format of FORMATS)
     for (const dump of dumps) {
@@ -163,8 +169,8 @@ interface Results {
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
   let folder: string;
   let results: Results;
-  /** the rows of TRL's dump, and of verl's */
-  let expected: [Scored[], Scored[]];
+  /** the rows of each of `DUMPS` */
+  let expected: Scored[][];
 
   beforeAll(async () => {
     folder = await temporaryFolder();
@@ -173,7 +179,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       code: 0,
     });
     const dumps = await scoredDumps(folder);
-    expected = [await expectedRows(dumps[0] as string), await expectedRows(dumps[1] as string)];
+    expected = await Promise.all(dumps.slice(0, DUMPS.length).map(expectedRows));
     const program = join(ROOT, 'test/support/trainers.py');
     const run = spawnSync(python as string, [program, scored, join(folder, 'rows.jsonl'), ...dumps], {
       encoding: 'utf8',
@@ -286,12 +292,12 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
 
     it.skipIf(skip !== '')(`TRL: trl_sigma.py trains on the ${format} of its dump, scored${skip}`, () => {
       // no σ is uniform and no two traces are of one length, so that nothing can be in another's place
-      const [rows] = expected;
+      const rows = expected[0] as Scored[];
       const width = Math.max(...rows.map((row) => row.completion_ids.length));
       expect(rows.map((row) => row.reward)).toEqual([1, 0]);
       expect(new Set(rows.map((row) => row.completion_ids.length)).size).toBe(2);
       // a prompt of two traces, in one batch; the stand-in's A are 2 and -4
-      const [batch, ...others] = results.trl.dumps[2 * n] ?? [];
+      const [batch, ...others] = results.trl.dumps[3 * n] ?? [];
       expect(others).toEqual([]);
       expect(batch?.completion_ids).toEqual(rows.map((row) => padded(row.completion_ids, width)));
       expectClose(batch?.advantages ?? [], expectedAdvantages(rows, [2, -4]));
@@ -302,8 +308,8 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     });
 
     it.skipIf(skip !== '')(`verl: verl_sigma.py replays the ${format} of its dump, scored${skip}`, () => {
-      const [, rows] = expected;
-      const found = results.verl.dumps[2 * n + 1];
+      const rows = expected[1] as Scored[];
+      const found = results.verl.dumps[3 * n + 1];
       expect(found?.rows.map(({ group, data_source, prompt }) => ({ group, data_source, prompt }))).toEqual(
         rows.map(({ group, prompt }) => ({
           group,
@@ -318,14 +324,28 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       expectClose(found?.advantages ?? [], expectedAdvantages(rows, [0.5, -0.5]));
     });
 
+    it.skipIf(skip !== '')(`TRL and verl: a prompt of messages stays one in ${format}${skip}`, () => {
+      const rows = expected[2] as Scored[];
+      const messages = [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: '2+2?' },
+      ];
+      expect(rows.map((row) => row.prompt)).toEqual([messages, messages]);
+      expect(results.verl.dumps[3 * n + 2]?.rows.map((row) => row.prompt)).toEqual([messages, messages]);
+      const [batch, ...others] = results.trl.dumps[3 * n + 2] ?? [];
+      expect(others).toEqual([]);
+      expectClose(batch?.advantages ?? [], expectedAdvantages(rows, [2, -4]));
+    });
+
     it.skipIf(skip !== '')(`scored_rows reads in ${format} what the JSONL says${skip}`, () => {
-      expect(results.read.dumps.slice(2 * n, 2 * n + 2)).toEqual(expected);
+      expect(results.read.dumps.slice(3 * n, 3 * n + 3)).toEqual(expected);
     });
   }
 
   it('scored_rows gives numbers of one type, whatever the format', () => {
     expect(results.read.types).toEqual({
-      ...Object.fromEntries(['id', 'group', 'prompt', 'completion'].map((name) => [name, ['str']])),
+      ...Object.fromEntries(['id', 'group', 'completion'].map((name) => [name, ['str']])),
+      prompt: ['dict', 'str'],
       ...{ prompt_ids: ['int'], completion_ids: ['int'] },
       ...{ logprobs: ['float'], sigma: ['float'], reward: ['float'] },
     });
