@@ -1,0 +1,43 @@
+"""Stage 0, first half: the gradient of plain GRPO over thousands of groups at fixed parameters, a row for each block of 64 groups."""
+import argparse
+import random
+import time
+import numpy as np
+import torch
+from gradient import accumulate, flat
+from groups import advantages, sample_groups
+from setting import Density, MORE
+import checkpoint
+from model import Llama
+
+BLOCK, COPIES = 64, 8  # groups a block, completions a group
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--blocks", type=int, default=64)
+    parser.add_argument("--out", required=True, help=".npy: float32 [blocks, parameters]")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    found = np.lib.format.open_memmap(args.out, "w+", np.float32, (args.blocks, sum(p.numel() for p in model.parameters())))
+    started, right, tokens = time.time(), [], 0
+    for block in range(args.blocks):
+        # streams of their own names: no group of Stage 0's arms, of training or of the held-out problems comes from them
+        rng = random.Random(f"reference/{args.density}/{block}")
+        problems = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(BLOCK)]
+        rows = sample_groups(puzzle, model, problems, COPIES, torch.Generator().manual_seed(block))
+        scale = [a / len(rows) / len(r["completion_ids"]) for a, r in zip(advantages(rows, COPIES), rows)]
+        accumulate(model, rows, [np.full(len(r["completion_ids"]), s, np.float32) for s, r in zip(scale, rows)])
+        found[block] = flat(model)
+        right += [r["reward"] for r in rows]
+        tokens += sum(len(r["completion_ids"]) for r in rows)
+        print(f"block {block + 1} of {args.blocks} seconds {time.time() - started:.0f} reward {np.mean(right):.3f} tokens a trace {tokens / len(right):.1f}", flush=True)
+    found.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The two densities of decisions: the recipe's task as it is, and with short lines without content between its lines; both weak in `*`."""
+import pathlib
+import sys
+
+RECIPE = pathlib.Path(__file__).resolve().parents[2] / "models" / "recipe"
+sys.path.insert(0, str(RECIPE))
+import task  # noqa: E402
+
+WEAK = "*"
+WRONG = {WEAK: 0.4, "+": 0.0, "-": 0.0}       # how often a result is wrong while the weakness is taught; a third is what stays
+OPERATIONS = (3, 5)                           # of a problem: fewer than in the recipe, so that a step of training takes seconds
+LIMIT = 300                                   # tokens of a sampled trace, prompt included
+FILLERS = ("ok.\n", "hm.\n", "so.\n")         # of the sparse task, as short as can be: what counts is their number
+MORE = {"dense": 0.0, "sparse": 0.7}          # after a line comes a filler so often, and after that the next: 7 lines of 10
+
+
+class Density:
+    """Draws problems and writes chains as `task` does, so that the recipe's training loop takes it in its place."""
+    FAMILIES = task.FAMILIES
+
+    def __init__(self, name, wrong=WRONG):
+        self.more, self.wrong = MORE[name], wrong
+        self.ODDS = {**task.ODDS, "operations": OPERATIONS, "wrong": wrong, "fillers": self.more}
+
+    prompt_text = staticmethod(task.prompt_text)
+    completion_text = staticmethod(task.completion_text)
+
+    def draw_problem(self, rng, family):
+        return task.draw_problem(rng, family, self.ODDS)
+
+    def draw_chain(self, rng, problem):
+        """A chain whose operations go wrong at the odds of their operator; a third of the mistakes is put right, as in the task."""
+        mistakes, state = {}, problem.start
+        for index, (operator, operand) in enumerate(problem.operations):
+            result = task.compute(state, operator, operand)
+            if rng.random() < self.wrong[operator]:
+                wrong = rng.choice([digit for digit in range(10) if digit != result])
+                corrected = rng.random() < task.ODDS["corrected"]
+                mistakes[index] = (wrong, corrected)
+                result = result if corrected else wrong
+            state = result
+        chain = task.write_chain(problem, mistakes)
+        if self.more == 0:
+            return chain
+        lines, kinds = [], []
+        for line, kind in zip(chain.lines, chain.kinds):
+            lines.append(line)
+            kinds.append(kind)
+            while rng.random() < self.more:
+                lines.append(rng.choice(FILLERS))
+                kinds.append("filler")
+        return task.Chain(tuple(lines), tuple(kinds), chain.answer)

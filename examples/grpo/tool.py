@@ -1,0 +1,84 @@
+"""Runs `rredcot` as its users do: a checkpoint becomes a policy folder, rows go in on a pipe, credited rows come back."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+from setting import RECIPE
+import checkpoint
+
+ROOT = RECIPE.parents[1]
+EMBEDDED = RECIPE.parent / "embedded"
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "exit_template.json")
+
+
+class Tool:
+    """The program on files of one working folder; `seconds` adds up what it took."""
+
+    def __init__(self, folder, threads=1):
+        self.folder, self.threads, self.seconds, self.starts = pathlib.Path(folder), threads, 0.0, 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.policy = self.folder / "policy"
+        weights = self.folder / "checkpoint"
+        weights.mkdir(exist_ok=True)
+        for name in BESIDE:
+            shutil.copy(EMBEDDED / name, weights / name)
+
+    def run(self, arguments, text=None):
+        """Standard output of the program; what it says on stderr becomes the error where it fails."""
+        started = time.time()
+        environment = {**os.environ, "RREDCOT_THREADS": str(self.threads)}
+        done = subprocess.run(["node", str(ROOT / "bin" / "rredcot.js"), *map(str, arguments)], input=text, text=True, capture_output=True, env=environment)
+        self.seconds, self.starts = self.seconds + time.time() - started, self.starts + 1
+        if done.returncode != 0:
+            raise RuntimeError(f"rredcot {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def build(self, model):
+        """The policy's current weights as a policy folder."""
+        checkpoint.save(model, self.folder / "checkpoint" / "model.safetensors")
+        self.run(["policy", "build", self.folder / "checkpoint", "-o", self.policy])
+
+    def path(self, name):
+        return self.folder / name
+
+    def write(self, rows, name):
+        path = self.path(name)
+        path.write_text(lines(rows), encoding="utf-8")
+        return path
+
+    def score(self, rows, flags, columns=("sigma",), policy=None):
+        """Columns of the scored rows, in the rows' order; every row has to come back."""
+        shown = ",".join(("id", "status", *columns))
+        text = self.run(["score", "-", "--policy", policy or self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
+                         "--format", "jsonl", "-o", "-", "--quiet"], lines(rows))
+        return in_order(rows, text)
+
+    def score_to(self, rows, flags, name):
+        """A scored Parquet file with all columns, for `calibrate` and `redistribute`."""
+        source, path = self.write(rows, f"{name}.jsonl"), self.path(f"{name}.parquet")
+        self.run(["score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--quiet"])
+        return path
+
+    def redistribute(self, rows, scored, flags, columns):
+        """Columns of another credit for stored values, in the rows' order."""
+        found = in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--quiet"]))
+        return [{key: row.get(key) for key in ("id", "status", *columns)} for row in found]
+
+    def calibrate(self, files, name="calibration.json"):
+        path = self.path(name)
+        self.run(["calibrate", *files, "-o", path, "--quiet"])
+        return path
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def in_order(rows, text):
+    found = {row["id"]: row for row in map(json.loads, text.splitlines())}
+    missing = [row["id"] for row in rows if row["id"] not in found]
+    if missing:
+        raise RuntimeError(f"{len(missing)} of {len(rows)} rows did not come back, the first is {missing[0]}")
+    return [found[row["id"]] for row in rows]

@@ -1,0 +1,86 @@
+"""What the task knows of a completion: its lines, which of them are wrong, and the exact value of every state."""
+import re
+import task
+
+OPERATION = re.compile(r"(wait, )?([a-j]): (\d)([-+*])(\d)=(\d) (?:top (\d)|low ([a-j])(\d))\n")
+
+
+def lines_of(completion):
+    """The thought's lines with their newline; the first has `<think>` in it. None where the completion has no such form."""
+    if not completion.startswith("<think>\n") or "</think>\n" not in completion:
+        return None
+    thought = completion[:completion.index("</think>\n")]
+    return [line + "\n" for line in thought[len("<think>\n"):].split("\n")[:-1]]
+
+
+def ends_of(lines):
+    """Token ends of the lines in the completion: `<think>` is a token, a byte is a token."""
+    found, at = [], 2
+    for line in lines:
+        at += len(line.encode("utf-8"))
+        found.append(at)
+    return found
+
+
+def is_wrong(line):
+    """Whether the line is an operation with a wrong result."""
+    found = OPERATION.fullmatch(line)
+    return bool(found) and task.compute(int(found[3]), found[4], int(found[5])) != int(found[6])
+
+
+def mistakes(lines):
+    """Indices of the lines that are wrong and that no `wait` line puts right."""
+    found = []
+    for index, line in enumerate(lines):
+        if line.startswith("wait, ") and found and OPERATION.fullmatch(line):
+            found.pop()
+        if is_wrong(line):
+            found.append(index)
+    return found
+
+
+class Exact:
+    """The probability of a right answer by going on, for a policy that goes wrong at the odds `wrong` of each operator (any of the
+    nine other digits alike), puts `corrected` of its mistakes right in the next line, and copies without fault."""
+
+    def __init__(self, problem, wrong, corrected):
+        self.problem, self.wrong, self.corrected = problem, wrong, corrected
+        self.answer, self.memo = task.true_answer(problem), {}
+
+    def ahead(self, index, state, best):
+        """Before operation `index`, with running result `state` and aggregate `best` (value, letter)."""
+        if index == len(self.problem.operations):
+            return float((str(best[0]) if self.problem.family == "top" else best[1]) == self.answer)
+        key = index, state, best
+        if key not in self.memo:
+            operator, operand = self.problem.operations[index]
+            right, odds = task.compute(state, operator, operand), self.wrong[operator]
+            after = [self.ahead(index + 1, digit, task.aggregate(self.problem.family, best, index, digit)) for digit in range(10)]
+            carried = sum(v for digit, v in enumerate(after) if digit != right) / 9
+            self.memo[key] = (1 - odds * (1 - self.corrected)) * after[right] + odds * (1 - self.corrected) * carried
+        return self.memo[key]
+
+    def values(self, lines):
+        """One value for the state before each line and one behind the last: [len(lines) + 1]. None where a line cannot be read."""
+        before = index, state, best = 0, self.problem.start, None
+        found = [self.ahead(*before)]
+        for line in lines:
+            read = OPERATION.fullmatch(line)
+            if read:
+                wait, letter, start, operator, operand, result, top, low, lowest = read.groups()
+                if wait:  # takes the last operation back
+                    index, state, best = before
+                if index >= len(self.problem.operations) or (operator, int(operand)) != self.problem.operations[index]:
+                    return None
+                before = index, state, best
+                best = (int(top), letter) if top is not None else (int(lowest), low)
+                index, state = index + 1, int(result)
+                value = self.ahead(index, state, best)
+                if is_wrong(line) and not wait:
+                    right = task.compute(int(start), operator, int(operand))
+                    mended = self.ahead(index, right, task.aggregate(self.problem.family, before[2], index - 1, right))
+                    value = self.corrected * mended + (1 - self.corrected) * value
+                found.append(value)
+            else:
+                found.append(found[-1])  # a filler decides nothing
+        return found

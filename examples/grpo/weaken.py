@@ -1,0 +1,54 @@
+"""Makes the weak checkpoint: the embedded policy, taught for two minutes that `*` goes wrong now and then."""
+import argparse
+import math
+import random
+import time
+import torch
+from setting import Density, MORE, RECIPE
+import checkpoint
+import train
+import tree
+from model import Llama
+
+MICRO, ACCUMULATE = 8, 4  # sequences a micro-batch, and micro-batches a step, as in the recipe
+EXITS = 3                 # early exits a sequence, so that the policy can still be asked for an answer
+
+
+def weaken(density, steps, rate, seed=1, say=print):
+    puzzle, rng = Density(density), random.Random(f"weaken-{seed}/{density}")
+    model = checkpoint.load(Llama(), RECIPE.parent / "embedded" / "model.safetensors")
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.dim() == 2 and "embed" not in name]
+    muon = train.Muon(matrices)
+    adam = torch.optim.AdamW([p for name, p in named if p.dim() != 2 or "embed" in name], betas=(0.9, 0.95), weight_decay=0.0)
+    pool, totals, started = [], [0.0, 0, 0.0, 0], time.time()
+    for step in range(steps):
+        pool = pool or train.micro_batches(puzzle, rng, 16 * ACCUMULATE, MICRO, EXITS)
+        for _ in range(ACCUMULATE):
+            trunk, trunks, exit_, exits = train.losses(model, tree.collate(pool.pop()))
+            ((trunk / trunks + train.EXIT_WEIGHT * exit_ / max(1, exits)) / ACCUMULATE).backward()
+            totals = [a + float(b) for a, b in zip(totals, (trunk, trunks, exit_, exits))]
+        now = rate * min(1, (step + 1) / 10) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        muon.step(now)
+        adam.param_groups[0]["lr"] = 0.15 * now
+        adam.step()
+        model.zero_grad(set_to_none=True)
+        if (step + 1) % 20 == 0:
+            say(f"step {step + 1} seconds {time.time() - started:.0f} trunk {totals[0] / totals[1]:.4f} exit {totals[2] / max(1, totals[3]):.4f}")
+            totals = [0.0, 0, 0.0, 0]
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--rate", type=float, default=0.01, help="Muon's at its highest; AdamW's is .15 of it")
+    parser.add_argument("--out", required=True, help="model.safetensors, F16")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    checkpoint.save(weaken(args.density, args.steps, args.rate, say=lambda text: print(text, flush=True)), args.out, "F16")
+
+
+if __name__ == "__main__":
+    main()
