@@ -1,7 +1,6 @@
 """Samples groups of completions as rows that `rredcot score` reads, and turns their rewards into advantages."""
 import statistics
-from setting import LIMIT
-import task
+from setting import LIMIT, task
 from model import generate
 
 

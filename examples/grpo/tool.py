@@ -10,14 +10,15 @@ import checkpoint
 
 ROOT = RECIPE.parents[1]
 EMBEDDED = RECIPE.parent / "embedded"
+WARN = (40, "warn")
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "exit_template.json")
 
 
 class Tool:
-    """The program on files of one working folder; `seconds` adds up what it took."""
+    """The program on files of one working folder; `seconds` adds up what it took, `warnings` what it warned of."""
 
     def __init__(self, folder, threads=1):
-        self.folder, self.threads, self.seconds, self.starts = pathlib.Path(folder), threads, 0.0, 0
+        self.folder, self.threads, self.seconds, self.warnings = pathlib.Path(folder), threads, 0.0, []
         self.folder.mkdir(parents=True, exist_ok=True)
         self.policy = self.folder / "policy"
         weights = self.folder / "checkpoint"
@@ -26,18 +27,22 @@ class Tool:
             shutil.copy(EMBEDDED / name, weights / name)
 
     def run(self, arguments, text=None):
-        """Standard output of the program; what it says on stderr becomes the error where it fails."""
+        """Standard output of the program; its warnings are kept, and what it says becomes the error where it fails."""
         started = time.time()
         environment = {**os.environ, "RREDCOT_THREADS": str(self.threads)}
         done = subprocess.run(["node", str(ROOT / "bin" / "rredcot.js"), *map(str, arguments)], input=text, text=True, capture_output=True, env=environment)
-        self.seconds, self.starts = self.seconds + time.time() - started, self.starts + 1
+        self.seconds += time.time() - started
         if done.returncode != 0:
             raise RuntimeError(f"rredcot {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
+        records = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+        self.warnings += [record["msg"] for record in records if record["level"] in WARN]
         return done.stdout
 
     def build(self, model):
         """The policy's current weights as a policy folder."""
-        checkpoint.save(model, self.folder / "checkpoint" / "model.safetensors")
+        weights = self.folder / "checkpoint" / "model.safetensors"
+        weights.unlink(missing_ok=True)  # the policy folder before may be a link to this very file
+        checkpoint.save(model, weights)
         self.run(["policy", "build", self.folder / "checkpoint", "-o", self.policy])
 
     def path(self, name):
@@ -52,23 +57,23 @@ class Tool:
         """Columns of the scored rows, in the rows' order; every row has to come back."""
         shown = ",".join(("id", "status", *columns))
         text = self.run(["score", "-", "--policy", policy or self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
-                         "--format", "jsonl", "-o", "-", "--quiet"], lines(rows))
+                         "--format", "jsonl", "-o", "-", "--log-json"], lines(rows))
         return in_order(rows, text)
 
     def score_to(self, rows, flags, name):
         """A scored Parquet file with all columns, for `calibrate` and `redistribute`."""
         source, path = self.write(rows, f"{name}.jsonl"), self.path(f"{name}.parquet")
-        self.run(["score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--quiet"])
+        self.run(["score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--log-json"])
         return path
 
     def redistribute(self, rows, scored, flags, columns):
         """Columns of another credit for stored values, in the rows' order."""
-        found = in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--quiet"]))
+        found = in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--log-json"]))
         return [{key: row.get(key) for key in ("id", "status", *columns)} for row in found]
 
     def calibrate(self, files, name="calibration.json"):
         path = self.path(name)
-        self.run(["calibrate", *files, "-o", path, "--quiet"])
+        self.run(["calibrate", *files, "-o", path, "--log-json"])
         return path
 
 

@@ -1,6 +1,6 @@
 """What the task knows of a completion: its lines, which of them are wrong, and the exact value of every state."""
 import re
-import task
+from setting import task
 
 OPERATION = re.compile(r"(wait, )?([a-j]): (\d)([-+*])(\d)=(\d) (?:top (\d)|low ([a-j])(\d))\n")
 

@@ -1,0 +1,90 @@
+// `npm run train-proof [-- --arms <a,b> --density sparse|dense --seeds 8 --steps 60]`: trains the weak policy with each arm's credit,
+// seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ROOT } from './fidelity/program.mjs';
+import { readLog } from './training/logs.mjs';
+import { summaryTable } from './training/tables.mjs';
+
+const { values: flags } = parseArgs({
+  options: {
+    arms: { type: 'string', default: 'uniform,share calibrated' },
+    density: { type: 'string', default: 'sparse' },
+    seeds: { type: 'string', default: '8' },
+    'first-seed': { type: 'string', default: '1' },
+    steps: { type: 'string', default: '60' },
+    rate: { type: 'string', default: '0.001' },
+    problems: { type: 'string', default: '16' },
+    copies: { type: 'string', default: '8' },
+    jobs: { type: 'string', default: `${availableParallelism()}` },
+    work: { type: 'string', default: join(ROOT, '.train-proof') },
+  },
+});
+
+const python = ['python3', '/usr/bin/python3'].find((name) => {
+  try {
+    execFileSync(name, ['-c', 'import torch, numpy'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+});
+if (python === undefined) {
+  console.error('no Python with PyTorch here\n  try: apt-get install python3-torch libopenblas0-pthread');
+  process.exit(69);
+}
+
+const arms = flags.arms.split(',');
+const seeds = Array.from({ length: Number(flags.seeds) }, (_, n) => Number(flags['first-seed']) + n);
+const model = join(ROOT, 'examples/grpo', `weak-${flags.density}.safetensors`);
+const folder = join(flags.work, `${flags.density}-${flags.rate}-${flags.problems}x${flags.copies}x${flags.steps}`);
+mkdirSync(folder, { recursive: true });
+
+// seed by seed, so that a sweep that is stopped has pairs
+const jobs = seeds.flatMap((seed) =>
+  arms.map((arm) => {
+    const name = `${arm.replaceAll(' ', '-')}-${seed}`;
+    return { arm, seed, log: join(folder, `${name}.jsonl`), work: join(folder, name) };
+  }),
+);
+const waiting = jobs.filter(({ log }) => !existsSync(log));
+const started = Date.now();
+let done = 0;
+
+function told() {
+  const minutes = (Date.now() - started) / 60_000;
+  const left = done > 0 ? `, about ${Math.ceil((minutes / done) * (waiting.length - done))} min left` : '';
+  console.error(`${jobs.length - waiting.length + done} of ${jobs.length} runs, ${minutes.toFixed(1)} min${left}`);
+}
+
+async function run({ arm, seed, log, work }) {
+  const args = ['--arm', arm, '--seed', seed, '--model', model, '--folder', work, '--out', log, '--density', flags.density];
+  for (const name of ['steps', 'rate', 'problems', 'copies']) args.push(`--${name}`, flags[name]);
+  const child = spawn(python, [join(ROOT, 'examples/grpo/train_arm.py'), ...args.map(String)], {
+    env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
+  const code = await new Promise((resolve) => child.on('close', resolve));
+  if (code !== 0) {
+    console.error(`${arm}, seed ${seed}: train_arm.py ended with ${code}`);
+    process.exitCode = 1;
+  }
+  rmSync(work, { recursive: true, force: true });
+}
+
+told();
+const queue = [...waiting];
+await Promise.all(
+  Array.from({ length: Number(flags.jobs) }, async () => {
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
+      await run(job);
+      done++;
+      told();
+    }
+  }),
+);
+const logs = jobs.filter(({ log }) => existsSync(log)).map(({ log }) => readLog(readFileSync(log, 'utf8')));
+if (logs.length > 0) console.log(summaryTable(logs));

@@ -1,0 +1,13 @@
+// A training run's log: what it was started with, its looks at held-out problems, its steps.
+
+export function readLog(text) {
+  const records = text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+  return {
+    arguments: records[0].arguments,
+    looks: records.filter((record) => 'held_out' in record),
+    steps: records.filter((record) => 'reward' in record),
+  };
+}

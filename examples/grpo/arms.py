@@ -1,0 +1,82 @@
+"""The arms of Stage 0: for each trace the advantages of its tokens, every one read from the tool's own output."""
+import random
+import numpy as np
+import truth
+from setting import WEAK
+
+TRUE_ODDS = {"+": 0.0, "-": 0.0}
+
+
+def uniform(rows, scale):
+    return [np.full(len(r["completion_ids"]), s / len(r["completion_ids"]), np.float32) for r, s in zip(rows, scale)]
+
+
+def weighted(scored, scale, column="sigma"):
+    """A·σ: GRPO's loss with w = σ·T, whose mean over a trace divides by T again."""
+    return [np.asarray(row[column], np.float32) * s for row, s in zip(scored, scale)]
+
+
+def as_advantage(scored):
+    """`token_advantage` in place of A·w, a mean over the trace's tokens and over traces."""
+    return [np.asarray(row["token_advantage"], np.float32) / len(row["token_advantage"]) / len(scored) for row in scored]
+
+
+def measured_odds(rows):
+    """How often operations of the weak operator go wrong in these rows, and how many of the mistakes the next operation line mends."""
+    tried = wrong = mended = 0
+    for row in rows:
+        before = False
+        for line in truth.lines_of(row["completion"]) or []:
+            found = truth.OPERATION.fullmatch(line)
+            if not found:
+                continue
+            if found[1]:
+                mended += before
+                before = False
+                continue
+            before = truth.is_wrong(line)
+            if found[4] == WEAK:
+                tried, wrong = tried + 1, wrong + before
+    return {WEAK: wrong / max(1, tried), **TRUE_ODDS}, mended / max(1, wrong)
+
+
+def with_values(rows, values_of):
+    """Rows with `segment_ends` and `values` for `--estimator given`; a row that cannot be read has one segment and flat values."""
+    found = []
+    for row in rows:
+        lines = truth.lines_of(row["completion"])
+        values = values_of(row, lines) if lines else None
+        if not lines or values is None:
+            ends, values = [len(row["completion_ids"])], [0.5, 0.5]
+        else:
+            ends = truth.ends_of(lines)
+        found.append({**row, "segment_ends": ends, "values": values})
+    return found
+
+
+def exact_values(problems, odds, corrected):
+    return lambda row, lines: truth.Exact(problems[row["group"]], odds, corrected).values(lines)
+
+
+def known_mistakes(row, lines):
+    """The value falls at each mistake that stays, by equal steps, and moves nowhere else: σ of `share` is on these lines."""
+    wrong = set(truth.mistakes(lines))
+    if row["reward"] or not wrong:
+        return [0.5] * (len(lines) + 1)
+    value, found = 1.0, [1.0]
+    for index in range(len(lines)):
+        value -= (index in wrong) / len(wrong)
+        found.append(max(0.0, value))
+    return found
+
+
+def shuffled_values(scored, seed):
+    """The placebo: a trace's own value differences, permuted among its thought segments. Returns segment ends and values by id."""
+    found = {}
+    for row in scored:
+        thought = [s for s in row["segments"] if s["kind"] == "thought"]
+        deltas = [s["delta"] for s in thought]
+        random.Random(f"{seed}/{row['id']}").shuffle(deltas)
+        start = thought[0]["value"] - thought[0]["delta"] if thought else 0.5
+        found[row["id"]] = [s["end"] for s in thought], [float(v) for v in np.cumsum([start, *deltas])]
+    return found

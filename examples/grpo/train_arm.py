@@ -1,0 +1,160 @@
+"""Stage 1: trains the weak policy by GRPO with one arm's credit, and writes a line of JSON for every step and every look at held-out problems."""
+import argparse
+import json
+import pathlib
+import random
+import time
+import numpy as np
+import torch
+import arms
+from gradient import accumulate
+from groups import advantages, sample_groups
+from setting import Density, MORE
+from tool import Tool
+import checkpoint
+from model import Llama
+
+CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to, this one among them
+
+# flags of `score` for arms that one call makes
+ONE_CALL = {
+    "share pr": [],
+    "surprise": ["--sigma", "surprise"],
+    "entropy": ["--sigma", "entropy"],
+    "share surprise": ["--estimator", "surprise"],
+}
+# flags of `redistribute`, behind the calibrated value
+CALIBRATED = {
+    "share calibrated": ["--sigma", "share"],
+    "rudder calibrated": ["--sigma", "rudder"],
+    "segment calibrated": ["--method", "segment"],
+    "shuffled": ["--sigma", "share"],
+}
+OF_THE_TASK = ("exact", "oracle")
+ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
+GIVEN = ["--estimator", "given", "--segmenter", "given"]
+
+
+class Credit:
+    """Token advantages of one arm for the rows of a step, by way of the tool; `uniform` is plain GRPO and runs no tool."""
+
+    def __init__(self, arm, tool):
+        self.arm, self.tool, self.scored = arm, tool, []
+
+    def of(self, step, model, problems, rows, copies):
+        scale = [a / len(rows) for a in advantages(rows, copies)]
+        if self.arm == "uniform":
+            return arms.uniform(rows, scale), 0.0
+        started = self.tool.seconds
+        self.tool.build(model)
+        if self.arm in ONE_CALL:
+            scored = self.tool.score(rows, ONE_CALL[self.arm])
+        elif self.arm == "exact":
+            scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows))), GIVEN)
+        elif self.arm == "oracle":
+            scored = self.tool.score(arms.with_values(rows, arms.known_mistakes), GIVEN)
+        else:
+            scored = self.calibrated(step, rows)
+        if self.arm.startswith("segment"):
+            return arms.as_advantage(scored), self.tool.seconds - started
+        return arms.weighted(scored, scale), self.tool.seconds - started
+
+    def calibrated(self, step, rows):
+        """Values fitted to the last steps' rewards; cross-fitted, so that no trace's value saw a reward of its own group."""
+        here = self.tool.score_to(rows, [], f"step-{step % CALIBRATED_ON}")
+        self.scored = [path for path in self.scored if path != here][-CALIBRATED_ON + 1:] + [here]
+        fitted = ["--estimator", "calibrated", "--calibration", self.tool.calibrate(self.scored)]
+        columns = ("token_advantage",) if self.arm.startswith("segment") else ("sigma", "segments")
+        scored = self.tool.redistribute(rows, here, [*fitted, *CALIBRATED[self.arm]], columns)
+        if self.arm != "shuffled":
+            return scored
+        placebo = arms.shuffled_values(scored, step)
+        return self.tool.score([{**row, "segment_ends": placebo[row["id"]][0], "values": placebo[row["id"]][1]} for row in rows], GIVEN)
+
+
+def held_out(density, count):
+    puzzle, rng, seen = Density(density), random.Random(f"held-out/{density}"), {}
+    while len(seen) < count:
+        seen.setdefault(puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)))
+    return list(seen)
+
+
+def accuracy(puzzle, model, problems, seed):
+    """Share of right answers, one completion a problem at temperature 1: the greedy one is right before any training."""
+    with torch.no_grad():
+        rows = sample_groups(puzzle, model, problems, 1, torch.Generator().manual_seed(seed))
+    return float(np.mean([r["reward"] for r in rows]))
+
+
+def train(args, say):
+    puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    tested = held_out(args.density, args.held_out)
+    never = set(tested)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
+    credit = Credit(args.arm, Tool(args.folder))
+    # of all arms with this seed: the same problems, and the same random numbers for sampling
+    rng, tokens = random.Random(f"train/{args.density}/{args.seed}"), 0
+    quarter = args.held_out // 4
+    for step in range(args.steps + 1):
+        if step == args.steps:
+            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested, args.seed), "of": args.held_out})
+            break
+        if step % args.look == 0:
+            part = step // args.look % 4
+            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested[part * quarter:(part + 1) * quarter], args.seed), "of": quarter})
+        started, drawn = time.time(), []
+        while len(drawn) < args.problems:
+            problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
+            if problem not in never:
+                drawn.append(problem)
+        rows = sample_groups(puzzle, model, drawn, args.copies, torch.Generator().manual_seed(args.seed * 100_003 + step), f"s{step}-")
+        sampled = time.time()
+        found, tool_seconds = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
+        loss = accumulate(model, rows, found)
+        norm = sum(float(p.grad.square().sum()) for p in model.parameters()) ** 0.5
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * min(1, (step + 1) / 5)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        tokens += sum(len(r["completion_ids"]) for r in rows)
+        seconds = {"sample": round(sampled - started, 2), "tool": round(tool_seconds, 2), "all": round(time.time() - started, 2)}
+        after = {}
+        if args.check:  # the loss of the same traces once more, which the step has to have lowered
+            after = {"loss_after": accumulate(model, rows, found)}
+            optimizer.zero_grad(set_to_none=True)
+        say({
+            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, **after, "seconds": seconds,
+        })
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arm", choices=ARMS, required=True)
+    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--model", required=True, help="the weak checkpoint")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--problems", type=int, default=16, help="a step")
+    parser.add_argument("--copies", type=int, default=8, help="completions a problem")
+    parser.add_argument("--rate", type=float, default=1e-3, help="AdamW's, after five steps of warm-up")
+    parser.add_argument("--look", type=int, default=5, help="steps from one look at a quarter of the held-out problems to the next")
+    parser.add_argument("--held-out", type=int, default=1000, help="problems that no step trains on")
+    parser.add_argument("--check", action="store_true", help="compute each step's loss again behind it")
+    parser.add_argument("--folder", required=True, help="for the tool's files")
+    parser.add_argument("--out", required=True, help=".jsonl")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    unfinished = pathlib.Path(args.out + ".part")
+    with unfinished.open("w", encoding="utf-8") as file:
+        def say(record):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+        say({"arguments": {k: v for k, v in vars(args).items() if k not in ("model", "folder", "out", "check")}})
+        train(args, say)
+    unfinished.rename(args.out)  # a log that has its name is whole
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Checks of examples/grpo that need PyTorch; prints what it found as JSON."""
+import itertools
+import json
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "grpo"))
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import arms  # noqa: E402
+import gradient  # noqa: E402
+import stage0  # noqa: E402
+import truth  # noqa: E402
+from groups import advantages  # noqa: E402
+from setting import Density  # noqa: E402
+import task  # noqa: E402
+from model import Llama  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def tiny():
+    torch.manual_seed(1)
+    model = Llama({"vocab_size": 259, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+                   "num_key_value_heads": 1, "head_dim": 8, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}).double()
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    return model
+
+
+def rows_of(completions, rewards):
+    return [{"prompt_ids": task.encode("start 1\n"), "completion_ids": task.encode(text), "reward": reward} for text, reward in zip(completions, rewards)]
+
+
+def gradients():
+    """The gradient against differences of the loss written out token by token, a direction at random; padding and order must not matter."""
+    model = tiny()
+    rows = rows_of(["ab\n", "a much longer one\n", "c\n", "dd\n"], [1, 0, 0, 1])
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=len(r["completion_ids"])) for r in rows]
+
+    def loss():
+        total = 0.0
+        with torch.no_grad():
+            for row, weight in zip(rows, weights):
+                ids = row["prompt_ids"] + row["completion_ids"]
+                for at, w in enumerate(weight, len(row["prompt_ids"])):
+                    seen = torch.tensor([ids[:at]])
+                    hidden = model(seen, torch.arange(at)[None], gradient.causal(at).double())
+                    total -= w * float(torch.log_softmax(model.logits(hidden)[0, -1], -1)[ids[at]])
+        return total
+
+    found = gradient.accumulate(model, rows, weights)
+    flat = gradient.flat(model)
+    direction, start = rng.normal(size=flat.size), [p.detach().clone() for p in model.parameters()]
+
+    def moved(by):
+        at = 0
+        for p, old in zip(model.parameters(), start):
+            p.data = old + by * torch.from_numpy(direction[at:at + old.numel()].reshape(old.shape))
+            at += old.numel()
+        return loss()
+
+    step = 1e-6
+    return {"loss": found, "by_hand": moved(0), "slope": float(flat @ direction), "difference": (moved(step) - moved(-step)) / (2 * step)}
+
+
+def grpo():
+    rows = rows_of(["a\n", "bb\n", "c\n", "d\n"] * 2, [1, 0, 0, 1, 1, 1, 1, 1])
+    found = advantages(rows, 4)
+    return {"advantages": found, "uniform": [a.tolist() for a in arms.uniform(rows[:2], [0.5, -0.5])]}
+
+
+def exact():
+    """Exact values against all that can happen, counted out; and against drawn chains."""
+    puzzle = Density("sparse", {"*": 0.3, "+": 0.0, "-": 0.0})
+    rng, off = random.Random(2), []
+    for _ in range(40):
+        problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
+        if sum(operator == "*" for operator, _ in problem.operations) > 2:
+            continue  # all fates of three would take long
+        total = 0.0
+        places = [i for i, (operator, _) in enumerate(problem.operations) if operator == "*"]
+        # each `*`: right, or wrong by 1..9 and mended or not
+        for fate in itertools.product([(0, False), *((d, m) for d in range(1, 10) for m in (True, False))], repeat=len(places)):
+            odds, made, state = 1.0, {}, problem.start
+            for index, (operator, operand) in enumerate(problem.operations):
+                right = task.compute(state, operator, operand)
+                shift, mended = fate[places.index(index)] if index in places else (0, False)
+                if index in places:
+                    odds *= 0.7 if shift == 0 else 0.3 / 9 * (0.35 if mended else 0.65)
+                if shift:
+                    made[index] = ((right + shift) % 10, mended)
+                state = right if shift == 0 or mended else (right + shift) % 10
+            total += odds * (task.write_chain(problem, made).answer == task.true_answer(problem))
+        off.append(abs(truth.Exact(problem, puzzle.wrong, 0.35).values([])[0] - total))
+    drawn = {0: [], 1: []}
+    for _ in range(3000):
+        problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
+        chain = puzzle.draw_chain(rng, problem)
+        lines = truth.lines_of(task.completion_text(chain))
+        assert tuple(lines) == chain.lines and truth.ends_of(lines)[-1] == 2 + sum(map(len, lines))
+        value = rng.choice(truth.Exact(problem, puzzle.wrong, 0.35).values(lines))
+        drawn[int(value > 0.7)].append((value, chain.answer == task.true_answer(problem)))
+    lines = ["a: 1*2=3 top 3\n", "ok.\n", "wait, a: 1*2=2 top 2\n", "b: 2+2=5 top 5\n"]
+    return {"off": max(off), "drawn": [np.mean(drawn[k], 0).tolist() for k in (0, 1)], "mistakes": truth.mistakes(lines),
+            "oracle": arms.known_mistakes({"reward": 0}, lines), "oracle_right": arms.known_mistakes({"reward": 1}, lines)}
+
+
+def shuffled():
+    scored = [{"id": str(n), "segments": [{"kind": "thought", "end": 3 * k + 3, "delta": d, "value": v} for k, (d, v) in enumerate([(0.1, 0.5), (-0.3, 0.2), (0.4, 0.6), (0.2, 0.8)])]
+               + [{"kind": "answer", "end": 15, "delta": 0, "value": None}]} for n in range(30)]
+    return [[ends, np.diff(values).tolist(), values[0], values[-1]] for ends, values in arms.shuffled_values(scored, 1).values()]
+
+
+def figures():
+    """Made gradients with known cosine and noise: an arm with a quarter of the noise needs a quarter of the groups."""
+    rng, size, groups = np.random.default_rng(3), 400, 64
+    truth_ = np.zeros(size)
+    truth_[0] = 1.0
+    blocks = []
+    for _ in range(12):
+        made = {"uniform": truth_ + rng.normal(size=(groups, size)), "quiet": truth_ + 0.5 * rng.normal(size=(groups, size)), "wrong": -truth_ + rng.normal(size=(groups, size))}
+        blocks.append(stage0.products(made, truth_))
+    return stage0.figures(blocks)
+
+
+print(json.dumps({"gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "figures": figures()}))

@@ -1,0 +1,125 @@
+// The training proof: its gradients, advantages, exact values and statistics by hand, and a run of a few steps through the tool.
+
+import { spawnSync } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { ROOT, temporaryFolder } from '../support/program.js';
+
+const python = ['python3', '/usr/bin/python3'].find(
+  (name) => spawnSync(name, ['-c', 'import torch, numpy']).status === 0,
+);
+const oneThread = { ...process.env, OPENBLAS_NUM_THREADS: '1' };
+
+interface Figures {
+  readonly cosine: number;
+  readonly gain: number;
+  readonly gain_interval: [number, number];
+  readonly efficiency: number;
+  readonly efficiency_interval: [number, number];
+}
+interface Results {
+  readonly gradients: { loss: number; by_hand: number; slope: number; difference: number };
+  readonly grpo: { advantages: number[]; uniform: number[][] };
+  readonly exact: {
+    off: number;
+    drawn: [number, number][];
+    mistakes: number[];
+    oracle: number[];
+    oracle_right: number[];
+  };
+  readonly shuffled: [number[], number[], number, number][];
+  readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures };
+}
+
+describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)', () => {
+  let results: Results;
+  beforeAll(() => {
+    const run = spawnSync(python as string, [join(ROOT, 'test/support/grpo.py')], {
+      encoding: 'utf8',
+      env: oneThread,
+    });
+    expect(run.status, run.stderr).toBe(0);
+    results = JSON.parse(run.stdout) as Results;
+  });
+
+  it('the gradient of the loss is what differences of the loss, token by token, say', () => {
+    const { loss, by_hand, slope, difference } = results.gradients;
+    expect(Math.abs(loss - by_hand)).toBeLessThan(1e-5);
+    expect(Math.abs(slope - difference)).toBeLessThan(1e-5);
+  });
+
+  it("advantages are GRPO's, and plain GRPO gives each token its trace's by the trace's length", () => {
+    const a = 0.5 / (1 / Math.sqrt(3) + 1e-4);
+    const expected = [a, -a, -a, a, 0, 0, 0, 0];
+    for (const [n, value] of results.grpo.advantages.entries())
+      expect(value).toBeCloseTo(expected[n] as number, 12);
+    for (const [n, row] of [
+      [0.25, 0.25],
+      [-1 / 6, -1 / 6, -1 / 6],
+    ].entries())
+      for (const [t, value] of row.entries()) expect(results.grpo.uniform[n]?.[t]).toBeCloseTo(value, 6);
+  });
+
+  it('exact values are the sum over all that can happen, and the mean of what drawn chains earn', () => {
+    expect(results.exact.off).toBeLessThan(1e-12);
+    for (const [value, reward] of results.exact.drawn) expect(Math.abs(value - reward)).toBeLessThan(0.06);
+  });
+
+  it('the oracle moves at mistakes that stay, and nowhere on a right trace', () => {
+    const { mistakes, oracle, oracle_right } = results.exact;
+    expect(mistakes).toEqual([3]);
+    expect(oracle).toEqual([1, 1, 1, 1, 0]);
+    expect(new Set(oracle_right).size).toBe(1);
+  });
+
+  it('shuffled values keep the ends, the differences and the sum, in another order', () => {
+    const orders = new Set<string>();
+    for (const [ends, deltas, first, last] of results.shuffled) {
+      expect(ends).toEqual([3, 6, 9, 12]);
+      expect(last - first).toBeCloseTo(0.4, 12);
+      const sorted = [...deltas].sort((a, b) => a - b);
+      for (const [k, delta] of [-0.3, 0.1, 0.2, 0.4].entries()) expect(sorted[k]).toBeCloseTo(delta, 12);
+      orders.add(deltas.map((d) => d.toFixed(1)).join());
+    }
+    expect(orders.size).toBeGreaterThan(8);
+  });
+
+  it('cosine and efficiency of made gradients are those that they were made with', () => {
+    const { uniform, quiet, wrong } = results.figures;
+    // signal 1, noise s·√size in a group's gradient: cos = 1 / √(1 + s²·size / groups)
+    expect(uniform.cosine).toBeCloseTo(1 / Math.sqrt(1 + 400 / 64), 1);
+    expect(quiet.cosine).toBeCloseTo(1 / Math.sqrt(1 + 100 / 64), 1);
+    expect(quiet.efficiency_interval[0]).toBeLessThan(4);
+    expect(quiet.efficiency_interval[1]).toBeGreaterThan(4);
+    expect(quiet.gain_interval[0]).toBeGreaterThan(0.15);
+    expect(wrong.gain).toBeLessThan(-0.5);
+    expect(wrong.efficiency).toBe(0);
+  });
+
+  it('some steps of training: the log is whole, the tool took its part, a step along the gradient lowers the loss', async () => {
+    const folder = await temporaryFolder();
+    const out = join(folder, 'run.jsonl');
+    const args = [
+      ...['--arm', 'share calibrated', '--density', 'sparse', '--steps', '2', '--problems', '6', '--copies', '4'],
+      ...['--model', join(ROOT, 'examples/grpo/weak-sparse.safetensors'), '--folder', join(folder, 'work')],
+      ...['--held-out', '40', '--check', '--out', out],
+    ];
+    const run = spawnSync(python as string, [join(ROOT, 'examples/grpo/train_arm.py'), ...args], {
+      encoding: 'utf8',
+      env: oneThread,
+    });
+    expect(run.status, run.stderr).toBe(0);
+    const records = (await readFile(out, 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const steps = records.filter((record) => 'reward' in record);
+    expect(steps).toHaveLength(2);
+    for (const { loss, loss_after, seconds } of steps) {
+      expect(loss_after).toBeLessThan(loss);
+      expect(seconds.tool).toBeGreaterThan(0.5);
+    }
+    expect(records.at(-1)).toMatchObject({ step: 2, of: 40 });
+  });
+});
