@@ -1,4 +1,4 @@
-// `npm run train-proof [-- --arms <a,b> --density sparse|dense --seeds 8 --steps 60]`: trains the weak policy with each arm's credit,
+// `npm run train-proof [-- --arms <a,b> --density sparse|dense --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
 // seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
@@ -15,10 +15,12 @@ const { values: flags } = parseArgs({
     density: { type: 'string', default: 'sparse' },
     seeds: { type: 'string', default: '8' },
     'first-seed': { type: 'string', default: '1' },
-    steps: { type: 'string', default: '60' },
-    rate: { type: 'string', default: '0.001' },
-    problems: { type: 'string', default: '16' },
+    steps: { type: 'string', default: '50' },
+    rate: { type: 'string', default: '0.0003' },
+    problems: { type: 'string', default: '8' },
     copies: { type: 'string', default: '8' },
+    look: { type: 'string', default: '5' },
+    'held-out': { type: 'string', default: '1000' },
     jobs: { type: 'string', default: `${availableParallelism()}` },
     work: { type: 'string', default: join(ROOT, '.train-proof') },
   },
@@ -40,7 +42,10 @@ if (python === undefined) {
 const arms = flags.arms.split(',');
 const seeds = Array.from({ length: Number(flags.seeds) }, (_, n) => Number(flags['first-seed']) + n);
 const model = join(ROOT, 'examples/grpo', `weak-${flags.density}.safetensors`);
-const folder = join(flags.work, `${flags.density}-${flags.rate}-${flags.problems}x${flags.copies}x${flags.steps}`);
+const folder = join(
+  flags.work,
+  `${flags.density}-${flags.rate}-${flags.problems}x${flags.copies}x${flags.steps}`,
+);
 mkdirSync(folder, { recursive: true });
 
 // seed by seed, so that a sweep that is stopped has pairs
@@ -57,12 +62,28 @@ let done = 0;
 function told() {
   const minutes = (Date.now() - started) / 60_000;
   const left = done > 0 ? `, about ${Math.ceil((minutes / done) * (waiting.length - done))} min left` : '';
-  console.error(`${jobs.length - waiting.length + done} of ${jobs.length} runs, ${minutes.toFixed(1)} min${left}`);
+  console.error(
+    `${jobs.length - waiting.length + done} of ${jobs.length} runs, ${minutes.toFixed(1)} min${left}`,
+  );
 }
 
 async function run({ arm, seed, log, work }) {
-  const args = ['--arm', arm, '--seed', seed, '--model', model, '--folder', work, '--out', log, '--density', flags.density];
-  for (const name of ['steps', 'rate', 'problems', 'copies']) args.push(`--${name}`, flags[name]);
+  const args = [
+    '--arm',
+    arm,
+    '--seed',
+    seed,
+    '--model',
+    model,
+    '--folder',
+    work,
+    '--out',
+    log,
+    '--density',
+    flags.density,
+  ];
+  for (const name of ['steps', 'rate', 'problems', 'copies', 'look', 'held-out'])
+    args.push(`--${name}`, flags[name]);
   const child = spawn(python, [join(ROOT, 'examples/grpo/train_arm.py'), ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },
     stdio: ['ignore', 'inherit', 'inherit'],

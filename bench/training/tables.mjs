@@ -12,7 +12,9 @@ export function byArm(logs) {
   for (const log of logs) {
     const { arm, seed } = log.arguments;
     if (!found.has(arm)) found.set(arm, new Map());
-    found.get(arm).set(seed, { curve: smoothed(log.looks), final: log.looks.at(-1).held_out, steps: log.steps });
+    found
+      .get(arm)
+      .set(seed, { curve: smoothed(log.looks), final: log.looks.at(-1).held_out, steps: log.steps });
   }
   return [...found]
     .map(([arm, bySeed]) => ({ arm, bySeed }))

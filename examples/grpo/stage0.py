@@ -26,7 +26,7 @@ def credits(tool, others, problems, rows, seed, mc):
     def keep(name, scored, column="sigma"):
         found[name] = arms.weighted(scored, scale, column)
 
-    pr = tool.score_to(rows, [], "pr")
+    pr, _ = tool.score_to(rows, [], "pr")
     own = tool.redistribute(rows, pr, ["--sigma", "share,rudder,signed,surprise,entropy"], ("sigma", "sigma_rudder", "sigma_signed", "sigma_surprise", "sigma_entropy", "segments"))
     keep("share pr", own)
     keep("rudder pr, group", own, "sigma_rudder")
@@ -41,8 +41,7 @@ def credits(tool, others, problems, rows, seed, mc):
     keep("share calibrated", scored)
     keep("rudder calibrated", scored, "sigma_rudder")
     found["segment calibrated"] = arms.as_advantage(tool.redistribute(rows, pr, [*fitted, "--method", "segment"], ("token_advantage",)))
-    siblings = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration, "--sigma", "share,rudder"], "siblings")
-    mates = tool.redistribute(rows, siblings, [], ("sigma", "sigma_rudder"))
+    _, mates = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration, "--sigma", "share,rudder"], "siblings", ("sigma", "sigma_rudder"))
     keep("share siblings", mates)
     keep("rudder siblings", mates, "sigma_rudder")
     keep("share surprise", tool.score(rows, ["--estimator", "surprise"]))
@@ -61,8 +60,7 @@ def credits(tool, others, problems, rows, seed, mc):
     found["segment exact"] = arms.as_advantage(tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
     for samples in mc:
-        path = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--sigma", "share,rudder"], f"mc-{samples}")
-        scored = tool.redistribute(rows, path, [], ("sigma", "sigma_rudder"))
+        path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--sigma", "share,rudder"], f"mc-{samples}", ("sigma", "sigma_rudder"))
         keep(f"share mc {samples}", scored)
         keep(f"rudder mc {samples}", scored, "sigma_rudder")
         found[f"segment mc {samples}"] = arms.as_advantage(tool.redistribute(rows, path, ["--method", "segment"], ("token_advantage",)))

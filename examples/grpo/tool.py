@@ -60,16 +60,15 @@ class Tool:
                          "--format", "jsonl", "-o", "-", "--log-json"], lines(rows))
         return in_order(rows, text)
 
-    def score_to(self, rows, flags, name):
-        """A scored Parquet file with all columns, for `calibrate` and `redistribute`."""
-        source, path = self.write(rows, f"{name}.jsonl"), self.path(f"{name}.parquet")
+    def score_to(self, rows, flags, name, columns=("sigma",)):
+        """A scored file with all columns, for `calibrate` and `redistribute`, and some of its columns in the rows' order."""
+        source, path = self.write(rows, f"{name}.rows.jsonl"), self.path(f"{name}.jsonl")
         self.run(["score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--log-json"])
-        return path
+        return path, picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
 
     def redistribute(self, rows, scored, flags, columns):
         """Columns of another credit for stored values, in the rows' order."""
-        found = in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--log-json"]))
-        return [{key: row.get(key) for key in ("id", "status", *columns)} for row in found]
+        return picked(in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--log-json"])), columns)
 
     def calibrate(self, files, name="calibration.json"):
         path = self.path(name)
@@ -79,6 +78,10 @@ class Tool:
 
 def lines(rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def picked(rows, columns):
+    return [{key: row[key] for key in ("id", "status", *columns)} for row in rows]
 
 
 def in_order(rows, text):

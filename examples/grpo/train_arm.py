@@ -14,7 +14,7 @@ from tool import Tool
 import checkpoint
 from model import Llama
 
-CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to, this one among them
+CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to
 
 # flags of `score` for arms that one call makes
 ONE_CALL = {
@@ -23,7 +23,7 @@ ONE_CALL = {
     "entropy": ["--sigma", "entropy"],
     "share surprise": ["--estimator", "surprise"],
 }
-# flags of `redistribute`, behind the calibrated value
+# flags for arms of the calibrated value
 CALIBRATED = {
     "share calibrated": ["--sigma", "share"],
     "rudder calibrated": ["--sigma", "rudder"],
@@ -39,7 +39,7 @@ class Credit:
     """Token advantages of one arm for the rows of a step, by way of the tool; `uniform` is plain GRPO and runs no tool."""
 
     def __init__(self, arm, tool):
-        self.arm, self.tool, self.scored = arm, tool, []
+        self.arm, self.tool, self.scored, self.calibration = arm, tool, [], None
 
     def of(self, step, model, problems, rows, copies):
         scale = [a / len(rows) for a in advantages(rows, copies)]
@@ -60,12 +60,19 @@ class Credit:
         return arms.weighted(scored, scale), self.tool.seconds - started
 
     def calibrated(self, step, rows):
-        """Values fitted to the last steps' rewards; cross-fitted, so that no trace's value saw a reward of its own group."""
-        here = self.tool.score_to(rows, [], f"step-{step % CALIBRATED_ON}")
-        self.scored = [path for path in self.scored if path != here][-CALIBRATED_ON + 1:] + [here]
-        fitted = ["--estimator", "calibrated", "--calibration", self.tool.calibrate(self.scored)]
+        """Values fitted to the rewards of the steps before; in the first step to its own, cross-fitted by group."""
         columns = ("token_advantage",) if self.arm.startswith("segment") else ("sigma", "segments")
-        scored = self.tool.redistribute(rows, here, [*fitted, *CALIBRATED[self.arm]], columns)
+        here, flags = f"step-{step % CALIBRATED_ON}", CALIBRATED[self.arm]
+        if self.calibration:
+            path, scored = self.tool.score_to(rows, ["--estimator", "calibrated", "--calibration", self.calibration, *flags], here, columns)
+        else:
+            path, _ = self.tool.score_to(rows, [], here)
+        self.scored = [each for each in self.scored if each != path][-CALIBRATED_ON + 1:] + [path]
+        self.tool.calibrate(self.scored, "next.json")
+        if not self.calibration:
+            scored = self.tool.redistribute(rows, path, ["--estimator", "calibrated", "--calibration", self.tool.path("next.json"), *flags], columns)
+        self.calibration = self.tool.path("calibration.json")
+        self.tool.path("next.json").replace(self.calibration)
         if self.arm != "shuffled":
             return scored
         placebo = arms.shuffled_values(scored, step)
@@ -134,10 +141,10 @@ def main():
     parser.add_argument("--density", choices=MORE, default="sparse")
     parser.add_argument("--model", required=True, help="the weak checkpoint")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--problems", type=int, default=16, help="a step")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--problems", type=int, default=8, help="a step")
     parser.add_argument("--copies", type=int, default=8, help="completions a problem")
-    parser.add_argument("--rate", type=float, default=1e-3, help="AdamW's, after five steps of warm-up")
+    parser.add_argument("--rate", type=float, default=3e-4, help="AdamW's, after five steps of warm-up")
     parser.add_argument("--look", type=int, default=5, help="steps from one look at a quarter of the held-out problems to the next")
     parser.add_argument("--held-out", type=int, default=1000, help="problems that no step trains on")
     parser.add_argument("--check", action="store_true", help="compute each step's loss again behind it")

@@ -101,7 +101,18 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const folder = await temporaryFolder();
     const out = join(folder, 'run.jsonl');
     const args = [
-      ...['--arm', 'share calibrated', '--density', 'sparse', '--steps', '2', '--problems', '6', '--copies', '4'],
+      ...[
+        '--arm',
+        'share calibrated',
+        '--density',
+        'sparse',
+        '--steps',
+        '2',
+        '--problems',
+        '6',
+        '--copies',
+        '4',
+      ],
       ...['--model', join(ROOT, 'examples/grpo/weak-sparse.safetensors'), '--folder', join(folder, 'work')],
       ...['--held-out', '40', '--check', '--out', out],
     ];
