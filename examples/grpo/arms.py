@@ -11,14 +11,16 @@ def uniform(rows, scale):
     return [np.full(len(r["completion_ids"]), s / len(r["completion_ids"]), np.float32) for r, s in zip(rows, scale)]
 
 
-def weighted(scored, scale, column="sigma"):
-    """A·σ: GRPO's loss with w = σ·T, whose mean over a trace divides by T again."""
-    return [np.asarray(row[column], np.float32) * s for row, s in zip(scored, scale)]
+def weighted(rows, scored, scale, column="sigma"):
+    """A·σ: GRPO's loss with w = σ·T, whose mean over a trace divides by T again. A trace that was rejected counts as in plain GRPO."""
+    plain = uniform(rows, scale)
+    return [plain[i] if row is None else np.asarray(row[column], np.float32) * scale[i] for i, row in enumerate(scored)]
 
 
-def as_advantage(scored):
-    """`token_advantage` in place of A·w, a mean over the trace's tokens and over traces."""
-    return [np.asarray(row["token_advantage"], np.float32) / len(row["token_advantage"]) / len(scored) for row in scored]
+def as_advantage(rows, scored):
+    """`token_advantage` in place of A·w, a mean over the trace's tokens and over traces; a trace that was rejected counts nothing."""
+    return [(np.asarray(row["token_advantage"], np.float32) if row else np.zeros(len(sent["completion_ids"]), np.float32))
+            / len(sent["completion_ids"]) / len(rows) for sent, row in zip(rows, scored)]
 
 
 def measured_odds(rows):
@@ -47,7 +49,7 @@ def with_values(rows, values_of):
         lines = truth.lines_of(row["completion"])
         values = values_of(row, lines) if lines else None
         if not lines or values is None:
-            ends, values = [len(row["completion_ids"])], [0.5, 0.5]
+            ends, values = flat(row)
         else:
             ends = truth.ends_of(lines)
         found.append({**row, "segment_ends": ends, "values": values})
@@ -70,10 +72,22 @@ def known_mistakes(row, lines):
     return found
 
 
+def with_shuffled(rows, scored, seed):
+    """The placebo: rows with a trace's own value differences, permuted among its thought segments."""
+    placebo = shuffled_values(scored, seed)
+    found = [placebo.get(row["id"], flat(row)) for row in rows]
+    return [{**row, "segment_ends": ends, "values": values} for row, (ends, values) in zip(rows, found)]
+
+
+def flat(row):
+    """One segment whose value does not move: σ is uniform."""
+    return [len(row["completion_ids"])], [0.5, 0.5]
+
+
 def shuffled_values(scored, seed):
-    """The placebo: a trace's own value differences, permuted among its thought segments. Returns segment ends and values by id."""
+    """Segment ends and permuted values of each scored row, by id."""
     found = {}
-    for row in scored:
+    for row in filter(None, scored):
         thought = [s for s in row["segments"] if s["kind"] == "thought"]
         deltas = [s["delta"] for s in thought]
         random.Random(f"{seed}/{row['id']}").shuffle(deltas)

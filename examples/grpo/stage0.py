@@ -24,7 +24,7 @@ def credits(tool, others, problems, rows, seed, mc):
     found = {"uniform": arms.uniform(rows, scale)}
 
     def keep(name, scored, column="sigma"):
-        found[name] = arms.weighted(scored, scale, column)
+        found[name] = arms.weighted(rows, scored, scale, column)
 
     pr, _ = tool.score_to(rows, [], "pr")
     own = tool.redistribute(rows, pr, ["--sigma", "share,rudder,signed,surprise,entropy"], ("sigma", "sigma_rudder", "sigma_signed", "sigma_surprise", "sigma_entropy", "segments"))
@@ -40,30 +40,28 @@ def credits(tool, others, problems, rows, seed, mc):
     scored = tool.redistribute(rows, pr, [*fitted, "--sigma", "share,rudder"], ("sigma", "sigma_rudder", "segments"))
     keep("share calibrated", scored)
     keep("rudder calibrated", scored, "sigma_rudder")
-    found["segment calibrated"] = arms.as_advantage(tool.redistribute(rows, pr, [*fitted, "--method", "segment"], ("token_advantage",)))
+    found["segment calibrated"] = arms.as_advantage(rows, tool.redistribute(rows, pr, [*fitted, "--method", "segment"], ("token_advantage",)))
     _, mates = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration, "--sigma", "share,rudder"], "siblings", ("sigma", "sigma_rudder"))
     keep("share siblings", mates)
     keep("rudder siblings", mates, "sigma_rudder")
     keep("share surprise", tool.score(rows, ["--estimator", "surprise"]))
     keep("share posterior", tool.score(rows, ["--estimator", "posterior", "--hint-policy", others["hint"]]))
     keep("share prm", tool.score(rows, ["--estimator", "prm", "--prm", others["prm"]]))
-    found["hierarchical"] = arms.as_advantage(tool.score(rows, ["--method", "hierarchical", "--prover", others["prover"]], ("token_advantage",)))
-    placebo = arms.shuffled_values(scored, seed)
-    shuffled = [{**row, "segment_ends": placebo[row["id"]][0], "values": placebo[row["id"]][1]} for row in rows]
+    found["hierarchical"] = arms.as_advantage(rows, tool.score(rows, ["--method", "hierarchical", "--prover", others["prover"]], ("token_advantage",)))
     given = ["--estimator", "given", "--segmenter", "given"]
-    keep("shuffled calibrated", tool.score(shuffled, given))
+    keep("shuffled calibrated", tool.score(arms.with_shuffled(rows, scored, seed), given))
     odds, corrected = arms.measured_odds(rows)
     exact = arms.with_values(rows, arms.exact_values(problems, odds, corrected))
     scored = tool.score(exact, [*given, "--sigma", "share,rudder"], ("sigma", "sigma_rudder"))
     keep("share exact", scored)
     keep("rudder exact", scored, "sigma_rudder")
-    found["segment exact"] = arms.as_advantage(tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
+    found["segment exact"] = arms.as_advantage(rows, tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
     for samples in mc:
         path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--sigma", "share,rudder"], f"mc-{samples}", ("sigma", "sigma_rudder"))
         keep(f"share mc {samples}", scored)
         keep(f"rudder mc {samples}", scored, "sigma_rudder")
-        found[f"segment mc {samples}"] = arms.as_advantage(tool.redistribute(rows, path, ["--method", "segment"], ("token_advantage",)))
+        found[f"segment mc {samples}"] = arms.as_advantage(rows, tool.redistribute(rows, path, ["--method", "segment"], ("token_advantage",)))
     return found
 
 

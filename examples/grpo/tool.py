@@ -54,8 +54,9 @@ class Tool:
         return path
 
     def score(self, rows, flags, columns=("sigma",), policy=None):
-        """Columns of the scored rows, in the rows' order; every row has to come back."""
-        shown = ",".join(("id", "status", *columns))
+        """Columns of the scored rows, in the rows' order; None for a row that was rejected."""
+        # further credits and advantages are written wherever they are asked for: `--columns` does not name them
+        shown = ",".join(("id", "status", "sigma", *(name for name in columns if name == "segments")))
         text = self.run(["score", "-", "--policy", policy or self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
                          "--format", "jsonl", "-o", "-", "--log-json"], lines(rows))
         return in_order(rows, text)
@@ -81,12 +82,10 @@ def lines(rows):
 
 
 def picked(rows, columns):
-    return [{key: row[key] for key in ("id", "status", *columns)} for row in rows]
+    return [row and {key: row[key] for key in ("id", "status", *columns)} for row in rows]
 
 
 def in_order(rows, text):
+    """Scored rows in the order of the rows that were sent; None for one that the tool rejected."""
     found = {row["id"]: row for row in map(json.loads, text.splitlines())}
-    missing = [row["id"] for row in rows if row["id"] not in found]
-    if missing:
-        raise RuntimeError(f"{len(missing)} of {len(rows)} rows did not come back, the first is {missing[0]}")
-    return [found[row["id"]] for row in rows]
+    return [found.get(row["id"]) for row in rows]

@@ -42,9 +42,10 @@ class Credit:
         self.arm, self.tool, self.scored, self.calibration = arm, tool, [], None
 
     def of(self, step, model, problems, rows, copies):
+        """Token advantages, the tool's seconds, and how many traces it rejected."""
         scale = [a / len(rows) for a in advantages(rows, copies)]
         if self.arm == "uniform":
-            return arms.uniform(rows, scale), 0.0
+            return arms.uniform(rows, scale), 0.0, 0
         started = self.tool.seconds
         self.tool.build(model)
         if self.arm in ONE_CALL:
@@ -56,8 +57,10 @@ class Credit:
         else:
             scored = self.calibrated(step, rows)
         if self.arm.startswith("segment"):
-            return arms.as_advantage(scored), self.tool.seconds - started
-        return arms.weighted(scored, scale), self.tool.seconds - started
+            found = arms.as_advantage(rows, scored)
+        else:
+            found = arms.weighted(rows, scored, scale)
+        return found, self.tool.seconds - started, sum(row is None for row in scored)
 
     def calibrated(self, step, rows):
         """Values fitted to the rewards of the steps before; in the first step to its own, cross-fitted by group."""
@@ -75,8 +78,7 @@ class Credit:
         self.tool.path("next.json").replace(self.calibration)
         if self.arm != "shuffled":
             return scored
-        placebo = arms.shuffled_values(scored, step)
-        return self.tool.score([{**row, "segment_ends": placebo[row["id"]][0], "values": placebo[row["id"]][1]} for row in rows], GIVEN)
+        return self.tool.score(arms.with_shuffled(rows, scored, step), GIVEN)
 
 
 def held_out(density, count):
@@ -116,7 +118,7 @@ def train(args, say):
                 drawn.append(problem)
         rows = sample_groups(puzzle, model, drawn, args.copies, torch.Generator().manual_seed(args.seed * 100_003 + step), f"s{step}-")
         sampled = time.time()
-        found, tool_seconds = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
+        found, tool_seconds, rejected = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
         loss = accumulate(model, rows, found)
         norm = sum(float(p.grad.square().sum()) for p in model.parameters()) ** 0.5
         for group in optimizer.param_groups:
@@ -130,7 +132,7 @@ def train(args, say):
             after = {"loss_after": accumulate(model, rows, found)}
             optimizer.zero_grad(set_to_none=True)
         say({
-            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, **after, "seconds": seconds,
+            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, "rejected": rejected, **after, "seconds": seconds,
         })
     return model
 

@@ -7,9 +7,11 @@ OPERATION = re.compile(r"(wait, )?([a-j]): (\d)([-+*])(\d)=(\d) (?:top (\d)|low 
 
 def lines_of(completion):
     """The thought's lines with their newline; the first has `<think>` in it. None where the completion has no such form."""
-    if not completion.startswith("<think>\n") or "</think>\n" not in completion:
+    if not completion.startswith("<think>\n") or completion.count("</think>\n") != 1:
         return None
     thought = completion[:completion.index("</think>\n")]
+    if not thought.endswith("\n"):
+        return None
     return [line + "\n" for line in thought[len("<think>\n"):].split("\n")[:-1]]
 
 
