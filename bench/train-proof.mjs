@@ -26,6 +26,23 @@ const { values: flags } = parseArgs({
   },
 });
 
+function refuse(what, cure) {
+  console.error(`${what}\n  try: ${cure}`);
+  process.exit(2);
+}
+const ARMS = [
+  ...['uniform', 'share pr', 'surprise', 'entropy', 'share surprise'],
+  ...['share calibrated', 'rudder calibrated', 'segment calibrated', 'shuffled', 'exact', 'oracle'],
+];
+const arms = flags.arms.split(',').map((name) => name.trim());
+const unknown = arms.find((name) => !ARMS.includes(name));
+if (unknown !== undefined) refuse(`no such arm: ${unknown}`, `--arms with some of ${ARMS.join(',')}`);
+if (!['sparse', 'dense'].includes(flags.density))
+  refuse(`--density ${flags.density}`, '--density sparse|dense');
+for (const name of ['seeds', 'steps', 'problems', 'copies', 'jobs'])
+  if (!/^[1-9]\d*$/.test(flags[name]))
+    refuse(`--${name} ${flags[name]}: expected a number from 1 on`, `--${name} 8`);
+
 const python = ['python3', '/usr/bin/python3'].find((name) => {
   try {
     execFileSync(name, ['-c', 'import torch, numpy'], { stdio: 'ignore' });
@@ -39,7 +56,6 @@ if (python === undefined) {
   process.exit(69);
 }
 
-const arms = flags.arms.split(',');
 const seeds = Array.from({ length: Number(flags.seeds) }, (_, n) => Number(flags['first-seed']) + n);
 const model = join(ROOT, 'examples/grpo', `weak-${flags.density}.safetensors`);
 const folder = join(

@@ -1,0 +1,109 @@
+// The statistics of `npm run train-proof`, by hand and on made runs.
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ROOT } from '../support/program.js';
+
+// JavaScript without types: bench is run as it is
+const part = (name: string) => import(join(ROOT, `bench/training/${name}.mjs`));
+const { area, interval, median, reaches, signFlip, smoothed } = await part('statistics');
+const { readLog } = await part('logs');
+const { summaryTable } = await part('tables');
+
+const looksOf = (values: readonly number[]) =>
+  values.map((held_out, n) => ({ step: 5 * n, tokens: 1000 * n, held_out, of: 250 }));
+
+describe('curves', () => {
+  it('every quarter of the problems counts once in a whole window, and the last look is all of them', () => {
+    // quarter q always has accuracy .5 + q/10: smoothed whole windows are their mean
+    const looks = looksOf([...Array.from({ length: 12 }, (_, n) => 0.5 + (n % 4) / 10), 0.9]);
+    const curve = smoothed(looks);
+    for (const { accuracy } of curve.slice(2, 10)) expect(accuracy).toBeCloseTo(0.65, 12);
+    expect(curve.at(-1)).toEqual({ step: 60, tokens: 12000, accuracy: 0.9 });
+    expect(curve[0].accuracy).toBe(0.5);
+  });
+
+  it('a line has the area of its middle, and reaches a level where it does', () => {
+    const curve = [0, 10, 20].map((step) => ({ step, tokens: step * step, accuracy: 0.5 + step / 50 }));
+    expect(area(curve)).toBeCloseTo(0.7, 12);
+    expect(area(curve, 'tokens')).toBeCloseTo((0.6 * 100 + 0.8 * 300) / 400, 12);
+    expect(reaches(curve, 0.6)).toBeCloseTo(5, 12);
+    expect(reaches(curve, 0.8, 'tokens')).toBeCloseTo(250, 12);
+    expect(reaches(curve, 0.4)).toBe(0);
+    expect(reaches(curve, 0.95)).toBe(Number.POSITIVE_INFINITY);
+  });
+});
+
+describe('tests over seeds', () => {
+  it('the sign-flip test by hand, and what n seeds can show at best', () => {
+    expect(signFlip([1, 1, 1, 1, 1])).toBe(2 / 32);
+    expect(signFlip(Array.from({ length: 8 }, (_, n) => n + 1))).toBe(2 / 256);
+    // sums of ±1±2±3: 4 and 6, either sign, are as far from 0 as 4; 2 and 0 are not
+    expect(signFlip([-1, 2, 3])).toBe(4 / 8);
+    expect(signFlip([0, 0])).toBe(1);
+  });
+
+  it('is valid: under no difference p ≤ a with probability at most a', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.double({ min: 0.01, max: 1, noNaN: true }), { minLength: 5, maxLength: 5 }),
+        (sizes) => {
+          const ps = Array.from({ length: 32 }, (_, signs) =>
+            signFlip(sizes.map((size, i) => (signs & (1 << i) ? -size : size))),
+          );
+          for (const a of [2 / 32, 0.25, 0.5])
+            expect(ps.filter((p) => p <= a).length / 32).toBeLessThanOrEqual(a);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  it("Student's interval and the median by hand", () => {
+    const { mean, half } = interval([1, 2, 3]);
+    expect(mean).toBe(2);
+    expect(half).toBeCloseTo(4.303 / Math.sqrt(3), 3);
+    expect(interval([1]).half).toBeNaN();
+    expect(median([3, Number.POSITIVE_INFINITY, 1])).toBe(3);
+    expect(median([1, 2, 3, 10])).toBe(2.5);
+  });
+});
+
+describe('the table', () => {
+  const run = (arm: string, seed: number, rise: number) => {
+    const lines: object[] = [{ arguments: { arm, seed, steps: 20 } }];
+    for (let n = 0; n < 4; n++)
+      lines.push({ step: 5 * n, tokens: 100 * n, held_out: 0.5 + rise * n, of: 250 });
+    lines.push({ step: 1, tokens: 5, reward: 0.5, seconds: { tool: 1, all: arm === 'uniform' ? 1e9 : 4 } });
+    lines.push({ step: 20, tokens: 400, held_out: 0.5 + rise * 4, of: 1000 });
+    return readLog(lines.map((line) => JSON.stringify(line)).join('\n'));
+  };
+
+  it('pairs the seeds, and shows the steps to the final accuracy of plain GRPO', () => {
+    const logs = [1, 2, 3].flatMap((seed) => [run('share', seed, 0.1), run('uniform', seed, 0.05)]);
+    const [, , plain, share] = summaryTable(logs).split('\n');
+    expect(plain).toMatch(/^\| uniform \| 3 \| 0\.700 ± 0\.000 /);
+    // .5 + .1·n/5 meets .7 at step 10; three equal differences: p = 2/8
+    expect(share).toMatch(/^\| share \| 3 \| 0\.900 ± 0\.000 \| .* \| 0\.250 \| .* \| 10 \| 25 % \|$/);
+  });
+
+  it('one seed has no test', () => {
+    const [, , , share] = summaryTable([run('share', 1, 0.1), run('uniform', 1, 0.05)]).split('\n');
+    expect(share).toContain('|  |  |');
+  });
+});
+
+it('train-proof refuses what it cannot do', () => {
+  const refused = (...args: string[]) => {
+    try {
+      execFileSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), ...args], { stdio: 'pipe' });
+    } catch (error) {
+      return String((error as { stderr: Buffer }).stderr);
+    }
+    return 'nothing';
+  };
+  expect(refused('--arms', 'nope')).toContain('no such arm: nope');
+  expect(refused('--density', 'thin')).toContain('sparse|dense');
+  expect(refused('--seeds', '0')).toContain('--seeds 0');
+});
