@@ -1,5 +1,6 @@
 // The statistics of `npm run train-proof`, by hand and on made runs.
 import { execFileSync } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -10,6 +11,7 @@ const part = (name: string) => import(join(ROOT, `bench/training/${name}.mjs`));
 const { area, interval, median, reaches, signFlip, smoothed } = await part('statistics');
 const { readLog } = await part('logs');
 const { summaryTable } = await part('tables');
+const { measured } = await part('measured');
 
 const looksOf = (values: readonly number[]) =>
   values.map((held_out, n) => ({ step: 5 * n, tokens: 1000 * n, held_out, of: 250 }));
@@ -92,6 +94,12 @@ describe('the table', () => {
     const [, , , share] = summaryTable([run('share', 1, 0.1), run('uniform', 1, 0.05)]).split('\n');
     expect(share).toContain('|  |  |');
   });
+});
+
+it('docs/training.md and its charts say what the logs say', async () => {
+  const { text, charts } = measured();
+  expect(await readFile(join(ROOT, 'docs/training.md'), 'utf8')).toContain(text);
+  for (const [name, svg] of charts) expect(await readFile(join(ROOT, 'docs', name), 'utf8'), name).toBe(svg);
 });
 
 it('train-proof refuses what it cannot do', () => {
