@@ -38,8 +38,10 @@ GIVEN = ["--estimator", "given", "--segmenter", "given"]
 class Credit:
     """Token advantages of one arm for the rows of a step, by way of the tool; `uniform` is plain GRPO and runs no tool."""
 
-    def __init__(self, arm, tool):
-        self.arm, self.tool, self.scored, self.calibration = arm, tool, [], None
+    def __init__(self, arm, tool, scored_by=None):
+        self.arm, self.tool, self.scored, self.calibration, self.is_foreign = arm, tool, [], None, scored_by is not None
+        if self.is_foreign:
+            tool.build(checkpoint.load(Llama(), scored_by))
 
     def of(self, step, model, problems, rows, copies):
         """Token advantages, the tool's seconds, and how many traces it rejected."""
@@ -47,7 +49,8 @@ class Credit:
         if self.arm == "uniform":
             return arms.uniform(rows, scale), 0.0, 0
         started = self.tool.seconds
-        self.tool.build(model)
+        if not self.is_foreign:
+            self.tool.build(model)
         if self.arm in ONE_CALL:
             scored = self.tool.score(rows, ONE_CALL[self.arm])
         elif self.arm == "exact":
@@ -71,7 +74,7 @@ class Credit:
         else:
             path, _ = self.tool.score_to(rows, [], here)
         self.scored = [each for each in self.scored if each != path][-CALIBRATED_ON + 1:] + [path]
-        self.tool.calibrate(self.scored, "next.json")
+        self.tool.calibrate(self.scored, "next.json")  # fitted here, used in the next step
         if not self.calibration:
             scored = self.tool.redistribute(rows, path, ["--estimator", "calibrated", "--calibration", self.tool.path("next.json"), *flags], columns)
         self.calibration = self.tool.path("calibration.json")
@@ -100,13 +103,14 @@ def train(args, say):
     tested = held_out(args.density, args.held_out)
     never = set(tested)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
-    credit = Credit(args.arm, Tool(args.folder))
+    tool = Tool(args.folder)
+    credit = Credit(args.arm, tool, args.scored_by)
     # of all arms with this seed: the same problems, and the same random numbers for sampling
     rng, tokens = random.Random(f"train/{args.density}/{args.seed}"), 0
     quarter = args.held_out // 4
     for step in range(args.steps + 1):
         if step == args.steps:
-            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested, args.seed), "of": args.held_out})
+            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested, args.seed), "of": args.held_out, "warnings": sorted(set(tool.warnings))[:5]})
             break
         if step % args.look == 0:
             part = step // args.look % 4
@@ -148,6 +152,7 @@ def main():
     parser.add_argument("--copies", type=int, default=8, help="completions a problem")
     parser.add_argument("--rate", type=float, default=3e-4, help="AdamW's, after five steps of warm-up")
     parser.add_argument("--look", type=int, default=5, help="steps from one look at a quarter of the held-out problems to the next")
+    parser.add_argument("--scored-by", help="weights of a policy that scores in place of the one that is trained and writes the traces: what not to do")
     parser.add_argument("--held-out", type=int, default=1000, help="problems that no step trains on")
     parser.add_argument("--check", action="store_true", help="compute each step's loss again behind it")
     parser.add_argument("--folder", required=True, help="for the tool's files")
@@ -160,7 +165,7 @@ def main():
         def say(record):
             file.write(json.dumps(record) + "\n")
             file.flush()
-        say({"arguments": {k: v for k, v in vars(args).items() if k not in ("model", "folder", "out", "check")}})
+        say({"arguments": {"scored_by": args.scored_by and pathlib.Path(args.scored_by).parent.name, **{k: v for k, v in vars(args).items() if k not in ("model", "folder", "out", "check", "scored_by")}}})
         train(args, say)
     unfinished.rename(args.out)  # a log that has its name is whole
 
