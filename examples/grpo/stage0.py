@@ -96,8 +96,9 @@ def figures(blocks, seed=1):
     needs for the same signal to noise. The same draws serve all arms, so that differences have intervals of their own.
     """
     rng = np.random.default_rng(seed)
-    names = [n for n in blocks[0] if all(n in b for b in blocks)] + sorted({n for b in blocks for n in b} - set.intersection(*(set(b) for b in blocks)))
-    counts = [rng.multinomial(len(b["uniform"][0]), [1 / len(b["uniform"][0])] * len(b["uniform"][0]), DRAWS) for b in blocks]
+    names = list(dict.fromkeys(name for block in blocks for name in block))
+    sizes = [len(b["uniform"][0]) for b in blocks]
+    counts = [rng.multinomial(size, [1 / size] * size, DRAWS) for size in sizes]
 
     def square(among, count):
         return ((count @ among) * count).sum(-1)
@@ -116,17 +117,21 @@ def figures(blocks, seed=1):
 
     found = {}
     for arm in names:
-        mine = [(b, c) for b, c in zip(blocks, counts) if arm in b]
-        ones = [(b, np.ones(len(b["uniform"][0]))) for b, _ in mine]
-        value = np.mean([cosine(arm, b, o) for b, o in ones])
-        plain = np.mean([cosine("uniform", b, o) for b, o in ones])
-        drawn = np.mean([cosine(arm, b, c) for b, c in mine], 0)
-        plain_drawn = np.mean([cosine("uniform", b, c) for b, c in mine], 0)
-        ratio = np.mean([noise("uniform", b, o) for b, o in ones]) / np.mean([noise(arm, b, o) for b, o in ones])
-        ratio_drawn = np.mean([noise("uniform", b, c) for b, c in mine], 0) / np.mean([noise(arm, b, c) for b, c in mine], 0)
+        mine = [(b, c, np.ones(size)) for b, c, size in zip(blocks, counts, sizes) if arm in b]
+
+        def both(measure, of):
+            """A measure of an arm, a mean over the blocks that have this one: as it is, and of each draw."""
+            return np.mean([measure(of, b, ones) for b, _, ones in mine]), np.mean([measure(of, b, c) for b, c, _ in mine], 0)
+
+        value, drawn = both(cosine, arm)
+        plain, plain_drawn = both(cosine, "uniform")
+        (noisy, noisy_drawn), (plainly, plainly_drawn) = both(noise, arm), both(noise, "uniform")
+        ratio, ratio_drawn = plainly / noisy, plainly_drawn / noisy_drawn
         # a resample has fewer distinct groups than the block, so its cosines are lower: the interval is that of the spread about the mean
-        about = lambda value_, sample: [float(value_ + q) for q in np.quantile(sample - np.mean(sample), [0.025, 0.975])]
-        if np.mean([b[arm][0].mean() for b, _ in mine]) <= 0:  # away from the reference: more groups do not help
+        def about(middle, sample):
+            return [float(middle + q) for q in np.quantile(sample - np.mean(sample), [0.025, 0.975])]
+
+        if np.mean([b[arm][0].mean() for b, _, _ in mine]) <= 0:  # away from the reference: more groups do not help
             ratio, ratio_drawn = 0.0, np.zeros(DRAWS)
         found[arm] = {
             "blocks": len(mine), "cosine": float(value), "cosine_interval": about(value, drawn),

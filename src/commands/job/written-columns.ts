@@ -31,7 +31,7 @@ export function parseColumns(text: string | undefined): readonly OurColumn[] | u
     const found = OUR_COLUMNS.find((ours) => ours === name.trim());
     if (found === undefined)
       throw usageError(
-        `--columns ${text}: "${name.trim()}" is none of our columns (the input's are always written)`,
+        `--columns ${text}: "${name.trim()}" is none of our columns (the input's are always written, and so are those that another flag asks for, as token_advantage or sigma_rudder)`,
         `--columns with some of ${OUR_COLUMNS.join(',')}`,
       );
     return found;
