@@ -4,7 +4,7 @@ import numpy as np
 import truth
 from setting import WEAK
 
-TRUE_ODDS = {"+": 0.0, "-": 0.0}
+ALWAYS_RIGHT = {"+": 0.0, "-": 0.0}
 
 
 def uniform(rows, scale):
@@ -28,7 +28,7 @@ def measured_odds(rows):
     tried = wrong = mended = 0
     for row in rows:
         before = False
-        for line in truth.lines_of(row["completion"]) or []:
+        for line in (truth.lines_of(row["completion_ids"]) or [[]])[0]:
             found = truth.OPERATION.fullmatch(line)
             if not found:
                 continue
@@ -39,19 +39,16 @@ def measured_odds(rows):
             before = truth.is_wrong(line)
             if found[4] == WEAK:
                 tried, wrong = tried + 1, wrong + before
-    return {WEAK: wrong / max(1, tried), **TRUE_ODDS}, mended / max(1, wrong)
+    return {WEAK: wrong / max(1, tried), **ALWAYS_RIGHT}, mended / max(1, wrong)
 
 
 def with_values(rows, values_of):
     """Rows with `segment_ends` and `values` for `--estimator given`; a row that cannot be read has one segment and flat values."""
     found = []
     for row in rows:
-        lines = truth.lines_of(row["completion"])
-        values = values_of(row, lines) if lines else None
-        if not lines or values is None:
-            ends, values = flat(row)
-        else:
-            ends = truth.ends_of(lines)
+        read = truth.lines_of(row["completion_ids"])
+        values = values_of(row, read[0]) if read else None
+        ends, values = flat(row) if values is None else (read[1], values)
         found.append({**row, "segment_ends": ends, "values": values})
     return found
 
@@ -80,8 +77,8 @@ def with_shuffled(rows, scored, seed):
 
 
 def flat(row):
-    """One segment whose value does not move: σ is uniform."""
-    return [len(row["completion_ids"])], [0.5, 0.5]
+    """One segment whose value is the reward from the start: nothing moves, σ is uniform, advantages of segments are 0."""
+    return [len(row["completion_ids"])], [float(row["reward"])] * 2
 
 
 def shuffled_values(scored, seed):

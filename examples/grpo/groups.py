@@ -5,7 +5,7 @@ from model import generate
 
 
 def sample_groups(puzzle, model, problems, copies, generator, name="p"):
-    """`copies` rows a problem, in order; `generator` None takes the likeliest token."""
+    """`copies` rows a problem, in order, at temperature 1."""
     prompts = [task.encode(puzzle.prompt_text(problem)) for problem in problems]
     written = generate(model, prompts, LIMIT, task.END, generator, copies)
     return [row(puzzle, problems[i // copies], f"{name}{i // copies}", i % copies, prompts[i // copies], ids)

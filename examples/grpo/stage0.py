@@ -1,5 +1,6 @@
 """Stage 0, second half: at fixed parameters, each arm's gradient over blocks of 64 groups against the reference gradient."""
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -7,6 +8,7 @@ import time
 import numpy as np
 import torch
 import arms
+import truth
 from gradient import logprobs, spread
 from groups import advantages, sample_groups
 from reference import BLOCK, COPIES
@@ -39,11 +41,14 @@ def credits(tool, others, problems, rows, seed, mc):
     fitted = ["--estimator", "calibrated", "--calibration", calibration]
     scored = tool.redistribute(rows, pr, [*fitted, "--sigma", "share,rudder"], ("sigma", "sigma_rudder", "segments"))
     keep("share calibrated", scored)
-    keep("rudder calibrated", scored, "sigma_rudder")
+    keep("rudder calibrated, value", scored, "sigma_rudder")
+    keep("rudder calibrated, group", tool.redistribute(rows, pr, [*fitted, "--sigma", "rudder", "--baseline", "group"], ("sigma",)))
     found["segment calibrated"] = arms.as_advantage(rows, tool.redistribute(rows, pr, [*fitted, "--method", "segment"], ("token_advantage",)))
-    _, mates = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration, "--sigma", "share,rudder"], "siblings", ("sigma", "sigma_rudder"))
+    siblings, mates = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration], "siblings")
     keep("share siblings", mates)
-    keep("rudder siblings", mates, "sigma_rudder")
+    keep("rudder siblings, group", tool.redistribute(rows, siblings, ["--sigma", "rudder", "--baseline", "group"], ("sigma",)))
+    for name in ("pr-geo", "pr-mean"):
+        keep(f"share {name}", tool.redistribute(rows, pr, ["--estimator", name, "--sigma", "share"], ("sigma",)))
     keep("share surprise", tool.score(rows, ["--estimator", "surprise"]))
     keep("share posterior", tool.score(rows, ["--estimator", "posterior", "--hint-policy", others["hint"]]))
     keep("share prm", tool.score(rows, ["--estimator", "prm", "--prm", others["prm"]]))
@@ -52,15 +57,14 @@ def credits(tool, others, problems, rows, seed, mc):
     keep("shuffled calibrated", tool.score(arms.with_shuffled(rows, scored, seed), given))
     odds, corrected = arms.measured_odds(rows)
     exact = arms.with_values(rows, arms.exact_values(problems, odds, corrected))
-    scored = tool.score(exact, [*given, "--sigma", "share,rudder"], ("sigma", "sigma_rudder"))
-    keep("share exact", scored)
-    keep("rudder exact", scored, "sigma_rudder")
+    keep("share exact", tool.score(exact, given))
+    keep("rudder exact, group", tool.score(exact, [*given, "--sigma", "rudder", "--baseline", "group"]))
     found["segment exact"] = arms.as_advantage(rows, tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
     for samples in mc:
-        path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--sigma", "share,rudder"], f"mc-{samples}", ("sigma", "sigma_rudder"))
+        path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed)], f"mc-{samples}")
         keep(f"share mc {samples}", scored)
-        keep(f"rudder mc {samples}", scored, "sigma_rudder")
+        keep(f"rudder mc {samples}, group", tool.redistribute(rows, path, ["--sigma", "rudder", "--baseline", "group"], ("sigma",)))
         found[f"segment mc {samples}"] = arms.as_advantage(rows, tool.redistribute(rows, path, ["--method", "segment"], ("token_advantage",)))
     return found
 
@@ -83,60 +87,71 @@ def gradients(model, rows, found):
     return result
 
 
+def operations(rows):
+    """How many operations of each operator went wrong or right, corrections left out: {(operator, wrong): number}."""
+    counted = collections.Counter()
+    for row in rows:
+        for line in (truth.lines_of(row["completion_ids"]) or [[]])[0]:
+            read = truth.OPERATION.fullmatch(line)
+            if read and not read[1]:
+                counted[read[4], truth.is_wrong(line)] += 1
+    return counted
+
+
 def products(found, direction):
     """Of each arm: inner products with the unit reference [groups], and among its groups [groups, groups], in float64."""
     return {name: (g.astype(np.float64) @ direction, g.astype(np.float64) @ g.T.astype(np.float64)) for name, g in found.items()}
 
 
 def figures(blocks, seed=1):
-    """Mean cosine over blocks and the noise of a block's gradient, with intervals from groups drawn again in every block.
+    """Cosine and efficiency of each arm over the blocks that have it, with intervals from groups drawn again in every block.
 
-    `blocks` is a list of {arm: (products with the reference, products among groups)}. Noise is the trace of the block gradient's
-    covariance over the square of its mean's part along the reference; plain GRPO's over an arm's says how many times fewer groups the arm
-    needs for the same signal to noise. The same draws serve all arms, so that differences have intervals of their own.
+    `blocks` is a list of {arm: (products with the unit reference, products among groups)}. The same draws serve all arms, so that
+    differences to plain GRPO have intervals of their own. `limit` is the cosine that endless groups would have: a biased arm's is not 1.
+    Efficiency compares arms by 1 / (1/cosine² − 1), the square of the part along the reference over that of all that is beside it, noise
+    and bias alike: plain GRPO of a block needs about so many times the groups for the same direction. Squares are pooled over blocks.
     """
     rng = np.random.default_rng(seed)
     names = list(dict.fromkeys(name for block in blocks for name in block))
     sizes = [len(b["uniform"][0]) for b in blocks]
     counts = [rng.multinomial(size, [1 / size] * size, DRAWS) for size in sizes]
+    ones = [np.ones(size) for size in sizes]
 
-    def square(among, count):
-        return ((count @ among) * count).sum(-1)
+    def of(arm, where, weights):
+        """(along, square) of the block gradients: [blocks, ...] each; weights are counts of groups."""
+        along = np.array([w @ blocks[i][arm][0] for i, w in zip(where, weights)])
+        square = np.array([((w @ blocks[i][arm][1]) * w).sum(-1) for i, w in zip(where, weights)])
+        return along, np.maximum(square, 1e-300)
 
-    def cosine(arm, block, count):
-        along, among = block[arm]
-        return (count @ along) / np.sqrt(np.maximum(1e-300, square(among, count)))
+    def cosine(along, square):
+        return np.mean(along / np.sqrt(square), 0)
 
-    def noise(arm, block, count):
-        along, among = block[arm]
-        n = count.sum(-1)
-        mean_square = (count @ np.diag(among)) / n      # of a group's gradient
-        square_mean = square(among, count) / n / n      # of their mean, the noise in it
-        spread_ = (mean_square - square_mean) * n / (n - 1)
-        return spread_ / n / ((count @ along) / n) ** 2
+    def signal(along, square):
+        """Square along over square beside, 0 for a gradient that points away on average."""
+        straight = np.maximum(0, np.mean(along, 0)) ** 2
+        return straight / np.maximum(1e-300, np.mean(square, 0) - np.mean(along**2, 0))
 
     found = {}
     for arm in names:
-        mine = [(b, c, np.ones(size)) for b, c, size in zip(blocks, counts, sizes) if arm in b]
+        where = [i for i, block in enumerate(blocks) if arm in block]
+        full, drawn = [ones[i] for i in where], [counts[i] for i in where]
+        here, plain = of(arm, where, full), of("uniform", where, full)
+        here_drawn, plain_drawn = of(arm, where, drawn), of("uniform", where, drawn)
+        value, gain = cosine(*here), cosine(*here) - cosine(*plain)
+        gain_drawn = cosine(*here_drawn) - cosine(*plain_drawn)
+        ratio_drawn = signal(*here_drawn) / np.maximum(1e-300, signal(*plain_drawn))
+        apart = np.mean([(blocks[i][arm][1].sum() - np.trace(blocks[i][arm][1])) / (sizes[i] * (sizes[i] - 1)) for i in where])
+        along = np.mean([blocks[i][arm][0].mean() for i in where])
 
-        def both(measure, of):
-            """A measure of an arm, a mean over the blocks that have this one: as it is, and of each draw."""
-            return np.mean([measure(of, b, ones) for b, _, ones in mine]), np.mean([measure(of, b, c) for b, c, _ in mine], 0)
-
-        value, drawn = both(cosine, arm)
-        plain, plain_drawn = both(cosine, "uniform")
-        (noisy, noisy_drawn), (plainly, plainly_drawn) = both(noise, arm), both(noise, "uniform")
-        ratio, ratio_drawn = plainly / noisy, plainly_drawn / noisy_drawn
-        # a resample has fewer distinct groups than the block, so its cosines are lower: the interval is that of the spread about the mean
+        # a draw has fewer distinct groups than its block, so its cosines are lower: an interval has the draws' spread about the value
         def about(middle, sample):
             return [float(middle + q) for q in np.quantile(sample - np.mean(sample), [0.025, 0.975])]
 
-        if np.mean([b[arm][0].mean() for b, _, _ in mine]) <= 0:  # away from the reference: more groups do not help
-            ratio, ratio_drawn = 0.0, np.zeros(DRAWS)
         found[arm] = {
-            "blocks": len(mine), "cosine": float(value), "cosine_interval": about(value, drawn),
-            "gain": float(value - plain), "gain_interval": about(value - plain, drawn - plain_drawn),
-            "efficiency": float(ratio), "efficiency_interval": [float(q) for q in np.quantile(ratio_drawn, [0.025, 0.975])],
+            "blocks": len(where), "cosine": float(value), "cosine_interval": about(value, cosine(*here_drawn)),
+            "gain": float(gain), "gain_interval": about(gain, gain_drawn),
+            "limit": float(along / np.sqrt(apart)) if apart > 0 else None,
+            "efficiency": float(signal(*here) / signal(*plain)), "efficiency_interval": [float(q) for q in np.quantile(ratio_drawn, [0.025, 0.975])],
         }
     return found
 
@@ -147,7 +162,8 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--reference", required=True, help=".npy of reference.py")
     parser.add_argument("--blocks", type=int, default=4)
-    parser.add_argument("--mc", default="8", help="completions an exit point, comma-separated; in the first block alone beyond 8")
+    parser.add_argument("--mc", default="8", help="completions an exit point, comma-separated")
+    parser.add_argument("--mc-blocks", type=int, default=1, help="so many of the blocks are sampled from")
     parser.add_argument("--folder", required=True, help="for the tool's files")
     parser.add_argument("--out", required=True, help=".json")
     args = parser.parse_args()
@@ -163,19 +179,22 @@ def main():
         others[name] = pathlib.Path(args.folder) / name
         tool.run(["policy", "build", RECIPE.parent / name, "-o", others[name]])
     tool.build(model)
-    blocks, started = [], time.time()
+    blocks, counted, started = [], collections.Counter(), time.time()
     for number in range(args.blocks):
         rng = random.Random(f"stage0/{args.density}/{number}")
         drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(BLOCK)]
         rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(10_000 + number))
         problems = {f"p{i}": problem for i, problem in enumerate(drawn)}
-        mc = [m for m in map(int, filter(None, args.mc.split(","))) if m <= 8 or number == 0]
+        mc = list(map(int, filter(None, args.mc.split(",")))) if number < args.mc_blocks else []
+        counted += operations(rows)
         found = credits(tool, others, problems, rows, number, mc)
         seconds = time.time() - started
         blocks.append(products(gradients(model, rows, found), direction))
         result = {
             "density": args.density, "reference_groups": len(stored) * BLOCK, "groups": BLOCK * len(blocks), "copies": COPIES,
             "halves_cosine": float(halves[0] @ halves[1] / np.linalg.norm(halves[0]) / np.linalg.norm(halves[1])),
+            "wrong": {operator: counted[operator, True] / (counted[operator, True] + counted[operator, False]) for operator in "*+-"},
+            "warnings": sorted(set(tool.warnings)),
             "arms": figures(blocks),
         }
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")

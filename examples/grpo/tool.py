@@ -17,8 +17,8 @@ BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_templa
 class Tool:
     """The program on files of one working folder; `seconds` adds up what it took, `warnings` what it warned of."""
 
-    def __init__(self, folder, threads=1):
-        self.folder, self.threads, self.seconds, self.warnings = pathlib.Path(folder), threads, 0.0, []
+    def __init__(self, folder):
+        self.folder, self.seconds, self.warnings = pathlib.Path(folder), 0.0, []
         self.folder.mkdir(parents=True, exist_ok=True)
         self.policy = self.folder / "policy"
         weights = self.folder / "checkpoint"
@@ -29,7 +29,7 @@ class Tool:
     def run(self, arguments, text=None):
         """Standard output of the program; its warnings are kept, and what it says becomes the error where it fails."""
         started = time.time()
-        environment = {**os.environ, "RREDCOT_THREADS": str(self.threads)}
+        environment = {**os.environ, "RREDCOT_THREADS": "1"}
         done = subprocess.run(["node", str(ROOT / "bin" / "rredcot.js"), *map(str, arguments)], input=text, text=True, capture_output=True, env=environment)
         self.seconds += time.time() - started
         if done.returncode != 0:
@@ -53,11 +53,11 @@ class Tool:
         path.write_text(lines(rows), encoding="utf-8")
         return path
 
-    def score(self, rows, flags, columns=("sigma",), policy=None):
+    def score(self, rows, flags, columns=("sigma",)):
         """Columns of the scored rows, in the rows' order; None for a row that was rejected."""
         # further credits and advantages are written wherever they are asked for: `--columns` does not name them
         shown = ",".join(("id", "status", "sigma", *(name for name in columns if name == "segments")))
-        text = self.run(["score", "-", "--policy", policy or self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
+        text = self.run(["score", "-", "--policy", self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
                          "--format", "jsonl", "-o", "-", "--log-json"], lines(rows))
         return in_order(rows, text)
 

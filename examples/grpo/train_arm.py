@@ -1,5 +1,6 @@
 """Stage 1: trains the weak policy by GRPO with one arm's credit, and writes a line of JSON for every step and every look at held-out problems."""
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -14,6 +15,7 @@ from tool import Tool
 import checkpoint
 from model import Llama
 
+EARLY = 0.7        # at this share of the steps all held-out problems are looked at, as at the end
 CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to
 
 # flags of `score` for arms that one call makes
@@ -23,12 +25,13 @@ ONE_CALL = {
     "entropy": ["--sigma", "entropy"],
     "share surprise": ["--estimator", "surprise"],
 }
-# flags for arms of the calibrated value
+# flags for arms that need a calibration
 CALIBRATED = {
-    "share calibrated": ["--sigma", "share"],
-    "rudder calibrated": ["--sigma", "rudder"],
-    "segment calibrated": ["--method", "segment"],
-    "shuffled": ["--sigma", "share"],
+    "share calibrated": ["--estimator", "calibrated"],
+    "rudder calibrated": ["--estimator", "calibrated", "--sigma", "rudder", "--baseline", "group"],
+    "segment calibrated": ["--estimator", "calibrated", "--method", "segment"],
+    "share siblings": ["--estimator", "siblings"],
+    "shuffled": ["--estimator", "calibrated"],
 }
 OF_THE_TASK = ("exact", "oracle")
 ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
@@ -44,10 +47,10 @@ class Credit:
             tool.build(checkpoint.load(Llama(), scored_by))
 
     def of(self, step, model, problems, rows, copies):
-        """Token advantages, the tool's seconds, and how many traces it rejected."""
+        """Token advantages, the tool's seconds, and how many traces have each status."""
         scale = [a / len(rows) for a in advantages(rows, copies)]
         if self.arm == "uniform":
-            return arms.uniform(rows, scale), 0.0, 0
+            return arms.uniform(rows, scale), 0.0, {}
         started = self.tool.seconds
         if not self.is_foreign:
             self.tool.build(model)
@@ -63,22 +66,18 @@ class Credit:
             found = arms.as_advantage(rows, scored)
         else:
             found = arms.weighted(rows, scored, scale)
-        return found, self.tool.seconds - started, sum(row is None for row in scored)
+        return found, self.tool.seconds - started, collections.Counter(row["status"].split(";")[0] if row else "rejected" for row in scored)
 
     def calibrated(self, step, rows):
         """Values fitted to the rewards of the steps before; in the first step to its own, cross-fitted by group."""
         columns = ("token_advantage",) if self.arm.startswith("segment") else ("sigma", "segments")
         here, flags = f"step-{step % CALIBRATED_ON}", CALIBRATED[self.arm]
-        if self.calibration:
-            path, scored = self.tool.score_to(rows, ["--estimator", "calibrated", "--calibration", self.calibration, *flags], here, columns)
-        else:
-            path, _ = self.tool.score_to(rows, [], here)
-        self.scored = [each for each in self.scored if each != path][-CALIBRATED_ON + 1:] + [path]
-        self.tool.calibrate(self.scored, "next.json")  # fitted here, used in the next step
         if not self.calibration:
-            scored = self.tool.redistribute(rows, path, ["--estimator", "calibrated", "--calibration", self.tool.path("next.json"), *flags], columns)
-        self.calibration = self.tool.path("calibration.json")
-        self.tool.path("next.json").replace(self.calibration)
+            path, _ = self.tool.score_to(rows, [], here)
+            self.calibration = self.tool.calibrate([path])
+        path, scored = self.tool.score_to(rows, [*flags, "--calibration", self.calibration], here, columns)
+        self.scored = [each for each in self.scored if each != path][-CALIBRATED_ON + 1:] + [path]
+        self.calibration = self.tool.calibrate(self.scored)  # used in the next step
         if self.arm != "shuffled":
             return scored
         return self.tool.score(arms.with_shuffled(rows, scored, step), GIVEN)
@@ -108,13 +107,20 @@ def train(args, say):
     # of all arms with this seed: the same problems, and the same random numbers for sampling
     rng, tokens = random.Random(f"train/{args.density}/{args.seed}"), 0
     quarter = args.held_out // 4
+
+    def look(step, problems):
+        right = accuracy(puzzle, model, problems, 1000 * args.seed + step)
+        say({"step": step, "tokens": tokens, "held_out": right, "of": len(problems)})
+
     for step in range(args.steps + 1):
+        if step in (round(EARLY * args.steps), args.steps):
+            look(step, tested)
         if step == args.steps:
-            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested, args.seed), "of": args.held_out, "warnings": sorted(set(tool.warnings))[:5]})
+            say({"warnings": sorted(set(tool.warnings))[:5]})
             break
         if step % args.look == 0:
             part = step // args.look % 4
-            say({"step": step, "tokens": tokens, "held_out": accuracy(puzzle, model, tested[part * quarter:(part + 1) * quarter], args.seed), "of": quarter})
+            look(step, tested[part * quarter:(part + 1) * quarter])
         started, drawn = time.time(), []
         while len(drawn) < args.problems:
             problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
@@ -122,9 +128,10 @@ def train(args, say):
                 drawn.append(problem)
         rows = sample_groups(puzzle, model, drawn, args.copies, torch.Generator().manual_seed(args.seed * 100_003 + step), f"s{step}-")
         sampled = time.time()
-        found, tool_seconds, rejected = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
+        found, tool_seconds, statuses = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
         loss = accumulate(model, rows, found)
-        norm = sum(float(p.grad.square().sum()) for p in model.parameters()) ** 0.5
+        # where all groups agree there is no gradient at all
+        norm = sum(float(p.grad.square().sum()) for p in model.parameters() if p.grad is not None) ** 0.5
         for group in optimizer.param_groups:
             group["lr"] = args.rate * min(1, (step + 1) / 5)
         optimizer.step()
@@ -136,7 +143,7 @@ def train(args, say):
             after = {"loss_after": accumulate(model, rows, found)}
             optimizer.zero_grad(set_to_none=True)
         say({
-            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, "rejected": rejected, **after, "seconds": seconds,
+            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, "statuses": statuses, **after, "seconds": seconds,
         })
     return model
 

@@ -2,26 +2,22 @@
 import re
 from setting import task
 
+NEWLINE = 10
 OPERATION = re.compile(r"(wait, )?([a-j]): (\d)([-+*])(\d)=(\d) (?:top (\d)|low ([a-j])(\d))\n")
 
 
-def lines_of(completion):
-    """The thought's lines with their newline; the first has `<think>` in it. None where the completion has no such form."""
-    if not completion.startswith("<think>\n") or completion.count("</think>\n") != 1:
-        return None
-    thought = completion[:completion.index("</think>\n")]
-    if not thought.endswith("\n"):
-        return None
-    return [line + "\n" for line in thought[len("<think>\n"):].split("\n")[:-1]]
+def lines_of(completion_ids):
+    """The thought's lines with their newline, and the token end of each: (texts, ends). None where the completion has no such form.
 
-
-def ends_of(lines):
-    """Token ends of the lines in the completion: `<think>` is a token, a byte is a token."""
-    found, at = [], 2
-    for line in lines:
-        at += len(line.encode("utf-8"))
-        found.append(at)
-    return found
+    Ends are counted in the ids themselves: a byte that is no UTF-8 is longer as text.
+    """
+    if completion_ids[:2] != [task.THINK, NEWLINE] or completion_ids.count(task.END_THINK) != 1:
+        return None
+    thought = completion_ids[:completion_ids.index(task.END_THINK)]
+    ends = [at + 1 for at, token in enumerate(thought) if token == NEWLINE][1:]
+    if not ends or ends[-1] != len(thought):
+        return None
+    return [task.decode(thought[start:end]) for start, end in zip([2, *ends], ends)], ends
 
 
 def is_wrong(line):
@@ -31,19 +27,20 @@ def is_wrong(line):
 
 
 def mistakes(lines):
-    """Indices of the lines that are wrong and that no `wait` line puts right."""
-    found = []
+    """Indices of the lines that are wrong and that no later `wait` line of the same operation takes back."""
+    found = {}
     for index, line in enumerate(lines):
-        if line.startswith("wait, ") and found and OPERATION.fullmatch(line):
-            found.pop()
+        read = OPERATION.fullmatch(line)
+        if read and read[1]:
+            found.pop(read[2], None)
         if is_wrong(line):
-            found.append(index)
-    return found
+            found[read[2]] = index
+    return sorted(found.values())
 
 
 class Exact:
-    """The probability of a right answer by going on, for a policy that goes wrong at the odds `wrong` of each operator (any of the
-    nine other digits alike), puts `corrected` of its mistakes right in the next line, and copies without fault."""
+    """The probability of a right answer by going on, of a simple model of the policy: it goes wrong at the odds `wrong` of each operator
+    (any of the nine other digits alike), puts `corrected` of its mistakes right in its next operation line, and copies without fault."""
 
     def __init__(self, problem, wrong, corrected):
         self.problem, self.wrong, self.corrected = problem, wrong, corrected
@@ -63,7 +60,7 @@ class Exact:
         return self.memo[key]
 
     def values(self, lines):
-        """One value for the state before each line and one behind the last: [len(lines) + 1]. None where a line cannot be read."""
+        """One value for the state before each line and one behind the last: [len(lines) + 1]. None where an operation is not the problem's next."""
         before = index, state, best = 0, self.problem.start, None
         found = [self.ahead(*before)]
         for line in lines:

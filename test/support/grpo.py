@@ -99,11 +99,15 @@ def exact():
     for _ in range(3000):
         problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
         chain = puzzle.draw_chain(rng, problem)
-        lines = truth.lines_of(task.completion_text(chain))
-        assert tuple(lines) == chain.lines and truth.ends_of(lines)[-1] == 2 + sum(map(len, lines))
+        ids = task.encode(task.completion_text(chain))
+        lines, ends = truth.lines_of(ids)
+        assert tuple(lines) == chain.lines
+        assert [task.decode(ids[:end]) for end in ends] == ["<think>\n" + "".join(lines[:n + 1]) for n in range(len(lines))]
         value = rng.choice(truth.Exact(problem, puzzle.wrong, 0.35).values(lines))
         drawn[int(value > 0.7)].append((value, chain.answer == task.true_answer(problem)))
     lines = ["a: 1*2=3 top 3\n", "ok.\n", "wait, a: 1*2=2 top 2\n", "b: 2+2=5 top 5\n"]
+    assert truth.lines_of([*task.encode("<think>\n"), 255, 10, *task.encode("</think>\n")])[1] == [4]  # a byte that is no UTF-8
+    assert truth.lines_of(task.encode("<think>\nok.\n</think>\nok.\n</think>\n")) is None
     return {"off": max(off), "drawn": [np.mean(drawn[k], 0).tolist() for k in (0, 1)], "mistakes": truth.mistakes(lines),
             "oracle": arms.known_mistakes({"reward": 0}, lines), "oracle_right": arms.known_mistakes({"reward": 1}, lines)}
 
