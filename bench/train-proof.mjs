@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from './fidelity/program.mjs';
 import { readLog } from './training/logs.mjs';
-import { summaryTable } from './training/tables.mjs';
+import { comparisonTable, summaryTable } from './training/tables.mjs';
 
 const { values: flags } = parseArgs({
   options: {
@@ -21,6 +21,7 @@ const { values: flags } = parseArgs({
     copies: { type: 'string', default: '8' },
     look: { type: 'string', default: '5' },
     'held-out': { type: 'string', default: '1000' },
+    check: { type: 'boolean', default: false },
     jobs: { type: 'string', default: `${availableParallelism()}` },
     work: { type: 'string', default: join(ROOT, '.train-proof') },
   },
@@ -32,7 +33,15 @@ function refuse(what, cure) {
 }
 const ARMS = [
   ...['uniform', 'share pr', 'surprise', 'entropy', 'share surprise'],
-  ...['share calibrated', 'rudder calibrated', 'segment calibrated', 'shuffled', 'exact', 'oracle'],
+  ...[
+    'share calibrated',
+    'rudder calibrated',
+    'segment calibrated',
+    'share siblings',
+    'shuffled',
+    'exact',
+    'oracle',
+  ],
 ];
 const arms = flags.arms.split(',').map((name) => name.trim());
 const unknown = arms.find((name) => !ARMS.includes(name));
@@ -100,6 +109,7 @@ async function run({ arm, seed, log, work }) {
   ];
   for (const name of ['steps', 'rate', 'problems', 'copies', 'look', 'held-out'])
     args.push(`--${name}`, flags[name]);
+  if (flags.check) args.push('--check');
   const child = spawn(python, [join(ROOT, 'examples/grpo/train_arm.py'), ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },
     stdio: ['ignore', 'inherit', 'inherit'],
@@ -123,5 +133,13 @@ await Promise.all(
     }
   }),
 );
-const logs = jobs.filter(({ log }) => existsSync(log)).map(({ log }) => readLog(readFileSync(log, 'utf8')));
-if (logs.length > 0) console.log(summaryTable(logs));
+const missing = jobs.filter(({ log }) => !existsSync(log));
+if (missing.length > 0) {
+  // a table without the runs that died would favour what died less
+  console.error(
+    `${missing.length} of ${jobs.length} runs are missing: no table\n  try: the same command again`,
+  );
+  process.exit(1);
+}
+const logs = jobs.map(({ log }) => readLog(readFileSync(log, 'utf8')));
+console.log(`${comparisonTable(logs)}\n\n${summaryTable(logs)}`);

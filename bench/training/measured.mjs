@@ -6,10 +6,12 @@ import { chart } from '../fidelity/plot.mjs';
 import { ROOT } from '../fidelity/program.mjs';
 import { readLog } from './logs.mjs';
 import { mean } from './statistics.mjs';
-import { byArm, summaryTable } from './tables.mjs';
+import { byArm, comparisonTable, summaryTable } from './tables.mjs';
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
+
+const SECOND = ['posterior', 'prm', 'hierarchical'];
 
 const fixed = (value, digits = 2) => value.toFixed(digits).replace(/^(-?)0\./, '$1.');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
@@ -18,32 +20,43 @@ const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)
 function stageZero(density) {
   const path = join(LOGS, `stage0-${density}.json`);
   if (!existsSync(path)) return '';
-  const { arms, groups, reference_groups, halves_cosine } = JSON.parse(readFileSync(path, 'utf8'));
+  const { arms, groups, reference_groups, halves_cosine, wrong } = JSON.parse(readFileSync(path, 'utf8'));
   const rows = Object.entries(arms)
     .sort(([, a], [, b]) => b.cosine - a.cosine)
-    .map(
-      ([
-        name,
-        {
-          blocks,
-          cosine,
-          gain,
-          gain_interval: [low, high],
-          efficiency,
-          efficiency_interval: between,
-        },
-      ]) =>
-        `| ${name === 'uniform' ? '**plain GRPO**' : name} | ${blocks} | ${fixed(cosine, 3)} | ${name === 'uniform' ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`} | ${name === 'uniform' ? '1' : `${efficiency.toFixed(2)} [${between.map((v) => v.toFixed(2)).join(', ')}]`} |`,
-    );
-  return `### ${density[0].toUpperCase()}${density.slice(1)} task
+    .map(([name, figures]) => {
+      const {
+        blocks,
+        cosine,
+        limit,
+        gain,
+        gain_interval: [low, high],
+        efficiency,
+        efficiency_interval: between,
+      } = figures;
+      const title =
+        name === 'uniform'
+          ? '**plain GRPO**'
+          : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
+      const against =
+        name === 'uniform'
+          ? ' | 1'
+          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${efficiency.toFixed(2)} [${between.map((v) => v.toFixed(2)).join(', ')}]`;
+      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${limit === null ? '' : fixed(Math.min(1, limit))} |`;
+    });
+  return `### ${titled(density)}
 
-${groups} groups of 8 in blocks of 64 against ${reference_groups.toLocaleString('en')} groups; the reference's own halves have a cosine of ${fixed(halves_cosine, 3)}.
+${groups} groups of 8 in blocks of 64 against ${reference_groups.toLocaleString('en')} other groups (the cosine of the reference's own halves: ${fixed(halves_cosine, 3)}). Wrong results of the policy:
+${Object.entries(wrong)
+  .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
+  .join(', ')}.
 
-| arm | blocks | cosine with the reference | less plain GRPO's | groups that plain GRPO needs for one of the arm's |
-| --- | --- | --- | --- | --- |
+| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | limit |
+| --- | --- | --- | --- | --- | --- |
 ${rows.join('\n')}
 `;
 }
+
+const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
 
 /** Runs of one sweep: a folder of compressed logs. */
 function sweep(name) {
@@ -86,6 +99,34 @@ function curves(name, logs) {
   ];
 }
 
+/** Accuracy at the end by arm and learning rate, with seeds that no other run has. */
+function tuningTable(logs) {
+  const rates = [...new Set(logs.map((log) => log.arguments.rate))].sort((a, b) => a - b);
+  const arms = [...new Set(logs.map((log) => log.arguments.arm))];
+  const final = (arm, rate) => {
+    const runs = logs.filter((log) => log.arguments.arm === arm && log.arguments.rate === rate);
+    return runs.length === 0
+      ? ''
+      : `${fixed(mean(runs.map(({ looks }) => looks.at(-1).held_out)))} (${runs.length})`;
+  };
+  const { steps, held_out } = logs[0].arguments;
+  return `Accuracy on ${held_out} held-out problems after ${steps} steps; in brackets the runs.
+
+| arm | ${rates.join(' | ')} |
+| --- | ${rates.map(() => '---').join(' | ')} |
+${arms.map((arm) => `| ${arm} | ${rates.map((rate) => final(arm, rate)).join(' | ')} |`).join('\n')}`;
+}
+
+/** Runs whose traces another policy scored: what came of it, and what the tool said. */
+function foreignTable(logs) {
+  return logs
+    .map(
+      ({ arguments: { arm, scored_by, steps }, looks, warnings }) =>
+        `${arm} of \`models/${scored_by}\`, ${steps} steps: accuracy ${fixed(looks.at(-1).held_out)}. The tool warned:\n${warnings.map((text) => `\n> ${text.replace(/\S*\/(\w+)/g, '$1')}`).join('\n')}`,
+    )
+    .join('\n\n');
+}
+
 /** The measured part of the page, and its charts: {text, charts: [file, svg][]}. */
 export function measured() {
   const sweeps = readdirSync(LOGS, { withFileTypes: true })
@@ -97,29 +138,18 @@ export function measured() {
     const logs = sweep(name);
     charts.push(...curves(name, logs));
     const [{ problems, copies, steps }] = logs.map((log) => log.arguments);
+    const rates = [...new Set(logs.map((log) => `${log.arguments.arm} ${log.arguments.rate}`))].sort();
     parts.push(
-      `### ${name[0].toUpperCase()}${name.slice(1)} task`,
-      `${steps} steps of ${problems} problems × ${copies} completions.`,
+      `### ${titled(name)}`,
+      `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
+      comparisonTable(logs),
       summaryTable(logs),
       `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
     );
   }
-  const tuned = sweeps.filter((each) => each.startsWith('tuning'));
-  if (tuned.length > 0) {
-    const logs = tuned.flatMap(sweep);
-    const rates = [...new Set(logs.map((log) => log.arguments.rate))].sort((a, b) => a - b);
-    const arms = [...new Set(logs.map((log) => log.arguments.arm))];
-    const areaOf = (arm, rate) => {
-      const runs = logs.filter((log) => log.arguments.arm === arm && log.arguments.rate === rate);
-      return runs.length
-        ? fixed(mean(runs.map(({ looks }) => mean(looks.slice(0, -1).map((look) => look.held_out)))))
-        : '';
-    };
-    parts.push(
-      '### Learning rates',
-      `Mean of the looks at held-out problems, one run of ${logs[0].arguments.steps} steps with a seed that no other run has.`,
-      `| arm | ${rates.join(' | ')} |\n| --- | ${rates.map(() => '---').join(' | ')} |\n${arms.map((arm) => `| ${arm} | ${rates.map((rate) => areaOf(arm, rate)).join(' | ')} |`).join('\n')}`,
-    );
-  }
+  if (sweeps.includes('foreign')) parts.push('### Scored by another policy', foreignTable(sweep('foreign')));
+  for (const density of DENSITIES)
+    if (sweeps.includes(`tuning-${density}`))
+      parts.push(`### Learning rates, ${density}`, tuningTable(sweep(`tuning-${density}`)));
   return { text: parts.filter(Boolean).join('\n\n'), charts };
 }

@@ -1,12 +1,15 @@
 // Statistics of training runs: curves of accuracy, their areas, steps to a level, and exact tests over seeds.
 
+/** Looks at all held-out problems: at 70 % of the steps, and at the end. */
+export const wholeLooks = (looks) => looks.filter(({ of }) => of === looks.at(-1).of);
+
 /**
  * A run's held-out accuracy, smoothed. A look samples one quarter of the problems, in turn; a window of five looks whose ends count
- * half holds every quarter once. Near the start the window is as wide as it can be on both sides; the last point is the look at all problems.
+ * half holds every quarter once. Near the start and the end the window is as wide as it can be on both sides; the last point is the look at all problems.
  * @param looks {step, tokens, held_out, of}[], the last of all problems
  */
 export function smoothed(looks) {
-  const parts = looks.slice(0, -1);
+  const parts = looks.filter(({ of }) => of < looks.at(-1).of);
   return [
     ...parts.map(({ step, tokens }, n) => {
       const reach = Math.min(2, n, parts.length - 1 - n);

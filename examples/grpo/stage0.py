@@ -47,8 +47,7 @@ def credits(tool, others, problems, rows, seed, mc):
     siblings, mates = tool.score_to(rows, ["--estimator", "siblings", "--calibration", calibration], "siblings")
     keep("share siblings", mates)
     keep("rudder siblings, group", tool.redistribute(rows, siblings, ["--sigma", "rudder", "--baseline", "group"], ("sigma",)))
-    for name in ("pr-geo", "pr-mean"):
-        keep(f"share {name}", tool.redistribute(rows, pr, ["--estimator", name, "--sigma", "share"], ("sigma",)))
+    keep("share pr-geo", tool.redistribute(rows, pr, ["--estimator", "pr-geo", "--sigma", "share"], ("sigma",)))
     keep("share surprise", tool.score(rows, ["--estimator", "surprise"]))
     keep("share posterior", tool.score(rows, ["--estimator", "posterior", "--hint-policy", others["hint"]]))
     keep("share prm", tool.score(rows, ["--estimator", "prm", "--prm", others["prm"]]))

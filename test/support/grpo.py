@@ -12,10 +12,12 @@ import arms  # noqa: E402
 import gradient  # noqa: E402
 import stage0  # noqa: E402
 import truth  # noqa: E402
-from groups import advantages  # noqa: E402
+from groups import advantages, sample_groups  # noqa: E402
 from setting import Density  # noqa: E402
+import checkpoint  # noqa: E402
 import task  # noqa: E402
 from model import Llama  # noqa: E402
+from tool import Tool  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -118,16 +120,43 @@ def shuffled():
     return [[ends, np.diff(values).tolist(), values[0], values[-1]] for ends, values in arms.shuffled_values(scored, 1).values()]
 
 
+def through_the_tool(folder):
+    """The oracle's credit of sampled traces, as `score` gives it: its mass on wrong lines, its sign, and its sum."""
+    puzzle = Density("sparse")
+    model = checkpoint.load(Llama(), stage0.RECIPE.parents[1] / "examples" / "grpo" / "weak-sparse.safetensors")
+    rng = random.Random(1)
+    drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(6)]
+    rows = sample_groups(puzzle, model, drawn, 4, torch.Generator().manual_seed(1))
+    tool = Tool(folder)
+    tool.build(model)
+    scale = [a / len(rows) for a in advantages(rows, 4)]
+    scored = tool.score(arms.with_values(rows, arms.known_mistakes), ["--estimator", "given", "--segmenter", "given"])
+    found = arms.weighted(rows, scored, scale)
+    masses = []
+    for row, weight, a in zip(rows, found, scale):
+        read = truth.lines_of(row["completion_ids"])
+        if row["reward"] or not a or not read or not truth.mistakes(read[0]):
+            continue
+        starts = [0, *read[1]]  # the first segment has `<think>` in it
+        masses.append(sum(weight[starts[k]:read[1][k]].sum() for k in truth.mistakes(read[0])) / a)
+    moving = [i for i, a in enumerate(scale) if a]
+    return {"wrong": len(masses), "mass": float(np.mean(masses)), "rejected": sum(row is None for row in scored),
+            "scale": [scale[i] for i in moving], "sums": [float(found[i].sum()) for i in moving],
+            "signs": [float(np.sign(found[i].min()) if found[i].min() * found[i].max() > 0 else 0) for i in moving]}
+
+
 def figures():
     """Made gradients with known cosine and noise: an arm with a quarter of the noise needs a quarter of the groups."""
     rng, size, groups = np.random.default_rng(3), 400, 64
     truth_ = np.zeros(size)
     truth_[0] = 1.0
+    side = np.roll(truth_, 1)
     blocks = []
     for _ in range(12):
-        made = {"uniform": truth_ + rng.normal(size=(groups, size)), "quiet": truth_ + 0.5 * rng.normal(size=(groups, size)), "wrong": -truth_ + rng.normal(size=(groups, size))}
+        made = {"uniform": truth_ + rng.normal(size=(groups, size)), "quiet": truth_ + 0.5 * rng.normal(size=(groups, size)), "wrong": -truth_ + rng.normal(size=(groups, size)),
+                "biased": truth_ + side + 0.5 * rng.normal(size=(groups, size))}
         blocks.append(stage0.products(made, truth_))
     return stage0.figures(blocks)
 
 
-print(json.dumps({"gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "figures": figures()}))
+print(json.dumps({"gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

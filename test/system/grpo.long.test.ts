@@ -1,7 +1,7 @@
 // The training proof: its gradients, advantages, exact values and statistics by hand, and a run of a few steps through the tool.
 
 import { spawnSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ROOT, temporaryFolder } from '../support/program.js';
@@ -13,6 +13,7 @@ const oneThread = { ...process.env, OPENBLAS_NUM_THREADS: '1' };
 
 interface Figures {
   readonly cosine: number;
+  readonly limit: number;
   readonly gain: number;
   readonly gain_interval: [number, number];
   readonly efficiency: number;
@@ -29,13 +30,22 @@ interface Results {
     oracle_right: number[];
   };
   readonly shuffled: [number[], number[], number, number][];
-  readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures };
+  readonly through_the_tool: {
+    wrong: number;
+    mass: number;
+    signs: number[];
+    sums: number[];
+    scale: number[];
+    rejected: number;
+  };
+  readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures; biased: Figures };
 }
 
 describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)', () => {
   let results: Results;
-  beforeAll(() => {
-    const run = spawnSync(python as string, [join(ROOT, 'test/support/grpo.py')], {
+  beforeAll(async () => {
+    const args = [join(ROOT, 'test/support/grpo.py'), await temporaryFolder()];
+    const run = spawnSync(python as string, args, {
       encoding: 'utf8',
       env: oneThread,
     });
@@ -86,7 +96,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
   });
 
   it('cosine and efficiency of made gradients are those that they were made with', () => {
-    const { uniform, quiet, wrong } = results.figures;
+    const { uniform, quiet, wrong, biased } = results.figures;
     // signal 1, noise s·√size in a group's gradient: cos = 1 / √(1 + s²·size / groups)
     expect(uniform.cosine).toBeCloseTo(1 / Math.sqrt(1 + 400 / 64), 1);
     expect(quiet.cosine).toBeCloseTo(1 / Math.sqrt(1 + 100 / 64), 1);
@@ -95,17 +105,32 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     expect(quiet.gain_interval[0]).toBeGreaterThan(0.15);
     expect(wrong.gain).toBeLessThan(-0.5);
     expect(wrong.efficiency).toBe(0);
+    // as little noise as quiet, but off by as much as it is right: the limit is cos 45°, and more groups stop helping
+    expect(biased.limit).toBeCloseTo(Math.SQRT1_2, 1);
+    expect(biased.efficiency).toBeCloseTo(6.25 / (1 + 100 / 64), 0);
   });
 
-  it('some steps of training: the log is whole, the tool took its part, a step along the gradient lowers the loss', async () => {
+  it('through the tool: the oracle is on the wrong line, shares keep the sign of the advantage, and every trace has its whole advantage', () => {
+    const { wrong, mass, signs, sums, scale, rejected } = results.through_the_tool;
+    expect(wrong).toBeGreaterThan(3);
+    // λ = .1 is spread over all tokens
+    expect(mass).toBeGreaterThan(0.9);
+    expect(mass).toBeLessThan(0.98);
+    expect(rejected).toBe(0);
+    for (const [n, sum] of sums.entries()) {
+      expect(sum).toBeCloseTo(scale[n] as number, 6);
+      expect(signs[n]).toBe(Math.sign(scale[n] as number));
+    }
+  });
+
+  it('train-proof: a sweep of some steps is whole, is kept, and its table stands; a step along the gradient lowers the loss', async () => {
     const folder = await temporaryFolder();
-    const out = join(folder, 'run.jsonl');
     const args = [
       ...[
-        '--arm',
-        'share calibrated',
-        '--density',
-        'sparse',
+        '--arms',
+        'uniform,share calibrated',
+        '--seeds',
+        '1',
         '--steps',
         '2',
         '--problems',
@@ -113,24 +138,32 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
         '--copies',
         '4',
       ],
-      ...['--model', join(ROOT, 'examples/grpo/weak-sparse.safetensors'), '--folder', join(folder, 'work')],
-      ...['--held-out', '40', '--check', '--out', out],
+      ...['--look', '1', '--held-out', '24', '--check', '--work', folder],
     ];
-    const run = spawnSync(python as string, [join(ROOT, 'examples/grpo/train_arm.py'), ...args], {
-      encoding: 'utf8',
-      env: oneThread,
-    });
+    const sweep = () =>
+      spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), ...args], { encoding: 'utf8' });
+    const run = sweep();
     expect(run.status, run.stderr).toBe(0);
-    const records = (await readFile(out, 'utf8'))
+    expect(run.stdout).toMatch(/^\| share calibrated \| 1 \| 0\.\d{3} \|/m);
+    const [made] = await readdir(folder);
+    const log = await readFile(join(folder, made as string, 'share-calibrated-1.jsonl'), 'utf8');
+    const records = log
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
     const steps = records.filter((record) => 'reward' in record);
     expect(steps).toHaveLength(2);
-    for (const { loss, loss_after, seconds } of steps) {
+    for (const { loss, loss_after, seconds, statuses } of steps) {
       expect(loss_after).toBeLessThan(loss);
       expect(seconds.tool).toBeGreaterThan(0.5);
+      expect(Object.values<number>(statuses).reduce((sum, n) => sum + n, 0)).toBe(24);
     }
-    expect(records.at(-1)).toMatchObject({ step: 2, of: 40 });
+    expect(records.filter(({ of }) => of === 24).map(({ step }) => step)).toEqual([1, 2]);
+    const started = Date.now();
+    const again = sweep();
+    expect(again.stdout).toBe(run.stdout);
+    expect(Date.now() - started).toBeLessThan(5000);
+    await writeFile(join(folder, made as string, 'uniform-1.jsonl'), log);
+    expect(sweep().stdout).not.toBe(run.stdout);
   });
 });

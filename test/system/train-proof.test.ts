@@ -10,11 +10,17 @@ import { ROOT } from '../support/program.js';
 const part = (name: string) => import(join(ROOT, `bench/training/${name}.mjs`));
 const { area, interval, median, reaches, signFlip, smoothed } = await part('statistics');
 const { readLog } = await part('logs');
-const { summaryTable } = await part('tables');
+const { comparisonTable, summaryTable } = await part('tables');
 const { measured } = await part('measured');
 
+/** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
-  values.map((held_out, n) => ({ step: 5 * n, tokens: 1000 * n, held_out, of: 250 }));
+  values.map((held_out, n) => ({
+    step: 5 * n,
+    tokens: 1000 * n,
+    held_out,
+    of: n === values.length - 1 ? 1000 : 250,
+  }));
 
 describe('curves', () => {
   it('every quarter of the problems counts once in a whole window, and the last look is all of them', () => {
@@ -78,21 +84,39 @@ describe('the table', () => {
     for (let n = 0; n < 4; n++)
       lines.push({ step: 5 * n, tokens: 100 * n, held_out: 0.5 + rise * n, of: 250 });
     lines.push({ step: 1, tokens: 5, reward: 0.5, seconds: { tool: 1, all: arm === 'uniform' ? 1e9 : 4 } });
+    lines.push({ step: 14, tokens: 280, held_out: 0.5 + rise * 2.8, of: 1000 });
     lines.push({ step: 20, tokens: 400, held_out: 0.5 + rise * 4, of: 1000 });
+    lines.push({ warnings: [] });
     return readLog(lines.map((line) => JSON.stringify(line)).join('\n'));
   };
 
-  it('pairs the seeds, and shows the steps to the final accuracy of plain GRPO', () => {
+  it('pairs the seeds, and holds 70 % of the steps against all of plain GRPO', () => {
+    const logs = [1, 2, 3].flatMap((seed) => [
+      run('share', seed, 0.1 + seed / 100),
+      run('uniform', seed, 0.05),
+    ]);
+    // early .5 + 2.8·rise, plain GRPO's final .7: .136 on average; three differences of one sign: p = 2/8
+    expect(comparisonTable(logs).split('\n').at(-1)).toMatch(
+      /^\| share \| 0\.136 ± 0\.070 \| 0\.250 \| 0\.280 ± 0\.099 \| 0\.250 \|/,
+    );
+  });
+
+  it('has when an arm gets to a level, in steps and in tokens', () => {
     const logs = [1, 2, 3].flatMap((seed) => [run('share', seed, 0.1), run('uniform', seed, 0.05)]);
     const [, , plain, share] = summaryTable(logs).split('\n');
     expect(plain).toMatch(/^\| uniform \| 3 \| 0\.700 ± 0\.000 /);
-    // .5 + .1·n/5 meets .7 at step 10; three equal differences: p = 2/8
-    expect(share).toMatch(/^\| share \| 3 \| 0\.900 ± 0\.000 \| .* \| 0\.250 \| .* \| 10 \| 25 % \|$/);
+    // .5 + .1·n/5 meets .65, .70 and .75 at steps 7.5, 10 and 12.5
+    expect(share).toMatch(
+      /^\| share \| 3 \| 0\.900 ± 0\.000 \| .* \| 8 \/ 10 \/ 13 \/ 10 \| 0 \/ 0 \/ 0 \/ 0 \| 25 % \|$/,
+    );
+    expect(plain).toMatch(/ 15 \/ 20 \/ – \/ 20 /);
   });
 
   it('one seed has no test', () => {
-    const [, , , share] = summaryTable([run('share', 1, 0.1), run('uniform', 1, 0.05)]).split('\n');
-    expect(share).toContain('|  |  |');
+    expect(comparisonTable([run('share', 1, 0.1), run('uniform', 1, 0.05)])).toMatch(
+      /\| share \| {2}\| {2}\| {2}\| {2}\| {2}\| {2}\|$/,
+    );
+    expect(comparisonTable([run('share', 1, 0.1)])).toBe('');
   });
 });
 
