@@ -1,4 +1,4 @@
-"""Makes the weak checkpoint: the embedded policy, taught for two minutes that `*` goes wrong now and then."""
+"""Makes the weak checkpoint: the embedded policy, taught for some minutes that `*` goes wrong now and then."""
 import argparse
 import math
 import random
