@@ -11,6 +11,7 @@ import tree
 from model import Llama
 
 MICRO, ACCUMULATE = 8, 4  # sequences a micro-batch, and micro-batches a step, as in the recipe
+STEPS = {"dense": 240, "sparse": 340}  # the sparse one has to learn where the next operation is
 EXITS = 3                 # early exits a sequence, so that the policy can still be asked for an answer
 
 
@@ -42,12 +43,12 @@ def weaken(density, steps, rate, seed=1, say=print):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--density", choices=MORE, default="sparse")
-    parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--rate", type=float, default=0.01, help="Muon's at its highest; AdamW's is .15 of it")
+    parser.add_argument("--steps", type=int, help=f"of the recipe's training loop (default: {STEPS})")
+    parser.add_argument("--rate", type=float, default=0.015, help="Muon's at its highest; AdamW's is .15 of it")
     parser.add_argument("--out", required=True, help="model.safetensors, F16")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    checkpoint.save(weaken(args.density, args.steps, args.rate, say=lambda text: print(text, flush=True)), args.out, "F16")
+    checkpoint.save(weaken(args.density, args.steps or STEPS[args.density], args.rate, say=lambda text: print(text, flush=True)), args.out, "F16")
 
 
 if __name__ == "__main__":
