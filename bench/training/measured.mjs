@@ -13,7 +13,11 @@ const DENSITIES = ['sparse', 'dense'];
 
 const SECOND = ['posterior', 'prm', 'hierarchical'];
 
-const fixed = (value, digits = 2) => value.toFixed(digits).replace(/^(-?)0\./, '$1.');
+const fixed = (value, digits = 2) =>
+  value
+    .toFixed(digits)
+    .replace(/^(-?)0\./, '$1.')
+    .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
 /** Stage 0 of one density as a table: arms by cosine. */
