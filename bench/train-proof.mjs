@@ -1,6 +1,7 @@
 // `npm run train-proof [-- --arms <a,b> --density sparse|dense --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
 // seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -31,46 +32,32 @@ function refuse(what, cure) {
   console.error(`${what}\n  try: ${cure}`);
   process.exit(2);
 }
-const ARMS = [
-  ...['uniform', 'share pr', 'surprise', 'entropy', 'share surprise'],
-  ...[
-    'share calibrated',
-    'rudder calibrated',
-    'segment calibrated',
-    'share siblings',
-    'shuffled',
-    'exact',
-    'oracle',
-  ],
-];
 const arms = flags.arms.split(',').map((name) => name.trim());
-const unknown = arms.find((name) => !ARMS.includes(name));
-if (unknown !== undefined) refuse(`no such arm: ${unknown}`, `--arms with some of ${ARMS.join(',')}`);
 if (!['sparse', 'dense'].includes(flags.density))
   refuse(`--density ${flags.density}`, '--density sparse|dense');
-for (const name of ['seeds', 'steps', 'problems', 'copies', 'jobs'])
+const NUMBERS = ['steps', 'problems', 'copies', 'look', 'held-out'];
+for (const name of ['seeds', 'first-seed', 'jobs', ...NUMBERS])
   if (!/^[1-9]\d*$/.test(flags[name]))
     refuse(`--${name} ${flags[name]}: expected a number from 1 on`, `--${name} 8`);
 
-const python = ['python3', '/usr/bin/python3'].find((name) => {
-  try {
-    execFileSync(name, ['-c', 'import torch, numpy'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-});
+const TRAINER = join(ROOT, 'examples/grpo/train_arm.py');
+/** A Python that can train, and the arms that it knows. */
+const [python, known] =
+  ['python3', '/usr/bin/python3']
+    .map((name) => [name, spawnSync(name, [TRAINER, '--list'], { encoding: 'utf8' })])
+    .filter(([, { status }]) => status === 0)
+    .map(([name, { stdout }]) => [name, stdout.trim().split('\n')])[0] ?? [];
 if (python === undefined) {
   console.error('no Python with PyTorch here\n  try: apt-get install python3-torch libopenblas0-pthread');
   process.exit(69);
 }
 
+const unknown = arms.find((name) => !known.includes(name));
+if (unknown !== undefined) refuse(`no such arm: ${unknown}`, `--arms with some of ${known.join(',')}`);
 const seeds = Array.from({ length: Number(flags.seeds) }, (_, n) => Number(flags['first-seed']) + n);
 const model = join(ROOT, 'examples/grpo', `weak-${flags.density}.safetensors`);
-const folder = join(
-  flags.work,
-  `${flags.density}-${flags.rate}-${flags.problems}x${flags.copies}x${flags.steps}`,
-);
+const folder = join(flags.work, `${flags.density}-${flags.rate}`);
+const weights = createHash('sha256').update(readFileSync(model)).digest('hex');
 mkdirSync(folder, { recursive: true });
 
 // seed by seed, so that a sweep that is stopped has pairs
@@ -80,7 +67,18 @@ const jobs = seeds.flatMap((seed) =>
     return { arm, seed, log: join(folder, `${name}.jsonl`), work: join(folder, name) };
   }),
 );
-const waiting = jobs.filter(({ log }) => !existsSync(log));
+/** A run that is done, if it is one of this sweep: a folder of two sweeps would end in one table of both. */
+function isDone({ log }) {
+  if (!existsSync(log)) return false;
+  const made = readLog(readFileSync(log, 'utf8')).arguments;
+  const asked = { density: flags.density, rate: Number(flags.rate), weights, scored_by: null };
+  for (const name of NUMBERS) asked[name.replace('-', '_')] = Number(flags[name]);
+  for (const [name, value] of Object.entries(asked))
+    if (made[name] !== value)
+      refuse(`${log}: ${name} was ${made[name]}, and is ${value}`, '--work with another folder');
+  return true;
+}
+const waiting = jobs.filter((job) => !isDone(job));
 const started = Date.now();
 let done = 0;
 
@@ -107,10 +105,9 @@ async function run({ arm, seed, log, work }) {
     '--density',
     flags.density,
   ];
-  for (const name of ['steps', 'rate', 'problems', 'copies', 'look', 'held-out'])
-    args.push(`--${name}`, flags[name]);
+  for (const name of ['rate', ...NUMBERS]) args.push(`--${name}`, flags[name]);
   if (flags.check) args.push('--check');
-  const child = spawn(python, [join(ROOT, 'examples/grpo/train_arm.py'), ...args.map(String)], {
+  const child = spawn(python, [TRAINER, ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },
     stdio: ['ignore', 'inherit', 'inherit'],
   });

@@ -77,10 +77,3 @@ export function interval(values) {
   const deviation = Math.sqrt(values.reduce((sum, v) => sum + (v - m) ** 2, 0) / (n - 1));
   return { mean: m, half: ((T[n - 2] ?? 1.96) * deviation) / Math.sqrt(n) };
 }
-
-/** Median of numbers of which some may be Infinity. */
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}

@@ -1,5 +1,6 @@
 // Logs of training runs in, tables in Markdown out.
-import { area, interval, mean, median, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
+import { median } from '../measure.mjs';
+import { area, interval, mean, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
 
 const LEVELS = [0.65, 0.7, 0.75];
 const shown = (value) => (Number.isFinite(value) ? value.toFixed(0) : '–');

@@ -2,6 +2,8 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
+import setting  # noqa: F401 (the recipe's folder, for the next line)
+from model import seen
 
 MICRO = 16  # traces a forward pass: small ones stay in the cache
 
@@ -14,7 +16,7 @@ def batches(rows, chosen, size=MICRO):
 
 def causal(width):
     index = torch.arange(width)
-    return torch.where(index[None, :] <= index[:, None], 0.0, -1e9)[None]
+    return seen(index[None, None, :] <= index[None, :, None])
 
 
 def logprobs(model, rows):

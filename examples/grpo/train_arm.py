@@ -1,9 +1,11 @@
 """Stage 1: trains the weak policy by GRPO with one arm's credit, and writes a line of JSON for every step and every look at held-out problems."""
 import argparse
 import collections
+import hashlib
 import json
 import pathlib
 import random
+import sys
 import time
 import numpy as np
 import torch
@@ -172,10 +174,14 @@ def main():
         def say(record):
             file.write(json.dumps(record) + "\n")
             file.flush()
-        say({"arguments": {"scored_by": args.scored_by and pathlib.Path(args.scored_by).parent.name, **{k: v for k, v in vars(args).items() if k not in ("model", "folder", "out", "check", "scored_by")}}})
+        weights = hashlib.sha256(pathlib.Path(args.model).read_bytes()).hexdigest()
+        say({"arguments": {"weights": weights, "scored_by": args.scored_by and pathlib.Path(args.scored_by).parent.name, **{k: v for k, v in vars(args).items() if k not in ("model", "folder", "out", "check", "scored_by")}}})
         train(args, say)
     unfinished.rename(args.out)  # a log that has its name is whole
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(ARMS))
+    else:
+        main()

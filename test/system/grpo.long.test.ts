@@ -163,7 +163,13 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const again = sweep();
     expect(again.stdout).toBe(run.stdout);
     expect(Date.now() - started).toBeLessThan(5000);
-    await writeFile(join(folder, made as string, 'uniform-1.jsonl'), log);
-    expect(sweep().stdout).not.toBe(run.stdout);
+    await writeFile(join(folder, made as string, 'uniform-1.jsonl'), log.replace('"steps": 2', '"steps": 3'));
+    const mixed = sweep();
+    expect(mixed.status).toBe(2);
+    const unknown = spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), '--arms', 'nope'], {
+      encoding: 'utf8',
+    });
+    expect(unknown.stderr).toMatch(/^no such arm: nope\n {2}try: --arms with some of uniform,/);
+    expect(mixed.stderr).toContain('steps was 3, and is 2');
   });
 });

@@ -8,8 +8,9 @@ import { ROOT } from '../support/program.js';
 
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/training/${name}.mjs`));
-const { area, interval, median, reaches, signFlip, smoothed } = await part('statistics');
+const { area, interval, reaches, signFlip, smoothed } = await part('statistics');
 const { readLog } = await part('logs');
+const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparisonTable, summaryTable } = await part('tables');
 const { measured } = await part('measured');
 
@@ -135,7 +136,6 @@ it('train-proof refuses what it cannot do', () => {
     }
     return 'nothing';
   };
-  expect(refused('--arms', 'nope')).toContain('no such arm: nope');
   expect(refused('--density', 'thin')).toContain('sparse|dense');
   expect(refused('--seeds', '0')).toContain('--seeds 0');
 });
