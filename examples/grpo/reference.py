@@ -1,5 +1,8 @@
 """Stage 0, first half: the gradient of plain GRPO over thousands of groups at fixed parameters, a row for each block of 64 groups."""
 import argparse
+import hashlib
+import json
+import pathlib
 import random
 import time
 import numpy as np
@@ -11,6 +14,11 @@ import checkpoint
 from model import Llama
 
 BLOCK, COPIES = 64, 8  # groups a block, completions a group
+
+
+def identity(density, model, blocks):
+    """What a reference is of; it stands in a file beside it, and Stage 0 refuses another one."""
+    return {"density": density, "weights": hashlib.sha256(pathlib.Path(model).read_bytes()).hexdigest(), "groups": blocks * BLOCK}
 
 
 def main():
@@ -37,6 +45,8 @@ def main():
         tokens += sum(len(r["completion_ids"]) for r in rows)
         print(f"block {block + 1} of {args.blocks} seconds {time.time() - started:.0f} reward {np.mean(right):.3f} tokens a trace {tokens / len(right):.1f}", flush=True)
     found.flush()
+    # written last: a reference without it is not whole
+    pathlib.Path(args.out + ".json").write_text(json.dumps(identity(args.density, args.model, args.blocks)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import arms
 import truth
 from gradient import logprobs, spread
 from groups import advantages, sample_groups
-from reference import BLOCK, COPIES
+from reference import BLOCK, COPIES, identity
 from setting import Density, MORE, RECIPE
 from tool import Tool
 import checkpoint
@@ -170,6 +170,10 @@ def main():
     torch.set_flush_denormal(True)
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
     stored = np.load(args.reference, mmap_mode="r")
+    told = pathlib.Path(args.reference + ".json")
+    made = json.loads(told.read_text(encoding="utf-8")) if told.exists() else None
+    if made != identity(args.density, args.model, len(stored)):
+        raise SystemExit(f"{args.reference}: found a reference of {made}, expected {identity(args.density, args.model, len(stored))}: make it with reference.py, to its end")
     reference = np.mean(stored, 0, dtype=np.float64)
     halves = [np.mean(stored[i::2], 0, dtype=np.float64) for i in (0, 1)]
     direction = reference / np.linalg.norm(reference)
