@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from './fidelity/program.mjs';
 import { readLog } from './training/logs.mjs';
-import { comparisonTable, summaryTable } from './training/tables.mjs';
+import { comparisonTable, levelsTable, summaryTable } from './training/tables.mjs';
 
 const { values: flags } = parseArgs({
   options: {
@@ -17,7 +17,7 @@ const { values: flags } = parseArgs({
     seeds: { type: 'string', default: '8' },
     'first-seed': { type: 'string', default: '1' },
     steps: { type: 'string', default: '50' },
-    rate: { type: 'string', default: '0.0003' },
+    rate: { type: 'string', default: 'tuned' },
     problems: { type: 'string', default: '8' },
     copies: { type: 'string', default: '8' },
     look: { type: 'string', default: '5' },
@@ -39,6 +39,11 @@ const NUMBERS = ['steps', 'problems', 'copies', 'look', 'held-out'];
 for (const name of ['seeds', 'first-seed', 'jobs', ...NUMBERS])
   if (!/^[1-9]\d*$/.test(flags[name]))
     refuse(`--${name} ${flags[name]}: expected a number from 1 on`, `--${name} 8`);
+
+/** AdamW's learning rate of each arm: the tuned one, or one for all. */
+const TUNED = JSON.parse(readFileSync(join(ROOT, 'examples/grpo/rates.json'), 'utf8'))[flags.density];
+const rateOf = (arm) => (flags.rate === 'tuned' ? (TUNED[arm] ?? TUNED.uniform) : Number(flags.rate));
+if (!(rateOf('uniform') > 0)) refuse(`--rate ${flags.rate}`, '--rate tuned, or a number such as 0.0003');
 
 const TRAINER = join(ROOT, 'examples/grpo/train_arm.py');
 /** A Python that can train, and the arms that it knows. */
@@ -68,10 +73,10 @@ const jobs = seeds.flatMap((seed) =>
   }),
 );
 /** A run that is done, if it is one of this sweep: a folder of two sweeps would end in one table of both. */
-function isDone({ log }) {
+function isDone({ arm, log }) {
   if (!existsSync(log)) return false;
   const made = readLog(readFileSync(log, 'utf8')).arguments;
-  const asked = { density: flags.density, rate: Number(flags.rate), weights, scored_by: null };
+  const asked = { density: flags.density, rate: rateOf(arm), weights, scored_by: null };
   for (const name of NUMBERS) asked[name.replace('-', '_')] = Number(flags[name]);
   for (const [name, value] of Object.entries(asked))
     if (made[name] !== value)
@@ -105,7 +110,8 @@ async function run({ arm, seed, log, work }) {
     '--density',
     flags.density,
   ];
-  for (const name of ['rate', ...NUMBERS]) args.push(`--${name}`, flags[name]);
+  args.push('--rate', rateOf(arm));
+  for (const name of NUMBERS) args.push(`--${name}`, flags[name]);
   if (flags.check) args.push('--check');
   const child = spawn(python, [TRAINER, ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },
@@ -119,6 +125,9 @@ async function run({ arm, seed, log, work }) {
   rmSync(work, { recursive: true, force: true });
 }
 
+const untuned = flags.rate === 'tuned' ? arms.filter((arm) => !(arm in TUNED)) : [];
+if (untuned.length > 0)
+  console.error(`no learning rate was tuned for ${untuned.join(', ')}: plain GRPO's, ${TUNED.uniform}`);
 told();
 const queue = [...waiting];
 await Promise.all(
@@ -139,4 +148,4 @@ if (missing.length > 0) {
   process.exit(1);
 }
 const logs = jobs.map(({ log }) => readLog(readFileSync(log, 'utf8')));
-console.log(`${comparisonTable(logs)}\n\n${summaryTable(logs)}`);
+console.log([comparisonTable(logs), levelsTable(logs), summaryTable(logs)].filter(Boolean).join('\n\n'));

@@ -5,8 +5,8 @@ import { gunzipSync } from 'node:zlib';
 import { chart } from '../fidelity/plot.mjs';
 import { ROOT } from '../fidelity/program.mjs';
 import { readLog } from './logs.mjs';
-import { mean } from './statistics.mjs';
-import { byArm, comparisonTable, summaryTable } from './tables.mjs';
+import { mean, meanCurve } from './statistics.mjs';
+import { byArm, comparisonTable, levelsTable, summaryTable } from './tables.mjs';
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
@@ -71,18 +71,11 @@ function sweep(name) {
     .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
 }
 
-/** Mean curve of an arm over its seeds; runs of one sweep look at the same steps. */
-function meanCurve(bySeed) {
-  const curves = [...bySeed.values()].map(({ curve }) => curve);
-  return curves[0].map(({ step }, n) => ({
-    step,
-    tokens: mean(curves.map((curve) => curve[n].tokens)),
-    accuracy: mean(curves.map((curve) => curve[n].accuracy)),
-  }));
-}
-
 function curves(name, logs) {
-  const lines = byArm(logs).map(({ arm, bySeed }) => ({ name: arm, curve: meanCurve(bySeed) }));
+  const lines = byArm(logs).map(({ arm, bySeed }) => ({
+    name: arm,
+    curve: meanCurve([...bySeed.values()].map((run) => run.curve)),
+  }));
   const draw = (by, label, scale) => {
     const high = Math.max(...lines.map(({ curve }) => curve.at(-1)[by] / scale));
     const ticks = Array.from({ length: 5 }, (_, n) => (n * high) / 4).map((v) => [v, v.toFixed(0)]);
@@ -147,6 +140,7 @@ export function measured() {
       `### ${titled(name)}`,
       `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
       comparisonTable(logs),
+      levelsTable(logs),
       summaryTable(logs),
       `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
     );

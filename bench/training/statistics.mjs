@@ -1,4 +1,5 @@
-// Statistics of training runs: curves of accuracy, their areas, steps to a level, and exact tests over seeds.
+// Statistics of training runs: curves of accuracy, their areas, steps to a level with intervals, and exact tests over seeds.
+import { randomStream } from '../../dist/compare/bootstrap.js';
 
 /** Looks at all held-out problems: at 70 % of the steps, and at the end. */
 export const wholeLooks = (looks) => looks.filter(({ of }) => of === looks.at(-1).of);
@@ -42,6 +43,33 @@ export function reaches(curve, level, by = 'step') {
       return a[by] + ((level - a.accuracy) / (b.accuracy - a.accuracy)) * (b[by] - a[by]);
   }
   return Number.POSITIVE_INFINITY;
+}
+
+/** Mean of curves that look at the same steps. */
+export function meanCurve(curves) {
+  return curves[0].map(({ step }, n) => ({
+    step,
+    tokens: mean(curves.map((curve) => curve[n].tokens)),
+    accuracy: mean(curves.map((curve) => curve[n].accuracy)),
+  }));
+}
+
+const RESAMPLES = 2000;
+
+/**
+ * A figure of all seeds, and the 2.5 and 97.5 % of it over drawings of as many seeds with replacement; of one seed there is no interval.
+ * All figures see the same drawings. Infinity is a value as any other: a level that is not reached in every 40th drawing has no upper end.
+ * @param of the figure of a list of seeds
+ */
+export function overSeeds(seeds, of) {
+  const value = of(seeds);
+  if (seeds.length < 2) return { value, low: Number.NaN, high: Number.NaN };
+  const random = randomStream(1);
+  const values = Array.from({ length: RESAMPLES }, () =>
+    of(seeds.map(() => seeds[Math.floor((random() / 2 ** 32) * seeds.length)])),
+  ).sort((a, b) => a - b);
+  const at = (share) => values[Math.round(share * (RESAMPLES - 1))];
+  return { value, low: at(0.025), high: at(0.975) };
 }
 
 export const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;

@@ -1,6 +1,16 @@
 // Logs of training runs in, tables in Markdown out.
 import { median } from '../measure.mjs';
-import { area, interval, mean, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
+import {
+  area,
+  interval,
+  mean,
+  meanCurve,
+  overSeeds,
+  reaches,
+  signFlip,
+  smoothed,
+  wholeLooks,
+} from './statistics.mjs';
 
 const LEVELS = [0.65, 0.7, 0.75];
 const shown = (value) => (Number.isFinite(value) ? value.toFixed(0) : '–');
@@ -50,27 +60,51 @@ export function comparisonTable(logs) {
   ].join('\n');
 }
 
-/** A row an arm: accuracy, area, and when it gets to levels of accuracy, in steps and in generated tokens (medians over seeds). */
+/** A row an arm: accuracy at the end, area under its curve, the tool's share of a step. */
 export function summaryTable(logs) {
-  const arms = byArm(logs);
-  const plain = arms.find(({ arm }) => arm === 'uniform')?.bySeed;
-  const level = plain === undefined ? [] : [mean([...plain.values()].map(({ final }) => final))];
-  const levels = [...LEVELS, ...level];
-  const heads = levels.map((l, n) =>
-    n < LEVELS.length ? l.toFixed(2) : `plain GRPO’s final ${l.toFixed(3)}`,
-  );
   const lines = [
-    `| arm | seeds | final accuracy | area under the curve | steps to ${heads.join(' / ')} | thousand tokens to them | tool's share of a step |`,
-    '| --- | --- | --- | --- | --- | --- | --- |',
+    "| arm | seeds | final accuracy | area under the curve | seconds a step | tool's share of them |",
+    '| --- | --- | --- | --- | --- | --- |',
   ];
-  for (const { arm, bySeed } of arms) {
+  for (const { arm, bySeed } of byArm(logs)) {
     const runs = [...bySeed.values()];
-    const when = (by, scale) =>
-      levels.map((l) => shown(median(runs.map(({ curve }) => reaches(curve, l, by))) / scale)).join(' / ');
     const seconds = runs.flatMap(({ steps }) => steps.map((step) => step.seconds));
+    const share = mean(seconds.map(({ tool, all }) => tool / all));
     lines.push(
-      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${when('step', 1)} | ${when('tokens', 1000)} | ${(100 * mean(seconds.map(({ tool, all }) => tool / all))).toFixed(0)} % |`,
+      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${median(seconds.map(({ all }) => all)).toFixed(1)} | ${(100 * share).toFixed(0)} % |`,
     );
+  }
+  return lines.join('\n');
+}
+
+/** When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, with intervals over seeds: a row an arm. */
+export function levelsTable(logs) {
+  const [plain, ...others] = byArm(logs);
+  if (plain?.arm !== 'uniform') return '';
+  const heads = LEVELS.map((level) => `steps to ${level.toFixed(2)}`);
+  const lines = [
+    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | as a share of its steps | thousand tokens to it |`,
+    `| --- | ${LEVELS.map(() => '---').join(' | ')} | --- | --- | --- |`,
+  ];
+  const total = Math.max(...[...plain.bySeed.values()].map(({ curve }) => curve.at(-1).step));
+  for (const { arm, bySeed } of [plain, ...others]) {
+    const seeds = [...bySeed.keys()].filter((seed) => plain.bySeed.has(seed));
+    const curveOf = (drawn) => meanCurve(drawn.map((seed) => bySeed.get(seed).curve));
+    const finalOf = (drawn) => mean(drawn.map((seed) => plain.bySeed.get(seed).final));
+    const when = (level, by = 'step', scale = 1) => {
+      const { value, low, high } = overSeeds(
+        seeds,
+        (drawn) => reaches(curveOf(drawn), level(drawn), by) / scale,
+      );
+      return `${shown(value)}${Number.isNaN(low) ? '' : ` [${shown(low)}, ${shown(high)}]`}`;
+    };
+    const cells = [
+      ...LEVELS.map((level) => when(() => level)),
+      when(finalOf),
+      when(finalOf, 'step', total / 100).replaceAll(/\d+/g, '$& %'),
+      when(finalOf, 'tokens', 1000),
+    ];
+    lines.push(`| ${arm} | ${cells.join(' | ')} |`);
   }
   return lines.join('\n');
 }
