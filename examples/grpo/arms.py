@@ -81,6 +81,16 @@ def flat(row):
     return [len(row["completion_ids"])], [float(row["reward"])] * 2
 
 
+def known_decisions(row, lines):
+    """As `known_mistakes`, and on a right trace the value rises by equal steps at the operations that the policy is weak in."""
+    if not row["reward"]:
+        return known_mistakes(row, lines)
+    decided = [bool(read) and read[4] == WEAK for read in map(truth.OPERATION.fullmatch, lines)]
+    if not any(decided):
+        return [0.5] * (len(lines) + 1)
+    return [float(v) for v in np.cumsum([0, *decided]) / sum(decided)]
+
+
 def shuffled_values(scored, seed):
     """Segment ends and permuted values of each scored row, by id."""
     found = {}

@@ -60,6 +60,7 @@ def credits(tool, others, problems, rows, seed, mc):
     keep("rudder exact, group", tool.score(exact, [*given, "--sigma", "rudder", "--baseline", "group"]))
     found["segment exact"] = arms.as_advantage(rows, tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
+    keep("oracle decisions", tool.score(arms.with_values(rows, arms.known_decisions), given))
     for samples in mc:
         path, scored = tool.score_to(rows, ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed)], f"mc-{samples}")
         keep(f"share mc {samples}", scored)

@@ -35,7 +35,7 @@ CALIBRATED = {
     "share siblings": ["--estimator", "siblings"],
     "shuffled": ["--estimator", "calibrated"],
 }
-OF_THE_TASK = ("exact", "oracle")
+OF_THE_TASK = ("exact", "oracle", "oracle decisions")
 ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
 GIVEN = ["--estimator", "given", "--segmenter", "given"]
 
@@ -60,8 +60,9 @@ class Credit:
             scored = self.tool.score(rows, ONE_CALL[self.arm])
         elif self.arm == "exact":
             scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows))), GIVEN)
-        elif self.arm == "oracle":
-            scored = self.tool.score(arms.with_values(rows, arms.known_mistakes), GIVEN)
+        elif self.arm in OF_THE_TASK:
+            known = arms.known_mistakes if self.arm == "oracle" else arms.known_decisions
+            scored = self.tool.score(arms.with_values(rows, known), GIVEN)
         else:
             scored = self.calibrated(step, rows)
         if self.arm.startswith("segment"):

@@ -111,7 +111,8 @@ def exact():
     assert truth.lines_of([*task.encode("<think>\n"), 255, 10, *task.encode("</think>\n")])[1] == [4]  # a byte that is no UTF-8
     assert truth.lines_of(task.encode("<think>\nok.\n</think>\nok.\n</think>\n")) is None
     return {"off": max(off), "drawn": [np.mean(drawn[k], 0).tolist() for k in (0, 1)], "mistakes": truth.mistakes(lines),
-            "oracle": arms.known_mistakes({"reward": 0}, lines), "oracle_right": arms.known_mistakes({"reward": 1}, lines)}
+            "oracle": arms.known_mistakes({"reward": 0}, lines), "oracle_right": arms.known_mistakes({"reward": 1}, lines),
+            "decisions": arms.known_decisions({"reward": 0}, lines), "decisions_right": arms.known_decisions({"reward": 1}, lines)}
 
 
 def shuffled():

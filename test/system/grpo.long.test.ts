@@ -28,6 +28,8 @@ interface Results {
     mistakes: number[];
     oracle: number[];
     oracle_right: number[];
+    decisions: number[];
+    decisions_right: number[];
   };
   readonly shuffled: [number[], number[], number, number][];
   readonly through_the_tool: {
@@ -77,10 +79,13 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
   });
 
   it('the oracle moves at mistakes that stay, and nowhere on a right trace', () => {
-    const { mistakes, oracle, oracle_right } = results.exact;
+    const { mistakes, oracle, oracle_right, decisions, decisions_right } = results.exact;
     expect(mistakes).toEqual([3]);
     expect(oracle).toEqual([1, 1, 1, 1, 0]);
     expect(new Set(oracle_right).size).toBe(1);
+    // the oracle of decisions: right traces rise at the two lines with `*`
+    expect(decisions).toEqual(oracle);
+    expect(decisions_right).toEqual([0, 0.5, 0.5, 1, 1]);
   });
 
   it('shuffled values keep the ends, the differences and the sum, in another order', () => {
