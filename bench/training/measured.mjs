@@ -5,7 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import { chart } from '../fidelity/plot.mjs';
 import { ROOT } from '../fidelity/program.mjs';
 import { readLog } from './logs.mjs';
-import { mean, meanCurve } from './statistics.mjs';
+import { mean, meanCurve, wholeLooks } from './statistics.mjs';
 import { byArm, comparisonTable, levelsTable, summaryTable } from './tables.mjs';
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
@@ -96,22 +96,50 @@ function curves(name, logs) {
   ];
 }
 
-/** Accuracy at the end by arm and learning rate, with seeds that no other run has. */
+/** Accuracy by arm and learning rate: the mean of the looks at all held-out problems. {arm: [rate, accuracy, runs][]} */
+function tried(logs) {
+  const found = {};
+  for (const arm of new Set(logs.map((log) => log.arguments.arm))) {
+    const own = logs.filter((log) => log.arguments.arm === arm);
+    const rates = [...new Set(own.map((log) => log.arguments.rate))].sort((a, b) => a - b);
+    found[arm] = rates.map((rate) => {
+      const looks = own
+        .filter((log) => log.arguments.rate === rate)
+        .map((log) => mean(wholeLooks(log.looks).map(({ held_out }) => held_out)));
+      return [rate, mean(looks), looks.length];
+    });
+  }
+  return found;
+}
+
+/** The learning rate of each arm that did best in the tuning of a density: {arm: rate}. */
+export function tunedRates(density) {
+  const best = Object.entries(tried(sweep(`tuning-${density}`))).map(([arm, rates]) => [
+    arm,
+    rates.reduce((a, b) => (b[1] > a[1] ? b : a))[0],
+  ]);
+  return Object.fromEntries(best);
+}
+
+/** Accuracy by arm and learning rate, with seeds that no other run has. */
 function tuningTable(logs) {
+  const found = tried(logs);
   const rates = [...new Set(logs.map((log) => log.arguments.rate))].sort((a, b) => a - b);
-  const arms = [...new Set(logs.map((log) => log.arguments.arm))];
-  const final = (arm, rate) => {
-    const runs = logs.filter((log) => log.arguments.arm === arm && log.arguments.rate === rate);
-    return runs.length === 0
-      ? ''
-      : `${fixed(mean(runs.map(({ looks }) => looks.at(-1).held_out)))} (${runs.length})`;
-  };
+  const lines = Object.entries(found).map(([arm, own]) => {
+    const best = Math.max(...own.map(([, accuracy]) => accuracy));
+    const cells = rates.map((rate) => {
+      const [, accuracy, runs] = own.find(([each]) => each === rate) ?? [];
+      if (runs === undefined) return '';
+      return `${accuracy === best ? `**${fixed(accuracy, 3)}**` : fixed(accuracy, 3)} (${runs})`;
+    });
+    return `| ${arm} | ${cells.join(' | ')} |`;
+  });
   const { steps, held_out } = logs[0].arguments;
-  return `Accuracy on ${held_out} held-out problems after ${steps} steps; in brackets the runs.
+  return `Mean accuracy on ${held_out} held-out problems at 70 % of ${steps} steps and at their end; in brackets the runs. The best rate of each arm is the one that its runs above have.
 
 | arm | ${rates.join(' | ')} |
 | --- | ${rates.map(() => '---').join(' | ')} |
-${arms.map((arm) => `| ${arm} | ${rates.map((rate) => final(arm, rate)).join(' | ')} |`).join('\n')}`;
+${lines.join('\n')}`;
 }
 
 /** Runs whose traces another policy scored: what came of it, and what the tool said. */

@@ -11,16 +11,21 @@ def uniform(rows, scale):
     return [np.full(len(r["completion_ids"]), s / len(r["completion_ids"]), np.float32) for r, s in zip(rows, scale)]
 
 
+def summed(rows, scale):
+    """The same for every token of a trace, whatever its length: the gradient of the expected reward."""
+    return [np.full(len(r["completion_ids"]), s, np.float32) for r, s in zip(rows, scale)]
+
+
 def weighted(rows, scored, scale, column="sigma"):
     """A·σ: GRPO's loss with w = σ·T, whose mean over a trace divides by T again. A trace that was rejected counts as in plain GRPO."""
     plain = uniform(rows, scale)
     return [plain[i] if row is None else np.asarray(row[column], np.float32) * scale[i] for i, row in enumerate(scored)]
 
 
-def as_advantage(rows, scored):
-    """`token_advantage` in place of A·w, a mean over the trace's tokens and over traces; a trace that was rejected counts nothing."""
+def as_advantage(rows, scored, by_length=True):
+    """`token_advantage` in place of A·w, a mean (or a sum) over the trace's tokens, a mean over traces; a trace that was rejected counts nothing."""
     return [(np.asarray(row["token_advantage"], np.float32) if row else np.zeros(len(sent["completion_ids"]), np.float32))
-            / len(sent["completion_ids"]) / len(rows) for sent, row in zip(rows, scored)]
+            / (len(sent["completion_ids"]) if by_length else 1) / len(rows) for sent, row in zip(rows, scored)]
 
 
 def measured_odds(rows):

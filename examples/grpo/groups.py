@@ -22,6 +22,16 @@ def row(puzzle, problem, group, index, prompt_ids, ids):
     }
 
 
+def centred(rows, copies):
+    """Rewards less their group's mean."""
+    found = []
+    for start in range(0, len(rows), copies):
+        rewards = [r["reward"] for r in rows[start:start + copies]]
+        mean = statistics.fmean(rewards)
+        found += [reward - mean for reward in rewards]
+    return found
+
+
 def advantages(rows, copies):
     """GRPO's: reward less the group's mean, by the group's standard deviation; 0 where a group agrees."""
     found = []

@@ -10,7 +10,7 @@ import torch
 import arms
 import truth
 from gradient import logprobs, spread
-from groups import advantages, sample_groups
+from groups import advantages, centred, sample_groups
 from reference import BLOCK, COPIES, identity
 from setting import Density, MORE, RECIPE
 from tool import Tool
@@ -23,7 +23,7 @@ DRAWS = 2000  # of the bootstrap
 def credits(tool, others, problems, rows, seed, mc):
     """Token advantages of every arm, by name. The policy is built; `others` has the folders of the prover, the hint's reader and the reward model."""
     scale = [a / len(rows) for a in advantages(rows, COPIES)]
-    found = {"uniform": arms.uniform(rows, scale)}
+    found = {"uniform": arms.uniform(rows, scale), "return": arms.summed(rows, [a / len(rows) for a in centred(rows, COPIES)])}
 
     def keep(name, scored, column="sigma"):
         found[name] = arms.weighted(rows, scored, scale, column)
@@ -58,7 +58,9 @@ def credits(tool, others, problems, rows, seed, mc):
     exact = arms.with_values(rows, arms.exact_values(problems, odds, corrected))
     keep("share exact", tool.score(exact, given))
     keep("rudder exact, group", tool.score(exact, [*given, "--sigma", "rudder", "--baseline", "group"]))
-    found["segment exact"] = arms.as_advantage(rows, tool.score(exact, [*given, "--method", "segment"], ("token_advantage",)))
+    segments = tool.score(exact, [*given, "--method", "segment"], ("token_advantage",))
+    found["segment exact"] = arms.as_advantage(rows, segments)
+    found["segment exact, summed"] = arms.as_advantage(rows, segments, by_length=False)
     keep("oracle", tool.score(arms.with_values(rows, arms.known_mistakes), given))
     keep("oracle decisions", tool.score(arms.with_values(rows, arms.known_decisions), given))
     for samples in mc:
@@ -98,9 +100,15 @@ def operations(rows):
     return counted
 
 
-def products(found, direction):
-    """Of each arm: inner products with the unit reference [groups], and among its groups [groups, groups], in float64."""
-    return {name: (g.astype(np.float64) @ direction, g.astype(np.float64) @ g.T.astype(np.float64)) for name, g in found.items()}
+def products(found, directions):
+    """For each unit reference, of each arm: inner products with it [groups], and among the arm's groups [groups, groups], in float64."""
+    made = [{} for _ in directions]
+    for name, gradients_of in found.items():
+        wide = gradients_of.astype(np.float64)
+        among = wide @ wide.T
+        for each, direction in zip(made, directions):
+            each[name] = wide @ direction, among
+    return made
 
 
 def figures(blocks, seed=1):
@@ -156,11 +164,24 @@ def figures(blocks, seed=1):
     return found
 
 
+def reference_of(path, density, model, loss):
+    """(groups, cosine of its halves, unit mean) of a stored reference; ends the program where it is another one, or not whole."""
+    stored = np.load(path, mmap_mode="r")
+    told = pathlib.Path(path + ".json")
+    made = json.loads(told.read_text(encoding="utf-8")) if told.exists() else None
+    expected = identity(density, model, len(stored), loss)
+    if made != expected:
+        raise SystemExit(f"{path}: found a reference of {made}, expected {expected}: make it with reference.py, to its end")
+    whole, *halves = (np.mean(part, 0, dtype=np.float64) for part in (stored, stored[::2], stored[1::2]))
+    return len(stored) * BLOCK, float(halves[0] @ halves[1] / np.linalg.norm(halves[0]) / np.linalg.norm(halves[1])), whole / np.linalg.norm(whole)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--density", choices=MORE, default="sparse")
     parser.add_argument("--model", required=True)
     parser.add_argument("--reference", required=True, help=".npy of reference.py")
+    parser.add_argument("--return-reference", help=".npy of reference.py --loss return: cosines with it too")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--mc", default="8", help="completions an exit point, comma-separated")
     parser.add_argument("--mc-blocks", type=int, default=1, help="so many of the blocks are sampled from")
@@ -170,14 +191,9 @@ def main():
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
-    stored = np.load(args.reference, mmap_mode="r")
-    told = pathlib.Path(args.reference + ".json")
-    made = json.loads(told.read_text(encoding="utf-8")) if told.exists() else None
-    if made != identity(args.density, args.model, len(stored)):
-        raise SystemExit(f"{args.reference}: found a reference of {made}, expected {identity(args.density, args.model, len(stored))}: make it with reference.py, to its end")
-    reference = np.mean(stored, 0, dtype=np.float64)
-    halves = [np.mean(stored[i::2], 0, dtype=np.float64) for i in (0, 1)]
-    direction = reference / np.linalg.norm(reference)
+    references = [reference_of(args.reference, args.density, args.model, "grpo")]
+    if args.return_reference:
+        references.append(reference_of(args.return_reference, args.density, args.model, "return"))
     tool, others = Tool(args.folder), {}
     for name in ("prover", "hint", "prm"):
         others[name] = pathlib.Path(args.folder) / name
@@ -193,14 +209,17 @@ def main():
         counted += operations(rows)
         found = credits(tool, others, problems, rows, number, mc)
         seconds = time.time() - started
-        blocks.append(products(gradients(model, rows, found), direction))
+        blocks.append(products(gradients(model, rows, found), [direction for *_, direction in references]))
+        groups, halves, _ = references[0]
         result = {
-            "density": args.density, "reference_groups": len(stored) * BLOCK, "groups": BLOCK * len(blocks), "copies": COPIES,
-            "halves_cosine": float(halves[0] @ halves[1] / np.linalg.norm(halves[0]) / np.linalg.norm(halves[1])),
+            "density": args.density, "reference_groups": groups, "groups": BLOCK * len(blocks), "copies": COPIES, "halves_cosine": halves,
             "wrong": {operator: counted[operator, True] / (counted[operator, True] + counted[operator, False]) for operator in "*+-"},
             "warnings": sorted(set(tool.warnings)),
-            "arms": figures(blocks),
+            "arms": figures([found for found, *_ in blocks]),
         }
+        if len(references) > 1:
+            groups, halves, _ = references[1]
+            result["return"] = {"reference_groups": groups, "halves_cosine": halves, "arms": figures([found for _, found in blocks])}
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
         print(f"block {number + 1} of {args.blocks}: credits {seconds:.0f} s, all {time.time() - started:.0f} s", flush=True)
         for name, f in result["arms"].items():

@@ -10,9 +10,10 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import arms  # noqa: E402
 import gradient  # noqa: E402
+import reference  # noqa: E402
 import stage0  # noqa: E402
 import truth  # noqa: E402
-from groups import advantages, sample_groups  # noqa: E402
+from groups import advantages, centred, sample_groups  # noqa: E402
 from setting import Density  # noqa: E402
 import checkpoint  # noqa: E402
 import task  # noqa: E402
@@ -71,7 +72,7 @@ def gradients():
 def grpo():
     rows = rows_of(["a\n", "bb\n", "c\n", "d\n"] * 2, [1, 0, 0, 1, 1, 1, 1, 1])
     found = advantages(rows, 4)
-    return {"advantages": found, "uniform": [a.tolist() for a in arms.uniform(rows[:2], [0.5, -0.5])]}
+    return {"advantages": found, "centred": centred(rows, 4), "uniform": [a.tolist() for a in arms.uniform(rows[:2], [0.5, -0.5])]}
 
 
 def exact():
@@ -115,6 +116,26 @@ def exact():
             "decisions": arms.known_decisions({"reward": 0}, lines), "decisions_right": arms.known_decisions({"reward": 1}, lines)}
 
 
+def references(folder):
+    """What stage0 says of stored references: one that is whole, and others that are not what was asked for."""
+    model = pathlib.Path(folder) / "weights"
+    model.write_bytes(b"some")
+    path = f"{folder}/reference.npy"
+    np.save(path, np.array([[3.0, 0.0], [3.0, 0.0], [0.0, 3.0], [0.0, 3.0]], np.float32))
+
+    def told(loss="grpo", density="sparse"):
+        try:
+            return [*stage0.reference_of(path, density, model, loss)[:2]]
+        except SystemExit as error:
+            return str(error)
+
+    unfinished = told()
+    pathlib.Path(path + ".json").write_text(json.dumps(reference.identity("sparse", model, 4)))
+    found = [told(), told("return"), told(density="dense")]
+    model.write_bytes(b"other")
+    return {"unfinished": unfinished, "whole": found[0], "others": [*found[1:], told()]}
+
+
 def shuffled():
     scored = [{"id": str(n), "segments": [{"kind": "thought", "end": 3 * k + 3, "delta": d, "value": v} for k, (d, v) in enumerate([(0.1, 0.5), (-0.3, 0.2), (0.4, 0.6), (0.2, 0.8)])]
                + [{"kind": "answer", "end": 15, "delta": 0, "value": None}]} for n in range(30)]
@@ -156,8 +177,8 @@ def figures():
     for _ in range(12):
         made = {"uniform": truth_ + rng.normal(size=(groups, size)), "quiet": truth_ + 0.5 * rng.normal(size=(groups, size)), "wrong": -truth_ + rng.normal(size=(groups, size)),
                 "biased": truth_ + side + 0.5 * rng.normal(size=(groups, size))}
-        blocks.append(stage0.products(made, truth_))
+        blocks.append(stage0.products(made, [truth_])[0])
     return stage0.figures(blocks)
 
 
-print(json.dumps({"gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))
+print(json.dumps({"references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

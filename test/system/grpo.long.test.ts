@@ -21,7 +21,8 @@ interface Figures {
 }
 interface Results {
   readonly gradients: { loss: number; by_hand: number; slope: number; difference: number };
-  readonly grpo: { advantages: number[]; uniform: number[][] };
+  readonly references: { unfinished: string; whole: [number, number]; others: string[] };
+  readonly grpo: { advantages: number[]; centred: number[]; uniform: number[][] };
   readonly exact: {
     off: number;
     drawn: [number, number][];
@@ -66,11 +67,22 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const expected = [a, -a, -a, a, 0, 0, 0, 0];
     for (const [n, value] of results.grpo.advantages.entries())
       expect(value).toBeCloseTo(expected[n] as number, 12);
+    expect(results.grpo.centred).toEqual([0.5, -0.5, -0.5, 0.5, 0, 0, 0, 0]);
     for (const [n, row] of [
       [0.25, 0.25],
       [-1 / 6, -1 / 6, -1 / 6],
     ].entries())
       for (const [t, value] of row.entries()) expect(results.grpo.uniform[n]?.[t]).toBeCloseTo(value, 6);
+  });
+
+  it('Stage 0 takes the reference that it was asked for, whole', () => {
+    const { unfinished, whole, others } = results.references;
+    // rows 0, 2 and 1, 3: their means point the same way
+    expect(whole[0]).toBe(256);
+    expect(whole[1]).toBeCloseTo(1, 12);
+    expect(unfinished).toContain('found a reference of None, expected');
+    for (const said of others) expect(said).toMatch(/found a reference of \{.*: make it with reference\.py/);
+    expect(others).toHaveLength(3);
   });
 
   it('exact values are the sum over all that can happen, and the mean of what drawn chains earn', () => {
