@@ -20,11 +20,14 @@ const fixed = (value, digits = 2) =>
     .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
+const limitOf = (limit) => (limit === null ? '' : fixed(Math.min(1, limit)));
+
 /** Stage 0 of one density as a table: arms by cosine. */
 function stageZero(density) {
   const path = join(LOGS, `stage0-${density}.json`);
   if (!existsSync(path)) return '';
-  const { arms, groups, reference_groups, halves_cosine, wrong } = JSON.parse(readFileSync(path, 'utf8'));
+  const found = JSON.parse(readFileSync(path, 'utf8'));
+  const { arms, groups, reference_groups, halves_cosine, wrong, return: second } = found;
   const rows = Object.entries(arms)
     .sort(([, a], [, b]) => b.cosine - a.cosine)
     .map(([name, figures]) => {
@@ -45,7 +48,8 @@ function stageZero(density) {
         name === 'uniform'
           ? ' | 1'
           : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${efficiency.toFixed(2)} [${between.map((v) => v.toFixed(2)).join(', ')}]`;
-      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${limit === null ? '' : fixed(Math.min(1, limit))} |`;
+      const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
+      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${limitOf(limit)} |${ofReturn}`;
     });
   return `### ${titled(density)}
 
@@ -54,8 +58,8 @@ ${Object.entries(wrong)
   .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
   .join(', ')}.
 
-| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | limit |
-| --- | --- | --- | --- | --- | --- |
+| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | limit |${second === undefined ? '' : ` limit, by the return (${second.reference_groups.toLocaleString('en')} groups) |`}
+| --- | --- | --- | --- | --- | --- |${second === undefined ? '' : ' --- |'}
 ${rows.join('\n')}
 `;
 }
