@@ -41,9 +41,11 @@ for (const name of ['seeds', 'first-seed', 'jobs', ...NUMBERS])
     refuse(`--${name} ${flags[name]}: expected a number from 1 on`, `--${name} 8`);
 
 /** AdamW's learning rate of each arm: the tuned one, or one for all. */
-const TUNED = JSON.parse(readFileSync(join(ROOT, 'examples/grpo/rates.json'), 'utf8'))[flags.density];
+const TUNED = JSON.parse(readFileSync(join(ROOT, 'examples/grpo/rates.json'), 'utf8'))[flags.density] ?? {};
 const rateOf = (arm) => (flags.rate === 'tuned' ? (TUNED[arm] ?? TUNED.uniform) : Number(flags.rate));
-if (!(rateOf('uniform') > 0)) refuse(`--rate ${flags.rate}`, '--rate tuned, or a number such as 0.0003');
+if (flags.rate === 'tuned' && TUNED.uniform === undefined)
+  refuse(`no learning rate was tuned for the ${flags.density} task`, '--rate 0.0006');
+if (!(rateOf('uniform') > 0)) refuse(`--rate ${flags.rate}`, '--rate tuned, or a number such as 0.0006');
 
 const TRAINER = join(ROOT, 'examples/grpo/train_arm.py');
 /** A Python that can train, and the arms that it knows. */
