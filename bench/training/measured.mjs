@@ -22,9 +22,9 @@ const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)
 
 const limitOf = (limit) => (limit === null ? '' : fixed(Math.min(1, limit)));
 
-/** Stage 0 of one density as a table: arms by cosine. */
-function stageZero(density) {
-  const path = join(LOGS, `stage0-${density}.json`);
+/** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
+function stageZero(density, mark = '') {
+  const path = join(LOGS, `stage0-${density}${mark}.json`);
   if (!existsSync(path)) return '';
   const found = JSON.parse(readFileSync(path, 'utf8'));
   const { arms, groups, reference_groups, halves_cosine, wrong, return: second } = found;
@@ -51,9 +51,9 @@ function stageZero(density) {
       const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
       return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${limitOf(limit)} |${ofReturn}`;
     });
-  return `### ${titled(density)}
+  return `### ${titled(density)}${mark === '' ? '' : ', with Monte Carlo'}
 
-${groups} groups of 8 in blocks of 64 against ${reference_groups.toLocaleString('en')} other groups (the cosine of the reference's own halves: ${fixed(halves_cosine, 3)}). Wrong results of the policy:
+${groups} groups of 8 in blocks of ${groups / arms.uniform.blocks} against ${reference_groups.toLocaleString('en')} other groups (the cosine of the reference's own halves: ${fixed(halves_cosine, 3)}). Wrong results of the policy:
 ${Object.entries(wrong)
   .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
   .join(', ')}.
@@ -162,7 +162,11 @@ export function measured() {
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => name);
   const charts = [];
-  const parts = ['## At fixed parameters', ...DENSITIES.map(stageZero), '## Training'];
+  const parts = [
+    '## At fixed parameters',
+    ...DENSITIES.flatMap((each) => [stageZero(each), stageZero(each, '-mc')]),
+    '## Training',
+  ];
   for (const name of sweeps.filter((each) => DENSITIES.includes(each))) {
     const logs = sweep(name);
     charts.push(...curves(name, logs));

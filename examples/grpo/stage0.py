@@ -1,4 +1,4 @@
-"""Stage 0, second half: at fixed parameters, each arm's gradient over blocks of 64 groups against the reference gradient."""
+"""Stage 0, second half: at fixed parameters, each arm's gradient over blocks of groups against the reference gradient."""
 import argparse
 import collections
 import json
@@ -183,7 +183,8 @@ def main():
     parser.add_argument("--reference", required=True, help=".npy of reference.py")
     parser.add_argument("--return-reference", help=".npy of reference.py --loss return: cosines with it too")
     parser.add_argument("--blocks", type=int, default=4)
-    parser.add_argument("--mc", default="8", help="completions an exit point, comma-separated")
+    parser.add_argument("--groups", type=int, default=BLOCK, help="of a block; Monte Carlo is dear")
+    parser.add_argument("--mc", default="", help="completions an exit point, comma-separated")
     parser.add_argument("--mc-blocks", type=int, default=1, help="so many of the blocks are sampled from")
     parser.add_argument("--folder", required=True, help="for the tool's files")
     parser.add_argument("--out", required=True, help=".json")
@@ -202,7 +203,7 @@ def main():
     blocks, counted, started = [], collections.Counter(), time.time()
     for number in range(args.blocks):
         rng = random.Random(f"stage0/{args.density}/{number}")
-        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(BLOCK)]
+        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.groups)]
         rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(10_000 + number))
         problems = {f"p{i}": problem for i, problem in enumerate(drawn)}
         mc = list(map(int, filter(None, args.mc.split(",")))) if number < args.mc_blocks else []
@@ -212,7 +213,7 @@ def main():
         blocks.append(products(gradients(model, rows, found), [direction for *_, direction in references]))
         groups, halves, _ = references[0]
         result = {
-            "density": args.density, "reference_groups": groups, "groups": BLOCK * len(blocks), "copies": COPIES, "halves_cosine": halves,
+            "density": args.density, "reference_groups": groups, "groups": args.groups * len(blocks), "copies": COPIES, "halves_cosine": halves,
             "wrong": {operator: counted[operator, True] / (counted[operator, True] + counted[operator, False]) for operator in "*+-"},
             "warnings": sorted(set(tool.warnings)),
             "arms": figures([found for found, *_ in blocks]),
