@@ -64,6 +64,17 @@ ${rows.join('\n')}
 `;
 }
 
+/** Cosines of Stage 0 under the names that the arms have in training. */
+function cosinesOf(density) {
+  const { arms } = JSON.parse(readFileSync(join(LOGS, `stage0-${density}.json`), 'utf8'));
+  const named = { ...arms, shuffled: arms['shuffled calibrated'], exact: arms['share exact'] };
+  return Object.fromEntries(
+    Object.entries(named)
+      .filter(([, figures]) => figures !== undefined)
+      .map(([name, { cosine }]) => [name, cosine]),
+  );
+}
+
 const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
 
 /** Runs of one sweep: a folder of compressed logs. */
@@ -176,7 +187,7 @@ export function measured() {
       `### ${titled(name)}`,
       `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
       comparisonTable(logs),
-      levelsTable(logs),
+      levelsTable(logs, cosinesOf(name)),
       summaryTable(logs),
       `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
     );

@@ -77,14 +77,20 @@ export function summaryTable(logs) {
   return lines.join('\n');
 }
 
-/** When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, with intervals over seeds: a row an arm. */
-export function levelsTable(logs) {
+/** A share of the steps; none that is more than twice all of them. */
+const foretold = (share) => (share > 0 && share < 2 ? `${(100 * share).toFixed(0)} %` : '–');
+
+/**
+ * When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, with intervals over seeds: a row an arm.
+ * @param cosines of arms at fixed parameters, by arm: a step of given length goes as far as its cosine, so plain GRPO's over an arm's foretells the share of steps
+ */
+export function levelsTable(logs, cosines = undefined) {
   const [plain, ...others] = byArm(logs);
   if (plain?.arm !== 'uniform') return '';
   const heads = LEVELS.map((level) => `steps to ${level.toFixed(2)}`);
   const lines = [
-    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | as a share of its steps | thousand tokens to it |`,
-    `| --- | ${LEVELS.map(() => '---').join(' | ')} | --- | --- | --- |`,
+    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | as a share of its steps | thousand tokens to it |${cosines ? ' foretold by the cosines |' : ''}`,
+    `| --- | ${LEVELS.map(() => '---').join(' | ')} | --- | --- | --- |${cosines ? ' --- |' : ''}`,
   ];
   const total = Math.max(...[...plain.bySeed.values()].map(({ curve }) => curve.at(-1).step));
   for (const { arm, bySeed } of [plain, ...others]) {
@@ -103,6 +109,7 @@ export function levelsTable(logs) {
       when(finalOf),
       when(finalOf, 'step', total / 100).replaceAll(/\d+/g, '$& %'),
       when(finalOf, 'tokens', 1000),
+      ...(cosines ? [arm in cosines ? foretold(cosines.uniform / cosines[arm]) : ''] : []),
     ];
     lines.push(`| ${arm} | ${cells.join(' | ')} |`);
   }

@@ -12,7 +12,7 @@ const { area, interval, meanCurve, overSeeds, reaches, signFlip, smoothed } = aw
 const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparisonTable, levelsTable, summaryTable } = await part('tables');
-const { measured } = await part('measured');
+const { measured, tunedRates } = await part('measured');
 
 /** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
@@ -147,6 +147,10 @@ describe('the table', () => {
     expect(share).toBe(
       '| share | 8 [6, 9] | 10 [8, 13] | 13 [10, 16] | 10 [9, 13] | 51 % [43 %, 64 %] | 0 [0, 0] |',
     );
+    // cosines of .3 and .6: half the steps
+    const foretold = levelsTable(logs, { uniform: 0.3, share: 0.6 }).split('\n');
+    expect(foretold[2]).toBe(`${plain} 100 % |`);
+    expect(foretold[3]).toBe(`${share} 50 % |`);
     expect(levelsTable([run('share', 1, 0.1)])).toBe('');
   });
 
@@ -162,6 +166,11 @@ it('docs/training.md and its charts say what the logs say', async () => {
   const { text, charts } = measured();
   expect(await readFile(join(ROOT, 'docs/training.md'), 'utf8')).toContain(text);
   for (const [name, svg] of charts) expect(await readFile(join(ROOT, 'docs', name), 'utf8'), name).toBe(svg);
+});
+
+it('the learning rates that train-proof takes are those that did best in the tuning', async () => {
+  const rates = JSON.parse(await readFile(join(ROOT, 'examples/grpo/rates.json'), 'utf8'));
+  expect(rates).toEqual({ sparse: tunedRates('sparse') });
 });
 
 it('train-proof refuses what it cannot do', () => {
