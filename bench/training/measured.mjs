@@ -150,11 +150,34 @@ function tuningTable(logs) {
     return `| ${arm} | ${cells.join(' | ')} |`;
   });
   const { steps, held_out } = logs[0].arguments;
-  return `Mean accuracy on ${held_out} held-out problems at 70 % of ${steps} steps and at their end; in brackets the runs. The best rate of each arm is the one that its runs above have.
+  return `Mean accuracy on ${held_out} held-out problems at 70 % of ${steps} steps and at their end; in brackets the runs. An arm's runs above have its best rate.
 
 | arm | ${rates.join(' | ')} |
 | --- | ${rates.map(() => '---').join(' | ')} |
 ${lines.join('\n')}`;
+}
+
+/** What traces are made of after some steps, of single runs. */
+function faultsTable() {
+  const lines = readFileSync(join(LOGS, 'faults.jsonl'), 'utf8').trimEnd().split('\n');
+  const rows = lines.map((line) => {
+    const found = {
+      mistake_known: 0,
+      mistake_unknown: 0,
+      fillers: 0,
+      wrong_operations: 0,
+      ...JSON.parse(line),
+    };
+    const { arm, rate, steps, traces, right, readable, operations } = found;
+    const each = (n) => (n / readable).toFixed(1);
+    const wrong = `${((100 * found.wrong_operations) / operations).toFixed(1)} %`;
+    return `| ${arm} | ${rate} | ${steps} | ${right} of ${traces} | ${each(operations)} | ${wrong} | ${each(found.fillers)} | ${found.mistake_known} | ${found.mistake_unknown} | ${traces - readable} |`;
+  });
+  return `Of single runs with a seed that no other run has (\`faults.py\`): lines are a trace's, on average.
+
+| arm | rate | steps | right | operations | wrong ones of them | fillers | wrong by an operation | wrong by another fault | without an end |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+${rows.join('\n')}`;
 }
 
 /** Runs whose traces another policy scored: what came of it, and what the tool said. */
@@ -196,5 +219,6 @@ export function measured() {
   for (const density of DENSITIES)
     if (sweeps.includes(`tuning-${density}`))
       parts.push(`### Learning rates, ${density}`, tuningTable(sweep(`tuning-${density}`)));
+  parts.push('### What the traces hold', faultsTable());
   return { text: parts.filter(Boolean).join('\n\n'), charts };
 }

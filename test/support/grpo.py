@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import arms  # noqa: E402
+import faults  # noqa: E402
 import gradient  # noqa: E402
 import reference  # noqa: E402
 import stage0  # noqa: E402
@@ -181,4 +182,11 @@ def figures():
     return stage0.figures(blocks)
 
 
-print(json.dumps({"references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))
+def counted():
+    """Lines and faults of four written traces: right, wrong by an operation, wrong by another fault, and one that has no end."""
+    right = "<think>\na: 1*2=2 top 2\nok.\nhm.\nb: 2+2=4 top 4\n</think>\nanswer: 4\n"
+    rows = [(right, 1), (right.replace("1*2=2", "1*2=3").replace("top 2", "top 3"), 0), (right.replace("answer: 4", "answer: 5"), 0), ("<think>\nok.\n", 0)]
+    return faults.counts([{"completion_ids": task.encode(text), "reward": reward} for text, reward in rows])
+
+
+print(json.dumps({"counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

@@ -21,6 +21,7 @@ interface Figures {
 }
 interface Results {
   readonly gradients: { loss: number; by_hand: number; slope: number; difference: number };
+  readonly counted: Record<string, number>;
   readonly references: { unfinished: string; whole: [number, number]; others: string[] };
   readonly grpo: { advantages: number[]; centred: number[]; uniform: number[][] };
   readonly exact: {
@@ -73,6 +74,18 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
       [-1 / 6, -1 / 6, -1 / 6],
     ].entries())
       for (const [t, value] of row.entries()) expect(results.grpo.uniform[n]?.[t]).toBeCloseTo(value, 6);
+  });
+
+  it('what traces hold, and what is wrong with wrong ones', () => {
+    expect(results.counted).toEqual({
+      right: 1,
+      readable: 3,
+      operations: 6,
+      wrong_operations: 1,
+      fillers: 6,
+      mistake_known: 1,
+      mistake_unknown: 1,
+    });
   });
 
   it('Stage 0 takes the reference that it was asked for, whole', () => {

@@ -1,0 +1,59 @@
+"""Trains one arm for some steps, and counts what its traces are made of and what is wrong with those that are wrong; prints a line of JSON."""
+import argparse
+import collections
+import json
+import random
+import tempfile
+import torch
+import train_arm
+import truth
+from groups import sample_groups
+from setting import Density, FILLERS, MORE
+
+
+def counts(rows):
+    """Lines by kind, and wrong traces by whether a wrong operation that stays is known; `readable` are those with a thought that ends."""
+    found = collections.Counter()
+    for row in rows:
+        found["right"] += row["reward"]
+        read = truth.lines_of(row["completion_ids"])
+        if read is None:
+            continue
+        found["readable"] += 1
+        for line in read[0]:
+            operation = truth.OPERATION.fullmatch(line)
+            if line in FILLERS:
+                found["fillers"] += 1
+            elif operation and not operation[1]:
+                found["operations"] += 1
+                found["wrong_operations"] += truth.is_wrong(line)
+        if not row["reward"]:
+            found["mistake_known" if truth.mistakes(read[0]) else "mistake_unknown"] += 1
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arm", choices=train_arm.ARMS, required=True)
+    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--model", required=True, help="the weak checkpoint")
+    parser.add_argument("--seed", type=int, default=101)
+    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--traces", type=int, default=300)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    with tempfile.TemporaryDirectory() as folder:
+        training = argparse.Namespace(**vars(args), problems=8, copies=8, look=args.steps + 1, held_out=100, scored_by=None, check=False, folder=folder)
+        model = train_arm.train(training, lambda record: None)
+    puzzle, rng = Density(args.density), random.Random(5)
+    problems = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.traces)]
+    with torch.no_grad():
+        rows = sample_groups(puzzle, model, problems, 1, torch.Generator().manual_seed(3))
+    told = {name: value for name, value in vars(args).items() if name != "model"}
+    print(json.dumps({**told, **counts(rows), "tokens": sum(len(r["completion_ids"]) for r in rows)}))
+
+
+if __name__ == "__main__":
+    main()
