@@ -13,6 +13,8 @@ import {
 } from './statistics.mjs';
 
 const LEVELS = [0.65, 0.7, 0.75];
+/** the level to which an arm's steps are compared with plain GRPO's, seed by seed */
+const SHARED = 0.75;
 const shown = (value) => (Number.isFinite(value) ? value.toFixed(0) : '–');
 const withInterval = ({ mean: m, half }, digits = 3) =>
   `${m.toFixed(digits)}${Number.isFinite(half) ? ` ± ${half.toFixed(digits)}` : ''}`;
@@ -78,7 +80,7 @@ export function summaryTable(logs) {
 }
 
 /** A share of the steps; none that is more than twice all of them. */
-const foretold = (share) => (share > 0 && share < 2 ? `${(100 * share).toFixed(0)} %` : '–');
+const asShare = (share) => (share >= 0 && share < 2 ? `${(100 * share).toFixed(0)} %` : '–');
 
 /**
  * When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, with intervals over seeds: a row an arm.
@@ -89,27 +91,35 @@ export function levelsTable(logs, cosines = undefined) {
   if (plain?.arm !== 'uniform') return '';
   const heads = LEVELS.map((level) => `steps to ${level.toFixed(2)}`);
   const lines = [
-    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | as a share of its steps | thousand tokens to it |${cosines ? ' foretold by the cosines |' : ''}`,
+    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | steps to ${SHARED.toFixed(2)} as a share of plain GRPO’s | tokens to it likewise |${cosines ? ' foretold by the cosines |' : ''}`,
     `| --- | ${LEVELS.map(() => '---').join(' | ')} | --- | --- | --- |${cosines ? ' --- |' : ''}`,
   ];
-  const total = Math.max(...[...plain.bySeed.values()].map(({ curve }) => curve.at(-1).step));
   for (const { arm, bySeed } of [plain, ...others]) {
     const seeds = [...bySeed.keys()].filter((seed) => plain.bySeed.has(seed));
     const curveOf = (drawn) => meanCurve(drawn.map((seed) => bySeed.get(seed).curve));
     const finalOf = (drawn) => mean(drawn.map((seed) => plain.bySeed.get(seed).final));
-    const when = (level, by = 'step', scale = 1) => {
-      const { value, low, high } = overSeeds(
-        seeds,
-        (drawn) => reaches(curveOf(drawn), level(drawn), by) / scale,
+    const told = ({ value, low, high }, text) =>
+      `${text(value)}${Number.isNaN(low) ? '' : ` [${text(low)}, ${text(high)}]`}`;
+    const when = (level) =>
+      told(
+        overSeeds(seeds, (drawn) => reaches(curveOf(drawn), level(drawn))),
+        shown,
       );
-      return `${shown(value)}${Number.isNaN(low) ? '' : ` [${shown(low)}, ${shown(high)}]`}`;
+    const shareOf = (by) => {
+      const to = (drawn, runs) => reaches(meanCurve(drawn.map((seed) => runs.get(seed).curve)), SHARED, by);
+      const ratio = (drawn) => {
+        const own = to(drawn, bySeed);
+        // never, whatever plain GRPO does
+        return Number.isFinite(own) ? own / to(drawn, plain.bySeed) : own;
+      };
+      return told(overSeeds(seeds, ratio), asShare);
     };
     const cells = [
       ...LEVELS.map((level) => when(() => level)),
       when(finalOf),
-      when(finalOf, 'step', total / 100).replaceAll(/\d+/g, '$& %'),
-      when(finalOf, 'tokens', 1000),
-      ...(cosines ? [arm in cosines ? foretold(cosines.uniform / cosines[arm]) : ''] : []),
+      shareOf('step'),
+      shareOf('tokens'),
+      ...(cosines ? [arm in cosines ? asShare(cosines.uniform / cosines[arm]) : ''] : []),
     ];
     lines.push(`| ${arm} | ${cells.join(' | ')} |`);
   }

@@ -136,17 +136,21 @@ describe('the table', () => {
     const rises = [0.08, 0.1, 0.12];
     const logs = [1, 2, 3].flatMap((seed) => [
       run('share', seed, rises[seed - 1] as number),
-      run('uniform', seed, 0.051),
+      run('uniform', seed, 0.07),
     ]);
     const [, , plain, share] = levelsTable(logs).split('\n');
-    // plain GRPO: about .5 + .05·n/5: it meets .65 at step 15 and its own end at 20; never .75
+    // plain GRPO: .5 + .07·n/5 meets .65, .70, .75 at 10.7, 14.3, 17.9, and its own end at 20
     expect(plain).toBe(
-      '| uniform | 15 [15, 15] | 20 [20, 20] | – [–, –] | 20 [20, 20] | 100 % [100 %, 100 %] | 0 [0, 0] |',
+      '| uniform | 11 [11, 11] | 14 [14, 14] | 18 [18, 18] | 20 [20, 20] | 100 % [100 %, 100 %] | 100 % [100 %, 100 %] |',
     );
-    // the mean rise is .1: .65, .70, .75 at 7.5, 10, 12.5; all draws of the slowest seed alone (1 in 27) are within 2.5 %'s reach: 9.4, 12.5, 15.6; .704 at 10.2, between 8.5 and 12.75
+    // the mean rise is .1: .65, .70, .75 at 7.5, 10, 12.5, which is 70 % of 17.9; .78 at 14. All draws of the slowest seed alone (1 in 27)
+    // are within 2.5 %'s reach: a rise of .08, 12.5 / 10 of those; and of the fastest: 12.5 / 15
     expect(share).toBe(
-      '| share | 8 [6, 9] | 10 [8, 13] | 13 [10, 16] | 10 [9, 13] | 51 % [43 %, 64 %] | 0 [0, 0] |',
+      '| share | 8 [6, 9] | 10 [8, 13] | 13 [10, 16] | 14 [12, 18] | 70 % [58 %, 88 %] | 70 % [58 %, 88 %] |',
     );
+    // an arm that never gets there has no share, where plain GRPO does and where it does not
+    const never = [1, 2].flatMap((seed) => [run('flat', seed, 0.01), run('uniform', seed, 0.01 + seed / 20)]);
+    expect(levelsTable(never).split('\n').at(-1)).toMatch(/\| – \[–, –\] \| – \[–, –\] \|$/);
     // cosines of .3 and .6: half the steps
     const foretold = levelsTable(logs, { uniform: 0.3, share: 0.6 }).split('\n');
     expect(foretold[2]).toBe(`${plain} 100 % |`);
