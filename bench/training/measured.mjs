@@ -180,13 +180,15 @@ function faultsTable() {
 ${rows.join('\n')}`;
 }
 
-/** Runs whose traces another policy scored: what came of it, and what the tool said. */
+/** Runs whose traces another policy scored: what came of it, and what the tool said, once a kind. */
 function foreignTable(logs) {
   return logs
-    .map(
-      ({ arguments: { arm, scored_by, steps }, looks, warnings }) =>
-        `${arm} of \`models/${scored_by}\`, ${steps} steps: accuracy ${fixed(looks.at(-1).held_out)}. The tool warned:\n${warnings.map((text) => `\n> ${text.replace(/\S*\/(\w+)/g, '$1')}`).join('\n')}`,
-    )
+    .map(({ arguments: { arm, seed, scored_by, steps }, looks, warnings }) => {
+      const kinds = new Map(warnings.map((text) => [text.replaceAll(/\d+/g, ''), text]));
+      const said = [...kinds.values()].map((text) => `> ${text.replace(/ \/\S*\/(\w+)/, ' $1')}`);
+      const [early, last] = wholeLooks(looks).map(({ held_out }) => fixed(held_out));
+      return `${arm}, seed ${seed}, by \`models/${scored_by}\`: accuracy ${early} at 70 % of ${steps} steps and ${last} at the end. The tool warned:\n\n${said.join('\n\n')}`;
+    })
     .join('\n\n');
 }
 
