@@ -20,7 +20,7 @@ const fixed = (value, digits = 2) =>
     .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
-const limitOf = (limit) => (limit === null ? '' : fixed(Math.min(1, limit)));
+const limitOf = (limit) => (limit === null ? '' : fixed(limit));
 
 /** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
 function stageZero(density, mark = '') {
@@ -175,7 +175,7 @@ function faultsTable() {
   });
   return `Of single runs with a seed that no other run has (\`faults.py\`): lines are a trace's, on average.
 
-| arm | rate | steps | right | operations | wrong ones of them | fillers | wrong by an operation | wrong by another fault | without an end |
+| arm | rate | steps | right | operations | wrong ones of them | fillers | wrong with a known mistake | wrong without | not readable |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${rows.join('\n')}`;
 }

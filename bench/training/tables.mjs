@@ -1,5 +1,4 @@
 // Logs of training runs in, tables in Markdown out.
-import { median } from '../measure.mjs';
 import {
   area,
   interval,
@@ -13,8 +12,6 @@ import {
 } from './statistics.mjs';
 
 const LEVELS = [0.65, 0.7, 0.75];
-/** the level to which an arm's steps are compared with plain GRPO's, seed by seed */
-const SHARED = 0.75;
 const shown = (value) => (Number.isFinite(value) ? value.toFixed(0) : '–');
 const withInterval = ({ mean: m, half }, digits = 3) =>
   `${m.toFixed(digits)}${Number.isFinite(half) ? ` ± ${half.toFixed(digits)}` : ''}`;
@@ -65,61 +62,69 @@ export function comparisonTable(logs) {
 /** A row an arm: accuracy at the end, area under its curve, the tool's share of a step. */
 export function summaryTable(logs) {
   const lines = [
-    "| arm | seeds | final accuracy | area under the curve | seconds a step | tool's share of them |",
-    '| --- | --- | --- | --- | --- | --- |',
+    "| arm | seeds | final accuracy | area under the curve | tool's share of a step |",
+    '| --- | --- | --- | --- | --- |',
   ];
   for (const { arm, bySeed } of byArm(logs)) {
     const runs = [...bySeed.values()];
     const seconds = runs.flatMap(({ steps }) => steps.map((step) => step.seconds));
     const share = mean(seconds.map(({ tool, all }) => tool / all));
     lines.push(
-      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${median(seconds.map(({ all }) => all)).toFixed(1)} | ${(100 * share).toFixed(0)} % |`,
+      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${(100 * share).toFixed(0)} % |`,
     );
   }
   return lines.join('\n');
 }
 
-/** A share of the steps; none that is more than twice all of them. */
-const asShare = (share) => (share >= 0 && share < 2 ? `${(100 * share).toFixed(0)} %` : '–');
+/** A share of plain GRPO's steps or tokens; – where the level is never reached. */
+const asShare = (share) => {
+  if (!Number.isFinite(share) || share < 0) return '–';
+  return share > 2 ? '> 200 %' : `${(100 * share).toFixed(0)} %`;
+};
+
+const told = ({ value, low, high }, text) =>
+  `${text(value)}${Number.isNaN(low) ? '' : ` [${text(low)}, ${text(high)}]`}`;
 
 /**
- * When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, with intervals over seeds: a row an arm.
- * @param cosines of arms at fixed parameters, by arm: a step of given length goes as far as its cosine, so plain GRPO's over an arm's foretells the share of steps
+ * When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, and as a share of what plain GRPO
+ * takes, paired by seed; intervals are over seeds. A row an arm.
+ * @param cosines of arms at fixed parameters, by arm: plain GRPO's over an arm's is the share of steps that they foretell
  */
 export function levelsTable(logs, cosines = undefined) {
   const [plain, ...others] = byArm(logs);
   if (plain?.arm !== 'uniform') return '';
-  const heads = LEVELS.map((level) => `steps to ${level.toFixed(2)}`);
-  const lines = [
-    `| arm | ${heads.join(' | ')} | steps to plain GRPO’s final accuracy | steps to ${SHARED.toFixed(2)} as a share of plain GRPO’s | tokens to it likewise |${cosines ? ' foretold by the cosines |' : ''}`,
-    `| --- | ${LEVELS.map(() => '---').join(' | ')} | --- | --- | --- |${cosines ? ' --- |' : ''}`,
+  const heads = [
+    'arm',
+    ...LEVELS.flatMap((level) => [`steps to ${level.toFixed(2)}`, 'of plain GRPO’s']),
+    `tokens to ${LEVELS.at(-1).toFixed(2)}, of plain GRPO’s`,
+    ...(cosines ? ['share foretold by the cosines'] : []),
+    'steps to plain GRPO’s final accuracy',
   ];
+  const lines = [`| ${heads.join(' | ')} |`, `| ${heads.map(() => '---').join(' | ')} |`];
   for (const { arm, bySeed } of [plain, ...others]) {
     const seeds = [...bySeed.keys()].filter((seed) => plain.bySeed.has(seed));
-    const curveOf = (drawn) => meanCurve(drawn.map((seed) => bySeed.get(seed).curve));
+    const curveOf = (runs, drawn) => meanCurve(drawn.map((seed) => runs.get(seed).curve));
     const finalOf = (drawn) => mean(drawn.map((seed) => plain.bySeed.get(seed).final));
-    const told = ({ value, low, high }, text) =>
-      `${text(value)}${Number.isNaN(low) ? '' : ` [${text(low)}, ${text(high)}]`}`;
-    const when = (level) =>
+    const stepsTo = (level) =>
       told(
-        overSeeds(seeds, (drawn) => reaches(curveOf(drawn), level(drawn))),
+        overSeeds(seeds, (drawn) => reaches(curveOf(bySeed, drawn), level(drawn))),
         shown,
       );
-    const shareOf = (by) => {
-      const to = (drawn, runs) => reaches(meanCurve(drawn.map((seed) => runs.get(seed).curve)), SHARED, by);
-      const ratio = (drawn) => {
-        const own = to(drawn, bySeed);
-        // never, whatever plain GRPO does
-        return Number.isFinite(own) ? own / to(drawn, plain.bySeed) : own;
-      };
-      return told(overSeeds(seeds, ratio), asShare);
-    };
+    const shareOf = (level, by) =>
+      told(
+        overSeeds(seeds, (drawn) => {
+          const own = reaches(curveOf(bySeed, drawn), level, by);
+          const curve = curveOf(plain.bySeed, drawn);
+          // where plain GRPO never gets there it takes all its steps at least
+          return own / Math.min(reaches(curve, level, by), curve.at(-1)[by]);
+        }),
+        asShare,
+      );
     const cells = [
-      ...LEVELS.map((level) => when(() => level)),
-      when(finalOf),
-      shareOf('step'),
-      shareOf('tokens'),
+      ...LEVELS.flatMap((level) => [stepsTo(() => level), shareOf(level, 'step')]),
+      shareOf(LEVELS.at(-1), 'tokens'),
       ...(cosines ? [arm in cosines ? asShare(cosines.uniform / cosines[arm]) : ''] : []),
+      stepsTo(finalOf),
     ];
     lines.push(`| ${arm} | ${cells.join(' | ')} |`);
   }
