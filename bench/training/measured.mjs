@@ -20,6 +20,9 @@ const fixed = (value, digits = 2) =>
     .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
+const times = (value) => (value > 100 ? '> 100' : value.toFixed(2));
+/** Groups: a limit of fewer says nothing. */
+const FEW = 64;
 const limitOf = (limit) => (limit === null ? '' : fixed(limit));
 
 /** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
@@ -47,9 +50,9 @@ function stageZero(density, mark = '') {
       const against =
         name === 'uniform'
           ? ' | 1'
-          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${efficiency.toFixed(2)} [${between.map((v) => v.toFixed(2)).join(', ')}]`;
+          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${times(efficiency)} [${between.map(times).join(', ')}]`;
       const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
-      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${limitOf(limit)} |${ofReturn}`;
+      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${groups < FEW ? '' : limitOf(limit)} |${ofReturn}`;
     });
   return `### ${titled(density)}${mark === '' ? '' : ', with Monte Carlo'}
 
