@@ -162,7 +162,7 @@ describe('the table', () => {
     expect(late?.split(' | ')[6]).toBe('89 % [89 %, 89 %]');
     // cosines of .3 and .6: half the steps
     const foretold = levelsTable(logs, { uniform: 0.3, share: 0.6 }).split('\n');
-    expect(foretold.map((line) => line.split(' | ').at(-2))).toEqual([
+    expect(foretold.map((line: string) => line.split(' | ').at(-2))).toEqual([
       ...['share foretold by the cosines', '---', '100 %', '50 %'],
     ]);
     expect(levelsTable([run('share', 1, 0.1)])).toBe('');
