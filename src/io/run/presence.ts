@@ -33,6 +33,8 @@ const LOCK = '.dropping.json';
 const COMING = '.coming';
 const WORKING = '.working';
 const NAME = /^\.(coming|working)\.[0-9a-f]{16}\.json$/;
+/** a file that is not whole yet: whoever finds one may remove it, since its writer, if it lives, writes it again */
+const UNFINISHED = /^\.(coming|working)\.[0-9a-f]{16}\.json\.tmp$/;
 
 const BEAT_MS = 15_000;
 const LOOK_MS = 20;
@@ -71,6 +73,7 @@ export async function enterFolder(folder: string): Promise<Presence> {
   async function otherAtWork(): Promise<Holder | undefined> {
     for (const name of await readdir(folder)) {
       const other = join(folder, name);
+      if (UNFINISHED.test(name)) await rm(other, { force: true });
       if (!NAME.test(name) || name.includes(id)) continue;
       const found = await readHolder(other);
       if (found === undefined) continue;
@@ -130,11 +133,13 @@ async function write(folder: string, path: string, own: Holder): Promise<string 
   for (let tries = 1; ; tries++)
     try {
       await makeFolder(folder);
-      await writeFile(path, `${JSON.stringify(own)}\n`, { flag: 'wx' });
+      // it appears whole: of an empty one nobody could tell whether its writer lives
+      await writeFile(`${path}.tmp`, `${JSON.stringify(own)}\n`);
+      await rename(`${path}.tmp`, path);
       return path;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // the process that was here before has just removed the folder
+      // the process that was here before has just removed the folder, or another one the unfinished file
       if (code === 'ENOENT' && tries < TRIES) continue;
       const isReadOnly = code === 'EACCES' || code === 'EROFS';
       if (isReadOnly && (await statIfThere(folder)) !== null) return undefined;

@@ -26,6 +26,27 @@ async function other(change: Partial<Holder>, state = 'working'): Promise<string
   return path;
 }
 
+describe('a file that its process did not finish', () => {
+  it('is removed by the next process, so that nothing of it stays', async () => {
+    const next = await enterFolder(folder);
+    for (const state of ['coming', 'working'])
+      await writeFile(join(folder, `.${state}.0123456789abcdef.json.tmp`), '');
+    expect(await next.alone(drop)).toEqual({ done: 'dropped' });
+    await next.leave();
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('is written again where another process removes it: many come and go at once', async () => {
+    const visit = async () => {
+      const presence = await enterFolder(folder);
+      await presence.work();
+      await presence.leave();
+    };
+    await Promise.all(Array.from({ length: 40 }, visit));
+    expect(await readdir(folder)).toEqual([]);
+  });
+});
+
 describe('a run', () => {
   it('is dropped by one that is alone, and by nobody while another one works', async () => {
     const [a, b] = [await enterFolder(folder), await enterFolder(folder)];
