@@ -33,8 +33,6 @@ const LOCK = '.dropping.json';
 const COMING = '.coming';
 const WORKING = '.working';
 const NAME = /^\.(coming|working)\.[0-9a-f]{16}\.json$/;
-/** a file that is not whole yet: whoever finds one may remove it, since its writer, if it lives, writes it again */
-const UNFINISHED = /^\.(coming|working)\.[0-9a-f]{16}\.json\.tmp$/;
 
 const BEAT_MS = 15_000;
 const LOOK_MS = 20;
@@ -73,7 +71,6 @@ export async function enterFolder(folder: string): Promise<Presence> {
   async function otherAtWork(): Promise<Holder | undefined> {
     for (const name of await readdir(folder)) {
       const other = join(folder, name);
-      if (UNFINISHED.test(name)) await rm(other, { force: true });
       if (!NAME.test(name) || name.includes(id)) continue;
       const found = await readHolder(other);
       if (found === undefined) continue;
@@ -133,13 +130,13 @@ async function write(folder: string, path: string, own: Holder): Promise<string 
   for (let tries = 1; ; tries++)
     try {
       await makeFolder(folder);
-      // it appears whole: of an empty one nobody could tell whether its writer lives
+      // it appears whole: of an empty one nobody could tell whether its writer lives, and what is half written is swept (remove.ts)
       await writeFile(`${path}.tmp`, `${JSON.stringify(own)}\n`);
       await rename(`${path}.tmp`, path);
       return path;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // the process that was here before has just removed the folder, or another one the unfinished file
+      // the process that was here before has just removed the folder, or swept what was half written
       if (code === 'ENOENT' && tries < TRIES) continue;
       const isReadOnly = code === 'EACCES' || code === 'EROFS';
       if (isReadOnly && (await statIfThere(folder)) !== null) return undefined;

@@ -1,12 +1,14 @@
 // Processes in one run folder: who wants to drop a run sees who works on it, and nobody is held for alive who is dead.
-import { readdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type ClaimedRun, claimRun } from '../../../dist/io/run/claim.js';
 import type { Holder } from '../../../dist/io/run/holder.js';
 import { enterFolder } from '../../../dist/io/run/presence.js';
+import { rredcotHere } from '../../support/in-process.js';
 import { temporaryFolder } from '../../support/io-helpers.js';
+import { writeFixtures } from '../../support/program.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -27,13 +29,23 @@ async function other(change: Partial<Holder>, state = 'working'): Promise<string
 }
 
 describe('a file that its process did not finish', () => {
-  it('is removed by the next process, so that nothing of it stays', async () => {
-    const next = await enterFolder(folder);
+  it.each(['out.jsonl', 'out/'])('goes with the run that comes next, to %s', async (output) => {
+    const cwd = await temporaryFolder();
+    await writeFixtures(join(cwd, 'in.jsonl'), 3);
+    const run = join(cwd, output.endsWith('/') ? output : `.${output}.rredcot-run`);
+    await mkdir(run, { recursive: true });
     for (const state of ['coming', 'working'])
-      await writeFile(join(folder, `.${state}.0123456789abcdef.json.tmp`), '');
-    expect(await next.alone(drop)).toEqual({ done: 'dropped' });
-    await next.leave();
-    expect(await readdir(folder)).toEqual([]);
+      await writeFile(join(run, `.${state}.0123456789abcdef.json.tmp`), '');
+    // a file that was there before the run began is older by the clock's own steps
+    await sleep(20);
+    const format = output.endsWith('/') ? ['--format', 'jsonl'] : [];
+    const { code, stderr } = await rredcotHere(
+      ['segment', 'in.jsonl', '--no-policy', '--quiet', '-o', output, ...format],
+      { cwd },
+    );
+    expect(code, stderr).toBe(0);
+    const left = await readdir(cwd, { recursive: true });
+    expect(left.filter((name) => name.endsWith('.tmp') || name.endsWith('rredcot-run'))).toEqual([]);
   });
 
   it('is written again where another process removes it: many come and go at once', async () => {
