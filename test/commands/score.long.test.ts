@@ -4,7 +4,7 @@ import { redistribute, type SigmaRule, sigmaMaxWeight } from '../../dist/estimat
 import { describeAgainstOracle, type Fixtures, openFixtures } from '../support/oracle-comparison.js';
 import { type ScoredRow, type ScoredSegment, storedSigmaInput } from '../support/program.js';
 
-describeAgainstOracle({ everyGroup: 4, traces: 10, others: 3 });
+describeAgainstOracle({ everyGroup: 4, traces: 14, others: 4 });
 
 describe('the default rule on lines known to be right', () => {
   let fixtures: Fixtures;

@@ -8,7 +8,7 @@ import { FIXTURES, temporaryFolder } from '../../support/program.js';
 import { expectShards, hashes } from '../../support/sharded-runs.js';
 
 describe.each([
-  ['parquet', [1, 2, 8]],
+  ['parquet', [1, 2, 3, 8]],
   ['arrow', [1, 3]],
   ['jsonl', [1, 3]],
 ])('%s', (format, numbers) => {
@@ -18,7 +18,7 @@ describe.each([
   ])('%s has the same bytes in any number of shards', async (_, [command = '', ...flags]) => {
     const work = await temporaryFolder();
     const input = join(work, 'traces.jsonl');
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 64);
+    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 90);
     for (const n of [7, 8, 40]) lines[n] = '{"prompt": broken';
     await writeFile(input, lines.join('\n'));
     const run = async (...args: string[]) => {
