@@ -75,14 +75,16 @@ const jobs = seeds.flatMap((seed) =>
   }),
 );
 /** A run that is done, if it is one of this sweep: a folder of two sweeps would end in one table of both. */
-function isDone({ arm, log }) {
+function isDone({ arm, seed, log }) {
   if (!existsSync(log)) return false;
-  const made = readLog(readFileSync(log, 'utf8')).arguments;
-  const asked = { density: flags.density, rate: rateOf(arm), weights, scored_by: null };
+  const { arguments: made, looks } = readLog(readFileSync(log, 'utf8'));
+  const asked = { arm, seed, density: flags.density, rate: rateOf(arm), weights, scored_by: null };
   for (const name of NUMBERS) asked[name.replace('-', '_')] = Number(flags[name]);
   for (const [name, value] of Object.entries(asked))
     if (made[name] !== value)
       refuse(`${log}: ${name} was ${made[name]}, and is ${value}`, '--work with another folder');
+  if (looks.at(-1)?.step !== Number(flags.steps))
+    refuse(`${log}: has no look at step ${flags.steps}, its last`, 'remove it, to run it again');
   return true;
 }
 const waiting = jobs.filter((job) => !isDone(job));

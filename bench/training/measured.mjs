@@ -1,4 +1,5 @@
 // The logs of examples/grpo/logs in, the measured part of docs/training.md and its charts out.
+import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -80,14 +81,47 @@ function cosinesOf(density) {
 
 const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
 
-/** Runs of one sweep: a folder of compressed logs. */
+/** What runs of one folder may differ in. */
+const VARIES = ['arm', 'seed', 'rate'];
+
+/** Runs of one sweep: a folder of compressed logs, all of the committed weak policy and alike but for arm, seed and rate. */
 function sweep(name) {
   const folder = join(LOGS, name);
-  return readdirSync(folder)
+  const logs = readdirSync(folder)
     .filter((file) => file.endsWith('.jsonl.gz'))
     .sort()
     .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
+  alike(name, logs);
+  return logs;
 }
+
+/** @throws Error where a run is of another sweep, is not whole, or is there twice: a tuning has an arm at several rates, a sweep at one */
+export function alike(name, logs) {
+  const seen = new Set();
+  const rates = new Map();
+  const wanted = settingsOf(logs[0]);
+  for (const log of logs) {
+    const { arm, seed, rate, density, steps, weights } = log.arguments;
+    const run = `${name}: ${arm}, seed ${seed}, rate ${rate}`;
+    if (settingsOf(log) !== wanted) throw new Error(`${run}: found ${settingsOf(log)}, expected ${wanted}`);
+    if (weights !== weakPolicy(density)) throw new Error(`${run}: is of another weak policy`);
+    if (log.looks.at(-1)?.step !== steps) throw new Error(`${run}: has no look at its last step`);
+    if (seen.has(run)) throw new Error(`${run}: is there twice`);
+    seen.add(run);
+    const known = rates.get(arm) ?? rate;
+    if (!name.startsWith('tuning') && known !== rate) throw new Error(`${run}: others have ${known}`);
+    rates.set(arm, known);
+  }
+}
+
+/** What runs of one sweep have alike. */
+const settingsOf = (log) =>
+  JSON.stringify(Object.entries(log.arguments).filter(([key]) => !VARIES.includes(key)));
+
+const weakPolicy = (density) =>
+  createHash('sha256')
+    .update(readFileSync(join(ROOT, `examples/grpo/weak-${density}.safetensors`)))
+    .digest('hex');
 
 function curves(name, logs) {
   const lines = byArm(logs).map(({ arm, bySeed }) => ({
@@ -164,13 +198,7 @@ ${lines.join('\n')}`;
 function faultsTable() {
   const lines = readFileSync(join(LOGS, 'faults.jsonl'), 'utf8').trimEnd().split('\n');
   const rows = lines.map((line) => {
-    const found = {
-      mistake_known: 0,
-      mistake_unknown: 0,
-      fillers: 0,
-      wrong_operations: 0,
-      ...JSON.parse(line),
-    };
+    const found = JSON.parse(line);
     const { arm, rate, steps, traces, right, readable, operations } = found;
     const each = (n) => (n / readable).toFixed(1);
     const wrong = `${((100 * found.wrong_operations) / operations).toFixed(1)} %`;

@@ -1,6 +1,5 @@
 """Trains one arm for some steps, and counts what its traces are made of and what is wrong with those that are wrong; prints a line of JSON."""
 import argparse
-import collections
 import json
 import random
 import tempfile
@@ -13,23 +12,16 @@ from setting import Density, FILLERS, MORE
 
 def counts(rows):
     """Lines by kind, and wrong traces by whether a wrong operation that stays is known; `readable` are those with a thought that ends."""
-    found = collections.Counter()
-    for row in rows:
-        found["right"] += row["reward"]
-        read = truth.lines_of(row["completion_ids"])
-        if read is None:
-            continue
-        found["readable"] += 1
-        for line in read[0]:
-            operation = truth.OPERATION.fullmatch(line)
-            if line in FILLERS:
-                found["fillers"] += 1
-            elif operation and not operation[1]:
-                found["operations"] += 1
-                found["wrong_operations"] += truth.is_wrong(line)
-        if not row["reward"]:
-            found["mistake_known" if truth.mistakes(read[0]) else "mistake_unknown"] += 1
-    return found
+    read = [truth.lines_of(row["completion_ids"]) for row in rows]
+    readable = [(row, lines[0]) for row, lines in zip(rows, read) if lines]
+    operations = truth.operations(rows)
+    known = [bool(truth.mistakes(lines)) for row, lines in readable if not row["reward"]]
+    return {
+        "right": sum(row["reward"] for row in rows), "readable": len(readable),
+        "operations": sum(operations.values()), "wrong_operations": sum(n for (_, wrong), n in operations.items() if wrong),
+        "fillers": sum(line in FILLERS for _, lines in readable for line in lines),
+        "mistake_known": sum(known), "mistake_unknown": len(known) - sum(known),
+    }
 
 
 def main():

@@ -39,6 +39,8 @@ def main():
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    beside = pathlib.Path(args.out + ".json")
+    beside.unlink(missing_ok=True)  # an earlier reference of this name ends here
     found = np.lib.format.open_memmap(args.out, "w+", np.float32, (args.blocks, sum(p.numel() for p in model.parameters())))
     started, right, tokens = time.time(), [], 0
     for block in range(args.blocks):
@@ -57,7 +59,7 @@ def main():
         print(f"block {block + 1} of {args.blocks} seconds {time.time() - started:.0f} reward {np.mean(right):.3f} tokens a trace {tokens / len(right):.1f}", flush=True)
     found.flush()
     # written last: a reference without it is not whole
-    pathlib.Path(args.out + ".json").write_text(json.dumps(identity(args.density, args.model, args.blocks, args.loss)) + "\n", encoding="utf-8")
+    beside.write_text(json.dumps(identity(args.density, args.model, args.blocks, args.loss)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -89,17 +89,6 @@ def gradients(model, rows, found):
     return result
 
 
-def operations(rows):
-    """How many operations of each operator went wrong or right, corrections left out: {(operator, wrong): number}."""
-    counted = collections.Counter()
-    for row in rows:
-        for line in (truth.lines_of(row["completion_ids"]) or [[]])[0]:
-            read = truth.OPERATION.fullmatch(line)
-            if read and not read[1]:
-                counted[read[4], truth.is_wrong(line)] += 1
-    return counted
-
-
 def products(found, directions):
     """For each unit reference, of each arm: inner products with it [groups], and among the arm's groups [groups, groups], in float64."""
     made = [{} for _ in directions]
@@ -207,7 +196,7 @@ def main():
         rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(10_000 + number))
         problems = {f"p{i}": problem for i, problem in enumerate(drawn)}
         mc = list(map(int, filter(None, args.mc.split(",")))) if number < args.mc_blocks else []
-        counted += operations(rows)
+        counted += truth.operations(rows)
         found = credits(tool, others, problems, rows, number, mc)
         seconds = time.time() - started
         blocks.append(products(gradients(model, rows, found), [direction for *_, direction in references]))

@@ -1,4 +1,5 @@
 """What the task knows of a completion: its lines, which of them are wrong, and the exact value of every state."""
+import collections
 import re
 from setting import task
 
@@ -24,6 +25,17 @@ def is_wrong(line):
     """Whether the line is an operation with a wrong result."""
     found = OPERATION.fullmatch(line)
     return bool(found) and task.compute(int(found[3]), found[4], int(found[5])) != int(found[6])
+
+
+def operations(rows):
+    """How many operations of each operator went wrong or right, corrections left out: {(operator, wrong): number}."""
+    counted = collections.Counter()
+    for row in rows:
+        for line in (lines_of(row["completion_ids"]) or [[]])[0]:
+            read = OPERATION.fullmatch(line)
+            if read and not read[1]:
+                counted[read[4], is_wrong(line)] += 1
+    return counted
 
 
 def mistakes(lines):

@@ -194,13 +194,24 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     expect(again.stdout).toBe(run.stdout);
     expect(again.stderr).toMatch(/^2 of 2 runs, 0\.0 min$/m);
     expect(again.stderr.match(/ of 2 runs/g)).toHaveLength(1);
-    await writeFile(join(folder, made as string, 'uniform-1.jsonl'), log.replace('"steps": 2', '"steps": 3'));
-    const mixed = sweep();
-    expect(mixed.status).toBe(2);
+    // another sweep's run, another arm's under this name, and one that is not whole
+    const plain = join(folder, made as string, 'uniform-1.jsonl');
+    const whole = await readFile(plain, 'utf8');
+    const refusedFor = async (text: string) => {
+      await writeFile(plain, text);
+      const { status, stderr } = sweep();
+      expect(status).toBe(2);
+      return stderr;
+    };
+    expect(await refusedFor(whole.replace('"steps": 2', '"steps": 3'))).toContain('steps was 3, and is 2');
+    expect(await refusedFor(log)).toContain('arm was share calibrated, and is uniform');
+    const last = whole
+      .split('\n')
+      .findIndex((line) => line.includes('"step": 2, "tokens"') && line.includes('held_out'));
+    expect(await refusedFor(whole.split('\n').slice(0, last).join('\n'))).toContain('has no look at step 2');
     const unknown = spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), '--arms', 'nope'], {
       encoding: 'utf8',
     });
     expect(unknown.stderr).toMatch(/^no such arm: nope\n {2}try: --arms with some of uniform,/);
-    expect(mixed.stderr).toContain('steps was 3, and is 2');
   });
 });

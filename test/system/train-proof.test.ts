@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../support/program.js';
@@ -12,7 +13,7 @@ const { area, interval, meanCurve, overSeeds, reaches, signFlip, smoothed } = aw
 const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparisonTable, levelsTable, summaryTable } = await part('tables');
-const { measured, tunedRates } = await part('measured');
+const { alike, measured, tunedRates } = await part('measured');
 
 /** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
@@ -180,6 +181,30 @@ it('docs/training.md and its charts say what the logs say', async () => {
   const { text, charts } = measured();
   expect(await readFile(join(ROOT, 'docs/training.md'), 'utf8')).toContain(text);
   for (const [name, svg] of charts) expect(await readFile(join(ROOT, 'docs', name), 'utf8'), name).toBe(svg);
+});
+
+it('runs that are not of one sweep make no page', async () => {
+  const stored = async (name: string) =>
+    readLog(gunzipSync(await readFile(join(ROOT, 'examples/grpo/logs/sparse', name))).toString());
+  const logs = [await stored('uniform-1.jsonl.gz'), await stored('share-calibrated-1.jsonl.gz')];
+  const [plain, share] = logs;
+  expect(() => alike('sparse', logs)).not.toThrow();
+  const withArguments = (change: object) => [
+    plain,
+    { ...share, arguments: { ...share.arguments, ...change } },
+  ];
+  expect(() => alike('sparse', withArguments({ steps: 49 }))).toThrow('seed 1, rate 0.0006: found');
+  expect(() => alike('sparse', withArguments({ held_out: 500 }))).toThrow('expected');
+  expect(() => alike('sparse', [share, ...withArguments({ seed: 2, rate: 0.001 }).slice(1)])).toThrow(
+    'others have 0.0006',
+  );
+  expect(() => alike('tuning-sparse', [share, ...withArguments({ rate: 0.001 }).slice(1)])).not.toThrow();
+  expect(() => alike('sparse', [share, share])).toThrow('is there twice');
+  expect(() => alike('sparse', [plain, { ...share, looks: share.looks.slice(0, -1) }])).toThrow(
+    'has no look at its last step',
+  );
+  const foreign = logs.map((log) => ({ ...log, arguments: { ...log.arguments, weights: 'others' } }));
+  expect(() => alike('sparse', foreign)).toThrow('is of another weak policy');
 });
 
 it('the learning rates that train-proof takes are those that did best in the tuning', async () => {
