@@ -1,4 +1,5 @@
 // What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
+import { NO_RETURN } from './estimate/rules/per-segment.js';
 import type { BadRow } from './rows.js';
 import { isFallback, type OutputRow } from './scored.js';
 
@@ -26,6 +27,9 @@ export interface Figures {
   /** traces that have σ by their reward: `right` above ½, `wrong`; and by a hash of their group, or of their id, in 64 bins */
   readonly rewards: Histogram;
   readonly groups: Histogram;
+  /** of the right and of the wrong ones those that have something to share out, and those of these whose σ is not uniform in effect */
+  readonly returns: Histogram;
+  readonly uneven: Histogram;
   /** traces by status code; `ok` is not counted */
   readonly status: Histogram;
   /** rejects by code */
@@ -41,7 +45,10 @@ const SUMS = [
   ...(['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const),
   ...(['sampled_exits', 'lost_shares'] as const),
 ] as const;
-const HISTOGRAMS = ['mean_logprobs', 'value_ranges', 'rewards', 'groups', 'status', 'rejects'] as const;
+const HISTOGRAMS = [
+  ...(['mean_logprobs', 'value_ranges', 'rewards', 'groups', 'returns', 'uneven'] as const),
+  ...(['status', 'rejects'] as const),
+] as const;
 
 /** Gathers figures. */
 export class Tally {
@@ -60,11 +67,17 @@ export class Tally {
     if (sigma !== null) {
       this.count('credited');
       if (status.some(isFallback)) this.count('fallbacks');
+      const isUniform = sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN);
+      if (isUniform) this.count('uniform');
       if (row.reward !== null) {
-        this.bin('rewards', row.reward > 0.5 ? 'right' : 'wrong');
+        const side = row.reward > 0.5 ? 'right' : 'wrong';
+        this.bin('rewards', side);
         this.bin('groups', hashBin(row.trace.group ?? row.trace.id));
+        if (!status.includes(NO_RETURN)) {
+          this.bin('returns', side);
+          if (!isUniform) this.bin('uneven', side);
+        }
       }
-      if (sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN)) this.count('uniform');
     }
     if (row.closesThought) this.count('closed_thoughts');
     const lost = row.requested?.lost_fraction;

@@ -4,6 +4,7 @@ import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE } from '../segment/span.js';
+import { oneSidedCredit } from './counted/warnings.js';
 
 /** What is to be known of the policy that made the figures. */
 export interface PolicyFacts {
@@ -74,9 +75,13 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
   };
 }
 
-/** Where the figures say that the run means nothing. */
-export function figureWarnings(figures: Figures, policy: PolicyFacts | undefined): Warning[] {
-  if (policy === undefined) return [];
+/** Where the figures say that the run means nothing, or little. @param policy absent where none has run */
+export function figureWarnings(figures: Figures, policy?: PolicyFacts): Warning[] {
+  return [...(policy === undefined ? [] : policyWarnings(figures, policy)), ...creditWarnings(figures)];
+}
+
+/** Where the policy cannot be the one that wrote the traces, or is asked in the wrong words. */
+function policyWarnings(figures: Figures, policy: PolicyFacts): Warning[] {
   const { mean_logprobs: means, closed_thoughts: closed } = figures;
   const traces = total(means);
   const isMany = (n: number) => n > 0 && n >= WORTH_A_WARNING * traces;
@@ -104,8 +109,17 @@ export function figureWarnings(figures: Figures, policy: PolicyFacts | undefined
       code: 'exit_template',
       message: `in ${count(closed)} of ${plural(traces, 'trace')} the thought ends with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
     });
+  return warnings;
+}
+
+/** Where credit is none, or is of one side. */
+function creditWarnings(figures: Figures): Warning[] {
+  const warnings = [];
   const mostly = mostlyUniform(figures);
   if (mostly !== undefined) warnings.push(mostly);
+  const oneSided = oneSidedCredit(figures);
+  if (oneSided !== undefined)
+    warnings.push({ code: 'one_sided', message: `${oneSided} (docs/sigma-rules.md)` });
   return warnings;
 }
 

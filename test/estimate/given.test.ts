@@ -1,9 +1,9 @@
 // `--estimator given`: values that a row brings along become its credit; one that brings another number of them is rejected.
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
-import { ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
+import { FIXTURES, ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
 
 it('takes the published values of Thought Anchors by its preset, on its own segments', async () => {
   const folder = await temporaryFolder();
@@ -39,4 +39,40 @@ it('takes the published values of Thought Anchors by its preset, on its own segm
   );
   expect(cut.code).toBe(65);
   expect(cut.stderr).toMatch(/values has 4 entries, the trace has 2 exit points/);
+});
+
+it('warns of values that move in wrong traces alone, when they are scored, shared out again, and looked at', async () => {
+  const folder = await temporaryFolder();
+  const input = join(folder, 'marked.jsonl');
+  const out = join(folder, 'marked.parquet');
+  const rows = (await readJsonl<{ completion: string; reward: number }>(FIXTURES)).slice(0, 160);
+  expect(rows.filter(({ reward }) => reward === 0).length).toBeGreaterThan(30);
+  const marked = rows.map((row) => {
+    const length = row.completion.indexOf('</think>');
+    const ends = [Math.floor(length / 2), length];
+    return { ...row, segment_char_ends: ends, values: row.reward === 1 ? [0.5, 0.5, 0.5] : [1, 1, 0] };
+  });
+  const flags = ['--estimator', 'given', '--segmenter', 'given', '--baseline', 'group'];
+  const score = async (lines: readonly object[]) => {
+    await writeFile(input, lines.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const { code, stderr } = await rredcotHere(['score', input, '-o', out, ...flags]);
+    expect(code, stderr).toBe(0);
+    return stderr;
+  };
+  // where right traces move, too, nothing is of one side
+  const both = marked.map((row) => ({ ...row, values: row.reward === 1 ? [0, 1, 1] : row.values }));
+  expect(await score(both)).not.toContain('such credit');
+  await rm(out);
+  const sentence = /in 100 % of the right traces and 0 % of the wrong ones: such credit trained worse/;
+  expect(await score(marked)).toMatch(sentence);
+  const again = async (rule: string) => {
+    const made = join(folder, `${rule}.parquet`);
+    const { code, stderr } = await rredcotHere(['redistribute', out, '--sigma', rule, '-o', made]);
+    expect(code, stderr).toBe(0);
+    return stderr;
+  };
+  expect(await again('softmax')).toMatch(sentence);
+  expect(await again('entropy')).not.toContain('such credit');
+  const { stdout } = await rredcotHere(['summary', out, '--json']);
+  expect(JSON.parse(stdout).warnings.map(({ code }: { code: string }) => code)).toContain('one_sided');
 });

@@ -64,6 +64,33 @@ describe('a run that is uniform by fallback', () => {
   });
 });
 
+describe('credit that one side has and the other lacks', () => {
+  const even = f32(0.25, 0.25, 0.25, 0.25);
+  const warned = (...rows: OutputRow[]) =>
+    figureWarnings(tallied(...rows)).filter(({ code }) => code === 'one_sided');
+  const right = (more: Partial<OutputRow> = {}) => scored({ reward: 1, ...more });
+  const wrong = (more: Partial<OutputRow> = {}) => scored({ reward: 0, ...more });
+  const flat = { sigma: even, status: ['uniform:flat-values'] };
+
+  it('is told of from a difference of half on, whichever side it is', () => {
+    const [first] = warned(...times(16, right(flat)), ...times(4, wrong(flat)), ...times(12, wrong()));
+    expect(first?.message).toContain('in 100 % of the right traces and 25 % of the wrong ones');
+    const [other] = warned(...times(16, right()), ...times(8, wrong(flat)), ...times(8, wrong()));
+    expect(other?.message).toContain('in 50 % of the wrong traces and 0 % of the right ones');
+    expect(warned(...times(16, right()), ...times(7, wrong(flat)), ...times(9, wrong()))).toEqual([]);
+  });
+
+  it('is not told of few traces, nor of those whose return is about 0', () => {
+    expect(warned(...times(15, right(flat)), ...times(16, wrong()))).toEqual([]);
+    expect(warned(...times(16, right(flat)), ...times(15, wrong()))).toEqual([]);
+    const solved = { sigma: even, status: ['uniform:small-return'] };
+    expect(warned(...times(90, right(solved)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
+    expect(
+      warned(...times(90, right(solved)), ...times(16, right(flat)), ...times(16, wrong())),
+    ).toHaveLength(1);
+  });
+});
+
 describe('figures', () => {
   it('are sums and bins of what the rows hold', () => {
     const even = f32(0.25, 0.25, 0.25, 0.25);
@@ -86,6 +113,8 @@ describe('figures', () => {
       lost_shares: 0,
       rewards: {},
       groups: {},
+      returns: {},
+      uneven: {},
       status: { 'uniform:small-return': 1, 'reward:compared': 1, 'reward:unknown': 1 },
       rejects: {},
     });

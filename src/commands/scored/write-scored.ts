@@ -22,7 +22,7 @@ import { openRejects } from '../../io/write/rejects.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { Progress } from '../../report/progress.js';
-import { figureRecord } from '../../report/run-figures.js';
+import { figureRecord, figureWarnings } from '../../report/run-figures.js';
 import { Summary } from '../../report/summary.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
@@ -106,6 +106,7 @@ export async function writeScored(
   log.text(summary.describe(progress.totals(), undefined, out.valueName).join('\n'));
   if (rejected > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
   if (isFile) log.text(`written to ${escapeControls(path)}`);
+  for (const { code, message } of figureWarnings(summary.figures)) log.warn(code, message);
   log.record('done', doneRecord());
 
   function doneRecord(): Record<string, unknown> {

@@ -26,7 +26,8 @@ const SMALL_GAIN = 1e-6;
 /** λ of the `share` rule: the part of σ that is spread evenly. */
 const SHARE_UNIFORM = 0.1;
 
-const NO_RETURN = 'uniform:small-return';
+/** The status of a trace whose return is about 0, mostly one whose reward is its baseline. */
+export const NO_RETURN = 'uniform:small-return';
 const NO_GAIN = 'uniform:no-gain';
 
 /**

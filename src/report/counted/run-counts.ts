@@ -1,5 +1,5 @@
 // Scored traces in, one by one, what is to be known of all of them out: is this run to be trusted?
-import { Tally } from '../../figures.js';
+import { type Histogram, Tally } from '../../figures.js';
 import type { BadRow } from '../../rows.js';
 import { isFallback, type OutputRow } from '../../scored.js';
 import { GroupMeans } from './group-means.js';
@@ -53,6 +53,9 @@ export interface RunNumbers {
   readonly credited: number;
   readonly uniform_by_fallback: number;
   readonly uniform_in_effect: number;
+  /** of right and of wrong traces those with something to share out; of these, those that are not uniform in effect */
+  readonly returns: Histogram;
+  readonly uneven: Histogram;
   readonly distributions: Readonly<Record<DistributionName, Distribution>>;
   /** σ·T by place in the trace, of traces whose σ is their rule's */
   readonly positions: PositionProfile;
@@ -164,6 +167,8 @@ export class RunCounts {
       credited: figures.credited,
       uniform_by_fallback: figures.fallbacks,
       uniform_in_effect: figures.uniform,
+      returns: figures.returns,
+      uneven: figures.uneven,
       distributions: Object.fromEntries(drawn) as Record<DistributionName, Distribution>,
       positions: this.positions.profile,
       values: this.hasLevel ? { right: level(this.levels.right), wrong: level(this.levels.wrong) } : null,

@@ -1,10 +1,11 @@
 // The numbers of a scored file in, what stands against trusting it out.
+import type { Histogram } from '../../figures.js';
 import { count } from '../../plural.js';
 import type { RunNumbers } from './run-counts.js';
 
 /** Something that stands against a run; the code is for programs. */
 export interface RunWarning {
-  readonly code: 'foreign_traces' | 'mostly_uniform' | 'values_do_not_tell' | 'label_noise';
+  readonly code: 'foreign_traces' | 'mostly_uniform' | 'one_sided' | 'values_do_not_tell' | 'label_noise';
   readonly text: string;
 }
 
@@ -28,6 +29,28 @@ export function foreignTraces(median: number): string {
   return `half of the traces have a mean log p of ${median.toFixed(2).replace('-', '−')} a token or less: did this policy write them? Its values mean little there`;
 }
 
+/** From this difference of shares on credit is of one side; and so many traces a side tell a share. */
+const ONE_SIDED = 0.5;
+const ENOUGH = 16;
+
+/**
+ * What is said where right traces have σ of their rule and wrong ones are uniform, or the other way round: what decides nothing is then
+ * moved by the one side and not moved back by the other (docs/training.md). Traces whose return is about 0 move nothing, and are left out.
+ */
+export function oneSidedCredit({
+  returns,
+  uneven,
+}: Record<'returns' | 'uneven', Histogram>): string | undefined {
+  const { right = 0, wrong = 0 } = returns;
+  if (right < ENOUGH || wrong < ENOUGH) return undefined;
+  const uniform = { right: 1 - (uneven.right ?? 0) / right, wrong: 1 - (uneven.wrong ?? 0) / wrong };
+  if (Math.abs(uniform.right - uniform.wrong) < ONE_SIDED) return undefined;
+  const [most, least] =
+    uniform.right > uniform.wrong ? (['right', 'wrong'] as const) : (['wrong', 'right'] as const);
+  const percent = (side: 'right' | 'wrong') => `${Math.round(100 * uniform[side])} %`;
+  return `σ is uniform in effect in ${percent(most)} of the ${most} traces and ${percent(least)} of the ${least} ones: such credit trained worse than none in a small experiment; look at the values before you train on it`;
+}
+
 /** @param vocab as {@link isForeign} */
 export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunWarning[] {
   const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
@@ -42,6 +65,8 @@ export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunW
     'mostly_uniform',
     `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why`,
   );
+  const oneSided = oneSidedCredit(numbers);
+  add(oneSided !== undefined, 'one_sided', oneSided ?? '');
   const [right, wrong] = [values?.right.end.median ?? null, values?.wrong.end.median ?? null];
   add(
     right !== null && wrong !== null && right <= wrong,

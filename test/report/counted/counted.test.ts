@@ -177,6 +177,7 @@ describe('the numbers of a run', () => {
       ...{ traces: 4, tokens: 32, right: 2, wrong: 1, unknown: 1 },
       status: { ok: 2, 'uniform:no-gain': 1, 'reward:unknown': 1 },
       ...{ credited: 4, uniform_by_fallback: 2, uniform_in_effect: 1 },
+      ...{ returns: { right: 2, wrong: 1 }, uneven: { right: 2 } },
       label_noise: { count: 1, of: 3, traces: [{ row: 7, reward: 1 }] },
     });
     expect(numbers.label_noise?.traces[0]?.disagreement).toBeCloseTo(0.95, 6);
@@ -273,5 +274,13 @@ describe('what stands against a run', () => {
     // of a large vocabulary −4 is better than guessed by far
     expect(codes(rows.slice(0, 1), [[0.3, 0.9]], 150_000)).toEqual(['mostly_uniform']);
     expect(codes(rows.slice(0, 1), [[0.3, 0.9]])).toEqual(['foreign_traces', 'mostly_uniform']);
+  });
+
+  it('is credit that only wrong traces have', () => {
+    const right = { sigma: new Float32Array(8).fill(1 / 8) };
+    const rows = Array.from({ length: 32 }, (_, n) => (n % 2 === 0 ? right : { reward: 0 }));
+    const values = rows.map((_, n) => (n % 2 === 0 ? [0.9, 0.9] : [0.9, 0.1]));
+    expect(codes(rows, values)).toEqual(['one_sided']);
+    expect(codes(rows.slice(1), values.slice(1))).toEqual([]);
   });
 });
