@@ -25,23 +25,17 @@ export async function openChunkBatches(
 }
 
 async function readArrowBatches(path: string): Promise<ChunkBatches> {
-  const file = await open(path, 'r');
-  async function* closing(batches: AsyncIterable<RecordBatch>): AsyncGenerator<RecordBatch> {
-    try {
-      yield* batches;
-    } finally {
-      await file.close();
-    }
-  }
-  try {
-    // arrow takes an empty file for one without rows, and a truncated one for a huge one
-    await checkArrow(file);
-    const { schema, found } = await readBatches(await RecordBatchReader.from(file));
-    return { schema: new Schema(schema.fields), metadata: schema.metadata, batches: closing(found) };
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
+  await using file = await open(path, 'r');
+  // arrow takes an empty file for one without rows, and a truncated one for a huge one
+  await checkArrow(file);
+  const { schema } = await readBatches(await RecordBatchReader.from(file));
+  return { schema: new Schema(schema.fields), metadata: schema.metadata, batches: arrowBatches(path) };
+}
+
+/** Opens the file again: batches that nobody asks for hold none open. */
+async function* arrowBatches(path: string): AsyncGenerator<RecordBatch> {
+  await using file = await open(path, 'r');
+  yield* (await readBatches(await RecordBatchReader.from(file))).found;
 }
 
 const ARROW_FILE = Buffer.from('ARROW1');

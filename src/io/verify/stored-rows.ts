@@ -92,13 +92,16 @@ function plain(value: unknown): unknown {
 }
 
 async function openJsonlRows(path: string): Promise<StoredRows> {
-  const lines = jsonlRows(path);
-  const first = await lines.next();
-  async function* rows(): AsyncGenerator<StoredRow> {
-    for (let next = first; !next.done; next = await lines.next()) yield storedRow(next.value);
-  }
-  const columns = first.done ? undefined : Object.keys(first.value.columns);
-  return { columns, chosen: undefined, metadata: new Map(), rows: rows() };
+  const rows = async function* (): AsyncGenerator<StoredRow> {
+    for await (const row of jsonlRows(path)) yield storedRow(row);
+  };
+  return { columns: await firstColumns(path), chosen: undefined, metadata: new Map(), rows: rows() };
+}
+
+/** The file is closed again: its rows may never be asked for. */
+async function firstColumns(path: string): Promise<readonly string[] | undefined> {
+  for await (const { columns } of jsonlRows(path)) return Object.keys(columns);
+  return undefined;
 }
 
 function storedRow({ row, columns }: InputRow): StoredRow {

@@ -1,4 +1,5 @@
 // What verify and calibrate are given of a stored row: plain values, and long lists of numbers without a copy one by one.
+import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
@@ -39,5 +40,40 @@ it.each(['parquet', 'arrow'] as const)(
     } finally {
       await parquet.close();
     }
+  },
+);
+
+const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+it.skipIf(process.platform !== 'linux').each(FORMATS)(
+  '%s: a file whose rows nobody asks for, or not all of them, is not left open',
+  async (format) => {
+    const path = join(await temporaryFolder(), `x.${format}`);
+    const columns = { passThrough: [], ourColumns: ['id' as const, 'sigma' as const] };
+    const output = await openOutput({ path, format, ...columns, metadata: {} });
+    // more than is read at once
+    const row = { ...bareRow({}), sigma: new Float32Array(50_000).fill(1 / 3) };
+    for (let n = 0; n < 9; n++) await output.write([row]);
+    await output.close();
+    const isOpen = async () => {
+      const open = (await readdir('/proc/self/fd')).map((fd) =>
+        readlink(`/proc/self/fd/${fd}`).catch(() => ''),
+      );
+      return (await Promise.all(open)).includes(path);
+    };
+    const parquet = openChunkReader();
+    try {
+      const unread = await openRows(path, format, parquet);
+      // what Parquet's thread has open it closes with the next file
+      if (format !== 'parquet') expect(await isOpen()).toBe(false);
+      await unread.rows.return(undefined);
+      const { rows } = await openRows(path, format, parquet);
+      await rows.next();
+      if (format !== 'parquet') expect(await isOpen()).toBe(true);
+      await rows.return(undefined);
+      if (format !== 'parquet') expect(await isOpen()).toBe(false);
+    } finally {
+      await parquet.close();
+    }
+    expect(await isOpen()).toBe(false);
   },
 );
