@@ -11,6 +11,11 @@ import { byArm, comparisonTable, levelsTable, summaryTable } from './tables.mjs'
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
+/** Folders of sweeps by the density of their task: at tuned rates, and at half of them with twice the steps. */
+const SWEEPS = DENSITIES.flatMap((density) => [
+  [density, density],
+  [`${density}-slow`, density],
+]);
 
 const SECOND = ['posterior', 'prm', 'hierarchical'];
 
@@ -80,6 +85,7 @@ function cosinesOf(density) {
 }
 
 const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
+const isSlow = (name) => name.endsWith('-slow');
 
 /** What runs of one folder may differ in. */
 const VARIES = ['arm', 'seed', 'rate'];
@@ -234,16 +240,16 @@ export function measured() {
     ...DENSITIES.flatMap((each) => [stageZero(each), stageZero(each, '-mc')]),
     '## Training',
   ];
-  for (const name of sweeps.filter((each) => DENSITIES.includes(each))) {
+  for (const [name, density] of SWEEPS.filter(([each]) => sweeps.includes(each))) {
     const logs = sweep(name);
     charts.push(...curves(name, logs));
     const [{ problems, copies, steps }] = logs.map((log) => log.arguments);
     const rates = [...new Set(logs.map((log) => `${log.arguments.arm} ${log.arguments.rate}`))].sort();
     parts.push(
-      `### ${titled(name)}`,
+      `### ${titled(density)}${isSlow(name) ? ', slower' : ''}`,
       `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
       comparisonTable(logs),
-      levelsTable(logs, cosinesOf(name)),
+      levelsTable(logs, cosinesOf(density)),
       summaryTable(logs),
       `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
     );
