@@ -7,8 +7,8 @@ import torch
 from setting import Density, MORE, RECIPE
 import checkpoint
 import train
-import tree
 from model import Llama
+from optimizer import Optimizer
 
 MICRO, ACCUMULATE = 8, 4  # sequences a micro-batch, and micro-batches a step, as in the recipe
 STEPS = {"dense": 240, "sparse": 340}  # the sparse one has to learn where the next operation is
@@ -18,22 +18,14 @@ EXITS = 3                 # early exits a sequence, so that the policy can still
 def weaken(density, steps, rate, seed=1, say=print):
     puzzle, rng = Density(density), random.Random(f"weaken-{seed}/{density}")
     model = checkpoint.load(Llama(), RECIPE.parent / "embedded" / "model.safetensors")
-    named = list(model.named_parameters())
-    matrices = [p for name, p in named if p.dim() == 2 and "embed" not in name]
-    muon = train.Muon(matrices)
-    adam = torch.optim.AdamW([p for name, p in named if p.dim() != 2 or "embed" in name], betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = Optimizer(model)
     pool, totals, started = [], [0.0, 0, 0.0, 0], time.time()
     for step in range(steps):
         pool = pool or train.micro_batches(puzzle, rng, 16 * ACCUMULATE, MICRO, EXITS)
-        for _ in range(ACCUMULATE):
-            trunk, trunks, exit_, exits = train.losses(model, tree.collate(pool.pop()))
-            ((trunk / trunks + train.EXIT_WEIGHT * exit_ / max(1, exits)) / ACCUMULATE).backward()
-            totals = [a + float(b) for a, b in zip(totals, (trunk, trunks, exit_, exits))]
+        found, _ = train.gradient(model, [pool.pop() for _ in range(ACCUMULATE)])
+        totals = [a + b for a, b in zip(totals, found)]
         now = rate * min(1, (step + 1) / 10) * 0.5 * (1 + math.cos(math.pi * step / steps))
-        muon.step(now)
-        adam.param_groups[0]["lr"] = 0.15 * now
-        adam.step()
-        model.zero_grad(set_to_none=True)
+        optimizer.step(now, 0.15 * now)
         if (step + 1) % 20 == 0:
             say(f"step {step + 1} seconds {time.time() - started:.0f} trunk {totals[0] / totals[1]:.4f} exit {totals[2] / max(1, totals[3]):.4f}")
             totals = [0.0, 0, 0.0, 0]

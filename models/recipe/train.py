@@ -9,6 +9,7 @@ import checkpoint
 import task
 import tree
 from model import CONFIG, Llama
+from optimizer import Optimizer
 
 EXITS = 4            # branches a sequence
 EXIT_WEIGHT = 0.3    # of the mean loss over exits, beside the mean loss over trunks
@@ -42,34 +43,16 @@ def losses(model, batch):
     return -logp[~at_exit].sum(), int((~at_exit).sum()), -logp[at_exit].sum(), int(at_exit.sum())
 
 
-def orthogonal(g):
-    """Newton-Schulz: g [N,R,C] to about the nearest orthogonal matrices (Muon)."""
-    wide = g.shape[1] <= g.shape[2]
-    x = g if wide else g.transpose(1, 2)
-    x = x / (x.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
-    for _ in range(5):
-        a = x @ x.transpose(1, 2)
-        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-    return x if wide else x.transpose(1, 2)
-
-
-class Muon:
-    """Momentum, orthogonalised, for matrices; matrices of one shape go together."""
-
-    def __init__(self, matrices, momentum=0.95, decay=0.01):
-        self.momentum, self.decay, self.shapes = momentum, decay, {}
-        for p in matrices:
-            self.shapes.setdefault(p.shape, []).append(p)
-        self.velocity = {shape: torch.zeros(len(ps), *shape) for shape, ps in self.shapes.items()}
-
-    @torch.no_grad()
-    def step(self, rate):
-        for shape, ps in self.shapes.items():
-            gradient = torch.stack([p.grad for p in ps])
-            v = self.velocity[shape].lerp_(gradient, 1 - self.momentum)
-            update = orthogonal(gradient.lerp(v, self.momentum))
-            for p, u in zip(ps, update):
-                p.mul_(1 - rate * self.decay).sub_(u, alpha=rate * max(1, shape[0] / shape[1]) ** 0.5)
+def gradient(model, batches):
+    """Adds the mean gradient of the micro-batches to the parameters' `grad`. Returns summed losses and counts, as `losses`, and the tokens that were seen."""
+    totals, tokens = [0.0, 0, 0.0, 0], 0
+    for batch in map(tree.collate, batches):
+        trunk, trunks, exit_, exits = losses(model, batch)
+        loss = trunk / trunks + EXIT_WEIGHT * exit_ / max(1, exits)
+        (loss / len(batches)).backward()
+        tokens += int((batch[3] >= 0).sum())
+        totals = [a + float(b) for a, b in zip(totals, (trunk, trunks, exit_, exits))]
+    return totals, tokens
 
 
 def rate_at(progress):
@@ -99,27 +82,17 @@ def main():
     model = Llama(CONFIG)
     print("arguments", {k: v for k, v in vars(args).items() if k != "out"}, "odds", puzzle.ODDS)
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
-    matrices = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
-    muon, adam = Muon(matrices), torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = Optimizer(model)
     tokens, started, totals = 0, time.time(), [0.0, 0, 0.0, 0]
     pool = []
     for step in range(args.steps):
         progress = step / args.steps
         if not pool:
             pool = micro_batches(puzzle, rng, 16 * args.accumulate, args.micro, EXITS if progress >= WITHOUT_EXITS else 0)
-        for _ in range(args.accumulate):
-            batch = tree.collate(pool.pop())
-            trunk, trunks, exit_, exits = losses(model, batch)
-            loss = trunk / trunks + EXIT_WEIGHT * exit_ / max(1, exits)
-            (loss / args.accumulate).backward()
-            tokens += int((batch[3] >= 0).sum())
-            totals = [a + float(b) for a, b in zip(totals, (trunk, trunks, exit_, exits))]
+        found, seen = gradient(model, [pool.pop() for _ in range(args.accumulate)])
+        totals, tokens = [a + b for a, b in zip(totals, found)], tokens + seen
         rate = rate_at(progress)
-        muon.step(args.muon_rate * rate)
-        adam.param_groups[0]["lr"] = args.adam_rate * rate
-        adam.step()
-        model.zero_grad(set_to_none=True)
+        optimizer.step(args.muon_rate * rate, args.adam_rate * rate)
         if (step + 1) % 50 == 0 or step == 0:
             print(f"step {step + 1} tokens {tokens} seconds {time.time() - started:.0f} "
                   f"trunk {totals[0] / max(1, totals[1]):.4f} exit {totals[2] / max(1, totals[3]):.4f}", flush=True)

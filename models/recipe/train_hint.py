@@ -8,7 +8,8 @@ import checkpoint
 import task
 import tree
 from model import Llama
-from train import Muon, rate_at
+from optimizer import Optimizer
+from train import rate_at
 
 # At the task's own odds the hint says next to nothing, and is not learned to be read. Of a short chain that mostly goes wrong it
 # tells the result: that comes first, longer chains follow.
@@ -115,9 +116,7 @@ def main():
     model, policy = (checkpoint.load(Llama(), args.policy) for _ in range(2))
     print("arguments", {k: v for k, v in vars(args).items() if k not in ("out", "policy", "template")}, "stages", STAGES, "hint", template)
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
-    matrices = [p for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name]
-    muon, adam = Muon(matrices), torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = Optimizer(model)
     started, total, count, pool = time.time(), 0.0, 0, []
     for step in range(args.steps):
         if not pool:
@@ -130,10 +129,7 @@ def main():
             (loss / tokens / args.accumulate).backward()
             total, count = total + float(loss), count + tokens
         rate = rate_at(step / args.steps)
-        muon.step(args.muon_rate * rate)
-        adam.param_groups[0]["lr"] = args.adam_rate * rate
-        adam.step()
-        model.zero_grad(set_to_none=True)
+        optimizer.step(args.muon_rate * rate, args.adam_rate * rate)
         if (step + 1) % 20 == 0:
             print(f"step {step + 1} seconds {time.time() - started:.0f} completion {total / count:.4f}", flush=True)
             total, count = 0.0, 0

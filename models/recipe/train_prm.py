@@ -9,7 +9,8 @@ import torch.nn.functional as F
 import checkpoint
 import task
 from model import CONFIG, Llama, seen
-from train import Muon, rate_at
+from optimizer import Optimizer
+from train import rate_at
 
 LABELS = ("wrong", "right")
 REFERENCE = "{prompt}reference: {reference}\n"  # as ../prm/prm_template.json has it
@@ -139,9 +140,7 @@ def main():
     checkpoint.load(model.model, args.policy)
     print("arguments", {k: v for k, v in vars(args).items() if k not in ("out", "policy")}, "odds", task.ODDS, "at first", MANY["mistake"])
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
-    matrices = [p for name, p in model.model.named_parameters() if p.dim() == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.dim() != 2 or "embed" in name or "score" in name]
-    muon, adam = Muon(matrices), torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = Optimizer(model, heads=("score",))
     started, totals, pool = time.time(), [0.0, 0, 0.0, 0], []
     for step in range(args.steps):
         if not pool:
@@ -161,10 +160,7 @@ def main():
             own = (float(at_ends), int(ends.sum()), float(result) * int(asked.sum()), int(asked.sum()))
             totals = [a + b for a, b in zip(totals, own)]
         rate = rate_at(step / args.steps)
-        muon.step(args.muon_rate * rate)
-        adam.param_groups[0]["lr"] = args.adam_rate * rate
-        adam.step()
-        model.zero_grad(set_to_none=True)
+        optimizer.step(args.muon_rate * rate, args.adam_rate * rate)
         if (step + 1) % 20 == 0:
             print(f"step {step + 1} seconds {time.time() - started:.0f} at line ends {totals[0] / totals[1]:.4f} result {totals[2] / totals[3]:.4f}", flush=True)
             totals = [0.0, 0, 0.0, 0]
