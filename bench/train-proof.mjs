@@ -20,6 +20,7 @@ const { values: flags } = parseArgs({
     rate: { type: 'string', default: 'tuned' },
     problems: { type: 'string', default: '8' },
     copies: { type: 'string', default: '8' },
+    clip: { type: 'string' },
     look: { type: 'string', default: '5' },
     'held-out': { type: 'string', default: '1000' },
     check: { type: 'boolean', default: false },
@@ -46,6 +47,8 @@ const rateOf = (arm) => (flags.rate === 'tuned' ? (TUNED[arm] ?? TUNED.uniform) 
 if (flags.rate === 'tuned' && TUNED.uniform === undefined)
   refuse(`no learning rate was tuned for the ${flags.density} task`, '--rate 0.0006');
 if (!(rateOf('uniform') > 0)) refuse(`--rate ${flags.rate}`, '--rate tuned, or a number such as 0.0006');
+const clip = flags.clip === undefined ? null : Number(flags.clip);
+if (clip !== null && !(clip > 0)) refuse(`--clip ${flags.clip}`, '--clip 0.2, or none');
 
 const TRAINER = join(ROOT, 'examples/grpo/train_arm.py');
 /** A Python that can train, and the arms that it knows. */
@@ -78,10 +81,10 @@ const jobs = seeds.flatMap((seed) =>
 function isDone({ arm, seed, log }) {
   if (!existsSync(log)) return false;
   const { arguments: made, looks } = readLog(readFileSync(log, 'utf8'));
-  const asked = { arm, seed, density: flags.density, rate: rateOf(arm), weights, scored_by: null };
+  const asked = { arm, seed, density: flags.density, rate: rateOf(arm), clip, weights, scored_by: null };
   for (const name of NUMBERS) asked[name.replace('-', '_')] = Number(flags[name]);
   for (const [name, value] of Object.entries(asked))
-    if (made[name] !== value)
+    if ((made[name] ?? null) !== value)
       refuse(`${log}: ${name} was ${made[name]}, and is ${value}`, '--work with another folder');
   if (looks.at(-1)?.step !== Number(flags.steps))
     refuse(`${log}: has no look at step ${flags.steps}, its last`, 'remove it, to run it again');
@@ -116,6 +119,7 @@ async function run({ arm, seed, log, work }) {
   ];
   args.push('--rate', rateOf(arm));
   for (const name of NUMBERS) args.push(`--${name}`, flags[name]);
+  if (clip !== null) args.push('--clip', clip);
   if (flags.check) args.push('--check');
   const child = spawn(python, [TRAINER, ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },

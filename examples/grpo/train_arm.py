@@ -3,6 +3,7 @@ import argparse
 import collections
 import hashlib
 import json
+import math
 import pathlib
 import random
 import sys
@@ -134,7 +135,8 @@ def train(args, say):
         found, tool_seconds, statuses = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
         loss = accumulate(model, rows, found)
         # where all groups agree there is no gradient at all
-        norm = sum(float(p.grad.square().sum()) for p in model.parameters() if p.grad is not None) ** 0.5
+        moving = [p for p in model.parameters() if p.grad is not None]
+        norm = float(torch.nn.utils.clip_grad_norm_(moving, args.clip or math.inf))  # as it was before
         for group in optimizer.param_groups:
             group["lr"] = args.rate * min(1, (step + 1) / 5)
         optimizer.step()
@@ -161,6 +163,7 @@ def main():
     parser.add_argument("--problems", type=int, default=8, help="a step")
     parser.add_argument("--copies", type=int, default=8, help="completions a problem")
     parser.add_argument("--rate", type=float, default=3e-4, help="AdamW's, after five steps of warm-up")
+    parser.add_argument("--clip", type=float, help="largest norm of a step's gradient, as TRL's max_grad_norm and verl's grad_clip (default: any)")
     parser.add_argument("--look", type=int, default=5, help="steps from one look at a quarter of the held-out problems to the next")
     parser.add_argument("--scored-by", help="weights of a policy that scores in place of the one that is trained and writes the traces: what not to do")
     parser.add_argument("--held-out", type=int, default=1000, help="problems that no step trains on")
