@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { ROOT, temporaryFolder } from '../support/program.js';
+import { ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
 const python = ['python3', '/usr/bin/python3'].find(
   (name) => spawnSync(name, ['-c', 'import torch, numpy']).status === 0,
@@ -170,8 +170,10 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
       ],
       ...['--look', '1', '--held-out', '24', '--check', '--work', folder],
     ];
-    const sweep = () =>
-      spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), ...args], { encoding: 'utf8' });
+    const sweep = (...more: string[]) =>
+      spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), ...args, ...more], {
+        encoding: 'utf8',
+      });
     const run = sweep();
     expect(run.status, run.stderr).toBe(0);
     expect(run.stdout).toMatch(/^\| share calibrated \| 1 \| 0\.\d{3} \|/m);
@@ -194,6 +196,20 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     expect(again.stdout).toBe(run.stdout);
     expect(again.stderr).toMatch(/^2 of 2 runs, 0\.0 min$/m);
     expect(again.stderr.match(/ of 2 runs/g)).toHaveLength(1);
+    // a gradient that is cut to nothing moves nothing
+    expect(sweep('--clip', '1e-12').stderr).toContain('clip was null, and is 1e-12');
+    const still = join(folder, 'still');
+    const clipped = sweep('--clip', '1e-12', '--arms', 'uniform', '--work', still);
+    expect(clipped.status, clipped.stderr).toBe(0);
+    const unmoved = await readJsonl<{ loss?: number; loss_after?: number; norm?: number }>(
+      join(still, made as string, 'uniform-1.jsonl'),
+    );
+    const moves = unmoved.filter(({ loss }) => loss !== undefined);
+    expect(moves).toHaveLength(2);
+    for (const { loss, loss_after, norm } of moves) {
+      expect(Math.abs((loss_after as number) - (loss as number))).toBeLessThan(1e-6);
+      expect(norm).toBeGreaterThan(0.01);
+    }
     // another sweep's run, another arm's under this name, and one that is not whole
     const plain = join(folder, made as string, 'uniform-1.jsonl');
     const whole = await readFile(plain, 'utf8');
