@@ -26,10 +26,12 @@ const fixed = (value, digits = 2) =>
     .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
-const times = (value) => (value > 100 ? '> 100' : value.toFixed(2));
 /** Groups: a limit of fewer says nothing. */
 const FEW = 64;
 const limitOf = (limit) => (limit === null ? '' : fixed(limit));
+
+/** Of a gradient with that cosine the square of the part along the reference over that of all beside it; none for one that points away. */
+const signalToNoise = (cosine) => Math.max(0, cosine) ** 2 / (1 - cosine ** 2);
 
 /** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
 function stageZero(density, mark = '') {
@@ -46,8 +48,6 @@ function stageZero(density, mark = '') {
         limit,
         gain,
         gain_interval: [low, high],
-        efficiency,
-        efficiency_interval: between,
       } = figures;
       const title =
         name === 'uniform'
@@ -56,7 +56,7 @@ function stageZero(density, mark = '') {
       const against =
         name === 'uniform'
           ? ' | 1'
-          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${times(efficiency)} [${between.map(times).join(', ')}]`;
+          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${(signalToNoise(cosine) / signalToNoise(arms.uniform.cosine)).toFixed(2)}`;
       const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
       return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${groups < FEW ? '' : limitOf(limit)} |${ofReturn}`;
     });

@@ -101,12 +101,10 @@ def products(found, directions):
 
 
 def figures(blocks, seed=1):
-    """Cosine and efficiency of each arm over the blocks that have it, with intervals from groups drawn again in every block.
+    """Cosine of each arm with the reference over the blocks that have it, with intervals from groups drawn again in every block.
 
     `blocks` is a list of {arm: (products with the unit reference, products among groups)}. The same draws serve all arms, so that
     differences to plain GRPO have intervals of their own. `limit` is the cosine that endless groups would have: a biased arm's is not 1.
-    Efficiency compares arms by 1 / (1/cosine² − 1), the square of the part along the reference over that of all that is beside it, noise
-    and bias alike: plain GRPO of a block needs about so many times the groups for the same direction. Squares are pooled over blocks.
     """
     rng = np.random.default_rng(seed)
     names = list(dict.fromkeys(name for block in blocks for name in block))
@@ -123,11 +121,6 @@ def figures(blocks, seed=1):
     def cosine(along, square):
         return np.mean(along / np.sqrt(square), 0)
 
-    def signal(along, square):
-        """Square along over square beside, 0 for a gradient that points away on average."""
-        straight = np.maximum(0, np.mean(along, 0)) ** 2
-        return straight / np.maximum(1e-300, np.mean(square, 0) - np.mean(along**2, 0))
-
     found = {}
     for arm in names:
         where = [i for i, block in enumerate(blocks) if arm in block]
@@ -136,7 +129,6 @@ def figures(blocks, seed=1):
         here_drawn, plain_drawn = of(arm, where, drawn), of("uniform", where, drawn)
         value, gain = cosine(*here), cosine(*here) - cosine(*plain)
         gain_drawn = cosine(*here_drawn) - cosine(*plain_drawn)
-        ratio_drawn = signal(*here_drawn) / np.maximum(1e-300, signal(*plain_drawn))
         apart = np.mean([(blocks[i][arm][1].sum() - np.trace(blocks[i][arm][1])) / (sizes[i] * (sizes[i] - 1)) for i in where])
         along = np.mean([blocks[i][arm][0].mean() for i in where])
 
@@ -148,7 +140,6 @@ def figures(blocks, seed=1):
             "blocks": len(where), "cosine": float(value), "cosine_interval": about(value, cosine(*here_drawn)),
             "gain": float(gain), "gain_interval": about(gain, gain_drawn),
             "limit": float(along / np.sqrt(apart)) if apart > 0 else None,
-            "efficiency": float(signal(*here) / signal(*plain)), "efficiency_interval": [float(q) for q in np.quantile(ratio_drawn, [0.025, 0.975])],
         }
     return found
 
@@ -213,7 +204,7 @@ def main():
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
         print(f"block {number + 1} of {args.blocks}: credits {seconds:.0f} s, all {time.time() - started:.0f} s", flush=True)
         for name, f in result["arms"].items():
-            print(f"  {name:24} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}] efficiency {f['efficiency']:.2f}", flush=True)
+            print(f"  {name:24} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}]", flush=True)
 
 
 if __name__ == "__main__":
