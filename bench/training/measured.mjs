@@ -11,10 +11,10 @@ import { byArm, comparisonTable, levelsTable, summaryTable } from './tables.mjs'
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
-/** Folders of sweeps by the density of their task: at tuned rates, and at half of them with twice the steps. */
+/** Folders of sweeps by the density of their task: as they are, and with clipped gradients. */
 const SWEEPS = DENSITIES.flatMap((density) => [
   [density, density],
-  [`${density}-slow`, density],
+  [`${density}-clipped`, density],
 ]);
 
 const SECOND = ['posterior', 'prm', 'hierarchical'];
@@ -38,7 +38,8 @@ function stageZero(density, mark = '') {
   const path = join(LOGS, `stage0-${density}${mark}.json`);
   if (!existsSync(path)) return '';
   const found = JSON.parse(readFileSync(path, 'utf8'));
-  const { arms, groups, reference_groups, halves_cosine, wrong, return: second } = found;
+  const { arms, groups, reference_groups, halves_cosine, wrong } = found;
+  const second = groups < FEW ? undefined : found.return;
   const rows = Object.entries(arms)
     .sort(([, a], [, b]) => b.cosine - a.cosine)
     .map(([name, figures]) => {
@@ -85,7 +86,7 @@ function cosinesOf(density) {
 }
 
 const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
-const isSlow = (name) => name.endsWith('-slow');
+const isClipped = (name) => name.endsWith('-clipped');
 
 /** What runs of one folder may differ in. */
 const VARIES = ['arm', 'seed', 'rate'];
@@ -246,7 +247,7 @@ export function measured() {
     const [{ problems, copies, steps }] = logs.map((log) => log.arguments);
     const rates = [...new Set(logs.map((log) => `${log.arguments.arm} ${log.arguments.rate}`))].sort();
     parts.push(
-      `### ${titled(density)}${isSlow(name) ? ', slower' : ''}`,
+      `### ${titled(density)}${isClipped(name) ? ', gradients clipped' : ''}`,
       `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
       comparisonTable(logs),
       levelsTable(logs, cosinesOf(density)),
