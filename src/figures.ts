@@ -1,5 +1,5 @@
 // What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
-import { NO_RETURN } from './estimate/rules/per-segment.js';
+import { NO_RETURN, SMALL_RETURN } from './estimate/rules/per-segment.js';
 import type { BadRow } from './rows.js';
 import { isFallback, type OutputRow } from './scored.js';
 
@@ -38,6 +38,8 @@ export interface Figures {
 
 /** σ is uniform in effect where no token's weight |σ·T − 1| reaches this. */
 const UNEVEN = 0.01;
+/** A trace whose return is about 0; and one without a baseline, since all answers of its bank are worth the same. */
+const NOTHING_TO_SHARE = [NO_RETURN, 'uniform:one-sided-bank'];
 /** Numbers below this are 0 in a histogram: it has a smallest bin. */
 const SMALLEST = 1e-6;
 
@@ -73,7 +75,9 @@ export class Tally {
         const side = row.reward > 0.5 ? 'right' : 'wrong';
         this.bin('rewards', side);
         this.bin('groups', hashBin(row.trace.group ?? row.trace.id));
-        if (!status.includes(NO_RETURN)) {
+        // another reason for a uniform σ may stand in the place of that code
+        const isAlike = row.baseline !== null && Math.abs(row.reward - row.baseline) < SMALL_RETURN;
+        if (!isAlike && !status.some((code) => NOTHING_TO_SHARE.includes(code))) {
           this.bin('returns', side);
           if (!isUniform) this.bin('uneven', side);
         }

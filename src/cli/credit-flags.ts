@@ -55,7 +55,7 @@ export function credited(command: Command, hasDefaults: boolean): Command {
   flag(
     'baseline',
     '<b>',
-    "auto|group|value|<number>; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale",
+    "auto|group|value|<number> in 0..1; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale",
   );
   flag(
     'residual',

@@ -109,18 +109,25 @@ export function traceValues(
 /**
  * Values that the row brings along (`given`).
  * @param exits K+1
- * @throws TraceRejected (`values`) where there are none, or not one for every exit
+ * @throws TraceRejected (`values`) where there are none, not one for every exit, or one that is no expected reward on 0..1
  */
 export function givenValues(given: Float32Array | undefined, exits: number): TraceValues {
   if (given === undefined)
     throw new TraceRejected(
       'values',
-      'no values in the row, expected one for every exit point, for --estimator given: --map values=<path>',
+      'no list of finite numbers in the row, expected one for every exit point, for --estimator given: --map values=<path> takes it from another column, or tells what is wrong with this one',
     );
   if (given.length !== exits)
     throw new TraceRejected(
       'values',
       `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
+    );
+  // on another scale V(s_0) as the baseline would turn the sign of R* round
+  const outside = given.findIndex((value) => !(value >= 0 && value <= 1));
+  if (outside >= 0)
+    throw new TraceRejected(
+      'values',
+      `values[${outside}] is ${given[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
     );
   return { values: given, ...noReferences(exits) };
 }

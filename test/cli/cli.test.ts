@@ -90,7 +90,12 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     [
       'baseline',
       ['score', FIXTURES, '--baseline', 'mean'],
-      /--baseline mean: expected auto, group, value or a number\n {2}try: --baseline auto/,
+      /--baseline mean: expected auto, group, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
+    ],
+    [
+      'baseline off the scale',
+      ['score', FIXTURES, '--reward-range=-1,1', '--baseline=-0.2'],
+      /--baseline -0\.2: expected .* in 0\.\.1, the scale onto which --reward-range maps\n {2}try: --baseline auto/,
     ],
     ['baseline not finite', ['score', FIXTURES, '--baseline', 'NaN'], /--baseline NaN/],
     [

@@ -151,6 +151,11 @@ describe('what a row stores', () => {
     expect(givenValues(Float32Array.of(0.5, 1), 2).referenceLogprobs).toHaveLength(2);
     expect(() => givenValues(Float32Array.of(0.5, 1), 3)).toThrow(/2 entries.*3 exit points/);
     expect(() => givenValues(undefined, 3)).toThrow('--map values=<path>');
+    expect([...givenValues(Float32Array.of(0, 1), 2).values]).toEqual([0, 1]);
+    for (const value of [-0.01, 1.01, 50, Number.POSITIVE_INFINITY])
+      expect(() => givenValues(Float32Array.of(0.5, value), 2)).toThrow(
+        /^values\[1\] is .*, expected 0 to 1/,
+      );
   });
 
   test('snis: a bank of one side has no contrast', () => {

@@ -83,6 +83,12 @@ describe('credit that one side has and the other lacks', () => {
   it('is not told of few traces, nor of those whose return is about 0', () => {
     expect(warned(...times(15, right(flat)), ...times(16, wrong()))).toEqual([]);
     expect(warned(...times(16, right(flat)), ...times(15, wrong()))).toEqual([]);
+    // of a group that is all right the values may be flat, too: that code stands first
+    const easy = { ...flat, baseline: 1 };
+    expect(warned(...times(90, right(easy)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
+    expect(warned(...times(16, right({ ...flat, baseline: 0.9 })), ...times(16, wrong()))).toHaveLength(1);
+    const bank = { sigma: even, status: ['uniform:one-sided-bank'] };
+    expect(warned(...times(90, right(bank)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
     const solved = { sigma: even, status: ['uniform:small-return'] };
     expect(warned(...times(90, right(solved)), ...times(16, right()), ...times(16, wrong()))).toEqual([]);
     expect(

@@ -288,7 +288,12 @@ export function checkExport(exportName: ExportName | undefined, credit: CreditOp
 
 function resolveBaseline(text: string): Baseline {
   if (text === 'auto' || text === 'group' || text === 'value') return text;
-  return finite('--baseline', text, 'auto, group, value or a number', 'auto');
+  const expected = 'auto, group, value or a number in 0..1, the scale onto which --reward-range maps';
+  const baseline = finite('--baseline', text, expected, 'auto');
+  // no mean reward is there: the sign of R* would not be that of the trace
+  if (baseline < 0 || baseline > 1)
+    throw usageError(`--baseline ${text}: expected ${expected}`, '--baseline auto');
+  return baseline;
 }
 
 function resolveRange(text: string): readonly [number, number] {

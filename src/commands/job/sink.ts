@@ -85,9 +85,11 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   };
 
   /** a worker's figures are a part of what its parent looks at */
-  function warn(): void {
+  function warn(isEarly: boolean): void {
     if (isWorker()) return;
     for (const { code, message } of figureWarnings(summary.figures, opts.policy)) {
+      // the first traces may well be of one side
+      if (isEarly && code === 'one_sided') continue;
       if (!warned.has(code)) log.warn(code, message);
       warned.add(code);
     }
@@ -108,7 +110,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     progress.trace(item.completionIds?.length ?? 0);
     summary.add(item);
     // hours may pass until the end
-    if (progress.totals().traces === ENOUGH_TO_WARN) warn();
+    if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
   }
   /** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
   async function leaveReasons(): Promise<void> {
@@ -181,7 +183,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       }
       const { figures } = summary;
       log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
-      warn();
+      warn(false);
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
       const next =

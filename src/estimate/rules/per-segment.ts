@@ -20,7 +20,7 @@ export interface Steps {
 export type PerSegment = Float64Array | string;
 
 /** Below this |R*| a division by it blows up. */
-const SMALL_RETURN = 0.05;
+export const SMALL_RETURN = 0.05;
 /** Below this sum of weights no segment helped: there is nothing to share out. */
 const SMALL_GAIN = 1e-6;
 /** λ of the `share` rule: the part of σ that is spread evenly. */
