@@ -10,6 +10,7 @@ import {
 import { KnownGroups } from '../../dist/estimate/calibrate/folds.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES } from '../support/program.js';
 import { type MadeTrace, madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -142,6 +143,20 @@ describe('calibrate', () => {
     await writeFile(join(folder, 'c.json'), lines([row]));
     expect(await run('c.json')).toMatch(/^2 .*c\.json: is an input/);
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+    // a reward that was turned round behind the hash of the file
+    for (const format of ['jsonl', 'arrow']) {
+      const path = join(folder, `edited.${format}`);
+      const made = await rredcotHere(['score', FIXTURES, '--limit', '2', '-o', path]);
+      expect(made.code, made.stderr).toBe(0);
+      const bytes = await readFile(path);
+      const at = format === 'jsonl' ? bytes.indexOf('"reward":1') + 9 : bytes.indexOf('answer:');
+      bytes[at] = format === 'jsonl' ? 0x30 : 0x61;
+      if (format === 'arrow') bytes[at + 1] = 0x61;
+      await writeFile(path, bytes);
+      expect(await run(`edited.${format}`)).toMatch(
+        /^65 .*edited\.(jsonl|arrow): is not the file that was written/,
+      );
+    }
   });
 
   it('says where it stands back, and where files were not scored alike', async () => {

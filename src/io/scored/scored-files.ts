@@ -2,12 +2,15 @@
 import { realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
+import { sealFault } from '../files/seal.js';
+import { readSum } from '../files/sum-file.js';
 import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import { readMerged } from '../merge/merged.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
 import { readSummary } from '../run/summary-file.js';
+import { sumFault } from '../verify/check-beside.js';
 import { openRows, type StoredRow, storedConfig } from '../verify/stored-rows.js';
 import { formatOf, type OutputFormat, POLICY_KEY } from '../write/output.js';
 
@@ -58,6 +61,7 @@ export async function* scoredFiles(
           throw unreadable(error, file.path);
         },
       );
+      await assertWritten(file);
       const stored = storedConfig(metadata);
       const policy = metadata.get(POLICY_KEY);
       yield {
@@ -68,6 +72,12 @@ export async function* scoredFiles(
         rows: named(rows, file.path),
       };
     }
+}
+
+/** What was edited is no longer what its policy and configuration made. @throws RredcotError (exit 65) */
+async function assertWritten({ path, format }: KnownFile): Promise<void> {
+  const fault = await (format === 'jsonl' ? sumFault(path, await readSum(path)) : sealFault(path));
+  if (typeof fault === 'string') throw dataError(`${path}: ${fault}`, 'rredcot score makes it again');
 }
 
 /** Damage of a file is told as what it is, by the file's name. */
