@@ -1,5 +1,4 @@
 // What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
-import { NO_RETURN, SMALL_RETURN } from './estimate/rules/per-segment.js';
 import type { BadRow } from './rows.js';
 import { isFallback, type OutputRow } from './scored.js';
 
@@ -39,7 +38,9 @@ export interface Figures {
 /** σ is uniform in effect where no token's weight |σ·T − 1| reaches this. */
 const UNEVEN = 0.01;
 /** A trace whose return is about 0; and one without a baseline, since all answers of its bank are worth the same. */
-const NOTHING_TO_SHARE = [NO_RETURN, 'uniform:one-sided-bank'];
+const NOTHING_TO_SHARE = ['uniform:small-return', 'uniform:one-sided-bank'];
+/** |R*| from which on a rule that divides by it does so. */
+const SMALL_RETURN = 0.05;
 /** Numbers below this are 0 in a histogram: it has a smallest bin. */
 const SMALLEST = 1e-6;
 

@@ -20,14 +20,13 @@ export interface Steps {
 export type PerSegment = Float64Array | string;
 
 /** Below this |R*| a division by it blows up. */
-export const SMALL_RETURN = 0.05;
+const SMALL_RETURN = 0.05;
 /** Below this sum of weights no segment helped: there is nothing to share out. */
 const SMALL_GAIN = 1e-6;
 /** λ of the `share` rule: the part of σ that is spread evenly. */
 const SHARE_UNIFORM = 0.1;
 
-/** The status of a trace whose return is about 0, mostly one whose reward is its baseline. */
-export const NO_RETURN = 'uniform:small-return';
+const NO_RETURN = 'uniform:small-return';
 const NO_GAIN = 'uniform:no-gain';
 
 /**
