@@ -143,6 +143,20 @@ describe('calibrate', () => {
     await writeFile(join(folder, 'c.json'), lines([row]));
     expect(await run('c.json')).toMatch(/^2 .*c\.json: is an input/);
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+    const made = await rredcotHere([
+      'score',
+      FIXTURES,
+      '--limit',
+      '2',
+      '--format',
+      'jsonl',
+      '-o',
+      join(folder, 'run/'),
+    ]);
+    expect(made.code, made.stderr).toBe(0);
+    const chunk = join(folder, 'run/chunks/00000-of-00001/000000.jsonl');
+    await writeFile(chunk, (await readFile(chunk, 'utf8')).replace('"reward":1', '"reward":0'));
+    expect(await run('run')).toMatch(/^65 .*000000\.jsonl has changed since it was written/);
     // a reward that was turned round behind the hash of the file
     for (const format of ['jsonl', 'arrow']) {
       const path = join(folder, `edited.${format}`);

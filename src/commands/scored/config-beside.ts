@@ -1,10 +1,10 @@
 // JSON lines say nothing of how they were made: what lies beside them in, the configuration of their run out.
-import { dataError, type RredcotError } from '../../errors.js';
 import { readJson } from '../../io/files/json-file.js';
 import { readSum } from '../../io/files/sum-file.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { mergedPath } from '../../io/merge/merged.js';
 import { readSummary } from '../../io/run/summary-file.js';
+import { edited } from '../../io/verify/as-written.js';
 import { ownSummary } from '../../io/verify/check-beside.js';
 
 export type Config = Readonly<Record<string, unknown>>;
@@ -25,9 +25,4 @@ export async function configBeside(path: string): Promise<Config | undefined> {
       return found.config as Config;
   }
   return undefined;
-}
-
-/** What is said of bytes that nobody of ours has written. */
-export function edited(file: string, fault: string): RredcotError {
-  return dataError(`${file}: ${fault}`, 'take the file as score wrote it; to edit rows, score them again');
 }

@@ -4,24 +4,18 @@ import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { storedCredit } from '../../estimate/stored-credit.js';
-import { sha256OfFile } from '../../io/files/file-bytes.js';
-import { HASH_KEY, sealFault } from '../../io/files/seal.js';
+import { HASH_KEY } from '../../io/files/seal.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
-import { readSum } from '../../io/files/sum-file.js';
-import { shardOf } from '../../io/layout/chunks.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
-import { readMerged } from '../../io/merge/merged.js';
 import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
-import { chunkDamage } from '../../io/run/records.js';
-import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
-import { sumFault } from '../../io/verify/check-beside.js';
+import { assertRecorded, bytesFault, edited } from '../../io/verify/as-written.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
-import { type Config, configBeside, edited } from './config-beside.js';
+import { type Config, configBeside } from './config-beside.js';
 import { valueColumns } from './value-columns.js';
 
 /** Scored traces, of one run. */
@@ -148,30 +142,13 @@ async function assertWritten(
 ): Promise<void> {
   const isFolder = (await statIfThere(path))?.isDirectory() === true;
   const isText = metadata.size === 0;
+  // the hashes of JSON lines in a folder stand in its records
   if (isFolder && isText) return assertRecorded(path);
   for (const { path: file } of inputs) {
     // a stream that was kept as a file has no hash, nor have JSON lines that were printed
-    const fault =
-      isText || metadata.has(HASH_KEY)
-        ? await (isText ? sumFault(file, await readSum(file)) : sealFault(file))
-        : undefined;
+    const fault = isText || metadata.has(HASH_KEY) ? await bytesFault(file, isText) : undefined;
     if (typeof fault === 'string') throw edited(file, fault);
     if (fault === undefined) log.warn('no_hash', `${file}: nothing says which bytes were written`);
-  }
-}
-
-/** The hashes of JSON lines in a folder stand in its records. */
-async function assertRecorded(folder: string): Promise<void> {
-  const merged = await readMerged(folder);
-  for (const { name, sha256 } of merged?.files ?? [])
-    if ((await sha256OfFile(`${folder}/${name}`)) !== sha256)
-      throw edited(`${folder}/${name}`, 'is not the file that was merged');
-  if (merged !== undefined) return;
-  const state = await readRunState(folder, () => {});
-  const { shards, output } = state.description;
-  for await (const record of recordsInOrder(state)) {
-    const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, output);
-    if (damage !== undefined) throw edited(folder, damage);
   }
 }
 

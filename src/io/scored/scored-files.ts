@@ -2,15 +2,13 @@
 import { realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
-import { sealFault } from '../files/seal.js';
-import { readSum } from '../files/sum-file.js';
 import { shardOf } from '../layout/chunks.js';
 import { runPaths } from '../layout/run-paths.js';
 import { readMerged } from '../merge/merged.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
 import { readSummary } from '../run/summary-file.js';
-import { sumFault } from '../verify/check-beside.js';
+import { assertRecorded, bytesFault, edited } from '../verify/as-written.js';
 import { openRows, type StoredRow, storedConfig } from '../verify/stored-rows.js';
 import { formatOf, type OutputFormat, POLICY_KEY } from '../write/output.js';
 
@@ -33,6 +31,8 @@ interface KnownFile {
   readonly format: OutputFormat;
   readonly config?: ScoredFile['config'];
   readonly policy?: ScoredFile['policy'];
+  /** of a folder, whose records its bytes were held against */
+  readonly isRecorded?: boolean;
 }
 
 /**
@@ -61,7 +61,8 @@ export async function* scoredFiles(
           throw unreadable(error, file.path);
         },
       );
-      await assertWritten(file);
+      const fault = file.isRecorded ? null : await bytesFault(file.path, file.format === 'jsonl');
+      if (typeof fault === 'string') throw edited(file.path, fault);
       const stored = storedConfig(metadata);
       const policy = metadata.get(POLICY_KEY);
       yield {
@@ -72,12 +73,6 @@ export async function* scoredFiles(
         rows: named(rows, file.path),
       };
     }
-}
-
-/** What was edited is no longer what its policy and configuration made. @throws RredcotError (exit 65) */
-async function assertWritten({ path, format }: KnownFile): Promise<void> {
-  const fault = await (format === 'jsonl' ? sumFault(path, await readSum(path)) : sealFault(path));
-  if (typeof fault === 'string') throw dataError(`${path}: ${fault}`, 'rredcot score makes it again');
 }
 
 /** Damage of a file is told as what it is, by the file's name. */
@@ -114,8 +109,9 @@ async function* filesOf(path: string): AsyncGenerator<KnownFile> {
   if (merged === null)
     throw dataError(`${folder}: its _merged.json is damaged`, 'rredcot merge makes it again');
   if (merged !== undefined) {
-    const { output: format, config } = merged;
-    for (const { name } of merged.files) yield { path: join(folder, name), format, config };
+    await assertRecorded(folder);
+    const known = { format: merged.output, config: merged.config, isRecorded: true };
+    for (const { name } of merged.files) yield { path: join(folder, name), ...known };
     return;
   }
   const state = await readRunState(folder);
@@ -125,8 +121,9 @@ async function* filesOf(path: string): AsyncGenerator<KnownFile> {
       exitCode: EXIT.interrupted,
       hint: 'the command that made it, once more; rredcot status says what is missing',
     });
+  await assertRecorded(folder);
   for await (const { chunk } of recordsInOrder(state)) {
     const at = runPaths(folder).chunk(shardOf(chunk, state.shards.length), chunk, format);
-    yield { path: at, format, config, ...(policy === null ? {} : { policy }) };
+    yield { path: at, format, config, isRecorded: true, ...(policy === null ? {} : { policy }) };
   }
 }
