@@ -178,7 +178,7 @@ def main():
     tool, others = Tool(args.folder), {}
     for name in ("prover", "hint", "prm"):
         others[name] = pathlib.Path(args.folder) / name
-        tool.run(["policy", "build", RECIPE.parent / name, "-o", others[name]])
+        tool.run("policy", "build", RECIPE.parent / name, "-o", others[name])
     tool.build(model)
     blocks, counted, started = [], collections.Counter(), time.time()
     for number in range(args.blocks):

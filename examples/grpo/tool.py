@@ -1,4 +1,4 @@
-"""Runs `rredcot` as its users do: a checkpoint becomes a policy folder, rows go in on a pipe, credited rows come back."""
+"""Runs `rredcot` as its users do, in one process for all steps: a checkpoint becomes a policy folder, a file of rows one of credited rows."""
 import json
 import os
 import pathlib
@@ -25,25 +25,33 @@ class Tool:
         weights.mkdir(exist_ok=True)
         for name in BESIDE:
             shutil.copy(EMBEDDED / name, weights / name)
-
-    def run(self, arguments, text=None):
-        """Standard output of the program; its warnings are kept, and what it says becomes the error where it fails."""
-        started = time.time()
         environment = {**os.environ, "RREDCOT_THREADS": "1"}
-        done = subprocess.run(["node", str(ROOT / "bin" / "rredcot.js"), *map(str, arguments)], input=text, text=True, capture_output=True, env=environment)
+        log = self.folder / "stderr.log"
+        with log.open("w", encoding="utf-8") as stderr:
+            # one process for all steps; it ends with this one, which holds its stdin
+            self.loop = subprocess.Popen(["node", str(ROOT / "bin" / "rredcot.js"), "loop"], text=True, env=environment,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+        self.said = log.open(encoding="utf-8")
+
+    def run(self, *arguments):
+        """Runs a command; its warnings are kept, and what it says becomes the error where it fails."""
+        started, command = time.time(), [str(each) for each in arguments]
+        self.loop.stdin.write(json.dumps(command) + "\n")
+        self.loop.stdin.flush()
+        answer = self.loop.stdout.readline()
         self.seconds += time.time() - started
-        if done.returncode != 0:
-            raise RuntimeError(f"rredcot {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
-        records = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+        said = self.said.read()
+        if not answer or json.loads(answer)["exit_code"] != 0:
+            raise RuntimeError(f"rredcot {' '.join(command)}: {answer or 'no answer'}\n{said}")
+        records = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
         self.warnings += [record["msg"] for record in records if record["level"] in WARN]
-        return done.stdout
 
     def build(self, model):
         """The policy's current weights as a policy folder."""
         weights = self.folder / "checkpoint" / "model.safetensors"
         weights.unlink(missing_ok=True)  # the policy folder before may be a link to this very file
         checkpoint.save(model, weights)
-        self.run(["policy", "build", self.folder / "checkpoint", "-o", self.policy])
+        self.run("policy", "build", self.folder / "checkpoint", "-o", self.policy)
 
     def path(self, name):
         return self.folder / name
@@ -55,25 +63,23 @@ class Tool:
 
     def score(self, rows, flags, columns=("sigma",)):
         """Columns of the scored rows, in the rows' order; None for a row that was rejected."""
-        # further credits and advantages are written wherever they are asked for: `--columns` does not name them
-        shown = ",".join(("id", "status", "sigma", *(name for name in columns if name == "segments")))
-        text = self.run(["score", "-", "--policy", self.policy, *flags, "--columns", shown, "--keep", "id", "--no-text",
-                         "--format", "jsonl", "-o", "-", "--log-json"], lines(rows))
-        return in_order(rows, text)
+        return self.score_to(rows, flags, "step", columns)[1]
 
     def score_to(self, rows, flags, name, columns=("sigma",)):
-        """A scored file with all columns, for `calibrate` and `redistribute`, and some of its columns in the rows' order."""
+        """A scored file, for `calibrate` and `redistribute`, and some of its columns in the rows' order."""
         source, path = self.write(rows, f"{name}.rows.jsonl"), self.path(f"{name}.jsonl")
-        self.run(["score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--log-json"])
+        self.run("score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--log-json")
         return path, picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
 
     def redistribute(self, rows, scored, flags, columns):
         """Columns of another credit for stored values, in the rows' order."""
-        return picked(in_order(rows, self.run(["redistribute", scored, *flags, "--format", "jsonl", "-o", "-", "--log-json"])), columns)
+        path = self.path("redistributed.jsonl")
+        self.run("redistribute", scored, *flags, "-o", path, "--log-json")
+        return picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
 
     def calibrate(self, files, name="calibration.json"):
         path = self.path(name)
-        self.run(["calibrate", *files, "-o", path, "--log-json"])
+        self.run("calibrate", *files, "-o", path, "--log-json")
         return path
 
 

@@ -5,7 +5,7 @@ import { type ExitCode, usageError } from '../errors.js';
 import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { endProgressLine } from '../report/terminal-line.js';
-import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
+import { MAX_LINE_BYTES_FLAG } from './flags/job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly truth?: string;

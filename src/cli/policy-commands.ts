@@ -5,6 +5,7 @@ import type { BuildFlags } from '../commands/policy-build.js';
 import { usageError } from '../errors.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
 import { escapeControls } from '../printable.js';
+import { CHAT_TEMPLATE_ARG } from './flags/job-flags.js';
 
 /** Flags of `policy check` as commander gives them. */
 interface CheckFlags {
@@ -13,12 +14,6 @@ interface CheckFlags {
   readonly tolerance?: string;
   readonly device: string;
 }
-/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
-export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
-  '--chat-template-arg <name=value>',
-  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
-  (value, all = []) => [...all, value],
-];
 
 /** Adds the policy commands; each does its work in its action and throws what goes wrong. */
 export function addPolicyCommands(program: Command): void {

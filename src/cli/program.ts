@@ -1,64 +1,52 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
-import { oneOf } from '../commands/job/flag-values.js';
-import { interruptible, parseTimeLimit } from '../commands/job/interrupt.js';
-import { checkExport, refuseOfOthers, resolveCreditOptions } from '../commands/job/options.js';
-import { parseExport } from '../commands/job/written-columns.js';
-import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
-import { BANKS } from '../estimate/bank.js';
-import { natureOf } from '../estimate/estimators.js';
+import { type Interruption, interruptible } from '../commands/job/interrupt.js';
+import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/fatal.js';
 import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
-import { type AttributionFlags, resolveAttribution, withAttributionFlags } from './attribution-flags.js';
-import { addCalibrateCommand, calibrationFlag } from './calibrate-command.js';
+import { addCalibrateCommand } from './calibrate-command.js';
 import { addCompareCommand } from './compare-command.js';
-import { credited } from './credit-flags.js';
-import {
-  type JobFlags,
-  job,
-  jobOptions,
-  MAX_LINE_BYTES_FLAG,
-  type MappingFlags,
-  mapped,
-  mappingOptions,
-} from './job-flags.js';
+import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './flags/job-flags.js';
 import { addCompletionCommand } from './looking/completion-command.js';
 import { endHelp, readableHelp } from './looking/help-ends.js';
 import { inspectCommand } from './looking/inspect-command.js';
 import { addPageCommands } from './looking/page-commands.js';
-import { type MateFlags, resolveMates, withMateFlags } from './mate-flags.js';
+import { addLoopCommand, refuseStreams } from './loop-command.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { type PrmFlags, resolvePrm, withPrmFlags } from './prm-flags.js';
-import {
-  hintFlags,
-  impliedEstimator,
-  type OtherPolicyFlags,
-  proverFlag,
-  withOtherPolicyFlags,
-} from './prover-flags.js';
 import { addRunCommands } from './run-commands.js';
-import { addSample, type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
+import { addSample } from './sample-command.js';
+import { addScoreCommand, addSegmentCommand } from './score-command.js';
 import { addScoredCommands } from './scored-commands.js';
-import { checkSegmenter } from './segment-flags.js';
-import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
   ...['score', 'segment', 'sample', 'verify', 'merge'],
-  ...['redistribute', 'filter'],
+  ...['redistribute', 'filter', 'loop'],
 ]);
 
-/** Runs the command line. @returns the exit code (DESIGN §5) */
-export async function main(argv: readonly string[]): Promise<ExitCode> {
-  let result: ExitCode = EXIT.done;
+/** What a command line has around it. */
+interface Surroundings {
+  readonly interruption: Interruption;
+  /** what befell stdout, if anything */
+  readonly stdoutError: () => unknown;
+  /** stdin and stdout are those of `rredcot loop` */
+  readonly isInLoop: boolean;
+}
+
+/** Runs the command line of this process. @returns the exit code (DESIGN §5) */
+export function main(argv: readonly string[]): Promise<ExitCode> {
   const interruption = interruptible();
-  const { signal } = interruption;
-  const json = (): boolean =>
-    !isWorker() && (argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson));
+  // who waits for input that does not come would never hear of it
+  interruption.signal.addEventListener('abort', () => process.stdin.destroy());
+  return run(argv, { interruption, stdoutError: listenToOutputs(), isInLoop: false });
+}
+
+/** Notices errors of stdout and stderr, which would end the process. @returns what befell stdout, if anything */
+function listenToOutputs(): () => unknown {
   // a reader that has seen enough (`--help | head`) is no failure; outputs on stdout notice an error by themselves
   let stdoutError: unknown;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -66,9 +54,31 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   });
   // with nobody to tell, the work goes on
   process.stderr.on('error', () => {});
+  return () => stdoutError;
+}
+
+/** Runs one command line in this process, in which others may run before and after it. */
+async function runInLoop(args: readonly string[]): Promise<ExitCode> {
+  using interruption = interruptible();
+  return await run(['node', 'rredcot', ...args], {
+    interruption,
+    stdoutError: () => undefined,
+    isInLoop: true,
+  });
+}
+
+async function run(
+  argv: readonly string[],
+  { interruption, stdoutError, isInLoop }: Surroundings,
+): Promise<ExitCode> {
+  let result: ExitCode = EXIT.done;
+  const { signal } = interruption;
+  const json = (): boolean =>
+    !isWorker() && (argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson));
   const program: Command = readableHelp(new Command('rredcot'))
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
+      if (isInLoop) refuseStreams(command);
     })
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
@@ -85,126 +95,12 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     })
     .showHelpAfterError('(rredcot --help lists commands, rredcot <command> --help their flags)');
 
-  withPrmFlags(
-    withAttributionFlags(
-      withMateFlags(
-        withOtherPolicyFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
-      ),
-    ),
-  )
-    .summary('score traces: entropies, values at exit points, σ')
-    .description(
-      'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
-    )
-    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
-    .option(
-      '--bank <source>',
-      "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
-      'row',
-    )
-    .option(
-      '--dry-run',
-      'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
-      false,
-    )
-    .option(
-      '--export <form>',
-      "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md; default: ours)",
-    )
-    .addHelpText(
-      'after',
-      '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
-    )
-    .action(
-      async (
-        inputs: string[],
-        flags: JobFlags &
-          MonteCarloFlags &
-          MateFlags &
-          OtherPolicyFlags &
-          AttributionFlags &
-          PrmFlags &
-          Parameters<typeof resolveCreditOptions>[0] & {
-            bank: string;
-            calibration?: string;
-            export?: string;
-            dryRun: boolean;
-          },
-        command: Command,
-      ) => {
-        const log = await jobLog(flags);
-        const { score } = await import('../commands/score.js');
-        const credit = resolveCreditOptions(impliedEstimator(flags, command));
-        if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
-        const exportName = parseExport(flags.export);
-        checkExport(exportName, credit);
-        refuseOfOthers(credit);
-        const bank = oneOf('--bank', flags.bank, BANKS);
-        if (bank === 'group' && natureOf(credit.estimator).scores === 'nothing')
-          throw usageError(
-            `--bank group has no meaning with --estimator ${credit.estimator}: nothing is scored`,
-            'leave it out',
-          );
-        const calibration = await calibrationFlag(credit.estimator, flags.calibration);
-        const sampled = resolveMonteCarlo(flags, credit.estimator, command);
-        const options = jobOptions(flags);
-        const prover = proverFlag(credit.estimator, flags.prover);
-        const hint = hintFlags(credit.estimator, flags);
-        const prm = resolvePrm(flags, credit.estimator);
-        const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
-        const attribution = resolveAttribution(flags, credit.estimator);
-        const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
-        const method = {
-          credit,
-          calibration,
-          monteCarlo: sampled,
-          mates,
-          attribution,
-          prover,
-          hint,
-          prm,
-          bank,
-          exportName,
-          dryRun,
-        };
-        const job = { ...options, policy: flags.policy, ...method, signal };
-        checkSegmenter(job.segments, job);
-        interruption.limitTime(parseTimeLimit(flags.timeLimit));
-        result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log));
-      },
-    );
-
-  job(program.command('segment'), 'JSONL on stdout')
-    .summary('cut traces into segments, without scoring them')
-    .description(
-      'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
-    )
-    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
-    .option('--no-policy', 'no entropies: merge by length, on characters')
-    .addHelpText(
-      'after',
-      '\nExample:\n  rredcot segment traces.jsonl --max-segments 40 --no-policy | head -1\n',
-    )
-    .action(async (inputs: string[], flags: JobFlags, command: Command) => {
-      const log = await jobLog(flags);
-      const { segment } = await import('../commands/segment.js');
-      const policy = flags.policy === false ? null : flags.policy;
-      if (policy === null && flags.device !== 'auto')
-        throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
-      if (policy === null && flags.chatTemplateArg !== undefined)
-        throw usageError(
-          '--chat-template-arg has no meaning without a policy',
-          'leave it or --no-policy out',
-        );
-      interruption.limitTime(parseTimeLimit(flags.timeLimit));
-      const job = { ...jobOptions(flags), policy, signal };
-      checkSegmenter(job.segments, job);
-      result = (await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log));
-    });
-
-  addSample(program, interruption, (code) => {
+  const done = (code: ExitCode): void => {
     result = code;
-  });
+  };
+  addScoreCommand(program, interruption, done);
+  addSegmentCommand(program, interruption, done);
+  addSample(program, interruption, done);
   inspectCommand<MappingFlags>(
     mapped(program.command('inspect')).option(...MAX_LINE_BYTES_FLAG),
     async (file, flags) => {
@@ -217,22 +113,13 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
     },
   );
 
-  addCalibrateCommand(program, signal, (code) => {
-    result = code;
-  });
-  addRunCommands(program, signal, (code) => {
-    result = code;
-  });
-  addCompareCommand(program, (code) => {
-    result = code;
-  });
-  addScoredCommands(program, signal, (code) => {
-    result = code;
-  });
-  addPageCommands(program, signal, (code) => {
-    result = code;
-  });
+  addCalibrateCommand(program, signal, done);
+  addRunCommands(program, signal, done);
+  addCompareCommand(program, done);
+  addScoredCommands(program, signal, done);
+  addPageCommands(program, signal, done);
   addPolicyCommands(program);
+  if (!isInLoop) addLoopCommand(program, signal, runInLoop, done);
   program
     .command('doctor')
     .summary('check this machine: what the policy can run on, and what fixes the rest')
@@ -256,7 +143,8 @@ export async function main(argv: readonly string[]): Promise<ExitCode> {
   endHelp(program);
   try {
     await program.parseAsync(argv as string[]);
-    return stdoutError === undefined ? result : report(stdoutError, json());
+    const fault = stdoutError();
+    return fault === undefined ? result : report(fault, json());
   } catch (error) {
     // an input that is closed under its reader is what the interruption has come to
     const isOurs = error instanceof RredcotError || !signal.aborted;

@@ -8,9 +8,9 @@ import { JUDGES } from '../estimate/sampling/judge.js';
 import { UNFINISHED } from '../estimate/sampling/monte-carlo.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling-options.js';
-import { FROM_FILE } from './config-file.js';
-import { type RunFlags, run, runOptions } from './job-flags.js';
-import { jobLog, shareAmongWorkers } from './worker-flags.js';
+import { FROM_FILE } from './flags/config-file.js';
+import { type RunFlags, run, runOptions } from './flags/job-flags.js';
+import { jobLog, shareAmongWorkers } from './flags/worker-flags.js';
 
 /** Raw flag values of sampling. */
 export interface SamplingFlags {

@@ -5,8 +5,8 @@ import type { CreditFlags } from '../commands/job/options.js';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
 import type { ExitCode } from '../errors.js';
 import { FORMATS } from '../io/write/output.js';
-import { credited } from './credit-flags.js';
-import { appended } from './job-flags.js';
+import { credited } from './flags/credit-flags.js';
+import { appended } from './flags/job-flags.js';
 
 interface ScoredFlags {
   readonly output?: string;

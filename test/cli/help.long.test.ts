@@ -21,7 +21,17 @@ const COMMANDS = [
     'redistribute',
     'filter',
   ],
-  ...['status', 'verify', 'merge', 'doctor', 'completion', 'policy build', 'policy info', 'policy check'],
+  ...[
+    'status',
+    'verify',
+    'merge',
+    'doctor',
+    'completion',
+    'loop',
+    'policy build',
+    'policy info',
+    'policy check',
+  ],
 ];
 const helps = new Map<string, string>();
 beforeAll(async () => {

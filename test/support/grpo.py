@@ -163,7 +163,13 @@ def through_the_tool(folder):
         starts = [0, *read[1]]  # the first segment has `<think>` in it
         masses.append(sum(weight[starts[k]:read[1][k]].sum() for k in truth.mistakes(read[0])) / a)
     moving = [i for i, a in enumerate(scale) if a]
-    return {"wrong": len(masses), "mass": float(np.mean(masses)), "rejected": sum(row is None for row in scored),
+    tool.warnings.clear()
+    tool.score([{**row, "reward": 1.0} for row in rows], [])  # nothing to share out
+    try:
+        tool.run("score", "nowhere.jsonl", "--log-json")
+    except RuntimeError as error:
+        refused = str(error)
+    return {"warned": tool.warnings, "refused": refused, "wrong": len(masses), "mass": float(np.mean(masses)), "rejected": sum(row is None for row in scored),
             "scale": [scale[i] for i in moving], "sums": [float(found[i].sum()) for i in moving],
             "signs": [float(np.sign(found[i].min()) if found[i].min() * found[i].max() > 0 else 0) for i in moving]}
 

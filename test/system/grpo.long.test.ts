@@ -39,6 +39,8 @@ interface Results {
     sums: number[];
     scale: number[];
     rejected: number;
+    warned: string[];
+    refused: string;
   };
   readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures; biased: Figures };
 }
@@ -145,6 +147,12 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
       expect(sum).toBeCloseTo(scale[n] as number, 6);
       expect(signs[n]).toBe(Math.sign(scale[n] as number));
     }
+  });
+
+  it('the tool in its loop: warnings come through, and what it says of a failure is the error', () => {
+    const { warned, refused } = results.through_the_tool;
+    expect(warned).toEqual([expect.stringMatching(/^σ is uniform in 24 of 24 traces/)]);
+    expect(refused).toMatch(/"exit_code":2.*nowhere\.jsonl: cannot be read/s);
   });
 
   it('train-proof: a sweep of some steps is whole, is kept, and its table stands; a step along the gradient lowers the loss', async () => {

@@ -59,6 +59,7 @@ const ROOMS = [
   'src/commands/workers',
   'src/commands/looking',
   'src/commands',
+  'src/cli/flags',
   'src/cli/looking',
   'src/cli',
 ];

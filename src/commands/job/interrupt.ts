@@ -13,6 +13,8 @@ export interface Interruption {
   limitTime(ms: number | undefined): void;
   /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
   keepNothing(): void;
+  /** listens no longer, to signals or to the clock */
+  [Symbol.dispose](): void;
 }
 
 /**
@@ -22,8 +24,9 @@ export interface Interruption {
 export function interruptible(): Interruption {
   const controller = new AbortController();
   let keepsWork = true;
-  for (const name of SIGNALS)
-    process.on(name, () => {
+  let timer: NodeJS.Timeout | undefined;
+  const listeners = SIGNALS.map((name) => {
+    const listener = (): void => {
       if (!keepsWork) {
         removeTemporaryFiles();
         process.removeAllListeners(name);
@@ -36,9 +39,10 @@ export function interruptible(): Interruption {
         process.kill(process.pid, 'SIGKILL');
       }
       controller.abort();
-    });
-  // who waits for input that does not come would never hear of it
-  controller.signal.addEventListener('abort', () => process.stdin.destroy());
+    };
+    process.on(name, listener);
+    return [name, listener] as const;
+  });
   if (isWorker()) listenToParent(controller);
   return {
     signal: controller.signal,
@@ -46,7 +50,11 @@ export function interruptible(): Interruption {
       keepsWork = false;
     },
     limitTime(ms) {
-      if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
+      if (ms !== undefined) timer = setTimeout(() => controller.abort(), ms).unref();
+    },
+    [Symbol.dispose]() {
+      for (const [name, listener] of listeners) process.off(name, listener);
+      clearTimeout(timer);
     },
   };
 }

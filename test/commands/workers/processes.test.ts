@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { workerFlags } from '../../../dist/cli/worker-flags.js';
+import { workerFlags } from '../../../dist/cli/flags/worker-flags.js';
 import { workerDevices } from '../../../dist/commands/workers/devices.js';
 import { superviseWorkers } from '../../../dist/commands/workers/supervise.js';
 import { coreShare, ownCores } from '../../../dist/cores.js';

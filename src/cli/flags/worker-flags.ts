@@ -1,12 +1,12 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
 import type { Command } from 'commander';
-import { positiveInteger } from '../commands/job/flag-values.js';
-import { shardOfEnvironment } from '../commands/job/shard.js';
-import type { WorkersOptions } from '../commands/workers/processes.js';
-import { type ExitCode, usageError } from '../errors.js';
-import type { RunCommand } from '../io/run/description.js';
-import type { Log } from '../report/log.js';
-import { isWorker, openWorkerLog } from '../report/worker-log.js';
+import { positiveInteger } from '../../commands/job/flag-values.js';
+import { shardOfEnvironment } from '../../commands/job/shard.js';
+import type { WorkersOptions } from '../../commands/workers/processes.js';
+import { type ExitCode, usageError } from '../../errors.js';
+import type { RunCommand } from '../../io/run/description.js';
+import type { Log } from '../../report/log.js';
+import { isWorker, openWorkerLog } from '../../report/worker-log.js';
 import { FROM_FILE } from './config-file.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
@@ -37,7 +37,7 @@ export async function jobLog({
   readonly shard?: string | undefined;
 }): Promise<Log> {
   if (isWorker()) return openWorkerLog();
-  const { openLog } = await import('../report/log.js');
+  const { openLog } = await import('../../report/log.js');
   return openLog({ quiet, json: logJson, shard: shard ?? scheduledShard() });
 }
 
@@ -65,8 +65,8 @@ export async function shareAmongWorkers(
   }>();
   if (dryRun || (workers === undefined && devices === undefined)) return undefined;
   // brings the merging of chunks along, which few runs need
-  const { workerDevices } = await import('../commands/workers/devices.js');
-  const { runWorkers } = await import('../commands/workers/processes.js');
+  const { workerDevices } = await import('../../commands/workers/devices.js');
+  const { runWorkers } = await import('../../commands/workers/processes.js');
   const shares = workerDevices(
     workers === undefined ? undefined : positiveInteger('--workers', workers, 2),
     devices,

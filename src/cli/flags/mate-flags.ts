@@ -1,11 +1,11 @@
 // The flags of `--estimator siblings`, and what it cannot do.
 import type { Command } from 'commander';
-import { positiveInteger } from '../commands/job/flag-values.js';
-import { usageError } from '../errors.js';
-import { type Estimator, natureOf } from '../estimate/estimators.js';
-import type { MateOptions } from '../estimate/siblings/mates.js';
-import { STDIN } from '../io/files/byte-source.js';
-import { LATE_SEGMENTERS, type SegmentOptions } from '../segment/segment.js';
+import { positiveInteger } from '../../commands/job/flag-values.js';
+import { usageError } from '../../errors.js';
+import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import type { MateOptions } from '../../estimate/siblings/mates.js';
+import { STDIN } from '../../io/files/byte-source.js';
+import { LATE_SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
 
 /** Raw flag values. */
 export interface MateFlags {

@@ -1,18 +1,24 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
-import { oneOf, positiveInteger } from '../commands/job/flag-values.js';
-import { resolveMaxRejects } from '../commands/job/reject-limits.js';
-import { parseShard } from '../commands/job/shard.js';
-import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
-import { CORES_VARIABLE } from '../cores.js';
-import { usageError } from '../errors.js';
-import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
-import { FORMATS } from '../io/write/output.js';
-import { parseDevice } from '../policy/device/device.js';
-import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { oneOf, positiveInteger } from '../../commands/job/flag-values.js';
+import { resolveMaxRejects } from '../../commands/job/reject-limits.js';
+import { parseShard } from '../../commands/job/shard.js';
+import { parseColumnChoice, parseColumns, parseNames } from '../../commands/job/written-columns.js';
+import { CORES_VARIABLE } from '../../cores.js';
+import { usageError } from '../../errors.js';
+import { MAX_LINE_BYTES } from '../../io/read/jsonl.js';
+import { FORMATS } from '../../io/write/output.js';
+import { parseDevice } from '../../policy/device/device.js';
+import { parseTemplateArgs } from '../../policy/text/chat-template.js';
 import { applyConfigFile } from './config-file.js';
-import { CHAT_TEMPLATE_ARG } from './policy-commands.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
+
+/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
+  '--chat-template-arg <name=value>',
+  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
+  (value, all = []) => [...all, value],
+];
 
 /** Flags that say how rows become traces. */
 export interface MappingFlags {

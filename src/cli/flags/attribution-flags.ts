@@ -1,10 +1,10 @@
 // The flags of estimators that attribute, for which the policy reads a trace again.
 import type { Command } from 'commander';
-import { oneOf } from '../commands/job/flag-values.js';
-import { usageError } from '../errors.js';
-import type { AttributionOptions } from '../estimate/attributing/attributed.js';
-import { LOO } from '../estimate/attributing/deletions.js';
-import type { Estimator } from '../estimate/estimators.js';
+import { oneOf } from '../../commands/job/flag-values.js';
+import { usageError } from '../../errors.js';
+import type { AttributionOptions } from '../../estimate/attributing/attributed.js';
+import { LOO } from '../../estimate/attributing/deletions.js';
+import type { Estimator } from '../../estimate/estimators.js';
 
 /** Raw flag values. */
 export interface AttributionFlags {

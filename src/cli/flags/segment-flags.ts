@@ -1,9 +1,9 @@
 // What a segmenter is told: its flags declared, and their values made options, every one checked and of use to the segmenter.
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { finite, oneOf, positiveInteger } from '../commands/job/flag-values.js';
-import { usageError } from '../errors.js';
-import { fileError } from '../io/files/file-error.js';
+import { finite, oneOf, positiveInteger } from '../../commands/job/flag-values.js';
+import { usageError } from '../../errors.js';
+import { fileError } from '../../io/files/file-error.js';
 import {
   DEFAULT_CUTPOINT,
   DEFAULT_ENTROPY_SHARE,
@@ -11,7 +11,7 @@ import {
   SEGMENTERS,
   type Segmenter,
   type SegmentOptions,
-} from '../segment/segment.js';
+} from '../../segment/segment.js';
 
 /** METHOD §2: thought segments a trace is cut into. */
 export const DEFAULT_MAX_SEGMENTS = 40;

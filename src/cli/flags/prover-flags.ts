@@ -1,9 +1,9 @@
 // The flags of score that name another policy: which estimators have one, and the method that asks for it.
 import type { Command } from 'commander';
-import type { CreditFlags } from '../commands/job/options.js';
-import { usageError } from '../errors.js';
-import { type Estimator, natureOf } from '../estimate/estimators.js';
-import type { HintOptions } from '../estimate/hint/hint.js';
+import type { CreditFlags } from '../../commands/job/options.js';
+import { usageError } from '../../errors.js';
+import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import type { HintOptions } from '../../estimate/hint/hint.js';
 
 /** The prover's folder; undefined for estimators without one. @throws RredcotError (exit 2) where one is without the other */
 export function proverFlag(estimator: Estimator, folder: string | undefined): string | undefined {

@@ -1,10 +1,10 @@
 // The flags that say how values become credit: shared by `score`, which has defaults, and `redistribute`, which has a file's.
 import type { Command } from 'commander';
-import { BEST_OF_ESTIMATORS, ESTIMATORS, PROVER_ESTIMATORS } from '../estimate/estimators.js';
-import { METHODS } from '../estimate/requested.js';
-import { HIERARCHICAL } from '../estimate/rules/hierarchical.js';
-import { NORMALISERS } from '../estimate/rules/normalisers.js';
-import { RESIDUALS, SIGMA_RULES, WITHINS } from '../estimate/sigma.js';
+import { BEST_OF_ESTIMATORS, ESTIMATORS, PROVER_ESTIMATORS } from '../../estimate/estimators.js';
+import { METHODS } from '../../estimate/requested.js';
+import { HIERARCHICAL } from '../../estimate/rules/hierarchical.js';
+import { NORMALISERS } from '../../estimate/rules/normalisers.js';
+import { RESIDUALS, SIGMA_RULES, WITHINS } from '../../estimate/sigma.js';
 
 /** What `score` takes where a flag is not given. */
 const DEFAULTS: Readonly<Record<string, string>> = {

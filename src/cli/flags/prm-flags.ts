@@ -1,8 +1,8 @@
 // The flags of `--estimator prm`.
 import type { Command } from 'commander';
-import { usageError } from '../errors.js';
-import { type Estimator, natureOf } from '../estimate/estimators.js';
-import type { PrmOptions } from '../estimate/prm/prm.js';
+import { usageError } from '../../errors.js';
+import { type Estimator, natureOf } from '../../estimate/estimators.js';
+import type { PrmOptions } from '../../estimate/prm/prm.js';
 
 /** Raw flag values. */
 export interface PrmFlags {

@@ -1,12 +1,12 @@
 // `--config`: a file of flags in, their values set where neither the command line nor the environment says otherwise.
 import { readFile } from 'node:fs/promises';
 import type { Command, Option } from 'commander';
-import { shardOfEnvironment } from '../commands/job/shard.js';
-import { usageError } from '../errors.js';
-import { fileError } from '../io/files/file-error.js';
-import { flagOfKey } from '../io/run/flag-names.js';
-import { describeValue } from '../io/table/describe.js';
-import { didYouMean } from '../io/table/similar.js';
+import { shardOfEnvironment } from '../../commands/job/shard.js';
+import { usageError } from '../../errors.js';
+import { fileError } from '../../io/files/file-error.js';
+import { flagOfKey } from '../../io/run/flag-names.js';
+import { describeValue } from '../../io/table/describe.js';
+import { didYouMean } from '../../io/table/similar.js';
 
 /** How commander names where a value is from. */
 export const FROM_FILE = 'config';

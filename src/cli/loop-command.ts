@@ -1,0 +1,96 @@
+// `rredcot loop`: commands from stdin, run one after the other in one process, an answer on stdout for each.
+import { createInterface } from 'node:readline';
+import type { Command } from 'commander';
+import { EXIT, type ExitCode, usageError } from '../errors.js';
+import { openStreamSink, ReaderClosedError } from '../io/files/stdout.js';
+import { tellError } from '../report/fatal.js';
+
+/** Adds the command. @param run runs a command line without the program's name */
+export function addLoopCommand(
+  program: Command,
+  signal: AbortSignal,
+  run: (args: readonly string[]) => Promise<ExitCode>,
+  done: (code: ExitCode) => void,
+): void {
+  program
+    .command('loop')
+    .summary('run the commands of a training loop in one process')
+    .description(
+      'Reads one command a line from stdin, as a JSON array of its arguments, and runs it in this process, so that the start of the program is paid once. Answers each on stdout with a line, {"exit_code":0,"seconds":0.71}. Commands read and write files; what they print, and errors, go to stderr. Ends with stdin; exit code: that of the first command that failed.',
+    )
+    .addHelpText(
+      'after',
+      `\nExample:\n  rredcot loop <<< '["score", "traces.jsonl", "-o", "scored.parquet"]'\n`,
+    )
+    .action(async () => done(await loop(signal, run)));
+}
+
+async function loop(
+  signal: AbortSignal,
+  run: (args: readonly string[]) => Promise<ExitCode>,
+): Promise<ExitCode> {
+  const answers = openStreamSink();
+  let failed: ExitCode = EXIT.done;
+  try {
+    for await (const line of createInterface({ input: process.stdin, signal })) {
+      const started = performance.now();
+      const code = await printingOnStderr(async () => {
+        const args = argumentsOf(line);
+        return args === undefined ? unreadable(line) : run(args);
+      });
+      failed ||= code;
+      const seconds = Math.round(performance.now() - started) / 1000;
+      await answers.write(Buffer.from(`${JSON.stringify({ exit_code: code, seconds })}\n`));
+      if (signal.aborted) break;
+    }
+    return signal.aborted ? EXIT.interrupted : failed;
+  } catch (error) {
+    if (error instanceof ReaderClosedError) return failed; // nobody waits for more
+    throw error;
+  } finally {
+    await answers.abort();
+  }
+}
+
+function argumentsOf(line: string): readonly string[] | undefined {
+  try {
+    const found: unknown = JSON.parse(line);
+    return Array.isArray(found) && found.every((one) => typeof one === 'string') ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function unreadable(line: string): ExitCode {
+  const found = line.length > 80 ? `${line.slice(0, 80)}…` : line;
+  return tellError(
+    usageError(
+      `loop: found ${found || 'an empty line'}, expected a JSON array of texts`,
+      '["score", "traces.jsonl", "-o", "scored.parquet"]',
+    ),
+    false,
+  );
+}
+
+/** Stdout has the answers of the loop: meanwhile what is printed there goes to stderr. */
+async function printingOnStderr<T>(work: () => Promise<T>): Promise<T> {
+  const { write } = process.stdout;
+  process.stdout.write = process.stderr.write.bind(process.stderr) as typeof write;
+  try {
+    return await work();
+  } finally {
+    process.stdout.write = write;
+  }
+}
+
+/** Holds a command of a loop to files, since the loop has the streams. @throws RredcotError (exit 2) */
+export function refuseStreams(command: Command): void {
+  const { output } = command.opts<{ output?: string }>();
+  const [first] = command.registeredArguments;
+  const readsStdin =
+    command.args.includes('-') || (first?.variadic && !first.required && command.args.length === 0);
+  if (readsStdin)
+    throw usageError('a command of a loop cannot read stdin, which has the commands', 'name a file');
+  if (output === '-' || (command.name() === 'segment' && output === undefined))
+    throw usageError('a command of a loop cannot write to stdout, which has the answers', '-o <file>');
+}

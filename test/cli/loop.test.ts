@@ -1,0 +1,113 @@
+// Commands of a training loop, in one process: each does what it does in a process of its own.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { cp, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterEach, describe, expect, it } from 'vitest';
+import { rredcotHere } from '../support/in-process.js';
+import { EMBEDDED, FIXTURES, PROVER, ROOT, temporaryFolder } from '../support/program.js';
+
+const folder = await temporaryFolder();
+const running = new Set<ChildProcessWithoutNullStreams>();
+afterEach(() => {
+  for (const child of running) child.kill('SIGKILL');
+  running.clear();
+});
+
+interface Loop {
+  /** answers one command, given as its arguments or as a line */
+  run(command: readonly string[] | string): Promise<{ exit_code: number; seconds: number }>;
+  readonly child: ChildProcessWithoutNullStreams;
+  stderr(): string;
+  ended: Promise<number | null>;
+}
+
+function openLoop(): Loop {
+  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), 'loop'], { cwd: folder });
+  running.add(child);
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+  });
+  const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    async run(command) {
+      child.stdin.write(`${typeof command === 'string' ? command : JSON.stringify(command)}\n`);
+      const { value } = await answers.next();
+      return JSON.parse(value);
+    },
+    child,
+    stderr: () => stderr,
+    ended: new Promise((resolve) => child.once('close', resolve)),
+  };
+}
+
+const SCORE = ['score', FIXTURES, '--limit', '3', '--policy', 'policy', '--restart'];
+
+describe('loop', () => {
+  it('scores with the weights that lie there now, to the bytes of a process of its own', async () => {
+    const { run, child, ended, stderr } = openLoop();
+    for (const [n, weights] of [EMBEDDED, PROVER, EMBEDDED].entries()) {
+      await cp(weights, join(folder, 'checkpoint'), { recursive: true });
+      expect(await run(['policy', 'build', 'checkpoint', '-o', 'policy']), stderr()).toMatchObject({
+        exit_code: 0,
+      });
+      for (const format of ['parquet', 'jsonl']) {
+        expect((await run([...SCORE, '-o', `here.${format}`])).exit_code, stderr()).toBe(0);
+        const alone = await rredcotHere([...SCORE, '-o', `alone-${n}.${format}`], { cwd: folder });
+        expect(alone.code, alone.stderr).toBe(0);
+        const bytes = (file: string) => readFile(join(folder, file));
+        expect(await bytes(`here.${format}`)).toEqual(await bytes(`alone-${n}.${format}`));
+      }
+    }
+    child.stdin.end();
+    expect(await ended).toBe(0);
+    const scored = (n: number) => readFile(join(folder, `alone-${n}.jsonl`), 'utf8');
+    expect(await scored(1)).not.toBe(await scored(0));
+    expect(await scored(2)).toBe(await scored(0));
+  });
+
+  it('goes on behind a command that fails, and ends with its code', async () => {
+    const { run, child, ended, stderr } = openLoop();
+    const wrong: [readonly string[] | string, number, RegExp][] = [
+      ['score traces.jsonl', 2, /found score traces\.jsonl, expected a JSON array of texts/],
+      ['["score", 1]', 2, /expected a JSON array/],
+      ['', 2, /found an empty line/],
+      [['score', '-o', 'x.jsonl'], 2, /cannot read stdin/],
+      [['score', '-', '-o', 'x.jsonl'], 2, /cannot read stdin/],
+      [['score', FIXTURES, '-o', '-'], 2, /cannot write to stdout/],
+      [['segment', FIXTURES], 2, /cannot write to stdout/],
+      [['loop'], 2, /unknown command 'loop'/],
+      [['verify', 'not-there.jsonl'], 2, /not-there\.jsonl/],
+      [['score', FIXTURES, '--time-limit', '0.01', '-o', 'late.jsonl'], 75, /interrupted/],
+    ];
+    let told = 0;
+    for (const [command, code, text] of wrong) {
+      expect(await run(command), String(command)).toMatchObject({ exit_code: code });
+      await expect.poll(() => stderr().slice(told), { timeout: 10_000 }).toMatch(text);
+      told = stderr().length;
+    }
+    // what it prints is no answer
+    expect((await run(['score', FIXTURES, '--limit', '2', '--dry-run'])).exit_code).toBe(0);
+    expect((await run(['segment', FIXTURES, '--no-policy', '-o', 'cut.jsonl'])).exit_code, stderr()).toBe(0);
+    child.stdin.end();
+    expect(await ended).toBe(2);
+    expect(stderr()).toContain('traces');
+  });
+
+  it('ends with 75 at a signal, and what was done is kept', async () => {
+    const waiting = openLoop();
+    expect((await waiting.run(['status', 'nothing'])).exit_code).toBe(2);
+    waiting.child.kill('SIGTERM');
+    expect(await waiting.ended).toBe(75);
+    const { run, child, ended, stderr } = openLoop();
+    const answered = run(['score', FIXTURES, '--rows-per-chunk', '1', '-o', 'run/', '--log-json']);
+    await expect.poll(stderr, { timeout: 30_000 }).toMatch(/"msg":"chunk"/);
+    child.kill('SIGTERM');
+    expect((await answered).exit_code).toBe(75);
+    expect(await ended).toBe(75);
+    const status = await rredcotHere(['status', 'run/', '--json'], { cwd: folder });
+    const { finished, chunks } = JSON.parse(status.stdout);
+    expect([finished, chunks > 0]).toEqual([false, true]);
+  });
+});
