@@ -6,7 +6,7 @@ import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calib
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
 import { HINT_KEYS } from '../estimate/hint/hint.js';
-import { GROUP_STD, methodNotice, requestedColumns } from '../estimate/requested.js';
+import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
@@ -22,7 +22,7 @@ import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type CreditFlags, resolveCreditOptions } from './job/options.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { again, lightOf, refuseImpossible, surveyScored } from './scored/again.js';
+import { again, lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/again.js';
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';
 import { storedTrace } from './scored/scored-rows.js';
@@ -65,7 +65,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const isOther = isOtherEstimator(source.config, opts.flags);
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
-  if (credit.method === 'hierarchical') await refuseFiltered(path, source);
+  const lacked = ofWholeGroups(source, credit);
+  if (lacked !== undefined) await refuseFiltered(path, source, lacked);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,
@@ -277,16 +278,16 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
 }
 
 /**
- * A filtered file has not all traces of its groups, so their rewards have another deviation.
- * @throws RredcotError (exit 65) where it is not stored either
+ * A filtered file has not all traces of its groups, so what is left of their rewards has another mean and deviation.
+ * @param figure what was not stored before
+ * @throws RredcotError (exit 65)
  */
-async function refuseFiltered(path: string, { metadata, made }: Scored): Promise<void> {
-  if (made.has(GROUP_STD)) return;
+async function refuseFiltered(path: string, { metadata }: Scored, figure: string): Promise<void> {
   // of JSON lines the summary beside them tells it
   const beside = await readJson<{ readonly conditions?: unknown }>(summaryPath(path));
   if (metadata.has(FILTERED_KEY) || beside?.conditions !== undefined)
     throw dataError(
-      `${path}: was filtered, so that the standard deviation of its groups' rewards is not known`,
-      'rredcot redistribute --method hierarchical the file before it was filtered, then filter',
+      `${path}: was filtered, so that the ${figure} of its groups' rewards is not known`,
+      'rredcot redistribute the file before it was filtered, with these flags, then filter',
     );
 }

@@ -158,6 +158,30 @@ describe('a filtered file', () => {
     expect(again.map(({ baseline }) => baseline)).toEqual(some.map(({ baseline }) => baseline));
   });
 
+  it('has no means of its groups but those that it has stored', async () => {
+    const asked = ['--sigma', 'rudder', '--baseline', 'group'];
+    for (const format of ['parquet', 'jsonl']) {
+      const [whole, part] = [`valued.${format}`, `part.${format}`];
+      await here('redistribute', 'all.parquet', '-o', whole, '--sigma', 'rudder', '--baseline', 'value');
+      await here('filter', whole, '--where', 'reward == 1', '-o', part);
+      const { code, stderr } = await rredcotHere(['redistribute', part, ...asked, '-o', 'x.jsonl'], {
+        cwd: folder,
+      });
+      expect(stderr).toContain("was filtered, so that the mean of its groups' rewards is not known");
+      expect(code).toBe(65);
+      await here('redistribute', whole, ...asked, '-o', 'means.jsonl');
+      const [means, stored] = await Promise.all(
+        ['means.jsonl', 'all.jsonl'].map((name) => readJsonl<ScoredRow>(join(folder, name))),
+      );
+      expect(means?.map(({ baseline }) => baseline)).toEqual(stored?.map(({ baseline }) => baseline));
+    }
+    // rewards on another scale have another mean
+    await here('redistribute', 'all.parquet', '-o', 'half.parquet', '--reward-range', '0,2');
+    await here('filter', 'all.parquet', '--where', 'reward == 1', '-o', 'right.parquet');
+    const half = ['redistribute', 'right.parquet', '--reward-range', '0,2', '-o', 'x.jsonl'];
+    expect((await rredcotHere(half, { cwd: folder })).code).toBe(65);
+  });
+
   it('of JSON lines has their bytes', async () => {
     await here('filter', 'all.jsonl', '--where', 'reward == 0');
     const wrong = (await readJsonl<ScoredRow>(join(folder, 'all.jsonl'))).filter(

@@ -139,6 +139,22 @@ function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean, f
     throw refuse("the bank of a group is another one: snis alone has the mates' wrong answers in it");
 }
 
+/** What rows have stored of their whole group's rewards, on the range that is asked for. */
+function storedOf(source: Scored, credit: CreditOptions): { hasMean: boolean; hasStd: boolean } {
+  const hasMean = mayBeGroupMean(source.credit) && sameRange(source.credit, credit);
+  return { hasMean, hasStd: hasMean && source.made.has(GROUP_STD) };
+}
+
+/** What the credit needs of a group's rewards and rows have not stored, so that all traces of the group have to be there. */
+export function ofWholeGroups(
+  source: Scored,
+  credit: CreditOptions,
+): 'mean' | 'standard deviation' | undefined {
+  const { hasMean, hasStd } = storedOf(source, credit);
+  if (mayBeGroupMean(credit) && !hasMean) return 'mean';
+  return credit.method === 'hierarchical' && !hasStd ? 'standard deviation' : undefined;
+}
+
 /** Reads the file once where others than the trace itself have a say in its credit, or where types are to be found. */
 export async function surveyScored(
   source: Scored,
@@ -153,8 +169,7 @@ export async function surveyScored(
   const isText = source.typed === null;
   const needsTotals = mayBeGroupMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
   if (!needsTotals && !(isText && isTyped)) return { groups, batches, columns: [] };
-  const hasMean = mayBeGroupMean(source.credit) && sameRange(source.credit, credit);
-  const hasStd = hasMean && source.made.has(GROUP_STD);
+  const { hasMean, hasStd } = storedOf(source, credit);
   let n = 0;
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
