@@ -11,7 +11,8 @@ import {
   wholeLooks,
 } from './statistics.mjs';
 
-const LEVELS = [0.65, 0.7, 0.75];
+/** Accuracies between that of the weak policy and plain GRPO's final one, by the density of the task. */
+const LEVELS = { sparse: [0.65, 0.7, 0.75], dense: [0.8, 0.85, 0.9] };
 const shown = (value) => (Number.isFinite(value) ? value.toFixed(0) : '–');
 const withInterval = ({ mean: m, half }, digits = 3) =>
   `${m.toFixed(digits)}${Number.isFinite(half) ? ` ± ${half.toFixed(digits)}` : ''}`;
@@ -93,10 +94,11 @@ const told = ({ value, low, high }, text) =>
 export function levelsTable(logs, cosines = undefined) {
   const [plain, ...others] = byArm(logs);
   if (plain?.arm !== 'uniform') return '';
+  const levels = LEVELS[logs[0].arguments.density];
   const heads = [
     'arm',
-    ...LEVELS.flatMap((level) => [`steps to ${level.toFixed(2)}`, 'of plain GRPO’s']),
-    `tokens to ${LEVELS.at(-1).toFixed(2)}, of plain GRPO’s`,
+    ...levels.flatMap((level) => [`steps to ${level.toFixed(2)}`, 'of plain GRPO’s']),
+    `tokens to ${levels.at(-1).toFixed(2)}, of plain GRPO’s`,
     ...(cosines ? ['share foretold by the cosines'] : []),
     'steps to plain GRPO’s final accuracy',
   ];
@@ -121,8 +123,8 @@ export function levelsTable(logs, cosines = undefined) {
         asShare,
       );
     const cells = [
-      ...LEVELS.flatMap((level) => [stepsTo(() => level), shareOf(level, 'step')]),
-      shareOf(LEVELS.at(-1), 'tokens'),
+      ...levels.flatMap((level) => [stepsTo(() => level), shareOf(level, 'step')]),
+      shareOf(levels.at(-1), 'tokens'),
       ...(cosines ? [arm in cosines ? asShare(cosines.uniform / cosines[arm]) : ''] : []),
       stepsTo(finalOf),
     ];

@@ -1,9 +1,11 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
 import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
+import { enterFolder } from '../../dist/io/run/presence.js';
 import { OUR_COLUMNS } from '../../dist/io/table/output-columns.js';
 import { rredcotHere } from '../support/in-process.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
@@ -192,6 +194,31 @@ describe('a filtered file', () => {
     expect(kept).toEqual(lines.filter((line) => wrong.some(({ id }) => line.includes(`"id":"${id}"`))));
     expect(kept.length).toBe(wrong.length);
     expect((await rredcotHere(['verify', 'all.filtered.jsonl'], { cwd: folder })).stdout).toBe('');
+  });
+
+  it('gets its names with all that lies beside it, while no other command is at its place', async () => {
+    const where = ['filter', 'all.jsonl', '--where', 'reward == 1', '-o', 'held.jsonl'];
+    const place = await enterFolder(join(folder, '.held.jsonl.rredcot-run'));
+    await place.work();
+    const refused = await rredcotHere(where, { cwd: folder });
+    expect(refused.stderr).toMatch(/held\.jsonl: another command makes it \(process \d+ on /);
+    expect(refused.code).toBe(2);
+    const present = async () => (await readdir(folder)).filter((name) => name.includes('held'));
+    expect(await present()).toEqual(['.held.jsonl.rredcot-run']);
+    await place.leave();
+    // who publishes is waited for
+    const other = await enterFolder(join(folder, '.held.jsonl.rredcot-run'));
+    let run: ReturnType<typeof here> | undefined;
+    await other.alone(async () => {
+      run = here(...where);
+      await sleep(500);
+      expect(await present()).not.toContain('held.jsonl');
+    });
+    await other.leave();
+    await run;
+    expect((await present()).sort()).toEqual([
+      ...['held.jsonl', 'held.jsonl.sha256', 'held.jsonl.summary.json'],
+    ]);
   });
 
   it('is none where no trace fits: an empty one would pass for data', async () => {

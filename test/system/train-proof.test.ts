@@ -105,7 +105,7 @@ describe('tests over seeds', () => {
 
 describe('the table', () => {
   const run = (arm: string, seed: number, rise: number) => {
-    const lines: object[] = [{ arguments: { arm, seed, steps: 20 } }];
+    const lines: object[] = [{ arguments: { arm, seed, steps: 20, density: 'sparse' } }];
     for (let n = 0; n < 4; n++)
       lines.push({ step: 5 * n, tokens: 100 * n, held_out: 0.5 + rise * n, of: 250 });
     lines.push({ step: 1, tokens: 5, reward: 0.5, seconds: { tool: 1, all: arm === 'uniform' ? 1e9 : 4 } });
@@ -167,6 +167,10 @@ describe('the table', () => {
       ...['share foretold by the cosines', '---', '100 %', '50 %'],
     ]);
     expect(levelsTable([run('share', 1, 0.1)])).toBe('');
+    const dense = logs.map((log) => ({ ...log, arguments: { ...log.arguments, density: 'dense' } }));
+    expect(levelsTable(dense)).toMatch(
+      /steps to 0\.80 .* steps to 0\.85 .* steps to 0\.90 .* tokens to 0\.90/,
+    );
   });
 
   it('one seed has no test', () => {

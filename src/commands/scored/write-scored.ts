@@ -1,11 +1,13 @@
 // Rows of a scored file in, one file or stdout out, whole or not at all, with the rejects and the summary beside it.
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
-import { throwIfInterrupted } from '../../errors.js';
+import { throwIfInterrupted, usageError } from '../../errors.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { removeSum, writeSum } from '../../io/files/sum-file.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
+import { comeInto } from '../../io/run/claim.js';
+import { holderText } from '../../io/run/holder.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import {
   CONFIG_KEY,
@@ -85,17 +87,7 @@ export async function writeScored(
       }
     }
     throwIfInterrupted(signal);
-    await rejects.close();
-    // as a run does it: what is beside the file is there before the file is seen
-    if (isFile) await summarise();
-    if (isFile && format === 'jsonl') await removeSum(path);
-    const sha256 = await output.close();
-    const beside = summaryPath(path);
-    const hashes = [
-      [path, sha256],
-      [beside, isFile ? await sha256OfFile(beside) : null],
-    ].filter((each): each is [string, string] => each[1] !== null);
-    if (isFile && format === 'jsonl') await writeSum(path, new Map(hashes));
+    await oneAtATime(target, publish);
   } catch (error) {
     await output.abort().catch(() => {});
     await rejects.abort().catch(() => {});
@@ -114,11 +106,43 @@ export async function writeScored(
     const figures = figureRecord(summary.figures);
     return { traces, tokens, rejects, seconds, ...figures, ...out.figures?.(), output: path };
   }
+  async function publish(): Promise<void> {
+    await rejects.close();
+    // as a run does it: what is beside the file is there before the file is seen
+    if (isFile) await summarise();
+    if (isFile && format === 'jsonl') await removeSum(path);
+    const sha256 = await output.close();
+    const beside = summaryPath(path);
+    const hashes = [
+      [path, sha256],
+      [beside, isFile ? await sha256OfFile(beside) : null],
+    ].filter((each): each is [string, string] => each[1] !== null);
+    if (isFile && format === 'jsonl') await writeSum(path, new Map(hashes));
+  }
   async function summarise(): Promise<void> {
     const rejectsSha256 = await sha256OfFile(target.rejects);
     const run = { run: identityOf(out), config, folder: dirname(path), rejectsSha256 };
     const problem = await writeSummary(path, run, doneRecord());
     if (problem !== undefined) log.warn('summary', problem);
+  }
+}
+
+/**
+ * Gives files that belong together their names: what two commands make at one place would else be mixed.
+ * @throws RredcotError (exit 2) where a run is at work there
+ */
+async function oneAtATime({ path, folder }: Target, publish: () => Promise<void>): Promise<void> {
+  if (folder === undefined) return publish();
+  const presence = await comeInto(folder, true);
+  try {
+    const ended = await presence.alone(publish);
+    if ('holder' in ended)
+      throw usageError(
+        `${path}: another command makes it (${holderText(ended.holder)})`,
+        'wait for it, or name another output with -o',
+      );
+  } finally {
+    await presence.leave();
   }
 }
 
