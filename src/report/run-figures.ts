@@ -4,7 +4,7 @@ import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE } from '../segment/span.js';
-import { oneSidedCredit } from './counted/warnings.js';
+import { asksForUniform, oneSidedCredit } from './counted/warnings.js';
 
 /** What is to be known of the policy that made the figures. */
 export interface PolicyFacts {
@@ -27,7 +27,7 @@ export interface Warning {
 /** Of the traces, this share has to be affected before a warning is worth it: a few odd ones are in every data set. */
 const WORTH_A_WARNING = 0.1;
 
-/** From this share of the traces on, a run whose σ is uniform by fallback is GRPO under another name. */
+/** From this share of the traces on, a run whose σ is uniform is GRPO under another name. */
 const MOSTLY = 0.5;
 /** What mends the commonest reason for that, where a flag does. */
 const CURES: Readonly<Record<string, string>> = {
@@ -75,9 +75,17 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
   };
 }
 
-/** Where the figures say that the run means nothing, or little. @param policy absent where none has run */
-export function figureWarnings(figures: Figures, policy?: PolicyFacts): Warning[] {
-  return [...(policy === undefined ? [] : policyWarnings(figures, policy)), ...creditWarnings(figures)];
+/**
+ * Where the figures say that the run means nothing, or little.
+ * @param policy absent where none has run
+ * @param rule as a configuration has it: of `uniform` nobody is told that it is
+ */
+export function figureWarnings(figures: Figures, policy?: PolicyFacts, rule?: unknown): Warning[] {
+  const isAsked = asksForUniform(rule);
+  return [
+    ...(policy === undefined ? [] : policyWarnings(figures, policy)),
+    ...creditWarnings(figures, isAsked),
+  ];
 }
 
 /** Where the policy cannot be the one that wrote the traces, or is asked in the wrong words. */
@@ -113,9 +121,9 @@ function policyWarnings(figures: Figures, policy: PolicyFacts): Warning[] {
 }
 
 /** Where credit is none, or is of one side. */
-function creditWarnings(figures: Figures): Warning[] {
+function creditWarnings(figures: Figures, isAsked: boolean): Warning[] {
   const warnings = [];
-  const mostly = mostlyUniform(figures);
+  const mostly = isAsked ? undefined : mostlyUniform(figures);
   if (mostly !== undefined) warnings.push(mostly);
   const oneSided = oneSidedCredit(figures);
   if (oneSided !== undefined)
@@ -123,13 +131,19 @@ function creditWarnings(figures: Figures): Warning[] {
   return warnings;
 }
 
-/** Where σ is uniform by fallback in most traces: the commonest reason. */
-function mostlyUniform({ credited, fallbacks, status }: Figures): Warning | undefined {
-  if (fallbacks === 0 || fallbacks < MOSTLY * credited) return undefined;
+/** Where σ is uniform in most traces: the commonest reason, which is a status or, where few have one, the rule. */
+function mostlyUniform({ credited, fallbacks, uniform, status }: Figures): Warning | undefined {
+  const most = Math.max(fallbacks, uniform);
+  if (most === 0 || most < MOSTLY * credited) return undefined;
+  const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
   const codes = Object.entries(status).filter(([code]) => isFallback(code));
+  if (2 * fallbacks < most)
+    return {
+      code: 'mostly_uniform',
+      message: `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`,
+    };
   const [code, n] = codes.reduce((most, each) => (each[1] > most[1] ? each : most));
   const cure = CURES[code] === undefined ? '' : `: ${CURES[code]}`;
-  const what = `σ is uniform in ${count(fallbacks)} of ${plural(credited, 'trace')}, which is no credit at all`;
   return {
     code: 'mostly_uniform',
     message: `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`,

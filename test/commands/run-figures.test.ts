@@ -47,6 +47,22 @@ describe('the numbers at the end', () => {
     expect(said(await score('shared/', '--workers', '2'))).toEqual(whole);
   });
 
+  it('say that traces have the id of others, which verify finds too', async () => {
+    const [a, b] = await readJsonl<{ id: string }>(FIXTURES);
+    const input = join(folder, 'same.jsonl');
+    await writeFile(
+      input,
+      [a, { ...b, id: 'x' }, { ...b, id: a?.id }].map((row) => `${JSON.stringify(row)}\n`).join(''),
+    );
+    const out = join(folder, 'same.scored.jsonl');
+    const { code, stderr } = await rredcotHere(['score', input, '-o', out]);
+    expect(code, stderr).toBe(0);
+    expect(said(stderr).filter((line) => line.includes('id'))).toEqual([
+      `WARN: 1 trace has the id of an earlier one, first "${a?.id}": what joins rows by id mixes them, and verify finds them; --map id=<column> names a column that tells them apart`,
+    ]);
+    expect((await rredcotHere(['verify', out])).stdout).toContain('its id stands in an earlier row too');
+  });
+
   it('say that the bundled policy meets traces which it cannot have written', async () => {
     const input = join(folder, 'foreign.jsonl');
     const row = {

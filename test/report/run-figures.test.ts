@@ -51,6 +51,17 @@ describe('a run that is uniform by fallback', () => {
   const warned = (...rows: OutputRow[]) =>
     figureWarnings(tallied(...rows), TOY).map(({ message }) => message);
 
+  it('says so of rules that leave nothing of the differences, too', () => {
+    const flat = scored({ sigma: even });
+    expect(warned(...times(2, scored()), flat)).toEqual([]);
+    expect(warned(scored(), scored(), flat, one)).toEqual([
+      expect.stringMatching(/2 of 4 traces.*1 have uniform:no-baseline/),
+    ]);
+    expect(warned(scored(), flat, flat, one)).toEqual([
+      'σ is uniform in 3 of 4 traces, which is no credit at all; 1 by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same',
+    ]);
+  });
+
   it('says so from half of the traces on, with the commonest reason and what mends it', () => {
     expect(warned(scored(), scored(), one)).toEqual([]);
     const other = scored({ sigma: even, status: ['uniform:small-return'] });
@@ -60,7 +71,11 @@ describe('a run that is uniform by fallback', () => {
   });
 
   it('says nothing where the rule asks for it', () => {
-    expect(warned(...times(4, scored({ sigma: even })))).toEqual([]);
+    const flat = tallied(...times(4, scored({ sigma: even })));
+    for (const rule of ['uniform', ['uniform', 'share']])
+      expect(figureWarnings(flat, TOY, rule), String(rule)).toEqual([]);
+    for (const rule of ['share', ['share', 'uniform']])
+      expect(figureWarnings(flat, TOY, rule), String(rule)).toHaveLength(1);
   });
 });
 

@@ -61,7 +61,7 @@ export async function countScored(
     firstBad ??= bad;
   }
   const { numbers } = counts;
-  return { numbers, warnings: warningsOf(numbers, vocabOf(source)), choice, firstBad };
+  return { numbers, warnings: warningsOf(numbers, vocabOf(source), source.config.rule), choice, firstBad };
 
   function take(row: Exclude<Parameters<typeof storedTrace>[0], BadRow>): BadRow | undefined {
     try {

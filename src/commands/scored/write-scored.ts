@@ -98,7 +98,8 @@ export async function writeScored(
   log.text(summary.describe(progress.totals(), undefined, out.valueName).join('\n'));
   if (rejected > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
   if (isFile) log.text(`written to ${escapeControls(path)}`);
-  for (const { code, message } of figureWarnings(summary.figures)) log.warn(code, message);
+  for (const { code, message } of figureWarnings(summary.figures, undefined, config.rule))
+    log.warn(code, message);
   log.record('done', doneRecord());
 
   function doneRecord(): Record<string, unknown> {

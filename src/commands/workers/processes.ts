@@ -163,7 +163,7 @@ async function shareWork(
   const next =
     shard.count === 1 && suggestCalibration(figures, config, target.path, isAnswerNow(config.estimator));
   if (next) log.text(next);
-  for (const { code, message } of figureWarnings(figures, facts)) log.warn(code, message);
+  for (const { code, message } of figureWarnings(figures, facts, config.rule)) log.warn(code, message);
   log.record('done', done);
   return EXIT.done;
 }

@@ -11,7 +11,7 @@ export interface RunWarning {
 
 /** More of them than this is more than a few odd ones. */
 const MANY = 0.1;
-/** A run most of which is uniform trains as it would without. */
+/** A run half of which is uniform trains as it would without. */
 const MOST = 0.5;
 /** nats a token, where the vocabulary is not known: what a policy wrote itself is far above */
 const UNLIKELY = -3;
@@ -51,8 +51,13 @@ export function oneSidedCredit({
   return `σ is uniform in effect in ${percent(most)} of the ${most} traces and ${percent(least)} of the ${least} ones: such credit trained worse than none in a small experiment; look at the values before you train on it`;
 }
 
-/** @param vocab as {@link isForeign} */
-export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunWarning[] {
+/** Whether the first rule of a configuration, which is that of σ, is `uniform`. @param rule a name, or a list of them */
+export function asksForUniform(rule: unknown): boolean {
+  return [rule].flat()[0] === 'uniform';
+}
+
+/** @param vocab as {@link isForeign} @param rule as {@link asksForUniform} */
+export function warningsOf(numbers: RunNumbers, vocab: number | undefined, rule?: unknown): RunWarning[] {
   const { distributions, credited, uniform_in_effect: uniform, values, label_noise: noise } = numbers;
   const warnings: RunWarning[] = [];
   const add = (isSo: boolean, code: RunWarning['code'], text: string) => {
@@ -61,7 +66,7 @@ export function warningsOf(numbers: RunNumbers, vocab: number | undefined): RunW
   const logprob = distributions.mean_logprob.median;
   add(isForeign(logprob, vocab), 'foreign_traces', foreignTraces(logprob ?? 0));
   add(
-    credited > 0 && uniform > MOST * credited,
+    credited > 0 && uniform >= MOST * credited && !asksForUniform(rule),
     'mostly_uniform',
     `σ is uniform in effect in ${count(uniform)} of ${count(credited)} traces: they train as they would without it; the statuses say why`,
   );

@@ -278,9 +278,9 @@ describe('what stands against a run', () => {
 
   it('is credit that only wrong traces have', () => {
     const right = { sigma: new Float32Array(8).fill(1 / 8) };
-    const rows = Array.from({ length: 32 }, (_, n) => (n % 2 === 0 ? right : { reward: 0 }));
-    const values = rows.map((_, n) => (n % 2 === 0 ? [0.9, 0.9] : [0.9, 0.1]));
+    const rows = Array.from({ length: 33 }, (_, n) => (n % 2 === 1 ? right : { reward: 0 }));
+    const values = rows.map((_, n) => (n % 2 === 1 ? [0.9, 0.9] : [0.9, 0.1]));
     expect(codes(rows, values)).toEqual(['one_sided']);
-    expect(codes(rows.slice(1), values.slice(1))).toEqual([]);
+    expect(codes(rows.slice(2), values.slice(2))).toEqual([]);
   });
 });
