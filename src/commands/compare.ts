@@ -1,11 +1,11 @@
 // `rredcot compare`: scored files in, how their credits go together out, as a table, JSON or CSV.
 import { type CompareOptions, type Comparison, compareCredits } from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
-import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMagnitude } from '../estimate/estimators.js';
 import { CreditCollector, type Refusal } from '../io/credits/collect.js';
 import { type CreditRequest, DELTA, SIGMA } from '../io/credits/trace-credits.js';
-import { fileStem, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
+import { fileStem, type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
 import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { printableJson } from '../printable.js';
@@ -16,6 +16,7 @@ import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { writeComparisonPage } from './looking/comparison-page.js';
 import { type Config, configBeside } from './scored/config-beside.js';
+import { assertWritten } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
   readonly form: 'table' | 'json' | 'csv';
@@ -81,7 +82,10 @@ export async function compare(
     const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
     const isText = inputs.every(({ layout }) => layout?.format === 'json');
     const config = isText ? await configBeside(path) : parsed(metadata.get(CONFIG_KEY));
-    const facts = factsOf(path, config ?? {}, metadata.get(POLICY_KEY));
+    const facts = {
+      ...factsOf(path, config ?? {}, metadata.get(POLICY_KEY)),
+      edit: await editOf(path, inputs, metadata),
+    };
     found.push(facts);
     const names = new Map<string, string>();
     const rows = told(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), path, log);
@@ -106,7 +110,7 @@ export async function compare(
       of,
     });
   });
-  const files = found.map(({ policy: _, options: __, ...file }, n) => ({
+  const files = found.map(({ policy: _, options: __, edit: ___, ...file }, n) => ({
     ...file,
     traces: collector.matched[n] as number,
     fallbacks: Object.fromEntries(collector.fallbacks[n] ?? []),
@@ -126,6 +130,18 @@ export async function compare(
     write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);
   else write(drawComparison(report));
   return EXIT.done;
+}
+
+/** @returns the file and what befell it; undefined where its bytes are those that were written, or nobody knows these */
+async function editOf(...written: readonly [string, readonly Input[], ReadonlyMap<string, string>]) {
+  try {
+    await assertWritten(...written, () => {});
+  } catch (error) {
+    if (error instanceof RredcotError && error.exitCode === EXIT.data) return error.message;
+    // a folder that is no run has no records
+    if (!(error instanceof RredcotError)) throw error;
+  }
+  return undefined;
 }
 
 /** The rows as they come, counted. */
@@ -150,6 +166,8 @@ type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
   readonly policy: string | undefined;
   /** how it was cut */
   readonly options: string;
+  /** what was changed since it was written, which may be what is asked about: columns that were added */
+  readonly edit?: string | undefined;
 };
 
 function factsOf(file: string, config: Config, policy: string | undefined): Facts {
@@ -251,6 +269,9 @@ function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): Compa
         text: `${both} were cut by different flags, though at the same places`,
       });
   }
+  for (const { edit } of facts)
+    if (edit !== undefined)
+      notes.push({ code: 'edited', text: `${edit}: what is said of how it was made may be untrue of it` });
   for (const { file, fallbacks, traces } of files)
     for (const [code, n] of Object.entries(fallbacks))
       notes.push({

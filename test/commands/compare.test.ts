@@ -1,5 +1,5 @@
 /** `rredcot compare` on files: several of them matched, what is left out and told, the three forms of its output. */
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type ComparisonReport, compare } from '../../dist/commands/compare.js';
@@ -227,6 +227,20 @@ describe('several files', () => {
       (f) => f.of === 'pr' && f.credit === 'pr-geo' && f.measure === 'spearman',
     );
     expect(shared?.value).toBeGreaterThan(0.8);
+    expect(report.notes.map(({ code }) => code)).not.toContain('edited');
+    // an edited file is told of, in each format
+    for (const format of ['jsonl', 'arrow']) {
+      const copy = `edited.${format}`;
+      const made = await rredcotHere(['redistribute', at('pr.parquet'), '-o', at(copy)]);
+      expect(made.code, made.stderr).toBe(0);
+      const bytes = await readFile(at(copy));
+      bytes.set(Buffer.from('x'), bytes.indexOf('<think>') + 1);
+      await writeFile(at(copy), bytes);
+      const { notes } = await compared(at(copy));
+      expect(notes).toEqual([
+        { code: 'edited', text: expect.stringMatching(/edited\.\w+: .*how it was made may be untrue/) },
+      ]);
+    }
     await writeFile(at('geo.jsonl.summary.json'), '{}');
     const edited = await rredcotHere(['compare', at('geo.jsonl')]);
     expect([edited.code, edited.stderr]).toEqual([

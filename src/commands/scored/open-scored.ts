@@ -53,7 +53,9 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
         metadata: new Map<string, string>(),
       }
     : await ownAccount(path, inputs);
-  await assertWritten(path, inputs, stored.metadata, log);
+  await assertWritten(path, inputs, stored.metadata, (file) =>
+    log.warn('no_hash', `${file}: nothing says which bytes were written`),
+  );
   const { config, metadata } = stored;
   refuseOthers(path, config);
   const credit = storedCredit(config);
@@ -133,12 +135,16 @@ async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<nev
   );
 }
 
-/** @throws RredcotError (exit 65) for a file whose bytes are not those that were written */
-async function assertWritten(
+/**
+ * Holds a scored file or folder against its hashes.
+ * @param onUnknown told of a file that has none
+ * @throws RredcotError (exit 65) for a file whose bytes are not those that were written
+ */
+export async function assertWritten(
   path: string,
   inputs: readonly Input[],
   metadata: ReadonlyMap<string, string>,
-  log: Log,
+  onUnknown: (file: string) => void,
 ): Promise<void> {
   const isFolder = (await statIfThere(path))?.isDirectory() === true;
   const isText = metadata.size === 0;
@@ -148,7 +154,7 @@ async function assertWritten(
     // a stream that was kept as a file has no hash, nor have JSON lines that were printed
     const fault = isText || metadata.has(HASH_KEY) ? await bytesFault(file, isText) : undefined;
     if (typeof fault === 'string') throw edited(file, fault);
-    if (fault === undefined) log.warn('no_hash', `${file}: nothing says which bytes were written`);
+    if (fault === undefined) onUnknown(file);
   }
 }
 
