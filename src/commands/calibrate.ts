@@ -14,6 +14,7 @@ import { writeText } from '../io/files/json-file.js';
 import { openChunkReader } from '../io/parquet/chunk-reader.js';
 import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';
 import { openScratch, type Scratch } from '../io/scored/scratch.js';
+import { HashSet } from '../io/table/hash-set.js';
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import { plural } from '../plural.js';
 import { drawCalibration } from '../report/calibration-view.js';
@@ -71,6 +72,8 @@ async function gather(
 ): Promise<ScoredWith & { readonly skipped: Record<string, number> }> {
   const parquet = openChunkReader();
   const skipped = new Map<string, number>();
+  const seen = new HashSet();
+  const again = { traces: 0, first: '' };
   let traces = 0;
   let example: string | undefined;
   let common: ScoredWith | undefined;
@@ -83,6 +86,8 @@ async function gather(
         const found = traceOf(row, further);
         if (typeof found !== 'string') {
           const { features, reward, place } = found;
+          if (!seen.add(likeness(row, found)) && again.traces++ === 0)
+            again.first = `${file.path}: row ${row.number}`;
           await scratch.add(Float64Array.of(reward, place.fold, place.mark, ...features));
           log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
           continue;
@@ -103,6 +108,11 @@ async function gather(
         : `no trace of ${left} can be fitted to, the first: ${example}`,
       'rredcot score with rewards and references in the rows',
     );
+  if (again.traces > 0)
+    log.warn(
+      'same_traces',
+      `${plural(again.traces, 'trace')} ${again.traces === 1 ? 'was' : 'were'} read before, with the same id, group and values (the first again: ${again.first}), and ${again.traces === 1 ? 'counts' : 'count'} twice: is a run given in two files?`,
+    );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
   const { policy = null, scored_with = null } = common ?? {};
   return {
@@ -121,6 +131,12 @@ function traceOf(row: StoredRow, further: readonly ColumnFeature[]): FitTrace | 
   if (typeof states === 'string') return states;
   const features = stateFeatures(states, further);
   return { features, reward: Math.fround(reward), place: groupPlace(groupKey(row)) };
+}
+
+/** What tells a trace from any other, whatever format it was read from. */
+function likeness(row: StoredRow, { features, reward }: FitTrace): string {
+  const numbers = Array.from(features, (x) => x.toPrecision(5));
+  return JSON.stringify([row.cell('id'), row.cell('group'), reward, ...numbers]);
 }
 
 /** What a trace is left out with: its group, or itself. */

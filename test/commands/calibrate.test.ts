@@ -157,6 +157,15 @@ describe('calibrate', () => {
     const chunk = join(folder, 'run/chunks/00000-of-00001/000000.jsonl');
     await writeFile(chunk, (await readFile(chunk, 'utf8')).replace('"reward":1', '"reward":0'));
     expect(await run('run')).toMatch(/^65 .*000000\.jsonl has changed since it was written/);
+    // one run in two formats
+    for (const format of ['parquet', 'jsonl']) {
+      const args = ['score', FIXTURES, '--limit', '3', '-o', join(folder, `twice.${format}`)];
+      expect((await rredcotHere(args)).code).toBe(0);
+    }
+    expect(await run('twice.parquet')).not.toContain('twice');
+    expect(await run('twice.parquet', 'twice.jsonl')).toMatch(
+      /3 traces were read before, .* \(the first again: twice\.jsonl: row 0\), and count twice/,
+    );
     // a reward that was turned round behind the hash of the file
     for (const format of ['jsonl', 'arrow']) {
       const path = join(folder, `edited.${format}`);
