@@ -187,8 +187,19 @@ function together(before: ScoredWith | undefined, own: ScoredWith, path: string,
   if (before === undefined || isDeepStrictEqual(before, own)) return own;
   const isPolicy = !isDeepStrictEqual(before.policy, own.policy);
   const isWay = !isDeepStrictEqual(before.scored_with, own.scored_with);
-  const what = [...(isPolicy ? ['by another policy'] : []), ...(isWay ? ['with other flags'] : [])];
-  log.warn('files_differ', `${path}: was scored ${what.join(' and ')} than the files before it`);
+  // JSON lines do not name their policy
+  const isUnknown = isPolicy && (before.policy === null || own.policy === null);
+  if (isUnknown)
+    log.warn(
+      'files_differ',
+      `${own.policy === null ? path : `a file before ${path}`}: does not say which policy scored it, so that nobody can tell whether all files have the same`,
+    );
+  const what = [
+    ...(isPolicy && !isUnknown ? ['by another policy'] : []),
+    ...(isWay ? ['with other flags'] : []),
+  ];
+  if (what.length > 0)
+    log.warn('files_differ', `${path}: was scored ${what.join(' and ')} than the files before it`);
   return { policy: isPolicy ? null : own.policy, scored_with: isWay ? null : own.scored_with };
 }
 

@@ -163,9 +163,12 @@ describe('calibrate', () => {
       expect((await rredcotHere(args)).code).toBe(0);
     }
     expect(await run('twice.parquet')).not.toContain('twice');
-    expect(await run('twice.parquet', 'twice.jsonl')).toMatch(
+    const both = await run('twice.parquet', 'twice.jsonl');
+    expect(both).toMatch(
       /3 traces were read before, .* \(the first again: twice\.jsonl: row 0\), and count twice/,
     );
+    expect(both).toMatch(/twice\.jsonl: does not say which policy scored it/);
+    expect(both).not.toContain('another policy');
     // a reward that was turned round behind the hash of the file
     for (const format of ['jsonl', 'arrow']) {
       const path = join(folder, `edited.${format}`);
