@@ -26,7 +26,7 @@ export interface Figures {
   /** traces that have σ by their reward: `right` above ½, `wrong`; and by a hash of their group, or of their id, in 64 bins */
   readonly rewards: Histogram;
   readonly groups: Histogram;
-  /** of the right and of the wrong ones those that have something to share out, and those of these whose σ is not uniform in effect */
+  /** of those above their baseline (`right`) and of those below it those that have something to share out, and those of these whose σ is not uniform in effect */
   readonly returns: Histogram;
   readonly uneven: Histogram;
   /** traces by status code; `ok` is not counted */
@@ -73,12 +73,12 @@ export class Tally {
       const isUniform = sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN);
       if (isUniform) this.count('uniform');
       if (row.reward !== null) {
-        const side = row.reward > 0.5 ? 'right' : 'wrong';
-        this.bin('rewards', side);
+        this.bin('rewards', row.reward > 0.5 ? 'right' : 'wrong');
         this.bin('groups', hashBin(row.trace.group ?? row.trace.id));
         // another reason for a uniform σ may stand in the place of that code
         const isAlike = row.baseline !== null && Math.abs(row.reward - row.baseline) < SMALL_RETURN;
         if (!isAlike && !status.some((code) => NOTHING_TO_SHARE.includes(code))) {
+          const side = row.reward > (row.baseline ?? 0.5) ? 'right' : 'wrong';
           this.bin('returns', side);
           if (!isUniform) this.bin('uneven', side);
         }

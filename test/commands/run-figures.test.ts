@@ -63,6 +63,18 @@ describe('the numbers at the end', () => {
     expect((await rredcotHere(['verify', out])).stdout).toContain('its id stands in an earlier row too');
   });
 
+  it('say that a group is of several prompts', async () => {
+    const rows = await readJsonl<Record<string, unknown>>(FIXTURES);
+    const input = join(folder, 'mixed.jsonl');
+    const two = [0, 1, 8, 9].map((n) => ({ ...rows[n], group: n === 9 ? 'other' : 'one' }));
+    await writeFile(input, two.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const { code, stderr } = await rredcotHere(['score', input, '-o', join(folder, 'told.jsonl')]);
+    expect(code, stderr).toBe(0);
+    expect(said(stderr).filter((line) => line.includes('prompt'))).toEqual([
+      'WARN: 1 prompt is in a group with other prompts, first in "one": a group\'s mean reward is a baseline for completions of one prompt; --map group=<column> names one that holds a prompt together',
+    ]);
+  });
+
   it('say that the bundled policy meets traces which it cannot have written', async () => {
     const input = join(folder, 'foreign.jsonl');
     const row = {

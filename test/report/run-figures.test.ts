@@ -95,6 +95,15 @@ describe('credit that one side has and the other lacks', () => {
     expect(warned(...times(16, right()), ...times(7, wrong(flat)), ...times(9, wrong()))).toEqual([]);
   });
 
+  it('goes by the baseline, whatever the scale of graded rewards', () => {
+    const above = scored({ reward: 0.3, baseline: 0.2, ...flat });
+    const below = scored({ reward: 0.1, baseline: 0.2 });
+    expect(warned(...times(16, above), ...times(16, below))).toHaveLength(1);
+    // two problems: above ½ and below their mean; below ½ and above it
+    const hard = scored({ reward: 0.7, baseline: 0.8, ...flat });
+    expect(warned(...times(16, above), ...times(17, hard), ...times(16, below))).toEqual([]);
+  });
+
   it('is not told of few traces, nor of those whose return is about 0', () => {
     expect(warned(...times(15, right(flat)), ...times(16, wrong()))).toEqual([]);
     expect(warned(...times(16, right(flat)), ...times(15, wrong()))).toEqual([]);

@@ -8,14 +8,13 @@ import { openChunkWriter } from '../../io/run/chunk-writer.js';
 import { type CardSource, type ChunkRecord, sumCounts } from '../../io/run/records.js';
 import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';
-import { HashSet } from '../../io/table/hash-set.js';
 import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
-import { plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
+import { SeenNames } from '../../report/names.js';
 import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
 import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
 import { drawnHere, drawTrace } from '../../report/shown/trace-view.js';
@@ -72,8 +71,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const progress = new Progress(log, opts.expected, opts.meter);
   const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
   const warned = new Set<string>();
-  const ids = new HashSet();
-  const repeated = { traces: 0, first: '' };
+  const names = new SeenNames();
   const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
   if (target.format === 'parquet' && copied.length > 0) {
     const { refuseUnwritable } = await import('../../io/parquet/types.js');
@@ -113,8 +111,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (isBad(item)) return countReject(item);
     progress.trace(item.completionIds?.length ?? 0);
     summary.add(item);
-    const { id } = item.trace;
-    if (!ids.add(id) && repeated.traces++ === 0) repeated.first = id;
+    names.add(item);
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
   }
@@ -190,7 +187,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       const { figures } = summary;
       log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
       warn(false);
-      if (repeated.traces > 0) log.warn('same_id', sameId(repeated));
+      for (const { code, message } of names.warnings) log.warn(code, message);
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
       const next =
@@ -199,11 +196,6 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       log.record('done', doneRecord());
     },
   };
-}
-
-/** Where rows of a problem share its id, no trace can be told from the others by it. */
-function sameId({ traces, first }: { readonly traces: number; readonly first: string }): string {
-  return `${plural(traces, 'trace')} ${traces === 1 ? 'has' : 'have'} the id of an earlier one, first ${JSON.stringify(first)}: what joins rows by id mixes them, and verify finds them; --map id=<column> names a column that tells them apart`;
 }
 
 /** What the dataset card of a folder says of its files. */

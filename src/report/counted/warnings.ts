@@ -34,7 +34,7 @@ const ONE_SIDED = 0.5;
 const ENOUGH = 16;
 
 /**
- * What is said where right traces have σ of their rule and wrong ones are uniform, or the other way round: what decides nothing is then
+ * What is said where right traces, those above their baseline, have σ of their rule and wrong ones are uniform, or the other way round: what decides nothing is then
  * moved by the one side and not moved back by the other (docs/training.md). Traces whose return is about 0 move nothing, and are left out.
  */
 export function oneSidedCredit({
