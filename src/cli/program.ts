@@ -67,6 +67,7 @@ async function runInLoop(args: readonly string[]): Promise<ExitCode> {
   });
 }
 
+/** Builds the command line and runs it. @returns its exit code, told on stderr where it failed */
 async function run(
   argv: readonly string[],
   { interruption, stdoutError, isInLoop }: Surroundings,

@@ -123,6 +123,12 @@ function parsed(
   try {
     columns = parseJson(raw);
   } catch (error) {
+    const alone = raw.trim();
+    if (alone === '{' || alone === '[')
+      return bad(
+        'json',
+        `line holds ${alone} alone, expected one JSON object a line: jq -c . writes them so; a file that is one list is called .json`,
+      );
     return bad('json', `line is not JSON: ${(error as Error).message}`);
   }
   if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {

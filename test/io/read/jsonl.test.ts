@@ -54,6 +54,18 @@ describe('lines', () => {
     expect(codes(await rowsOf('{"a":1}\n{"a":2}'))).toEqual([{ a: 1 }, { a: 2 }]);
   });
 
+  it('tells of rows that were printed over several lines', async () => {
+    for (const [open, list] of [
+      ['{', { a: 1 }],
+      ['[', [{ a: 1 }]],
+    ] as const) {
+      const [first] = await rowsOf(JSON.stringify(list, null, 1));
+      expect(first?.kind === 'bad' && first.rejection.reason).toContain(
+        `line holds ${open} alone, expected one JSON object a line: jq -c . writes them so`,
+      );
+    }
+  });
+
   it('keeps only a prefix of a line over the limit, at any chunk size', async () => {
     const long = `{"a":"${'x'.repeat(5000)}"}`;
     const text = `{"a":1}\n${long}\n{"a":2}\n${long}`;
