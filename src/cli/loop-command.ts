@@ -49,13 +49,15 @@ async function loop(
     throw error;
   } finally {
     await answers.abort();
+    process.stdin.destroy(); // who still holds it open would keep the process alive
   }
 }
 
 function argumentsOf(line: string): readonly string[] | undefined {
   try {
     const found: unknown = JSON.parse(line);
-    return Array.isArray(found) && found.every((one) => typeof one === 'string') ? found : undefined;
+    const isText = (one: unknown) => typeof one === 'string' && !one.includes('\0'); // as those of a process
+    return Array.isArray(found) && found.every(isText) ? found : undefined;
   } catch {
     return undefined;
   }
@@ -65,7 +67,7 @@ function unreadable(line: string): ExitCode {
   const found = line.length > 80 ? `${line.slice(0, 80)}…` : line;
   return tellError(
     usageError(
-      `loop: found ${found || 'an empty line'}, expected a JSON array of texts`,
+      `loop: found ${found || 'an empty line'}, expected a JSON array of texts without NUL`,
       '["score", "traces.jsonl", "-o", "scored.parquet"]',
     ),
     false,
@@ -83,14 +85,21 @@ async function printingOnStderr<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Holds a command of a loop to files, since the loop has the streams. @throws RredcotError (exit 2) */
-export function refuseStreams(command: Command): void {
-  const { output } = command.opts<{ output?: string }>();
-  const [first] = command.registeredArguments;
-  const readsStdin =
-    command.args.includes('-') || (first?.variadic && !first.required && command.args.length === 0);
-  if (readsStdin)
-    throw usageError('a command of a loop cannot read stdin, which has the commands', 'name a file');
-  if (output === '-' || (command.name() === 'segment' && output === undefined))
-    throw usageError('a command of a loop cannot write to stdout, which has the answers', '-o <file>');
+/**
+ * Holds the commands of a loop to files, since the loop has the streams.
+ * @throws RredcotError (exit 2) in the command's turn, when a `--config` is read
+ */
+export function refuseStreams(program: Command): void {
+  for (const command of [program, ...program.commands].flatMap((each) => each.commands))
+    command.hook('preAction', () => {
+      const { output } = command.opts<{ output?: string }>();
+      const [first] = command.registeredArguments;
+      const isByDefault = command.args.length === 0 && (first?.variadic || first?.defaultValue === '-');
+      if (isByDefault || command.args.includes('-'))
+        throw usageError('a command of a loop cannot read stdin, which has the commands', 'name a file');
+      if (output === '-' || (command.name() === 'segment' && output === undefined))
+        throw usageError('a command of a loop cannot write to stdout, which has the answers', '-o <file>');
+      if (command.name() === 'inspect' && process.stdin.isTTY)
+        throw usageError('inspect would read keys from stdin, which has the commands', 'run it by itself');
+    });
 }

@@ -79,7 +79,6 @@ async function run(
   const program: Command = readableHelp(new Command('rredcot'))
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
-      if (isInLoop) refuseStreams(command);
     })
     .description(
       'Scores chain-of-thought traces offline: values at exit points, and σ, which redistributes the reward over tokens.',
@@ -141,6 +140,7 @@ async function run(
     });
 
   addCompletionCommand(program);
+  if (isInLoop) refuseStreams(program);
   endHelp(program);
   try {
     await program.parseAsync(argv as string[]);

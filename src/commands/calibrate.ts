@@ -1,7 +1,6 @@
 // `rredcot calibrate`: scored files in, the calibrated value's weights out, with how good they are.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimate/calibrate/calibration.js';
 import type { ColumnFeature } from '../estimate/calibrate/columns.js';
@@ -21,6 +20,7 @@ import { drawCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
 import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { Agreement } from './scored/agreement.js';
 
 export interface CalibrateOptions {
   readonly output: string;
@@ -76,11 +76,20 @@ async function gather(
   const again = { traces: 0, first: '' };
   let traces = 0;
   let example: string | undefined;
-  let common: ScoredWith | undefined;
+  const policies = new Agreement<NonNullable<ScoredWith['policy']>>(
+    'which policy scored it',
+    'by another policy',
+  );
+  const ways = new Agreement<NonNullable<ScoredWith['scored_with']>>(
+    'with which flags it was scored',
+    'with other flags',
+  );
   try {
     for await (const file of scoredFiles(paths, parquet)) {
       checkFile(file, further);
-      common = together(common, scoredWithOf(file), file.path, log);
+      const own = scoredWithOf(file);
+      for (const told of [policies.add(own.policy, file.path), ways.add(own.scored_with, file.path)])
+        if (told !== undefined) log.warn('files_differ', told);
       for await (const row of file.rows) {
         throwIfInterrupted(signal);
         const found = traceOf(row, further);
@@ -111,13 +120,12 @@ async function gather(
   if (again.traces > 0)
     log.warn(
       'same_traces',
-      `${plural(again.traces, 'trace')} ${again.traces === 1 ? 'was' : 'were'} read before, with the same id, group and values (the first again: ${again.first}), and ${again.traces === 1 ? 'counts' : 'count'} twice: is a run given in two files?`,
+      `${plural(again.traces, 'trace')} ${again.traces === 1 ? 'was' : 'were'} read before, with the same id, group and values (the first again: ${again.first}), and ${again.traces === 1 ? 'counts' : 'count'} again: is a run given in several files?`,
     );
   if (left > 0) log.warn('traces_skipped', `${plural(left, 'trace')} left out, the first: ${example}`);
-  const { policy = null, scored_with = null } = common ?? {};
   return {
-    policy,
-    scored_with,
+    policy: policies.common,
+    scored_with: ways.common,
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
@@ -180,27 +188,6 @@ function scoredWithOf({ config, policy }: ScoredFile): ScoredWith {
     policy: policy === undefined ? null : { ...policy },
     scored_with: config === undefined ? null : scoredWith(config),
   };
-}
-
-/** What two files say alike; where they differ the user is told, and the calibration says nothing. */
-function together(before: ScoredWith | undefined, own: ScoredWith, path: string, log: Log): ScoredWith {
-  if (before === undefined || isDeepStrictEqual(before, own)) return own;
-  const isPolicy = !isDeepStrictEqual(before.policy, own.policy);
-  const isWay = !isDeepStrictEqual(before.scored_with, own.scored_with);
-  // JSON lines do not name their policy
-  const isUnknown = isPolicy && (before.policy === null || own.policy === null);
-  if (isUnknown)
-    log.warn(
-      'files_differ',
-      `${own.policy === null ? path : `a file before ${path}`}: does not say which policy scored it, so that nobody can tell whether all files have the same`,
-    );
-  const what = [
-    ...(isPolicy && !isUnknown ? ['by another policy'] : []),
-    ...(isWay ? ['with other flags'] : []),
-  ];
-  if (what.length > 0)
-    log.warn('files_differ', `${path}: was scored ${what.join(' and ')} than the files before it`);
-  return { policy: isPolicy ? null : own.policy, scored_with: isWay ? null : own.scored_with };
 }
 
 function report(file: CalibrationFile, output: string, log: Log): void {

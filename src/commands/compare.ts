@@ -15,7 +15,7 @@ import { duration } from '../report/progress.js';
 import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { writeComparisonPage } from './looking/comparison-page.js';
-import { type Config, configBeside } from './scored/config-beside.js';
+import { accountBeside, type Config } from './scored/account-beside.js';
 import { assertWritten } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
@@ -81,7 +81,7 @@ export async function compare(
     const [first] = inputs;
     const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
     const isText = inputs.every(({ layout }) => layout?.format === 'json');
-    const config = isText ? await configBeside(path) : parsed(metadata.get(CONFIG_KEY));
+    const config = isText ? (await accountBeside(path))?.config : parsed(metadata.get(CONFIG_KEY));
     const facts = {
       ...factsOf(path, config ?? {}, metadata.get(POLICY_KEY)),
       edit: await editOf(path, inputs, metadata),

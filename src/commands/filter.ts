@@ -8,11 +8,12 @@ import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
+import { FILTERED_KEY } from './scored/account-beside.js';
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';
 import { storedTrace } from './scored/scored-rows.js';
 import { type Condition, parseWhere } from './scored/where.js';
-import { FILTERED_KEY, keptAccounts, writeScored } from './scored/write-scored.js';
+import { writeScored } from './scored/write-scored.js';
 
 export interface FilterOptions {
   /** all of them have to hold */
@@ -89,7 +90,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     metadata: source.metadata,
     config: source.config,
     made: {
-      ...keptAccounts(source.metadata),
+      ...source.origins,
       [FILTERED_KEY]: JSON.stringify({ where: opts.where, ...originOf(source) }),
     },
     valueName: valueNameOf(source.credit.estimator),

@@ -10,8 +10,6 @@ import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
-import { readJson } from '../io/files/json-file.js';
-import { summaryPath } from '../io/layout/run-paths.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { resolveColumnNames } from '../io/write/column-names.js';
@@ -22,11 +20,12 @@ import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type CreditFlags, resolveCreditOptions } from './job/options.js';
 import { resolveTarget, stemOf } from './job/target.js';
+import { FILTERED_KEY, REDISTRIBUTED_KEY } from './scored/account-beside.js';
 import { again, lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/again.js';
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';
 import { storedTrace } from './scored/scored-rows.js';
-import { FILTERED_KEY, keptAccounts, REDISTRIBUTED_KEY, writeScored } from './scored/write-scored.js';
+import { writeScored } from './scored/write-scored.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
@@ -66,7 +65,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
   const lacked = ofWholeGroups(source, credit);
-  if (lacked !== undefined) await refuseFiltered(path, source, lacked);
+  if (lacked !== undefined) refuseFiltered(path, source, lacked);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,
@@ -107,7 +106,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     names: new Set(texts),
     metadata: source.metadata,
     config: mergedConfig(source.config, credit, opts, calibration),
-    made: { ...keptAccounts(source.metadata), ...(target.path === '-' ? {} : origin) },
+    made: { ...source.origins, ...(target.path === '-' ? {} : origin) },
     valueName: valueNameOf(credit.estimator),
   });
   return EXIT.done;
@@ -282,10 +281,8 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
  * @param figure what was not stored before
  * @throws RredcotError (exit 65)
  */
-async function refuseFiltered(path: string, { metadata }: Scored, figure: string): Promise<void> {
-  // of JSON lines the summary beside them tells it
-  const beside = await readJson<{ readonly conditions?: unknown }>(summaryPath(path));
-  if (metadata.has(FILTERED_KEY) || beside?.conditions !== undefined)
+function refuseFiltered(path: string, { origins }: Scored, figure: string): void {
+  if (FILTERED_KEY in origins)
     throw dataError(
       `${path}: was filtered, so that the ${figure} of its groups' rewards is not known`,
       'rredcot redistribute the file before it was filtered, with these flags, then filter',

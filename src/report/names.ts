@@ -4,7 +4,7 @@ import { are, plural } from '../plural.js';
 import type { OutputRow } from '../scored.js';
 import type { Warning } from './run-figures.js';
 
-/** What a process has seen of the ids and groups of its traces, in 48 bytes a trace at most. */
+/** What a process has seen of the ids and groups of its traces, in 96 bytes a trace at most. */
 export class SeenNames {
   private readonly ids = new HashSet();
   private readonly groups = new HashSet();
@@ -12,10 +12,12 @@ export class SeenNames {
   private readonly same = { traces: 0, first: '' };
   private readonly mixed = { traces: 0, first: '' };
 
-  add({ trace: { id, group }, promptIds, baseline }: OutputRow): void {
+  /** @param isGrouped something follows of a trace's group: a group of which nothing does may hold anything */
+  constructor(private readonly isGrouped: boolean) {}
+
+  add({ trace: { id, group }, promptIds }: OutputRow): void {
     if (!this.ids.add(id)) count(this.same, id);
-    // a group of which nothing follows may hold anything
-    if (group === undefined || promptIds === null || baseline === null) return;
+    if (!this.isGrouped || group === undefined || promptIds === null) return;
     const isNewGroup = this.groups.add(group);
     const isNewPrompt = this.prompts.add(`${group}\0${promptIds.join()}`);
     if (isNewPrompt && !isNewGroup) count(this.mixed, group);
@@ -32,7 +34,7 @@ export class SeenNames {
     if (mixed.traces > 0)
       warnings.push({
         code: 'mixed_groups',
-        message: `${plural(mixed.traces, 'prompt')} ${are(mixed.traces)} in a group with other prompts, first in ${JSON.stringify(mixed.first)}: a group's mean reward is a baseline for completions of one prompt; --map group=<column> names one that holds a prompt together`,
+        message: `${plural(mixed.traces, 'prompt')} ${are(mixed.traces)} in a group with other prompts, first in ${JSON.stringify(mixed.first)}: what follows of a group, such as its mean reward, is meant for completions of one prompt; --map group=<column> names one that holds a prompt together`,
       });
     return warnings;
   }

@@ -1,6 +1,6 @@
 // Commands of a training loop, in one process: each does what it does in a process of its own.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { cp, readFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -69,6 +69,9 @@ describe('loop', () => {
 
   it('goes on behind a command that fails, and ends with its code', async () => {
     const { run, child, ended, stderr } = openLoop();
+    const config = { output: '-', format: 'jsonl', limit: 2 };
+    await writeFile(join(folder, 'stdout.json'), JSON.stringify(config));
+    await writeFile(join(folder, 'cut.json'), JSON.stringify({ output: 'cut.jsonl', policy: false }));
     const wrong: [readonly string[] | string, number, RegExp][] = [
       ['score traces.jsonl', 2, /found score traces\.jsonl, expected a JSON array of texts/],
       ['["score", 1]', 2, /expected a JSON array/],
@@ -77,6 +80,9 @@ describe('loop', () => {
       [['score', '-', '-o', 'x.jsonl'], 2, /cannot read stdin/],
       [['score', FIXTURES, '-o', '-'], 2, /cannot write to stdout/],
       [['segment', FIXTURES], 2, /cannot write to stdout/],
+      [['inspect'], 2, /cannot read stdin/],
+      [['score', FIXTURES, '--config', 'stdout.json'], 2, /cannot write to stdout/],
+      [['status', 'a\0b'], 2, /JSON array of texts without NUL/],
       [['loop'], 2, /unknown command 'loop'/],
       [['verify', 'not-there.jsonl'], 2, /not-there\.jsonl/],
       [['score', FIXTURES, '--time-limit', '0.01', '-o', 'late.jsonl'], 75, /interrupted/],
@@ -89,10 +95,19 @@ describe('loop', () => {
     }
     // what it prints is no answer
     expect((await run(['score', FIXTURES, '--limit', '2', '--dry-run'])).exit_code).toBe(0);
-    expect((await run(['segment', FIXTURES, '--no-policy', '-o', 'cut.jsonl'])).exit_code, stderr()).toBe(0);
+    expect((await run(['segment', FIXTURES, '--config', 'cut.json'])).exit_code, stderr()).toBe(0);
     child.stdin.end();
     expect(await ended).toBe(2);
     expect(stderr()).toContain('traces');
+  });
+
+  it('ends when nobody reads its answers any more', async () => {
+    const { run, child, ended } = openLoop();
+    expect((await run(['--version'])).exit_code).toBe(0);
+    child.stdout.destroy();
+    // stdin stays open
+    for (let n = 0; n < 3; n++) child.stdin.write('["--version"]\n');
+    expect(await ended).toBe(0);
   });
 
   it('ends with 75 at a signal, and what was done is kept', async () => {

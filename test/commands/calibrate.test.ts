@@ -2,6 +2,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { Agreement } from '../../dist/commands/scored/agreement.js';
 import {
   Calibration,
   type CalibrationFile,
@@ -163,12 +164,33 @@ describe('calibrate', () => {
       expect((await rredcotHere(args)).code).toBe(0);
     }
     expect(await run('twice.parquet')).not.toContain('twice');
+    const policies = new Agreement<{ graph: string }>('who', 'by another policy');
     const both = await run('twice.parquet', 'twice.jsonl');
     expect(both).toMatch(
-      /3 traces were read before, .* \(the first again: twice\.jsonl: row 0\), and count twice/,
+      /3 traces were read before, .* \(the first again: twice\.jsonl: row 0\), and count again/,
     );
     expect(both).toMatch(/twice\.jsonl: does not say which policy scored it/);
     expect(both).not.toContain('another policy');
+    // two policies, and none named: each is told as what it is
+    const arms = ['a', 'b', 'a', undefined, 'b'].map((policy, n) => {
+      const agreement = policy === undefined ? null : { graph: policy };
+      return policies.add(agreement, `${n}`);
+    });
+    expect(arms).toEqual([
+      undefined,
+      '1: was scored by another policy than the files before it',
+      undefined,
+      '3: does not say who, as other files do: nobody can tell whether it is the same',
+      '4: was scored by another policy than the files before it',
+    ]);
+    expect(policies.common).toBeNull();
+    const late = new Agreement<string>('who', 'by another policy');
+    expect([late.add(null, '0'), late.add(null, '1'), late.add('a', '2'), late.add('a', '3')]).toEqual([
+      ...[undefined, undefined, expect.stringMatching(/^0: does not say who/), undefined],
+    ]);
+    expect(late.common).toBeNull();
+    const same = new Agreement<string>('who', 'by another policy');
+    expect([same.add('a', '0'), same.add('a', '1'), same.common]).toEqual([undefined, undefined, 'a']);
     // a reward that was turned round behind the hash of the file
     for (const format of ['jsonl', 'arrow']) {
       const path = join(folder, `edited.${format}`);
@@ -197,7 +219,7 @@ describe('calibrate', () => {
     });
     expect(code).toBe(0);
     expect(stderr).toContain('all traces have the same reward');
-    expect(stderr).toContain('more.jsonl: was scored with other flags');
+    expect(stderr).toContain('alike.jsonl: does not say with which flags it was scored');
     const file = await readFileJson(join(folder, 'c.json'));
     expect(file).toMatchObject({ stands_back: 'one-reward', weights: null, scored_with: null });
   });

@@ -1,5 +1,5 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -171,6 +171,12 @@ describe('a filtered file', () => {
       });
       expect(stderr).toContain("was filtered, so that the mean of its groups' rewards is not known");
       expect(code).toBe(65);
+      // nor has what is made of it, in whichever format
+      for (const other of ['jsonl', 'arrow']) {
+        await here('redistribute', part, '--sigma', 'softmax', '-o', `softened.${other}`);
+        const again = ['redistribute', `softened.${other}`, ...asked, '-o', 'x.jsonl'];
+        expect((await rredcotHere(again, { cwd: folder })).code, other).toBe(65);
+      }
       await here('redistribute', whole, ...asked, '-o', 'means.jsonl');
       const [means, stored] = await Promise.all(
         ['means.jsonl', 'all.jsonl'].map((name) => readJsonl<ScoredRow>(join(folder, name))),
@@ -206,7 +212,14 @@ describe('a filtered file', () => {
     const present = async () => (await readdir(folder)).filter((name) => name.includes('held'));
     expect(await present()).toEqual(['.held.jsonl.rredcot-run']);
     await place.leave();
-    // who publishes is waited for
+    // who publishes is waited for, until a signal
+    await mkdir(join(folder, '.late.jsonl.rredcot-run'));
+    await writeFile(join(folder, '.late.jsonl.rredcot-run/.dropping.json'), '');
+    const late = rredcotHere([...where.slice(0, -1), 'late.jsonl'], { cwd: folder });
+    await sleep(800);
+    process.emit('SIGTERM');
+    expect(await late).toMatchObject({ code: 75 });
+    expect(await readdir(folder)).not.toContain('late.jsonl');
     const other = await enterFolder(join(folder, '.held.jsonl.rredcot-run'));
     let run: ReturnType<typeof here> | undefined;
     await other.alone(async () => {

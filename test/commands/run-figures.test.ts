@@ -71,7 +71,7 @@ describe('the numbers at the end', () => {
     const { code, stderr } = await rredcotHere(['score', input, '-o', join(folder, 'told.jsonl')]);
     expect(code, stderr).toBe(0);
     expect(said(stderr).filter((line) => line.includes('prompt'))).toEqual([
-      'WARN: 1 prompt is in a group with other prompts, first in "one": a group\'s mean reward is a baseline for completions of one prompt; --map group=<column> names one that holds a prompt together',
+      'WARN: 1 prompt is in a group with other prompts, first in "one": what follows of a group, such as its mean reward, is meant for completions of one prompt; --map group=<column> names one that holds a prompt together',
     ]);
   });
 

@@ -158,6 +158,7 @@ export async function runJob(
       maxRejects,
       expected,
       meter,
+      isGrouped: reward !== undefined,
       policy: made,
       log,
       signal,

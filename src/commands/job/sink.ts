@@ -47,6 +47,8 @@ export interface SinkOptions {
   readonly maxRejects: MaxRejects | undefined;
   readonly expected: Expected;
   readonly meter?: TokenMeter | undefined;
+  /** something follows of a trace's group */
+  readonly isGrouped: boolean;
   /** what made the rows, where a policy did */
   readonly policy: PolicyFacts | undefined;
   readonly log: Log;
@@ -71,7 +73,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const progress = new Progress(log, opts.expected, opts.meter);
   const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
   const warned = new Set<string>();
-  const names = new SeenNames();
+  const names = new SeenNames(opts.isGrouped);
   const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
   if (target.format === 'parquet' && copied.length > 0) {
     const { refuseUnwritable } = await import('../../io/parquet/types.js');

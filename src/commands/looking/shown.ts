@@ -9,7 +9,7 @@ import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
 import type { ShownTrace } from '../../report/shown/shown-trace.js';
 import type { InputRow } from '../../rows.js';
 import type { Mapping } from '../job/mapping.js';
-import { type Config, configBeside } from '../scored/config-beside.js';
+import { accountBeside, type Config } from '../scored/account-beside.js';
 import { vocabOf } from './counted.js';
 import { matesOf } from './mates.js';
 import type { Picked } from './pick.js';
@@ -45,7 +45,7 @@ export async function shownFile(
   // a row can be looked at whatever became of what lies beside its file
   const config =
     parsed(metadata.get(CONFIG_KEY)) ??
-    (isFile ? await configBeside(path).catch(() => undefined) : undefined);
+    (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
   const vocab = vocabOf({ metadata });

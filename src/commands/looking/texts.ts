@@ -8,7 +8,7 @@ import type { TraceTexts } from '../../report/page/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { type Mapping, resolveMapping } from '../job/mapping.js';
-import type { Config } from '../scored/config-beside.js';
+import type { Config } from '../scored/account-beside.js';
 
 /** Where the texts of a file's rows are. */
 export interface TextPlaces {

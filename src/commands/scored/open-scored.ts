@@ -15,7 +15,7 @@ import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
-import { type Config, configBeside } from './config-beside.js';
+import { accountBeside, type Config, originsIn } from './account-beside.js';
 import { valueColumns } from './value-columns.js';
 
 /** Scored traces, of one run. */
@@ -26,6 +26,8 @@ export interface Scored {
   readonly credit: CreditOptions;
   /** the files' account of themselves; none of JSON lines */
   readonly metadata: ReadonlyMap<string, string>;
+  /** what it was made of, which stays true of what is made of it, by key of the metadata */
+  readonly origins: Readonly<Record<string, string>>;
   /** columns in their order; of JSON lines the first row's */
   readonly columns: readonly string[];
   /** those of them that are ours */
@@ -49,14 +51,14 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const isText = inputs.every(({ layout }) => layout?.format === 'json');
   const stored = isText
     ? {
-        config: (await configBeside(path)) ?? (await refuseUnsaid(path, inputs)),
+        ...((await accountBeside(path)) ?? (await refuseUnsaid(path, inputs))),
         metadata: new Map<string, string>(),
       }
     : await ownAccount(path, inputs);
   await assertWritten(path, inputs, stored.metadata, (file) =>
     log.warn('no_hash', `${file}: nothing says which bytes were written`),
   );
-  const { config, metadata } = stored;
+  const { config, metadata, origins } = stored;
   refuseOthers(path, config);
   const credit = storedCredit(config);
   if (credit === undefined)
@@ -71,7 +73,7 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
   const made = new Set<string>([...ours, ...beside]);
   return {
-    ...{ inputs, config, credit, metadata, columns, ours, valued, made, typed },
+    ...{ inputs, config, credit, metadata, origins, columns, ours, valued, made, typed },
     read: (opts) => readRows(inputs, opts),
   };
 }
@@ -124,7 +126,11 @@ async function ownAccount(path: string, inputs: readonly Input[]) {
         );
   }
   const metadata = first?.metadata ?? new Map<string, string>();
-  return { metadata, config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config };
+  return {
+    metadata,
+    origins: originsIn(metadata),
+    config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config,
+  };
 }
 
 async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<never> {

@@ -31,16 +31,6 @@ import type { OutputRow } from '../../scored.js';
 import { VERSION } from '../../version.js';
 import type { Target } from '../job/target.js';
 
-/** The keys of a file's metadata under which stands what it was redistributed from, and what was filtered out of it. */
-export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
-export const FILTERED_KEY = 'rredcot.filtered';
-
-/** What a file says of how it was made of others, which stays true of what is made of it. */
-export function keptAccounts(metadata: ReadonlyMap<string, string>): Record<string, string> {
-  const keys = [REDISTRIBUTED_KEY, FILTERED_KEY].filter((key) => metadata.has(key));
-  return Object.fromEntries(keys.map((key) => [key, metadata.get(key) as string]));
-}
-
 /** What is written, and how. */
 export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
   readonly target: Target;
@@ -87,7 +77,7 @@ export async function writeScored(
       }
     }
     throwIfInterrupted(signal);
-    await oneAtATime(target, publish);
+    await oneAtATime(target, publish, signal);
   } catch (error) {
     await output.abort().catch(() => {});
     await rejects.abort().catch(() => {});
@@ -123,18 +113,29 @@ export async function writeScored(
   async function summarise(): Promise<void> {
     const rejectsSha256 = await sha256OfFile(target.rejects);
     const run = { run: identityOf(out), config, folder: dirname(path), rejectsSha256 };
-    const problem = await writeSummary(path, run, doneRecord());
+    const origins = Object.entries(out.made).map(([key, origin]) => [
+      key.replace(OURS, ''),
+      JSON.parse(origin),
+    ]);
+    const problem = await writeSummary(path, run, { ...doneRecord(), ...Object.fromEntries(origins) });
     if (problem !== undefined) log.warn('summary', problem);
   }
 }
+
+/** Keys of metadata begin so; the summary's do not. */
+const OURS = 'rredcot.';
 
 /**
  * Gives files that belong together their names: what two commands make at one place would else be mixed.
  * @throws RredcotError (exit 2) where a run is at work there
  */
-async function oneAtATime({ path, folder }: Target, publish: () => Promise<void>): Promise<void> {
+async function oneAtATime(
+  { path, folder }: Target,
+  publish: () => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
   if (folder === undefined) return publish();
-  const presence = await comeInto(folder, true);
+  const presence = await comeInto(folder, true, signal);
   try {
     const ended = await presence.alone(publish);
     if ('holder' in ended)

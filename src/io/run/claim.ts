@@ -38,10 +38,14 @@ export interface FolderPresence extends Pick<Presence, 'alone'> {
   leave(): Promise<void>;
 }
 
-/** Comes into a run folder; an empty one that it has made, or that is hidden, goes when it leaves. */
-export async function comeInto(folder: string, isHidden: boolean): Promise<FolderPresence & Presence> {
+/** Comes into a run folder; an empty one that it has made, or that is hidden, goes when it leaves. @param signal ends its waiting */
+export async function comeInto(
+  folder: string,
+  isHidden: boolean,
+  signal?: AbortSignal,
+): Promise<FolderPresence & Presence> {
   const isNew = (await statIfThere(folder)) === null;
-  const presence = await enterFolder(folder);
+  const presence = await enterFolder(folder, signal);
   return {
     ...presence,
     async leave() {

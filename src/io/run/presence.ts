@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { constants, copyFile, link, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { throwIfInterrupted } from '../../errors.js';
 import { fileError } from '../files/file-error.js';
 import { makeFolder } from '../files/make-folder.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
@@ -37,8 +38,12 @@ const NAME = /^\.(coming|working)\.[0-9a-f]{16}\.json$/;
 const BEAT_MS = 15_000;
 const LOOK_MS = 20;
 
-/** Comes into a run folder, which is made where it is not there. @throws RredcotError of the file system */
-export async function enterFolder(folder: string): Promise<Presence> {
+/**
+ * Comes into a run folder, which is made where it is not there.
+ * @param signal ends the waiting for another process
+ * @throws RredcotError of the file system; exit 75 where the signal came while it waited
+ */
+export async function enterFolder(folder: string, signal?: AbortSignal): Promise<Presence> {
   const own = await describeSelf();
   const id = randomBytes(8).toString('hex');
   let path: string | undefined = await write(folder, join(folder, `${COMING}.${id}.json`), own);
@@ -65,7 +70,10 @@ export async function enterFolder(folder: string): Promise<Presence> {
     return undefined;
   }
   async function untilUnlocked(): Promise<void> {
-    while ((await locker()) !== undefined) await sleep(LOOK_MS);
+    while ((await locker()) !== undefined) {
+      if (signal !== undefined) throwIfInterrupted(signal);
+      await sleep(LOOK_MS);
+    }
   }
   /** The first other process that works here; files of dead ones are removed. */
   async function otherAtWork(): Promise<Holder | undefined> {

@@ -21,6 +21,9 @@ const SummarySchema = z.object({
   /** of the rejects file beside a single file; null where there is none */
   rejects_sha256: Sha256.nullable(),
   config: z.record(z.string(), z.unknown()),
+  /** what a file was made of, where it was made of another, as the metadata of columnar files say it */
+  redistributed: z.record(z.string(), z.unknown()).optional(),
+  filtered: z.record(z.string(), z.unknown()).optional(),
 });
 
 /** What of a summary the file beside it can be held against. */

@@ -1,6 +1,6 @@
-// Texts in, whether they were seen before out, in 16 bytes each.
+// Texts in, whether they were seen before out, in 16 to 32 bytes each.
 
-/** Texts by 64 bits of a hash: 100 million of them take 1.6 GB, and two are taken for one with odds of 1 to 4,000. */
+/** Texts by 64 bits of a hash: 100 million of them take 2 GB, and two are taken for one with odds of 1 to 4,000. */
 export class HashSet {
   #slots = new Uint32Array(2 * 1024);
   #size = 0;

@@ -1,0 +1,53 @@
+// JSON lines say nothing of how they were made: what lies beside them in, their account of themselves out.
+import { readJson } from '../../io/files/json-file.js';
+import { readSum } from '../../io/files/sum-file.js';
+import { runPaths } from '../../io/layout/run-paths.js';
+import { mergedPath } from '../../io/merge/merged.js';
+import { readSummary } from '../../io/run/summary-file.js';
+import { edited } from '../../io/verify/as-written.js';
+import { ownSummary } from '../../io/verify/check-beside.js';
+
+export type Config = Readonly<Record<string, unknown>>;
+
+/** What a run or file of JSON lines says of itself. */
+export interface Account {
+  readonly config: Config;
+  /** what it was made of, by the keys under which columnar files say it */
+  readonly origins: Readonly<Record<string, string>>;
+}
+
+/** The keys of a file's metadata under which stands what it was redistributed from, and what was filtered out of it. */
+export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
+export const FILTERED_KEY = 'rredcot.filtered';
+
+/**
+ * The summary beside a file tells it, or what describes a folder; undefined where there is none of them.
+ * @throws RredcotError (exit 65) for a summary that is not the one that was written
+ */
+export async function accountBeside(path: string): Promise<Account | undefined> {
+  const { summary, findings } = await ownSummary(path, undefined, await readSum(path));
+  const [finding] = findings;
+  if (finding !== undefined) throw edited(finding.file, finding.text);
+  const beside = summary ?? (await readSummary(path));
+  if (beside !== undefined) {
+    const { config, redistributed, filtered } = beside;
+    const origins = { [REDISTRIBUTED_KEY]: redistributed, [FILTERED_KEY]: filtered };
+    const told = Object.entries(origins).filter(([, origin]) => origin !== undefined);
+    return {
+      config,
+      origins: Object.fromEntries(told.map(([key, origin]) => [key, JSON.stringify(origin)])),
+    };
+  }
+  for (const place of [runPaths(path).run, mergedPath(path)]) {
+    const found = await readJson<{ config?: unknown; rredcot?: unknown }>(place);
+    if (typeof found?.rredcot === 'string' && typeof found.config === 'object' && found.config !== null)
+      return { config: found.config as Config, origins: {} };
+  }
+  return undefined;
+}
+
+/** What columnar files say of what they were made of. */
+export function originsIn(metadata: ReadonlyMap<string, string>): Record<string, string> {
+  const keys = [REDISTRIBUTED_KEY, FILTERED_KEY].filter((key) => metadata.has(key));
+  return Object.fromEntries(keys.map((key) => [key, metadata.get(key) as string]));
+}
