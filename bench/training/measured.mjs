@@ -26,7 +26,7 @@ const fixed = (value, digits = 2) =>
     .replace('-', '−');
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
-/** Groups: a limit of fewer says nothing. */
+/** Groups: a limit or an efficiency of fewer says nothing. */
 const FEW = 64;
 const limitOf = (limit) => (limit === null ? '' : fixed(limit));
 
@@ -54,10 +54,9 @@ function stageZero(density, mark = '') {
         name === 'uniform'
           ? '**plain GRPO**'
           : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
-      const against =
-        name === 'uniform'
-          ? ' | 1'
-          : `${signed(gain)} [${signed(low)}, ${signed(high)}] | ${(signalToNoise(cosine) / signalToNoise(arms.uniform.cosine)).toFixed(2)}`;
+      const efficiency = (signalToNoise(cosine) / signalToNoise(arms.uniform.cosine)).toFixed(2);
+      const of = name === 'uniform' ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`;
+      const against = `${of} | ${groups < FEW ? '' : efficiency}`;
       const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
       return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${groups < FEW ? '' : limitOf(limit)} |${ofReturn}`;
     });
@@ -72,17 +71,6 @@ ${Object.entries(wrong)
 | --- | --- | --- | --- | --- | --- |${second === undefined ? '' : ' --- |'}
 ${rows.join('\n')}
 `;
-}
-
-/** Cosines of Stage 0 under the names that the arms have in training. */
-function cosinesOf(density) {
-  const { arms } = JSON.parse(readFileSync(join(LOGS, `stage0-${density}.json`), 'utf8'));
-  const named = { ...arms, shuffled: arms['shuffled calibrated'], exact: arms['share exact'] };
-  return Object.fromEntries(
-    Object.entries(named)
-      .filter(([, figures]) => figures !== undefined)
-      .map(([name, { cosine }]) => [name, cosine]),
-  );
 }
 
 const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
@@ -211,9 +199,9 @@ function faultsTable() {
     const wrong = `${((100 * found.wrong_operations) / operations).toFixed(1)} %`;
     return `| ${arm} | ${rate} | ${steps} | ${right} of ${traces} | ${each(operations)} | ${wrong} | ${each(found.fillers)} | ${found.mistake_known} | ${found.mistake_unknown} | ${traces - readable} |`;
   });
-  return `Of single runs with a seed that no other run has (\`faults.py\`): lines are a trace's, on average.
+  return `Of single runs with the first seed of the tuning (\`faults.py\`): lines are a trace's, on average.
 
-| arm | rate | steps | right | operations | wrong ones of them | fillers | wrong with a known mistake | wrong without | not readable |
+| arm | rate | steps | right | operations | operations wrong | fillers | wrong traces, mistake found | wrong traces, none found | not readable |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${rows.join('\n')}`;
 }
@@ -250,7 +238,7 @@ export function measured() {
       `### ${titled(density)}${isClipped(name) ? ', gradients clipped' : ''}`,
       `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
       comparisonTable(logs),
-      levelsTable(logs, cosinesOf(density)),
+      levelsTable(logs),
       summaryTable(logs),
       `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
     );

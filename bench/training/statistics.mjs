@@ -90,6 +90,23 @@ export function signFlip(differences) {
   return far / 2 ** n;
 }
 
+/**
+ * Exact two-sided test of the ratio of one figure of two arms: in all 2^n ways the arms of some seeds change places; the share of the
+ * ways whose ratio is at least as far from 1. As with signs it cannot go below 2^(1−n).
+ * @param pairs [own, other] of each seed
+ * @param figure a positive number of one arm's runs
+ */
+export function exchange(pairs, figure) {
+  const distance = (swapped) => {
+    const arm = (which) => figure(pairs.map((pair, i) => pair[swapped & (1 << i) ? 1 - which : which]));
+    return Math.abs(Math.log(arm(0) / arm(1)));
+  };
+  const seen = distance(0);
+  let far = 0;
+  for (let swapped = 0; swapped < 2 ** pairs.length; swapped++) if (distance(swapped) >= seen - 1e-12) far++;
+  return far / 2 ** pairs.length;
+}
+
 /** Student's 97.5 % quantiles for 1 to 30 degrees of freedom. */
 const T = [
   ...[12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228],

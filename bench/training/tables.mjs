@@ -1,6 +1,7 @@
 // Logs of training runs in, tables in Markdown out.
 import {
   area,
+  exchange,
   interval,
   mean,
   meanCurve,
@@ -40,7 +41,7 @@ function tested(differences) {
   return `${withInterval(interval(differences))} | ${signFlip(differences).toFixed(3)}`;
 }
 
-/** Whether an arm is as good at 70 % of the steps as plain GRPO is at the end, and at the end itself: a row an arm, paired by seed. */
+/** Whether an arm is as good at 70 % of the steps as plain GRPO is at the end, as plain GRPO is there, and at the end itself: a row an arm, paired by seed. */
 export function comparisonTable(logs) {
   const [plain, ...others] = byArm(logs);
   if (plain?.arm !== 'uniform' || others.length === 0) return '';
@@ -50,37 +51,64 @@ export function comparisonTable(logs) {
         .filter(([seed]) => plain.bySeed.has(seed))
         .map(([seed, run]) => measure(run, plain.bySeed.get(seed))),
     );
+  const heads = [
+    'accuracy at 70 % of the steps less plain GRPO’s at the end',
+    'at 70 % of the steps, less plain GRPO’s there',
+    'at the end, less plain GRPO’s',
+    'area under the curve, less plain GRPO’s',
+  ];
   return [
-    '| arm | accuracy at 70 % of the steps less plain GRPO’s at the end | p | at the end, less plain GRPO’s | p | area under the curve, less plain GRPO’s | p |',
-    '| --- | --- | --- | --- | --- | --- | --- |',
-    ...others.map(
-      ({ arm, bySeed }) =>
-        `| ${arm} | ${against(bySeed, (a, b) => a.early - b.final)} | ${against(bySeed, (a, b) => a.final - b.final)} | ${against(bySeed, (a, b) => area(a.curve) - area(b.curve))} |`,
-    ),
+    `| arm | ${heads.map((head) => `${head} | p |`).join(' ')}`,
+    `| --- |${' --- | --- |'.repeat(heads.length)}`,
+    `| uniform, itself | ${against(plain.bySeed, (a, b) => a.early - b.final)} |${'  |'.repeat(6)}`,
+    ...others.map(({ arm, bySeed }) => {
+      const cells = [
+        against(bySeed, (a, b) => a.early - b.final),
+        against(bySeed, (a, b) => a.early - b.early),
+        against(bySeed, (a, b) => a.final - b.final),
+        against(bySeed, (a, b) => area(a.curve) - area(b.curve)),
+      ];
+      return `| ${arm} | ${cells.join(' | ')} |`;
+    }),
   ].join('\n');
 }
 
-/** A row an arm: accuracy at the end, area under its curve, the tool's share of a step. */
+/** Steps of which a run's last traces are. */
+const LAST = 10;
+
+/** A row an arm: accuracy at the end, area under its curve, how long its last traces are, how many have no σ of their own, the tool's share of a step. */
 export function summaryTable(logs) {
   const lines = [
-    "| arm | seeds | final accuracy | area under the curve | tool's share of a step |",
-    '| --- | --- | --- | --- | --- |',
+    `| arm | seeds | final accuracy | area under the curve | tokens a trace in the last ${LAST} steps | traces with uniform σ | tool's share of a step |`,
+    '| --- | --- | --- | --- | --- | --- | --- |',
   ];
+  const { problems, copies } = logs[0].arguments;
   for (const { arm, bySeed } of byArm(logs)) {
     const runs = [...bySeed.values()];
-    const seconds = runs.flatMap(({ steps }) => steps.map((step) => step.seconds));
-    const share = mean(seconds.map(({ tool, all }) => tool / all));
+    const all = runs.flatMap(({ steps }) => steps);
+    const share = mean(all.map(({ seconds: { tool, all } }) => tool / all));
+    const lengths = runs.map(({ steps }) => {
+      const before = steps.at(-LAST - 1)?.tokens ?? 0;
+      return (steps.at(-1).tokens - before) / Math.min(LAST, steps.length) / problems / copies;
+    });
+    const statuses = all.flatMap((step) => Object.entries(step.statuses));
+    const total = statuses.reduce((sum, [, n]) => sum + n, 0);
+    const uniform = statuses.reduce((sum, [code, n]) => sum + (isUniform(code) ? n : 0), 0);
     lines.push(
-      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${(100 * share).toFixed(0)} % |`,
+      `| ${arm} | ${runs.length} | ${withInterval(interval(runs.map(({ final }) => final)))} | ${withInterval(interval(runs.map(({ curve }) => area(curve))))} | ${mean(lengths).toFixed(0)} | ${total === 0 ? '' : percent(uniform / total)} | ${percent(share)} |`,
     );
   }
   return lines.join('\n');
 }
 
+/** Whether a trace with this status was trained on as in plain GRPO. */
+const isUniform = (code) => code.startsWith('uniform:') || code === 'rejected';
+const percent = (share) => `${(100 * share).toFixed(0)} %`;
+
 /** A share of plain GRPO's steps or tokens; – where the level is never reached. */
 const asShare = (share) => {
   if (!Number.isFinite(share) || share < 0) return '–';
-  return share > 2 ? '> 200 %' : `${(100 * share).toFixed(0)} %`;
+  return share > 2 ? '> 200 %' : percent(share);
 };
 
 const told = ({ value, low, high }, text) =>
@@ -88,10 +116,9 @@ const told = ({ value, low, high }, text) =>
 
 /**
  * When the mean curve over the seeds first gets to levels of accuracy and to plain GRPO's final one, and as a share of what plain GRPO
- * takes, paired by seed; intervals are over seeds. A row an arm.
- * @param cosines of arms at fixed parameters, by arm: plain GRPO's over an arm's is the share of steps that they foretell
+ * takes, paired by seed; intervals are over seeds, p by exchange of the arms within seeds. A row an arm.
  */
-export function levelsTable(logs, cosines = undefined) {
+export function levelsTable(logs) {
   const [plain, ...others] = byArm(logs);
   if (plain?.arm !== 'uniform') return '';
   const levels = LEVELS[logs[0].arguments.density];
@@ -99,7 +126,6 @@ export function levelsTable(logs, cosines = undefined) {
     'arm',
     ...levels.flatMap((level) => [`steps to ${level.toFixed(2)}`, 'of plain GRPO’s']),
     `tokens to ${levels.at(-1).toFixed(2)}, of plain GRPO’s`,
-    ...(cosines ? ['share foretold by the cosines'] : []),
     'steps to plain GRPO’s final accuracy',
   ];
   const lines = [`| ${heads.join(' | ')} |`, `| ${heads.map(() => '---').join(' | ')} |`];
@@ -112,20 +138,22 @@ export function levelsTable(logs, cosines = undefined) {
         overSeeds(seeds, (drawn) => reaches(curveOf(bySeed, drawn), level(drawn))),
         shown,
       );
-    const shareOf = (level, by) =>
-      told(
-        overSeeds(seeds, (drawn) => {
-          const own = reaches(curveOf(bySeed, drawn), level, by);
-          const curve = curveOf(plain.bySeed, drawn);
-          // where plain GRPO never gets there it takes all its steps at least
-          return own / Math.min(reaches(curve, level, by), curve.at(-1)[by]);
-        }),
-        asShare,
+    // who never gets there takes all its steps at least
+    const atLeast = (curve, level, by) => Math.min(reaches(curve, level, by), curve.at(-1)[by]);
+    const pairs = seeds.map((seed) => [bySeed, plain.bySeed].map((runs) => runs.get(seed).curve));
+    const shareOf = (level, by) => {
+      const share = overSeeds(
+        seeds,
+        (drawn) =>
+          reaches(curveOf(bySeed, drawn), level, by) / atLeast(curveOf(plain.bySeed, drawn), level, by),
       );
+      const p = exchange(pairs, (runs) => atLeast(meanCurve(runs), level, by));
+      const isTested = bySeed !== plain.bySeed && seeds.length > 1;
+      return `${told(share, asShare)}${isTested ? `, p = ${p.toFixed(3)}` : ''}`;
+    };
     const cells = [
       ...levels.flatMap((level) => [stepsTo(() => level), shareOf(level, 'step')]),
       shareOf(levels.at(-1), 'tokens'),
-      ...(cosines ? [arm in cosines ? asShare(cosines.uniform / cosines[arm]) : ''] : []),
       stepsTo(finalOf),
     ];
     lines.push(`| ${arm} | ${cells.join(' | ')} |`);

@@ -9,7 +9,8 @@ import { ROOT } from '../support/program.js';
 
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/training/${name}.mjs`));
-const { area, interval, meanCurve, overSeeds, reaches, signFlip, smoothed } = await part('statistics');
+const { area, exchange, interval, meanCurve, overSeeds, reaches, signFlip, smoothed } =
+  await part('statistics');
 const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparisonTable, levelsTable, summaryTable } = await part('tables');
@@ -93,6 +94,15 @@ describe('tests over seeds', () => {
     );
   });
 
+  it('exchange: the arms of a seed change places in all ways', () => {
+    const sum = (runs: readonly number[]) => runs.reduce((a, b) => a + b, 0);
+    // 3/6, and of the eight ways: 3/6, 4/5 or 5/4 (three times two), 6/3
+    const pairs = [1, 1, 1].map((one) => [one, 2]);
+    expect(exchange(pairs, sum)).toBe(2 / 8);
+    expect(exchange([...pairs, [2, 1]], sum)).toBe(10 / 16);
+    expect(exchange([[1, 1]], sum)).toBe(1);
+  });
+
   it("Student's interval and the median by hand", () => {
     const { mean, half } = interval([1, 2, 3]);
     expect(mean).toBe(2);
@@ -105,10 +115,19 @@ describe('tests over seeds', () => {
 
 describe('the table', () => {
   const run = (arm: string, seed: number, rise: number) => {
-    const lines: object[] = [{ arguments: { arm, seed, steps: 20, density: 'sparse' } }];
+    const lines: object[] = [
+      { arguments: { arm, seed, steps: 20, density: 'sparse', problems: 2, copies: 5 } },
+    ];
     for (let n = 0; n < 4; n++)
       lines.push({ step: 5 * n, tokens: 100 * n, held_out: 0.5 + rise * n, of: 250 });
-    lines.push({ step: 1, tokens: 5, reward: 0.5, seconds: { tool: 1, all: arm === 'uniform' ? 1e9 : 4 } });
+    const seconds = { tool: 1, all: arm === 'uniform' ? 1e9 : 4 };
+    const statuses: Record<string, number> =
+      arm === 'uniform' ? {} : { ok: 3, 'uniform:no-gain': 4, rejected: 1 };
+    // 9 tokens a trace, and 3 in the last ten steps
+    for (let step = 1; step <= 20; step++) {
+      const tokens = 10 * (step <= 10 ? 9 * step : 90 + 3 * (step - 10));
+      lines.push({ step, tokens, reward: 0.5, seconds, statuses });
+    }
     lines.push({ step: 14, tokens: 280, held_out: 0.5 + rise * 2.8, of: 1000 });
     lines.push({ step: 20, tokens: 400, held_out: 0.5 + rise * 4, of: 1000 });
     lines.push({ warnings: [] });
@@ -121,16 +140,19 @@ describe('the table', () => {
       run('uniform', seed, 0.05),
     ]);
     // early .5 + 2.8·rise, plain GRPO's final .7: .136 on average; three differences of one sign: p = 2/8
-    expect(comparisonTable(logs).split('\n').at(-1)).toMatch(
-      /^\| share \| 0\.136 ± 0\.070 \| 0\.250 \| 0\.280 ± 0\.099 \| 0\.250 \|/,
+    // at 70 % itself 2.8 times the difference of the rises, at the end 4 times
+    const [, , itself, share] = comparisonTable(logs).split('\n');
+    expect(share).toMatch(
+      /^\| share \| 0\.136 ± 0\.070 \| 0\.250 \| 0\.196 ± 0\.070 \| 0\.250 \| 0\.280 ± 0\.099 \| 0\.250 \|/,
     );
+    expect(itself).toMatch(/^\| uniform, itself \| -0\.060 ± 0\.000 \| 0\.250 \| {2}\|/);
   });
 
   it("has an arm's final accuracy, and the tool's share of a step", () => {
     const logs = [1, 2, 3].flatMap((seed) => [run('share', seed, 0.1), run('uniform', seed, 0.05)]);
     const [, , plain, share] = summaryTable(logs).split('\n');
-    expect(plain).toMatch(/^\| uniform \| 3 \| 0\.700 ± 0\.000 /);
-    expect(share).toMatch(/^\| share \| 3 \| 0\.900 ± 0\.000 \| 0\.\d+ ± 0\.000 \| 25 % \|$/);
+    expect(plain).toMatch(/^\| uniform \| 3 \| 0\.700 ± 0\.000 \| 0\.\d+ ± 0\.000 \| 3 \| {2}\| 0 % \|$/);
+    expect(share).toMatch(/^\| share \| 3 \| 0\.900 ± 0\.000 \| 0\.\d+ ± 0\.000 \| 3 \| 63 % \| 25 % \|$/);
   });
 
   it('has when an arm gets to a level, in steps and in tokens, with intervals over seeds', () => {
@@ -147,7 +169,8 @@ describe('the table', () => {
     );
     // the mean rise is .1: .65, .70, .75 at 7.5, 10, 12.5, each 70 % of plain GRPO's; .78 at 14. All draws of the slowest seed alone
     // (1 in 27) are within 2.5 %'s reach: a rise of .08, 12.5 / 10 of those; and of the fastest: 12.5 / 15
-    const share70 = '70 % [58 %, 88 %]';
+    // two of the eight ways to exchange the arms are as far from 1: none, and all
+    const share70 = '70 % [58 %, 88 %], p = 0.250';
     expect(share).toBe(
       `| share | 8 [6, 9] | ${share70} | 10 [8, 13] | ${share70} | 13 [10, 16] | ${share70} | ${share70} | 14 [12, 18] |`,
     );
@@ -158,14 +181,9 @@ describe('the table', () => {
       run('uniform', seed, 0.05),
     ]);
     const [, , , flat, late] = levelsTable(slow).split('\n');
-    expect(flat?.split(' | ')[6]).toBe('– [–, –]');
+    expect(flat?.split(' | ')[6]).toBe('– [–, –], p = 1.000');
     // 17.9 of 20
-    expect(late?.split(' | ')[6]).toBe('89 % [89 %, 89 %]');
-    // cosines of .3 and .6: half the steps
-    const foretold = levelsTable(logs, { uniform: 0.3, share: 0.6 }).split('\n');
-    expect(foretold.map((line: string) => line.split(' | ').at(-2))).toEqual([
-      ...['share foretold by the cosines', '---', '100 %', '50 %'],
-    ]);
+    expect(late?.split(' | ')[6]).toBe('89 % [89 %, 89 %], p = 0.500');
     expect(levelsTable([run('share', 1, 0.1)])).toBe('');
     const dense = logs.map((log) => ({ ...log, arguments: { ...log.arguments, density: 'dense' } }));
     expect(levelsTable(dense)).toMatch(
@@ -175,7 +193,7 @@ describe('the table', () => {
 
   it('one seed has no test', () => {
     expect(comparisonTable([run('share', 1, 0.1), run('uniform', 1, 0.05)])).toMatch(
-      /\| share \| {2}\| {2}\| {2}\| {2}\| {2}\| {2}\|$/,
+      /\| share \|(?: {2}\|){8}$/,
     );
     expect(comparisonTable([run('share', 1, 0.1)])).toBe('');
   });
@@ -213,7 +231,7 @@ it('runs that are not of one sweep make no page', async () => {
 
 it('the learning rates that train-proof takes are those that did best in the tuning', async () => {
   const rates = JSON.parse(await readFile(join(ROOT, 'examples/grpo/rates.json'), 'utf8'));
-  expect(rates).toEqual({ sparse: tunedRates('sparse') });
+  expect(rates).toEqual({ sparse: tunedRates('sparse'), dense: tunedRates('dense') });
 });
 
 it('train-proof refuses what it cannot do', () => {
