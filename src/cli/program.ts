@@ -1,6 +1,7 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
 import { type Interruption, interruptible } from '../commands/job/interrupt.js';
+import { CORES_VARIABLE } from '../cores.js';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
@@ -60,11 +61,15 @@ function listenToOutputs(): () => unknown {
 /** Runs one command line in this process, in which others may run before and after it. */
 async function runInLoop(args: readonly string[]): Promise<ExitCode> {
   using interruption = interruptible();
-  return await run(['node', 'rredcot', ...args], {
-    interruption,
-    stdoutError: () => undefined,
-    isInLoop: true,
-  });
+  const cores = process.env[CORES_VARIABLE];
+  try {
+    const around = { interruption, stdoutError: () => undefined, isInLoop: true };
+    return await run(['node', 'rredcot', ...args], around);
+  } finally {
+    // --threads is for one command
+    if (cores === undefined) delete process.env[CORES_VARIABLE];
+    else process.env[CORES_VARIABLE] = cores;
+  }
 }
 
 /** Builds the command line and runs it. @returns its exit code, told on stderr where it failed */

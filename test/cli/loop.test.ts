@@ -4,6 +4,7 @@ import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, describe, expect, it } from 'vitest';
+import { CORES_VARIABLE } from '../../dist/cores.js';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, PROVER, ROOT, temporaryFolder } from '../support/program.js';
 
@@ -99,6 +100,23 @@ describe('loop', () => {
     child.stdin.end();
     expect(await ended).toBe(2);
     expect(stderr()).toContain('traces');
+  });
+
+  it('gives --threads to one command alone', async () => {
+    const before = process.env[CORES_VARIABLE];
+    for (const cores of ['2', undefined]) {
+      if (cores === undefined) delete process.env[CORES_VARIABLE];
+      else process.env[CORES_VARIABLE] = cores;
+      const command = ['score', FIXTURES, '--limit', '1', '--threads', '1', '-o', `${cores}.jsonl`];
+      const { code, stderr, stdout } = await rredcotHere(['loop'], {
+        cwd: folder,
+        stdin: `${JSON.stringify(command)}\n`,
+      });
+      expect(code, stderr).toBe(0);
+      expect(JSON.parse(stdout)).toMatchObject({ exit_code: 0 });
+      expect(process.env[CORES_VARIABLE]).toBe(cores);
+    }
+    if (before !== undefined) process.env[CORES_VARIABLE] = before;
   });
 
   it('ends when nobody reads its answers any more', async () => {
