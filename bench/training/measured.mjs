@@ -189,6 +189,16 @@ function tuningTable(logs) {
 ${lines.join('\n')}`;
 }
 
+/** Runs with a sweep's seeds at another rate, beside the sweep's own: arms are named after their rate where it is not the tuned one. */
+function ratesTable(density) {
+  const others = sweep(`rates-${density}`).map((log) => ({
+    ...log,
+    arguments: { ...log.arguments, arm: `${log.arguments.arm}, ${log.arguments.rate}` },
+  }));
+  const own = sweep(density).filter((log) => ['uniform', 'share calibrated'].includes(log.arguments.arm));
+  return [comparisonTable, levelsTable].map((table) => table([...own, ...others])).join('\n\n');
+}
+
 /** What traces are made of after some steps, of single runs. */
 function faultsTable() {
   const lines = readFileSync(join(LOGS, 'faults.jsonl'), 'utf8').trimEnd().split('\n');
@@ -244,6 +254,9 @@ export function measured() {
     );
   }
   if (sweeps.includes('foreign')) parts.push('### Scored by another policy', foreignTable(sweep('foreign')));
+  for (const density of DENSITIES)
+    if (sweeps.includes(`rates-${density}`))
+      parts.push(`### ${titled(density)}, a higher rate`, ratesTable(density));
   for (const density of DENSITIES)
     if (sweeps.includes(`tuning-${density}`))
       parts.push(`### Learning rates, ${density}`, tuningTable(sweep(`tuning-${density}`)));
