@@ -1,9 +1,13 @@
 // `rredcot loop`: commands from stdin, run one after the other in one process, an answer on stdout for each.
-import { createInterface } from 'node:readline';
+import { addAbortSignal } from 'node:stream';
 import type { Command } from 'commander';
 import { EXIT, type ExitCode, usageError } from '../errors.js';
 import { openStreamSink, ReaderClosedError } from '../io/files/stdout.js';
+import { lineSplitter, type RowBytes } from '../io/read/split.js';
 import { tellError } from '../report/fatal.js';
+
+/** Longer than what any system takes as a command's arguments. */
+const LONGEST_LINE_BYTES = 2 ** 24;
 
 /** Adds the command. @param run runs a command line without the program's name */
 export function addLoopCommand(
@@ -32,7 +36,7 @@ async function loop(
   const answers = openStreamSink();
   let failed: ExitCode = EXIT.done;
   try {
-    for await (const line of createInterface({ input: process.stdin, signal })) {
+    for await (const line of linesOfStdin(signal)) {
       const started = performance.now();
       const code = await printingOnStderr(async () => {
         const args = argumentsOf(line);
@@ -53,9 +57,23 @@ async function loop(
   }
 }
 
-function argumentsOf(line: string): readonly string[] | undefined {
+/** The lines of stdin as they come, of one that is too long the beginning; ends with the signal. */
+async function* linesOfStdin(signal: AbortSignal): AsyncGenerator<RowBytes> {
+  const splitter = lineSplitter({ file: '-', maxRowBytes: LONGEST_LINE_BYTES });
   try {
-    const found: unknown = JSON.parse(line);
+    for await (const chunk of addAbortSignal(signal, process.stdin)) yield* splitter.push(chunk);
+  } catch (error) {
+    if (signal.aborted) return;
+    throw error;
+  }
+  const last = splitter.end();
+  if (last !== null) yield last;
+}
+
+function argumentsOf({ bytes, length }: RowBytes): readonly string[] | undefined {
+  if (length > bytes.length) return undefined;
+  try {
+    const found: unknown = JSON.parse(bytes.toString());
     const isText = (one: unknown) => typeof one === 'string' && !one.includes('\0'); // as those of a process
     return Array.isArray(found) && found.every(isText) ? found : undefined;
   } catch {
@@ -63,8 +81,9 @@ function argumentsOf(line: string): readonly string[] | undefined {
   }
 }
 
-function unreadable(line: string): ExitCode {
-  const found = line.length > 80 ? `${line.slice(0, 80)}…` : line;
+function unreadable({ bytes, length }: RowBytes): ExitCode {
+  const line = bytes.subarray(0, 400).toString().trimEnd();
+  const found = length > 80 ? `${line.slice(0, 80)}…` : line;
   return tellError(
     usageError(
       `loop: found ${found || 'an empty line'}, expected a JSON array of texts without NUL`,

@@ -1,5 +1,6 @@
 // Commands of a training loop, in one process: each does what it does in a process of its own.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -77,6 +78,7 @@ describe('loop', () => {
       ['score traces.jsonl', 2, /found score traces\.jsonl, expected a JSON array of texts/],
       ['["score", 1]', 2, /expected a JSON array/],
       ['', 2, /found an empty line/],
+      [JSON.stringify(['verify', 'x'.repeat(2 ** 24)]), 2, /found \["verify","x+…, expected a JSON array/],
       [['score', '-o', 'x.jsonl'], 2, /cannot read stdin/],
       [['score', '-', '-o', 'x.jsonl'], 2, /cannot read stdin/],
       [['score', FIXTURES, '-o', '-'], 2, /cannot write to stdout/],
@@ -97,9 +99,11 @@ describe('loop', () => {
     // what it prints is no answer
     expect((await run(['score', FIXTURES, '--limit', '2', '--dry-run'])).exit_code).toBe(0);
     expect((await run(['segment', FIXTURES, '--config', 'cut.json'])).exit_code, stderr()).toBe(0);
-    child.stdin.end();
+    // a last line needs no newline
+    child.stdin.end(JSON.stringify(['segment', FIXTURES, '--no-policy', '-o', 'last.jsonl']));
     expect(await ended).toBe(2);
     expect(stderr()).toContain('traces');
+    expect(existsSync(join(folder, 'last.jsonl'))).toBe(true);
   });
 
   it('gives --threads to one command alone', async () => {
