@@ -1,7 +1,10 @@
 // `rredcot loop`: commands from stdin, run one after the other in one process, an answer on stdout for each.
+import { isUtf8 } from 'node:buffer';
+import { fstatSync, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import type { Command } from 'commander';
-import { EXIT, type ExitCode, usageError } from '../errors.js';
+import { EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
+import { openStdin } from '../io/files/byte-source.js';
 import { openStreamSink, ReaderClosedError } from '../io/files/stdout.js';
 import { lineSplitter, type RowBytes } from '../io/read/split.js';
 import { tellError } from '../report/fatal.js';
@@ -20,7 +23,7 @@ export function addLoopCommand(
     .command('loop')
     .summary('run the commands of a training loop in one process')
     .description(
-      'Reads one command a line from stdin, as a JSON array of its arguments, and runs it in this process, so that the start of the program is paid once. Answers each on stdout with a line, {"exit_code":0,"seconds":0.71}. Commands read and write files; what they print, and errors, go to stderr. Ends with stdin; exit code: that of the first command that failed.',
+      'Reads one command a line from stdin, as a JSON array of its arguments, and runs it in this process, so that the start of the program is paid once. Answers each on stdout with a line, {"exit_code":0,"seconds":0.71}. Commands read and write files; what they print, and errors, go to stderr. Ends with stdin; exit code: that of the first command that failed, or 75 where a signal, or a reader of the answers that left, has ended it.',
     )
     .addHelpText(
       'after',
@@ -49,19 +52,28 @@ async function loop(
     }
     return signal.aborted ? EXIT.interrupted : failed;
   } catch (error) {
-    if (error instanceof ReaderClosedError) return failed; // nobody waits for more
-    throw error;
+    if (!(error instanceof ReaderClosedError)) throw error;
+    return failed || tellError(unanswered(), false);
   } finally {
     await answers.abort();
     process.stdin.destroy(); // who still holds it open would keep the process alive
   }
 }
 
+function unanswered(): RredcotError {
+  return new RredcotError(
+    'loop: nobody reads the answers any more, commands behind the last one have not run',
+    {
+      exitCode: EXIT.interrupted,
+    },
+  );
+}
+
 /** The lines of stdin as they come, of one that is too long the beginning; ends with the signal. */
 async function* linesOfStdin(signal: AbortSignal): AsyncGenerator<RowBytes> {
   const splitter = lineSplitter({ file: '-', maxRowBytes: LONGEST_LINE_BYTES });
   try {
-    for await (const chunk of addAbortSignal(signal, process.stdin)) yield* splitter.push(chunk);
+    for await (const chunk of addAbortSignal(signal, openStdin())) yield* splitter.push(chunk);
   } catch (error) {
     if (signal.aborted) return;
     throw error;
@@ -71,10 +83,10 @@ async function* linesOfStdin(signal: AbortSignal): AsyncGenerator<RowBytes> {
 }
 
 function argumentsOf({ bytes, length }: RowBytes): readonly string[] | undefined {
-  if (length > bytes.length) return undefined;
+  if (length > bytes.length || !isUtf8(bytes)) return undefined;
   try {
     const found: unknown = JSON.parse(bytes.toString());
-    const isText = (one: unknown) => typeof one === 'string' && !one.includes('\0'); // as those of a process
+    const isText = (one: unknown) => typeof one === 'string' && !/[\0\p{Surrogate}]/u.test(one); // as those of a process
     return Array.isArray(found) && found.every(isText) ? found : undefined;
   } catch {
     return undefined;
@@ -86,7 +98,7 @@ function unreadable({ bytes, length }: RowBytes): ExitCode {
   const found = length > 80 ? `${line.slice(0, 80)}…` : line;
   return tellError(
     usageError(
-      `loop: found ${found || 'an empty line'}, expected a JSON array of texts without NUL`,
+      `loop: found ${found || 'an empty line'}, expected a JSON array of texts, in UTF-8 and without NUL`,
       '["score", "traces.jsonl", "-o", "scored.parquet"]',
     ),
     false,
@@ -112,13 +124,26 @@ export function refuseStreams(program: Command): void {
   for (const command of [program, ...program.commands].flatMap((each) => each.commands))
     command.hook('preAction', () => {
       const { output } = command.opts<{ output?: string }>();
+      const named = [...command.args, ...Object.values(command.opts()).flat()].map(String);
+      const isStdin = command.args.includes('-') || named.some((path) => isStream(path, 0));
+      const isStdout = output === '-' || (output !== undefined && isStream(output, 1));
       const [first] = command.registeredArguments;
       const isByDefault = command.args.length === 0 && (first?.variadic || first?.defaultValue === '-');
-      if (isByDefault || command.args.includes('-'))
+      if (isByDefault || isStdin)
         throw usageError('a command of a loop cannot read stdin, which has the commands', 'name a file');
-      if (output === '-' || (command.name() === 'segment' && output === undefined))
+      if (isStdout || (command.name() === 'segment' && output === undefined))
         throw usageError('a command of a loop cannot write to stdout, which has the answers', '-o <file>');
       if (command.name() === 'inspect' && process.stdin.isTTY)
         throw usageError('inspect would read keys from stdin, which has the commands', 'run it by itself');
     });
+}
+
+/** Whether a path leads to where a stream of this process does, as /dev/stdin and a redirection's own file do. */
+function isStream(path: string, descriptor: number): boolean {
+  try {
+    const [found, stream] = [statSync(path), fstatSync(descriptor)];
+    return found.dev === stream.dev && found.ino === stream.ino;
+  } catch {
+    return false; // no path at all
+  }
 }

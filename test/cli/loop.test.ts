@@ -1,6 +1,6 @@
 // Commands of a training loop, in one process: each does what it does in a process of its own.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -18,7 +18,7 @@ afterEach(() => {
 
 interface Loop {
   /** answers one command, given as its arguments or as a line */
-  run(command: readonly string[] | string): Promise<{ exit_code: number; seconds: number }>;
+  run(command: readonly string[] | string | Buffer): Promise<{ exit_code: number; seconds: number }>;
   readonly child: ChildProcessWithoutNullStreams;
   stderr(): string;
   ended: Promise<number | null>;
@@ -34,7 +34,8 @@ function openLoop(): Loop {
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return {
     async run(command) {
-      child.stdin.write(`${typeof command === 'string' ? command : JSON.stringify(command)}\n`);
+      child.stdin.write(Array.isArray(command) ? JSON.stringify(command) : (command as string | Buffer));
+      child.stdin.write('\n');
       const { value } = await answers.next();
       return JSON.parse(value);
     },
@@ -74,18 +75,23 @@ describe('loop', () => {
     const config = { output: '-', format: 'jsonl', limit: 2 };
     await writeFile(join(folder, 'stdout.json'), JSON.stringify(config));
     await writeFile(join(folder, 'cut.json'), JSON.stringify({ output: 'cut.jsonl', policy: false }));
-    const wrong: [readonly string[] | string, number, RegExp][] = [
+    const wrong: [readonly string[] | string | Buffer, number, RegExp][] = [
       ['score traces.jsonl', 2, /found score traces\.jsonl, expected a JSON array of texts/],
       ['["score", 1]', 2, /expected a JSON array/],
       ['', 2, /found an empty line/],
       [JSON.stringify(['verify', 'x'.repeat(2 ** 24)]), 2, /found \["verify","x+…, expected a JSON array/],
       [['score', '-o', 'x.jsonl'], 2, /cannot read stdin/],
       [['score', '-', '-o', 'x.jsonl'], 2, /cannot read stdin/],
+      [['score', '/dev/stdin', '-o', 'x.jsonl'], 2, /cannot read stdin/],
+      [['score', FIXTURES, '--join', '/dev/fd/0', '-o', 'x.jsonl'], 2, /cannot read stdin/],
       [['score', FIXTURES, '-o', '-'], 2, /cannot write to stdout/],
+      [['score', FIXTURES, '--format', 'jsonl', '-o', '/dev/stdout'], 2, /cannot write to stdout/],
       [['segment', FIXTURES], 2, /cannot write to stdout/],
       [['inspect'], 2, /cannot read stdin/],
       [['score', FIXTURES, '--config', 'stdout.json'], 2, /cannot write to stdout/],
-      [['status', 'a\0b'], 2, /JSON array of texts without NUL/],
+      [['status', 'a\0b'], 2, /JSON array of texts, in UTF-8 and without NUL/],
+      ['["status", "\\ud800"]', 2, /without NUL/],
+      [Buffer.from('["status", "caf\xe9"]', 'latin1'), 2, /in UTF-8/],
       [['loop'], 2, /unknown command 'loop'/],
       [['verify', 'not-there.jsonl'], 2, /not-there\.jsonl/],
       [['score', FIXTURES, '--time-limit', '0.01', '-o', 'late.jsonl'], 75, /interrupted/],
@@ -123,13 +129,31 @@ describe('loop', () => {
     if (before !== undefined) process.env[CORES_VARIABLE] = before;
   });
 
-  it('ends when nobody reads its answers any more', async () => {
-    const { run, child, ended } = openLoop();
+  it('ends with 75 when nobody reads its answers any more', async () => {
+    const { run, child, ended, stderr } = openLoop();
     expect((await run(['--version'])).exit_code).toBe(0);
     child.stdout.destroy();
     // stdin stays open
     for (let n = 0; n < 3; n++) child.stdin.write('["--version"]\n');
-    expect(await ended).toBe(0);
+    expect(await ended).toBe(75);
+    expect(stderr()).toContain('nobody reads the answers any more');
+  });
+
+  it('takes no folder for stdin, nor the file of its answers for an output', () => {
+    const loop = (redirected: string) =>
+      spawnSync(
+        'sh',
+        ['-c', `"$0" "$1" loop ${redirected}`, process.execPath, join(ROOT, 'bin/rredcot.js')],
+        {
+          cwd: folder,
+          encoding: 'utf8',
+        },
+      );
+    expect(loop('< .')).toMatchObject({ status: 2, stderr: expect.stringContaining('stdin: is a folder') });
+    const command = JSON.stringify(['segment', FIXTURES, '--no-policy', '-o', 'answers.jsonl']);
+    const { status, stderr } = loop(`> answers.jsonl <<'E'\n${command}\nE\n`);
+    expect([status, stderr]).toEqual([2, expect.stringContaining('cannot write to stdout')]);
+    expect(readFileSync(join(folder, 'answers.jsonl'), 'utf8')).toMatch(/^\{"exit_code":2,.*\}\n$/);
   });
 
   it('ends with 75 at a signal, and what was done is kept', async () => {

@@ -1,7 +1,8 @@
 // Bytes of a file or a stream, which can be looked into before they are read.
 
-import { createReadStream } from 'node:fs';
+import { createReadStream, fstatSync } from 'node:fs';
 import type { Readable } from 'node:stream';
+import { usageError } from '../../errors.js';
 import { fileError } from './file-error.js';
 
 export const STDIN = '-';
@@ -16,6 +17,13 @@ export interface ByteSource {
   bytes(): AsyncGenerator<Buffer>;
 }
 
+/** Node takes a folder for a stream that has ended. @throws RredcotError (exit 2) */
+export function openStdin(): Readable {
+  if (fstatSync(0).isDirectory())
+    throw usageError('stdin: is a folder, expected bytes', 'name the folder in the command');
+  return process.stdin;
+}
+
 /** Opens stdin (`-`), a pipe or a file; nothing is read before it is asked for. */
 export function openByteSource(path: string): ByteSource {
   let iterator: AsyncIterator<Buffer> | null = null;
@@ -24,8 +32,8 @@ export function openByteSource(path: string): ByteSource {
 
   async function next(): Promise<Buffer | null> {
     if (iterator === null) {
-      const stream: Readable =
-        path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
+      const stream =
+        path === STDIN ? openStdin() : createReadStream(path, { highWaterMark: READ_CHUNK_BYTES });
       iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     }
     try {

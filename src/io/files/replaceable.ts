@@ -3,10 +3,14 @@ import { lstat, open, readFile, realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const STICKY = 0o1000;
+/** Where the system keeps what is no file of ours: /dev/stdout is a link there, which a rename would replace. */
+const OF_THE_SYSTEM = /^\/(dev(?!\/shm(\/|$))|proc)(\/|$)/;
 
 /** @returns half a sentence; undefined where nothing is there, or nothing speaks against it */
 export async function whyUnreplaceable(path: string): Promise<string | undefined> {
   const present = await lstat(path).catch(() => null);
+  const place = await realpath(dirname(path)).catch(() => '');
+  if (OF_THE_SYSTEM.test(place)) return `would be a file in ${place}; stdout is called -`;
   if (present === null) return undefined;
   // the link itself is replaced, whatever it points to
   if (!present.isSymbolicLink()) {

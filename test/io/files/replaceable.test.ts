@@ -17,6 +17,14 @@ it('nothing speaks against a file, a name that is free, or a link', async () => 
     expect(await whyUnreplaceable(join(folder, name))).toBeUndefined();
 });
 
+it.skipIf(process.platform !== 'linux')('no file is put where the system has its streams', async () => {
+  for (const path of ['/dev/stdout', '/dev/new.parquet', '/dev/fd/1', '/proc/self/fd/1'])
+    expect(await whyUnreplaceable(path), path).toMatch(
+      /^would be a file in \/(dev|proc)\b.*; stdout is called -$/,
+    );
+  expect(await whyUnreplaceable('/dev/shm/new.parquet')).toBeUndefined();
+});
+
 it('a mount point is not replaced', async () => {
   // one that every Linux has
   expect(await whyUnreplaceable('/proc')).toBe(
