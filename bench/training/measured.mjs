@@ -27,11 +27,15 @@ const fixed = (value, digits = 2) =>
 const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)}`;
 
 /** Groups: a limit or an efficiency of fewer says nothing. */
-const FEW = 64;
+const FEW = 100;
 const limitOf = (limit) => (limit === null ? '' : fixed(limit));
 
 /** Of a gradient with that cosine the square of the part along the reference over that of all beside it; none for one that points away. */
 const signalToNoise = (cosine) => Math.max(0, cosine) ** 2 / (1 - cosine ** 2);
+
+/** The variance of a block's gradient over the square of its mean; none where the mean points nowhere that is known. */
+const variance = ({ cosine, limit }) =>
+  limit === null || cosine <= 0 ? undefined : (limit / cosine) ** 2 - 1;
 
 /** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
 function stageZero(density, mark = '') {
@@ -56,7 +60,9 @@ function stageZero(density, mark = '') {
           : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
       const efficiency = (signalToNoise(cosine) / signalToNoise(arms.uniform.cosine)).toFixed(2);
       const of = name === 'uniform' ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`;
-      const against = `${of} | ${groups < FEW ? '' : efficiency}`;
+      const noise = variance(figures);
+      const ratio = noise === undefined ? '' : fixed(noise / variance(arms.uniform));
+      const against = groups < FEW ? `${of} |  | ` : `${of} | ${efficiency} | ${ratio}`;
       const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
       return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${groups < FEW ? '' : limitOf(limit)} |${ofReturn}`;
     });
@@ -67,8 +73,8 @@ ${Object.entries(wrong)
   .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
   .join(', ')}.
 
-| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | limit |${second === undefined ? '' : ` limit, by the return (${second.reference_groups.toLocaleString('en')} groups) |`}
-| --- | --- | --- | --- | --- | --- |${second === undefined ? '' : ' --- |'}
+| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | variance | limit |${second === undefined ? '' : ` limit, by the return (${second.reference_groups.toLocaleString('en')} groups) |`}
+| --- | --- | --- | --- | --- | --- | --- |${second === undefined ? '' : ' --- |'}
 ${rows.join('\n')}
 `;
 }
@@ -189,14 +195,30 @@ function tuningTable(logs) {
 ${lines.join('\n')}`;
 }
 
-/** Runs with a sweep's seeds at another rate, beside the sweep's own: arms are named after their rate where it is not the tuned one. */
+/** Runs with a sweep's seeds at another rate beside the sweep's own, and both against plain GRPO at that rate. */
 function ratesTable(density) {
-  const others = sweep(`rates-${density}`).map((log) => ({
-    ...log,
-    arguments: { ...log.arguments, arm: `${log.arguments.arm}, ${log.arguments.rate}` },
-  }));
+  const named = (logs, nameOf) =>
+    logs.map((log) => ({ ...log, arguments: { ...log.arguments, arm: nameOf(log.arguments) } }));
+  const withRate = ({ arm, rate }) => `${arm}, ${rate}`;
+  const others = sweep(`rates-${density}`);
   const own = sweep(density).filter((log) => ['uniform', 'share calibrated'].includes(log.arguments.arm));
-  return [comparisonTable, levelsTable].map((table) => table([...own, ...others])).join('\n\n');
+  const [{ rate, steps }] = others.map((log) => log.arguments);
+  const plain = ({ arm }) => arm === 'uniform';
+  const all = [...own, ...named(others, withRate)];
+  const turned = [
+    ...named(others, (run) => (plain(run) ? run.arm : withRate(run))),
+    ...named(own, withRate).filter((log) => !log.arguments.arm.startsWith('uniform')),
+  ];
+  const seeds = [...new Set(others.map((log) => log.arguments.seed))].sort((a, b) => a - b);
+  return [
+    `${steps} steps, seeds ${seeds.join(', ')}; what has no rate in its name is the sweep's own, as above.`,
+    comparisonTable(all),
+    levelsTable(all),
+    summaryTable(all),
+    `The same with plain GRPO at ${rate} as plain GRPO:`,
+    comparisonTable(turned),
+    levelsTable(turned),
+  ].join('\n\n');
 }
 
 /** What traces are made of after some steps, of single runs. */
