@@ -185,7 +185,11 @@ describe('an output that cannot be', () => {
     ],
     ['in a file', ['-o', 'in.jsonl/x.parquet'], /in\.jsonl is no folder/],
     ['a device', ['-o', '/dev/null', '--format', 'jsonl'], /\/dev\/null: is no regular file/],
-    ['where nothing can be made', ['-o', '/proc/x.parquet'], /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/],
+    [
+      'where nothing can be made',
+      ['-o', '/proc/x.parquet'],
+      /\/proc\/x\.parquet: would be a file in \/proc; stdout is called -/,
+    ],
     ['a folder where nothing can be made', ['-o', '/proc/x/'], /\/proc\/x\S*: cannot be written/],
     [
       'a folder under a file',
