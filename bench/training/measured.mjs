@@ -43,29 +43,37 @@ function stageZero(density, mark = '') {
   if (!existsSync(path)) return '';
   const found = JSON.parse(readFileSync(path, 'utf8'));
   const { arms, groups, reference_groups, halves_cosine, wrong } = found;
-  const second = groups < FEW ? undefined : found.return;
+  const isLarge = groups >= FEW;
+  const second = isLarge ? found.return : undefined;
+  const heads = ['arm', 'blocks', 'cosine with the reference', "less plain GRPO's"];
+  if (isLarge) heads.push('efficiency', 'variance', 'limit');
+  if (second !== undefined)
+    heads.push(`limit, by the return (${second.reference_groups.toLocaleString('en')} groups)`);
   const rows = Object.entries(arms)
     .sort(([, a], [, b]) => b.cosine - a.cosine)
     .map(([name, figures]) => {
-      const {
+      const { blocks, cosine, limit, gain } = figures;
+      const [low, high] = figures.gain_interval;
+      const isPlain = name === 'uniform';
+      const title = isPlain
+        ? '**plain GRPO**'
+        : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
+      const cells = [
+        title,
         blocks,
-        cosine,
-        limit,
-        gain,
-        gain_interval: [low, high],
-      } = figures;
-      const title =
-        name === 'uniform'
-          ? '**plain GRPO**'
-          : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
-      const efficiency = (signalToNoise(cosine) / signalToNoise(arms.uniform.cosine)).toFixed(2);
-      const of = name === 'uniform' ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`;
-      const noise = variance(figures);
-      const ratio = noise === undefined ? '' : fixed(noise / variance(arms.uniform));
-      const against = groups < FEW ? `${of} |  | ` : `${of} | ${efficiency} | ${ratio}`;
-      const ofReturn = second === undefined ? '' : ` ${limitOf(second.arms[name].limit)} |`;
-      return `| ${title} | ${blocks} | ${fixed(cosine, 3)} | ${against} | ${groups < FEW ? '' : limitOf(limit)} |${ofReturn}`;
+        fixed(cosine, 3),
+        isPlain ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`,
+      ];
+      if (isLarge) {
+        const efficiency = signalToNoise(cosine) / signalToNoise(arms.uniform.cosine);
+        const noise = variance(figures);
+        const ratio = noise === undefined ? '' : fixed(noise / variance(arms.uniform));
+        cells.push(efficiency.toFixed(2), ratio, limitOf(limit));
+      }
+      if (second !== undefined) cells.push(limitOf(second.arms[name].limit));
+      return cells;
     });
+  const line = (cells) => `| ${cells.join(' | ')} |`;
   return `### ${titled(density)}${mark === '' ? '' : ', with Monte Carlo'}
 
 ${groups} groups of 8 in blocks of ${groups / arms.uniform.blocks} against ${reference_groups.toLocaleString('en')} other groups (the cosine of the reference's own halves: ${fixed(halves_cosine, 3)}). Wrong results of the policy:
@@ -73,9 +81,7 @@ ${Object.entries(wrong)
   .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
   .join(', ')}.
 
-| arm | blocks | cosine with the reference | less plain GRPO's | efficiency | variance | limit |${second === undefined ? '' : ` limit, by the return (${second.reference_groups.toLocaleString('en')} groups) |`}
-| --- | --- | --- | --- | --- | --- | --- |${second === undefined ? '' : ' --- |'}
-${rows.join('\n')}
+${[heads, heads.map(() => '---'), ...rows].map(line).join('\n')}
 `;
 }
 
@@ -207,7 +213,10 @@ function ratesTable(density) {
   const all = [...own, ...named(others, withRate)];
   const turned = [
     ...named(others, (run) => (plain(run) ? run.arm : withRate(run))),
-    ...named(own, withRate).filter((log) => !log.arguments.arm.startsWith('uniform')),
+    ...named(
+      own.filter((log) => !plain(log.arguments)),
+      withRate,
+    ),
   ];
   const seeds = [...new Set(others.map((log) => log.arguments.seed))].sort((a, b) => a - b);
   return [

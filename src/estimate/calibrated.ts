@@ -1,8 +1,7 @@
 // The calibrated value at work (METHOD §3): a calibration file in, V(s) in the place of v̂(s) out; and the states of a stored row.
-import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
-import { fileError } from '../io/files/file-error.js';
+import { readGivenJson } from '../io/files/json-file.js';
 import type { StoredRow } from '../io/verify/stored-rows.js';
 import type { Trace } from '../trace.js';
 import { Calibration, contentHash, parseCalibration, type ScoredWith } from './calibrate/calibration.js';
@@ -22,15 +21,7 @@ const SCORED_WITH = [
 
 /** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
 export async function readCalibration(path: string): Promise<Calibration> {
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw fileError(error, path, 'read');
-  });
-  let found: unknown;
-  try {
-    found = JSON.parse(text);
-  } catch (error) {
-    throw usageError(`--calibration ${path}: is not JSON: ${(error as Error).message}`, HINT);
-  }
+  const found = await readGivenJson('--calibration', path, HINT);
   const file = parseCalibration(found);
   if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
   if (contentHash(found as object) !== file.sha256)

@@ -1,9 +1,8 @@
 // `--config`: a file of flags in, their values set where neither the command line nor the environment says otherwise.
-import { readFile } from 'node:fs/promises';
 import type { Command, Option } from 'commander';
 import { shardOfEnvironment } from '../../commands/job/shard.js';
 import { usageError } from '../../errors.js';
-import { fileError } from '../../io/files/file-error.js';
+import { readGivenJson } from '../../io/files/json-file.js';
 import { flagOfKey } from '../../io/run/flag-names.js';
 import { describeValue } from '../../io/table/describe.js';
 import { didYouMean } from '../../io/table/similar.js';
@@ -37,15 +36,7 @@ export async function applyConfigFile(command: Command): Promise<void> {
 }
 
 async function readObject(path: string): Promise<Values> {
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
-    throw fileError(error, path, 'read');
-  });
-  let found: unknown;
-  try {
-    found = JSON.parse(text);
-  } catch (error) {
-    throw usageError(`--config ${path}: is not JSON: ${(error as Error).message}`, EXAMPLE);
-  }
+  const found = await readGivenJson('--config', path, EXAMPLE);
   if (typeof found === 'object' && found !== null && !Array.isArray(found)) return found as Values;
   throw usageError(`--config ${path}: is ${describeValue(found)}, expected an object`, EXAMPLE);
 }

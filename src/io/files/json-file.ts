@@ -1,5 +1,7 @@
-// Small JSON files that are there whole or not at all.
+// Small JSON files: ours, which are there whole or not at all, and those that a flag names.
 import { readFile } from 'node:fs';
+import { readFile as readAny } from 'node:fs/promises';
+import { usageError } from '../../errors.js';
 import { AtomicFile } from './atomic-file.js';
 import { READ_AT_ONCE } from './file-bytes.js';
 import { fileError } from './file-error.js';
@@ -52,6 +54,22 @@ export async function readJson<T>(path: string): Promise<T | undefined> {
   } catch (error) {
     if (error instanceof SyntaxError || isAbsent(error)) return undefined;
     throw fileError(error, path, 'read');
+  }
+}
+
+/**
+ * What is in the file that a flag names, which may well be a pipe.
+ * @param hint what such a file is
+ * @throws RredcotError (exit 2) where it cannot be read, or is no JSON
+ */
+export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
+  const text = await readAny(path, 'utf8').catch((error: unknown) => {
+    throw fileError(error, path, 'read');
+  });
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw usageError(`${flag} ${path}: is not JSON: ${(error as Error).message}`, hint);
   }
 }
 
