@@ -23,7 +23,7 @@ export function addLoopCommand(
     .command('loop')
     .summary('run the commands of a training loop in one process')
     .description(
-      'Reads one command a line from stdin, as a JSON array of its arguments, and runs it in this process, so that the start of the program is paid once. Answers each on stdout with a line, {"exit_code":0,"seconds":0.71}. Commands read and write files; what they print, and errors, go to stderr. Ends with stdin; exit code: that of the first command that failed, or 75 where a signal, or a reader of the answers that left, has ended it.',
+      'Reads one command a line from stdin, as a JSON array of its arguments, and runs it in this process, so that the start of the program is paid once. Answers each on stdout with a line, {"exit_code":0,"seconds":0.71}. Commands read and write files; what they print, and errors, go to stderr. Ends with stdin, and with the code of the first command that failed.',
     )
     .addHelpText(
       'after',

@@ -1,6 +1,8 @@
 // `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
+
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/estimators.js';
+import { FILTERED_KEY } from '../io/scored/origins.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
@@ -8,7 +10,6 @@ import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { FILTERED_KEY } from './scored/account-beside.js';
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';
 import { storedTrace } from './scored/scored-rows.js';

@@ -1,4 +1,5 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
+
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
@@ -10,6 +11,7 @@ import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
 import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
 import { TOKEN_RULES } from '../estimate/sigma.js';
+import { FILTERED_KEY, REDISTRIBUTED_KEY } from '../io/scored/origins.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { resolveColumnNames } from '../io/write/column-names.js';
@@ -20,7 +22,6 @@ import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { type CreditFlags, resolveCreditOptions } from './job/options.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { FILTERED_KEY, REDISTRIBUTED_KEY } from './scored/account-beside.js';
 import { again, lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/again.js';
 import { openScored, type Scored } from './scored/open-scored.js';
 import { originOf } from './scored/origin.js';

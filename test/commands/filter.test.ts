@@ -1,4 +1,5 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
+import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -188,6 +189,38 @@ describe('a filtered file', () => {
     await here('filter', 'all.parquet', '--where', 'reward == 1', '-o', 'right.parquet');
     const half = ['redistribute', 'right.parquet', '--reward-range', '0,2', '-o', 'x.jsonl'];
     expect((await rredcotHere(half, { cwd: folder })).code).toBe(65);
+  });
+
+  it('as an input of score is told of, where anything follows of its groups', async () => {
+    const warned = async (args: readonly string[], stdin?: Buffer) => {
+      const run = await rredcotHere(
+        ['score', ...args, '--map', 'reference=answer', '--restart', '-o', 'again.parquet', '--log-json'],
+        { cwd: folder, ...(stdin === undefined ? {} : { stdin }) },
+      );
+      expect(run.code, run.stderr).toBe(0);
+      return run.stderr.includes('"filtered_input"');
+    };
+    const keep = ['--where', 'reward >= 0', '--quiet'];
+    for (const format of ['parquet', 'arrow', 'jsonl']) {
+      const [all, part] = [`whole.${format}`, `part.${format}`];
+      const scored = await rredcotHere(['score', FIXTURES, '--limit', '16', '-o', all, '--quiet'], {
+        cwd: folder,
+      });
+      expect(scored.code, scored.stderr).toBe(0);
+      const filtered = await rredcotHere(['filter', all, '-o', part, ...keep], { cwd: folder });
+      expect(filtered.code, filtered.stderr).toBe(0);
+      expect(await warned([all]), all).toBe(false);
+      expect(await warned([part]), part).toBe(true);
+      expect(await warned([part, '--baseline', 'value']), part).toBe(false);
+    }
+    const stream = execFileSync(
+      process.execPath,
+      [join(ROOT, 'bin/rredcot.js'), 'filter', 'whole.parquet', '-o', '-', ...keep],
+      {
+        cwd: folder,
+      },
+    );
+    expect(await warned(['-'], stream)).toBe(true);
   });
 
   it('of JSON lines has their bytes', async () => {

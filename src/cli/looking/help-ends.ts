@@ -19,6 +19,7 @@ const PAGES: Readonly<Record<string, string>> = {
   merge: 'long-runs.md',
   policy: 'policies.md',
   doctor: 'policies.md',
+  loop: 'trainers.md',
 };
 
 /** What a command may end with beside 0, a bug (1) and wrong flags (2). */
@@ -30,15 +31,16 @@ const CODES: Readonly<Record<string, string>> = {
   inspect: '65 a row that is no trace, or no trace that fits',
   summary: '65 a file without a trace, or changed after it was written',
   report: '65 a file without a trace, or changed after it was written',
-  calibrate: '65 no trace to fit to',
+  calibrate: '65 no trace to fit to, or a file changed after it was written',
   compare: '65 no trace to compare',
   redistribute: '65 data, 75 interrupted or disk full',
-  filter: '65 no trace fits, 75 interrupted or disk full',
+  filter: '65 no trace fits, or a file changed after it was written, 75 interrupted or disk full',
   status: '65 damaged data',
   verify: '65 findings, 75 a run that is not finished',
   merge: '65 damaged data, 75 a run that is not finished, or disk full',
   policy: '65 a policy that fails its check, 69 device',
   doctor: '69 nothing to run a policy on',
+  loop: '65 and 69 as its commands, 75 interrupted, or nobody reads the answers',
 };
 
 const GROUP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {

@@ -4,10 +4,11 @@ import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../../err
 import type { GroupBanks } from '../../estimate/bank.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Needs } from '../../io/map/sources.js';
-import { columnarColumns, resolveInputs } from '../../io/read/inputs.js';
+import { columnarColumns, type Input, resolveInputs } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import { sweepFolder } from '../../io/run/claim.js';
 import type { RunCommand, RunDescription } from '../../io/run/description.js';
+import { isFiltered } from '../../io/scored/origins.js';
 import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout } from '../../io/write/output-layout.js';
@@ -139,6 +140,9 @@ export async function runJob(
       rowsPerTrace,
     };
     const source = await openSource(inputs, opened);
+    // what follows of a group follows of what is left of it
+    if (reward !== undefined)
+      for (const input of inputs) if (await isFiltered(input)) log.warn('filtered_input', filtered(input));
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
     for (const warning of layout.warnings) log.warn('column_renamed', warning);
@@ -167,6 +171,10 @@ export async function runJob(
     sink.report(job.valueName);
     return EXIT.done;
   });
+}
+
+function filtered({ path }: Input): string {
+  return `${path}: was filtered, so that its groups may lack traces, and what follows of a group, such as its mean reward, is of those that are left: score the file before it was filtered, then filter`;
 }
 
 /** Tells a run's folder that was taken away from a failure of the machine. */

@@ -4,6 +4,7 @@ import { readSum } from '../../io/files/sum-file.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { mergedPath } from '../../io/merge/merged.js';
 import { readSummary } from '../../io/run/summary-file.js';
+import { FILTERED_KEY, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
 import { edited } from '../../io/verify/as-written.js';
 import { ownSummary } from '../../io/verify/check-beside.js';
 
@@ -15,10 +16,6 @@ export interface Account {
   /** what it was made of, by the keys under which columnar files say it */
   readonly origins: Readonly<Record<string, string>>;
 }
-
-/** The keys of a file's metadata under which stands what it was redistributed from, and what was filtered out of it. */
-export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
-export const FILTERED_KEY = 'rredcot.filtered';
 
 /**
  * The summary beside a file tells it, or what describes a folder; undefined where there is none of them.
@@ -44,10 +41,4 @@ export async function accountBeside(path: string): Promise<Account | undefined> 
       return { config: found.config as Config, origins: {} };
   }
   return undefined;
-}
-
-/** What columnar files say of what they were made of. */
-export function originsIn(metadata: ReadonlyMap<string, string>): Record<string, string> {
-  const keys = [REDISTRIBUTED_KEY, FILTERED_KEY].filter((key) => metadata.has(key));
-  return Object.fromEntries(keys.map((key) => [key, metadata.get(key) as string]));
 }

@@ -1,4 +1,5 @@
 // A path in, the scored traces that it holds out: checked to be ours and as they were written, with the configuration that made them.
+
 import { basename, dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
@@ -8,6 +9,7 @@ import { HASH_KEY } from '../../io/files/seal.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
 import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
+import { originsIn } from '../../io/scored/origins.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import { assertRecorded, bytesFault, edited } from '../../io/verify/as-written.js';
@@ -15,7 +17,7 @@ import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
-import { accountBeside, type Config, originsIn } from './account-beside.js';
+import { accountBeside, type Config } from './account-beside.js';
 import { valueColumns } from './value-columns.js';
 
 /** Scored traces, of one run. */

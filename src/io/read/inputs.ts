@@ -126,12 +126,12 @@ export async function columnarColumns(inputs: readonly Input[]): Promise<Columna
   return found ?? null;
 }
 
-/** The metadata of a columnar file; none of JSON, and of what can be read only once. */
+/** The metadata of a columnar input; none of JSON. */
 export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, string>> {
   const layout = await inputLayout(input);
-  if (layout.format === 'json' || input.stream !== null) return new Map();
+  if (layout.format === 'json') return new Map();
   const source = await openBatches(input, layout);
-  await source.close();
+  if (input.stream === null) await source.close();
   return source.schema.metadata;
 }
 
