@@ -1,5 +1,4 @@
 // `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
-
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/estimators.js';
 import { FILTERED_KEY } from '../io/scored/origins.js';

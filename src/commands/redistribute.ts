@@ -1,5 +1,4 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
-
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';

@@ -1,5 +1,4 @@
 // A path in, the scored traces that it holds out: checked to be ours and as they were written, with the configuration that made them.
-
 import { basename, dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';

@@ -1,5 +1,6 @@
 // A folder and the run that is asked for in, that run found there or begun out: another one that lives is never dropped.
 import { rmdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { readSmallFile } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
@@ -185,14 +186,26 @@ export async function assertSameRun(folder: string, { run, shards }: RunDescript
   });
 }
 
-/** Removes what is left in a hidden folder that no run is in, and nobody works in. */
+/** Looks for the end of a process that is at work where no run is left: it is about to leave. */
+const LOOKS = 50;
+const LOOK_MS = 20;
+
+/**
+ * Removes what is left in a hidden folder that no run is in, and nobody works in.
+ * @param isMade whether the folder's file is there, so that a run in it is at its end
+ */
 export async function sweepFolder(folder: string, isMade: boolean): Promise<void> {
   if ((await statIfThere(folder)) === null) return;
   const presence = await comeInto(folder, true);
+  const isOver = async () => isMade || !(await isBegun(folder));
   try {
-    await presence.alone(async () => {
-      if (isMade || !(await isBegun(folder))) await emptyRunFolder(folder);
-    });
+    for (let looks = 0; looks < LOOKS && (await isOver()); looks++) {
+      const swept = await presence.alone(async () => {
+        if (await isOver()) await emptyRunFolder(folder);
+      });
+      if ('done' in swept) return;
+      await sleep(LOOK_MS);
+    }
   } finally {
     await presence.leave();
   }

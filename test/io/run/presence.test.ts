@@ -1,9 +1,10 @@
 // Processes in one run folder: who wants to drop a run sees who works on it, and nobody is held for alive who is dead.
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { type ClaimedRun, claimRun } from '../../../dist/io/run/claim.js';
+import { type ClaimedRun, claimRun, sweepFolder } from '../../../dist/io/run/claim.js';
 import type { Holder } from '../../../dist/io/run/holder.js';
 import { enterFolder } from '../../../dist/io/run/presence.js';
 import { rredcotHere } from '../../support/in-process.js';
@@ -105,6 +106,18 @@ describe('a run', () => {
     expect('holder' in (await own.alone(drop))).toBe(isAlive);
     await own.leave();
     expect(await readdir(folder)).toHaveLength(isAlive ? 1 : 0);
+  });
+
+  it('that is over leaves nothing, though another process is still about to leave', async () => {
+    const last = await enterFolder(folder);
+    await last.work();
+    await writeFile(join(folder, '_SUCCESS'), '{}');
+    const swept = sweepFolder(folder, false);
+    await sleep(100);
+    expect(await readdir(folder)).toContain('_SUCCESS');
+    await last.leave();
+    await swept;
+    expect(existsSync(folder)).toBe(false);
   });
 
   it('is dropped although a process that died had the lock', async () => {
