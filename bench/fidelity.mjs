@@ -1,14 +1,15 @@
-// `npm run fidelity [-- --quick] [-- --only embedded|puzzles]`: holds every value against Monte Carlo on two policies, writes docs/fidelity.md.
-import { writeFileSync } from 'node:fs';
+// `npm run fidelity [-- --quick] [-- --only embedded|puzzles]`: holds every value against Monte Carlo on two policies, writes docs/fidelity/*.csv, their plots, and docs/fidelity.md of them.
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { realChains } from './fidelity/chains.mjs';
 import { judge } from './fidelity/judge.mjs';
 import { firstMistake } from './fidelity/known-lines.mjs';
-import { fidelityPage } from './fidelity/page.mjs';
+import { writePage } from './fidelity/page.mjs';
 import { plotsOf } from './fidelity/plots.mjs';
 import { prepare, samplingFlags } from './fidelity/prepare.mjs';
 import { longRun, ROOT } from './fidelity/program.mjs';
 import { progress } from './fidelity/progress.mjs';
+import { chainRows, csvOf, policyRows } from './fidelity/tables.mjs';
 
 const isQuick = process.argv.includes('--quick');
 const only = process.argv.includes('--only') ? process.argv[process.argv.indexOf('--only') + 1] : undefined;
@@ -60,12 +61,19 @@ for (const [n, each] of prepared.entries()) {
   const taken = await longRun(each.at('mc.times.json'), told, 'score', ...samplingFlags(each, SAMPLES));
   measured.push(await judge(each, SAMPLES, taken));
 }
-const chains = only === undefined ? realChains(join(WORK, 'chains'), isQuick) : 'left out';
 
 const isWhole = !isQuick && only === undefined;
 const out = isWhole ? join(ROOT, 'docs') : WORK;
-for (const each of measured)
+const figures = join(out, 'fidelity');
+mkdirSync(figures, { recursive: true });
+for (const each of measured) {
+  writeFileSync(join(figures, `${each.policy.name}.csv`), csvOf(policyRows(each)));
   for (const [name, svg] of plotsOf(each))
     writeFileSync(join(out, `fidelity-${each.policy.name}-${name}.svg`), svg);
-writeFileSync(join(out, 'fidelity.md'), fidelityPage(measured, chains, isWhole));
-console.error(`written to ${join(out, 'fidelity.md')}`);
+}
+const chains = only === undefined ? realChains(join(WORK, 'chains'), isQuick) : null;
+if (chains !== null) writeFileSync(join(figures, 'chains.csv'), csvOf(chainRows(chains)));
+else if (isWhole)
+  console.error('the published chains are not beside the project: chains.csv stays as it was');
+if (isWhole) writePage();
+console.error(`written to ${figures}`);

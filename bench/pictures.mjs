@@ -26,7 +26,9 @@ try {
   writeFileSync(join(out, 'inspect.svg'), terminal(await drawn()));
   if (process.argv[2] === undefined) {
     rredcot('report', 'scored.parquet', '-o', 'report.html', '--quiet');
-    await screenshots(join(folder, 'report.html'));
+    rredcot('redistribute', 'scored.parquet', '--sigma', 'share', '-o', 'share.parquet', '--quiet');
+    rredcot('report', 'share.parquet', '-o', 'share.html', '--quiet');
+    await screenshots(join(folder, 'report.html'), join(folder, 'share.html'));
   }
 } finally {
   rmSync(folder, { recursive: true });
@@ -35,7 +37,7 @@ try {
 /** The lines of `inspect --worst` as a terminal of all colours has them. */
 async function drawn() {
   const { resolveInputs } = await import('../dist/io/read/inputs.js');
-  const { resolveMapping } = await import('../dist/commands/job/mapping.js');
+  const { resolveMapping } = await import('../dist/commands/inputs/mapping.js');
   const { openScored } = await import('../dist/commands/scored/open-scored.js');
   const { pickTrace } = await import('../dist/commands/looking/pick.js');
   const { rowAt } = await import('../dist/commands/looking/steps.js');
@@ -94,11 +96,11 @@ function escaped(text) {
     .replaceAll('>', '&gt;');
 }
 
-/** The first screen of the run's page, and a trace's page. */
-async function screenshots(path) {
+/** The first screen of the run's page, a trace's page, and for the front page a trace down to its text. */
+async function screenshots(path, ofOneRule) {
   const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find(existsSync);
   if (executablePath === undefined) {
-    console.log('no Chromium here: report.png and report-trace.png stay as they are');
+    console.log('no Chromium here: report.png, report-trace.png and trace.png stay as they are');
     return;
   }
   const { chromium } = await import('playwright-core');
@@ -112,5 +114,15 @@ async function screenshots(path) {
   await page.waitForSelector('#tokens .u-wrap');
   await page.evaluate('document.activeElement?.blur()');
   await page.screenshot({ path: join(out, 'report-trace.png') });
+  await page.setViewportSize({ width: 760, height: 2600 });
+  await page.goto(`${pathToFileURL(ofOneRule).href}#traces`);
+  await page.click('#list a:has-text("top-0007/5")');
+  await page.waitForSelector('#values .u-wrap');
+  await page.evaluate('document.activeElement?.blur()');
+  const box = (selector) => page.locator(selector).boundingBox();
+  const [whole, text] = await Promise.all(['#trace', '#trace .text'].map(box));
+  const height = text.y + text.height + 8 - whole.y;
+  const clip = { x: whole.x - 8, y: whole.y, width: whole.width + 16, height };
+  await page.screenshot({ path: join(out, 'trace.png'), clip });
   await browser.close();
 }

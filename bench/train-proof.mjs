@@ -7,8 +7,8 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from './fidelity/program.mjs';
+import { csvOf, sweepFigures } from './training/figures.mjs';
 import { readLog } from './training/logs.mjs';
-import { comparisonTable, levelsTable, summaryTable } from './training/tables.mjs';
 
 const { values: flags } = parseArgs({
   options: {
@@ -77,7 +77,7 @@ const jobs = seeds.flatMap((seed) =>
     return { arm, seed, log: join(folder, `${name}.jsonl`), work: join(folder, name) };
   }),
 );
-/** A run that is done, if it is one of this sweep: a folder of two sweeps would end in one table of both. */
+/** A run that is done, if it is one of this sweep: a folder of two sweeps would end in one set of figures. */
 function isDone({ arm, seed, log }) {
   if (!existsSync(log)) return false;
   const { arguments: made, looks } = readLog(readFileSync(log, 'utf8'));
@@ -149,11 +149,11 @@ await Promise.all(
 );
 const missing = jobs.filter(({ log }) => !existsSync(log));
 if (missing.length > 0) {
-  // a table without the runs that died would favour what died less
+  // figures without the runs that died would favour what died less
   console.error(
-    `${missing.length} of ${jobs.length} runs are missing: no table\n  try: the same command again`,
+    `${missing.length} of ${jobs.length} runs are missing: no figures\n  try: the same command again`,
   );
   process.exit(1);
 }
 const logs = jobs.map(({ log }) => readLog(readFileSync(log, 'utf8')));
-console.log([comparisonTable(logs), levelsTable(logs), summaryTable(logs)].filter(Boolean).join('\n\n'));
+process.stdout.write(csvOf(sweepFigures(logs)));

@@ -7,6 +7,8 @@ import { score } from '../dist/commands/score.js';
 import { windowsOf } from '../dist/estimate/passes/cut-windows.js';
 import { scoreWindows } from '../dist/estimate/passes/windows.js';
 import { bankMaker } from '../dist/estimate/references.js';
+import { pr } from '../dist/estimators/pr.js';
+import { askEstimator } from '../dist/estimators/registry.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { PolicySession } from '../dist/policy/run/session.js';
 import { encodeTrace } from '../dist/policy/text/encode.js';
@@ -19,7 +21,7 @@ const policyPath = fileURLToPath(new URL('../models/embedded', import.meta.url))
 const fixtures = fileURLToPath(new URL('../fixtures/chains.jsonl', import.meta.url));
 const segments = { segmenter: 'hybrid', fixedLength: 64, maxSegments: 40 };
 const credit = {
-  estimator: 'pr',
+  estimator: pr,
   rule: 'share',
   baseline: 'auto',
   residual: 'uniform',
@@ -31,7 +33,7 @@ const silent = { info() {}, warn() {}, text() {}, record() {}, progress() {} };
 
 const policy = await openPolicyFolder(policyPath);
 const tokenizer = await loadTokenizer(policyPath);
-const bank = await bankMaker(policy.exitTemplate, 'pr', tokenizer.encode);
+const bank = await bankMaker(policy.exitTemplate, pr, tokenizer.encode);
 const jobs = await Promise.all(
   (await readFile(fixtures, 'utf8'))
     .trim()
@@ -72,6 +74,8 @@ const ms = await interleaved(
           output: out,
           segments,
           credit,
+          asked: await askEstimator(pr, {}, { segments, inputs: [fixtures] }),
+          isRangeGiven: true,
           maxLineBytes: 2 ** 28,
           signal,
           device: { name: 'cpu' },

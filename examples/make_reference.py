@@ -17,8 +17,11 @@ class comes with its checkpoint (Qwen2.5-Math-PRM) runs that code: read it first
 import json
 import sys
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+try:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+except ImportError as error:
+    raise SystemExit(f"make_reference.py: {error}: pip install torch transformers") from None
 
 CLASSIFIERS = ("ForTokenClassification", "ForProcessRewardModel")
 

@@ -17,8 +17,11 @@ import os
 import runpy
 from collections import defaultdict, deque
 
-from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
-from openrlhf.utils.agent import AgentExecutorBase
+try:
+    from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+    from openrlhf.utils.agent import AgentExecutorBase
+except ImportError as error:
+    raise SystemExit(f"openrlhf_sigma.py: {error}: pip install openrlhf[vllm] (written after 0.11.0)") from None
 
 from scored_rows import scored_rows
 from sigma_weights import sigma_weights

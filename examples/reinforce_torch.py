@@ -1,6 +1,6 @@
-"""Trains the embedded policy on scored traces as they come: a whole GRPO trainer, with σ where the credit goes.
+"""Trains a small Llama checkpoint on scored traces as they come: a whole GRPO trainer, with σ where the credit goes.
 
-    rredcot score traces.jsonl --format jsonl -o - | python3 examples/reinforce_torch.py
+    rredcot score traces.jsonl --policy ./policy --format jsonl -o - | python3 examples/reinforce_torch.py --policy ./checkpoint
 
 Needs PyTorch 1.13 or newer (Debian: apt-get install python3-torch) and nothing else. It is run by this project's tests.
 Lines come from stdin or a .jsonl file; each batch of whole groups is one step of AdamW. With --credit uniform it is plain
@@ -8,16 +8,16 @@ GRPO. --save writes a checkpoint folder that `rredcot policy build` takes.
 """
 import argparse
 import json
-import os
 import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise SystemExit(f"reinforce_torch.py: {error}: pip install torch, or apt-get install python3-torch") from None
 
 from sigma_weights import sigma_weights
 from small_llama import SmallLlama
-
-EMBEDDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "embedded")
 
 
 def group_advantages(rewards, groups):
@@ -63,13 +63,14 @@ def padded(lists, width):
     return torch.tensor([values + [0.0] * (width - len(values)) for values in lists])
 
 
-def step(model, rows, credit, clip):
+def step(model, rows, credit, clip, by_gain=False):
     """The loss of a batch, and how far the policy's log-probabilities are from the stored ones."""
     completions = [row["completion_ids"] for row in rows]
     logprobs, mask = model.completion_logprobs([row["prompt_ids"] for row in rows], completions)
     old = padded([row["logprobs"] for row in rows], mask.shape[1])
     advantages = group_advantages([row["reward"] for row in rows], [row["group"] for row in rows])
-    weights = sigma_weights([row["sigma"] for row in rows], mask) if credit == "sigma" else None
+    gains = [row["sigma_gain"] for row in rows] if by_gain else None
+    weights = sigma_weights([row["sigma"] for row in rows], mask, gains) if credit == "sigma" else None
     loss = grpo_loss(logprobs, old, advantages, mask, weights, clip)
     return loss, float(((logprobs.detach() - old) * mask).abs().max())
 
@@ -77,8 +78,9 @@ def step(model, rows, credit, clip):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="?", help="JSONL of rredcot score (default: stdin)")
-    parser.add_argument("--policy", default=EMBEDDED, help="checkpoint folder (default: the embedded policy)")
+    parser.add_argument("--policy", required=True, help="folder of the checkpoint that is trained: the one that scored the traces")
     parser.add_argument("--credit", choices=("sigma", "uniform"), default="sigma")
+    parser.add_argument("--by-gain", action="store_true", help="divide the weights of a batch by its mean sigma_gain")
     parser.add_argument("--batch", type=int, default=64, help="traces a step, at least (default: 64)")
     parser.add_argument("--lr", type=float, default=1e-5)
     parser.add_argument("--clip", type=float, default=0.2)
@@ -90,7 +92,7 @@ def main():
     with open(args.traces, encoding="utf-8") if args.traces else sys.stdin as lines:
         for n, rows in enumerate(batches(lines, args.batch), 1):
             started = time.monotonic()
-            loss, drift = step(model, rows, args.credit, args.clip)
+            loss, drift = step(model, rows, args.credit, args.clip, args.by_gain)
             optimizer.zero_grad()
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

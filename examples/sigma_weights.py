@@ -2,11 +2,13 @@
 import torch
 
 
-def sigma_weights(sigmas, mask):
+def sigma_weights(sigmas, mask, gains=None):
     """Weights (B, L) of mean 1 over each trace, 0 wherever `mask` (B, L) has no completion token.
 
     `sigmas` holds a list of T_i numbers for each trace. The mask may have its ones anywhere: at the start (TRL, verl) or
     behind a prompt (OpenRLHF). Uniform σ gives 1 at every completion token, and so the trainer's own loss.
+    `gains`, the column `sigma_gain` of the same traces: all weights are divided by their mean, one constant for the batch, so that a
+    gradient that weights on unsure tokens make larger is not cut where the trainer clips it. A trace without a gain (null) counts as 1.
     """
     weights = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
     for i, sigma in enumerate(sigmas):
@@ -18,4 +20,4 @@ def sigma_weights(sigmas, mask):
                 "a completion that was cut or tokenised again has another sigma"
             )
         weights[i, completion] = torch.as_tensor(sigma, dtype=torch.float32, device=mask.device) * length
-    return weights
+    return weights if gains is None else weights / (sum(1.0 if gain is None else gain for gain in gains) / len(gains))

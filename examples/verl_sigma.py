@@ -19,29 +19,6 @@ import json
 import sys
 
 from scored_rows import scored_rows
-from sigma_weights import sigma_weights
-
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
-from verl.trainer.ppo import core_algos, ray_trainer
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
-
-NAME = "grpo_sigma"
-
-
-@register_adv_est(NAME)
-def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_tensor_batch=None, **_):
-    """GRPO's advantages times w, and the returns; all (bs, response_length). `sigma` and `group` are in `non_tensor_batch`."""
-    # a replayed row is a prompt of its own to verl, so `index`, its uid, groups nothing
-    groups = non_tensor_batch.get("group", index)
-    by_std = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
-    advantages, returns = compute_grpo_outcome_advantage(
-        token_level_rewards=token_level_rewards,
-        response_mask=response_mask,
-        index=groups,
-        norm_adv_by_std_in_grpo=by_std,
-    )
-    weights = sigma_weights([list(sigma) for sigma in non_tensor_batch["sigma"]], response_mask)
-    return advantages * weights.to(advantages.dtype), returns
 
 
 def write_rows(scored, path):
@@ -72,6 +49,41 @@ def write_rows(scored, path):
     except ImportError:
         raise SystemExit(f"{path}: Parquet needs pyarrow, which {sys.executable} has not: name it .json, which verl reads too") from None
     pq.write_table(pa.Table.from_pylist(written), path)
+
+
+# before verl is imported: the rows need none
+if __name__ == "__main__" and sys.argv[1:2] == ["--rows"]:
+    if len(sys.argv) != 4:
+        raise SystemExit("usage: verl_sigma.py --rows <scored file> <replay.parquet or .json>")
+    write_rows(*sys.argv[2:])
+    raise SystemExit
+
+try:
+    from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+    from verl.trainer.ppo import core_algos, ray_trainer
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
+except ImportError as error:
+    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written after 0.8.0.dev); --rows needs none") from None
+
+from sigma_weights import sigma_weights
+
+NAME = "grpo_sigma"
+
+
+@register_adv_est(NAME)
+def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_tensor_batch=None, **_):
+    """GRPO's advantages times w, and the returns; all (bs, response_length). `sigma` and `group` are in `non_tensor_batch`."""
+    # a replayed row is a prompt of its own to verl, so `index`, its uid, groups nothing
+    groups = non_tensor_batch.get("group", index)
+    by_std = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
+    advantages, returns = compute_grpo_outcome_advantage(
+        token_level_rewards=token_level_rewards,
+        response_mask=response_mask,
+        index=groups,
+        norm_adv_by_std_in_grpo=by_std,
+    )
+    weights = sigma_weights([list(sigma) for sigma in non_tensor_batch["sigma"]], response_mask)
+    return advantages * weights.to(advantages.dtype), returns
 
 
 def install():
@@ -133,9 +145,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rows"]:
-        if len(sys.argv) != 4:
-            raise SystemExit("usage: verl_sigma.py --rows <scored file> <replay.parquet or .json>")
-        write_rows(*sys.argv[2:])
-    else:
-        main()
+    main()

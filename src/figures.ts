@@ -14,6 +14,8 @@ export interface Figures {
   readonly mean_logprobs: Histogram;
   /** traces by range of their values: the largest less the smallest */
   readonly value_ranges: Histogram;
+  /** traces whose σ is their rule's by how much larger their gradient gets */
+  readonly gains: Histogram;
   /** traces that have σ; of these, by fallback uniform, and uniform in effect */
   readonly credited: number;
   readonly fallbacks: number;
@@ -49,7 +51,7 @@ const SUMS = [
   ...(['sampled_exits', 'lost_shares'] as const),
 ] as const;
 const HISTOGRAMS = [
-  ...(['mean_logprobs', 'value_ranges', 'rewards', 'groups', 'returns', 'uneven'] as const),
+  ...(['mean_logprobs', 'value_ranges', 'gains', 'rewards', 'groups', 'returns', 'uneven'] as const),
   ...(['status', 'rejects'] as const),
 ] as const;
 
@@ -72,6 +74,7 @@ export class Tally {
       if (status.some(isFallback)) this.count('fallbacks');
       const isUniform = sigma.every((s) => Math.abs(s * sigma.length - 1) < UNEVEN);
       if (isUniform) this.count('uniform');
+      else if (row.sigmaGain !== null) this.bin('gains', rounded(row.sigmaGain));
       if (row.reward !== null) {
         this.bin('rewards', row.reward > 0.5 ? 'right' : 'wrong');
         this.bin('groups', hashBin(row.trace.group ?? row.trace.id));

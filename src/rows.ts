@@ -6,7 +6,7 @@ import type { ArrowPlace, Trace } from './trace.js';
 /** What every reader is told. */
 export interface ReadOptions {
   readonly maxLineBytes?: number | undefined;
-  /** told of the bytes read, chunk by chunk */
+  /** told how much further an input of known size has been read, in its own bytes: row by row, what is packed in small pieces */
   readonly onBytes?: ((count: number) => void) | undefined;
   /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
   readonly wanted?: ((ordinal: number) => boolean) | undefined;

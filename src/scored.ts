@@ -40,6 +40,7 @@ export interface OutputRow {
   readonly referenceTokens: Int32Array | null; // (N)
   readonly sigmaEss: number | null;
   readonly sigmaMaxWeight: number | null;
+  readonly sigmaGain: number | null;
   /** codes, written sorted; none means `ok` */
   readonly status: readonly string[];
   /** whether the completion has `</think>` in it; absent where nobody has looked */
@@ -54,6 +55,9 @@ export interface OutputRow {
 export function isFallback(code: string): boolean {
   return code.startsWith('uniform:') || code === 'reward:unknown';
 }
+
+/** The code of a trace that no policy has read, since its values and segments are its row's own: it has no log-probabilities. */
+export const UNREAD = 'policy:none';
 
 /** A row with nothing in it but its trace. */
 export function blankRow(trace: Trace): OutputRow {
@@ -73,6 +77,7 @@ export function blankRow(trace: Trace): OutputRow {
     referenceTokens: null,
     sigmaEss: null,
     sigmaMaxWeight: null,
+    sigmaGain: null,
     status: [],
   };
 }

@@ -1,4 +1,6 @@
 // Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import { type ExitCode, RredcotError } from './errors.js';
 
@@ -32,6 +34,23 @@ export interface Thread<F extends Functions<F>> {
   terminate(reason?: Error): Promise<void>;
 }
 
+export interface ThreadOptions extends WorkerOptions {
+  /**
+   * Most MB of a process that the thread gets for itself. The limits of a thread alone do not hold: where V8 cannot have
+   * one large array, it ends the whole process.
+   */
+  readonly processMb?: number | undefined;
+}
+
+/** What the process of a thread is told first. */
+export interface ProcessInit {
+  /** URL of the thread's module */
+  readonly file: string;
+  readonly workerData: unknown;
+  /** what the process may take, MB */
+  readonly memoryMb: number;
+}
+
 /**
  * Starts a thread.
  * @param title of the thread, for its errors, e.g. `the decoder`
@@ -40,9 +59,9 @@ export interface Thread<F extends Functions<F>> {
 export function startThread<F extends Functions<F>>(
   title: string,
   file: URL,
-  options: WorkerOptions = {},
+  { processMb, ...options }: ThreadOptions = {},
 ): Thread<F> {
-  const worker = new Worker(file, options);
+  const worker = processMb === undefined ? new Worker(file, options) : inProcess(file, options, processMb);
   const waiting = new Map<number, { resolve(result: unknown): void; reject(error: Error): void }>();
   let lastId = 0;
   let failure: Error | undefined;
@@ -91,6 +110,38 @@ export function startThread<F extends Functions<F>>(
   };
 }
 
+/** A process that seems to be the one thread that runs in it. */
+function inProcess(file: URL, { workerData }: WorkerOptions, memoryMb: number) {
+  const child = fork(new URL('./process-thread.js', import.meta.url), {
+    execArgv: [],
+    serialization: 'advanced',
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'], // V8 prints its last words
+    detached: true, // an interrupt from the keyboard is not for it
+  });
+  const ended = once(child, 'close').catch(() => {}); // it may have failed to start
+  const post = (message: unknown) => void child.send(message as object, () => {}); // one that is dead has told so
+  post({ file: file.href, workerData, memoryMb } satisfies ProcessInit);
+  return {
+    // a message may come behind `exit`
+    on: (event: string, listener: (value: never) => void) =>
+      void child.on(event === 'exit' ? 'close' : event, listener as (value: unknown) => void),
+    postMessage: post,
+    async terminate() {
+      child.ref();
+      child.kill('SIGKILL');
+      await ended;
+    },
+    ref() {
+      child.ref();
+      child.channel?.ref();
+    },
+    unref() {
+      child.unref();
+      child.channel?.unref();
+    },
+  };
+}
+
 /**
  * In a thread: answers calls until the thread is ended. A function that waits for what can never come ends it too:
  * while one is at work, the port alone does not keep the thread alive.
@@ -127,7 +178,12 @@ export function moved<R extends object>(result: R, ...views: readonly ArrayBuffe
 
 /** In a thread: ends it, and every call with it, for a failure that no function can throw. */
 export function failThread(error: unknown): void {
-  parentPort?.postMessage({ error: sent(error) } satisfies Reply);
+  parentPort?.postMessage(crashOf(error));
+}
+
+/** What tells the other side that all is over. */
+export function crashOf(error: unknown): object {
+  return { error: sent(error) } satisfies Reply;
 }
 
 // an Error that is copied loses its code and path, and its cause may be what cannot be copied

@@ -40,6 +40,8 @@ export interface Trace {
   readonly references: readonly Reference[];
   /** ζ(y) as the row has it, before `--reward-range`; null where unknown */
   readonly reward: number | null;
+  /** the reward was true or false, or a column of verdicts: 1 or 0 whatever `--reward-range` says */
+  readonly isVerdict?: true;
   /** status codes that earlier stages have for the row */
   readonly status?: readonly string[];
   /** 0-based place in the list of a row that holds several traces */

@@ -1,7 +1,7 @@
 // Worker threads: calls and their results, and every way in which a thread can end, each as an error of whatever waits for it.
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { startThread, type Thread } from '../dist/thread.js';
+import { startThread, type Thread, type ThreadOptions } from '../dist/thread.js';
 
 const functions = `{
   echo: (value) => value,
@@ -37,14 +37,14 @@ interface Functions {
 
 const MODULE = new URL('../dist/thread.js', import.meta.url).href;
 const SERVE = `let given; serve(${functions});`;
+const HERE: ThreadOptions = { resourceLimits: { maxOldGenerationSizeMb: 32 } };
 const urlOf = (code: string) =>
   new URL(
     `data:text/javascript,${encodeURIComponent(`import { failThread, moved, serve } from '${MODULE}'; ${code}`)}`,
   );
 
-function start(code = SERVE): Thread<Functions> {
-  const resourceLimits = { maxOldGenerationSizeMb: 32 };
-  const thread = startThread<Functions>('the helper', urlOf(code), { resourceLimits });
+function start(code = SERVE, options: ThreadOptions = HERE): Thread<Functions> {
+  const thread = startThread<Functions>('the helper', urlOf(code), options);
   onTestFinished(() => thread.terminate());
   return thread;
 }
@@ -144,6 +144,43 @@ describe('the end of a thread fails what is under way and what comes later', () 
     thread.call('echo', [1]);
     await thread.terminate();
     await expect(thread.call('echo', [2])).rejects.toThrow('the helper ended early');
+  });
+});
+
+describe('a thread in a process of its own', () => {
+  const startApart = (code?: string) => start(code, { processMb: 256 });
+
+  it('has the result of the function, with what is moved', async () => {
+    const thread = startApart();
+    expect(await thread.call('echo', [{ a: [1n, undefined] }])).toEqual({ a: [1n, undefined] });
+    expect(await thread.call('give', [Uint8Array.of(1, 2)])).toEqual({ bytes: Uint8Array.of(1, 2) });
+    await expect(thread.call('refuse', [{ code: 'ECODE' }])).rejects.toMatchObject({
+      name: 'TypeError',
+      message: 'refused',
+      code: 'ECODE',
+    });
+  });
+
+  const ends: [string, (thread: Thread<Functions>) => Promise<unknown>, object][] = [
+    ['a crash', (t) => t.call('crash', []), { message: 'of its own', code: 'ECRASH' }],
+    ['an early exit', (t) => t.call('exit', []), { message: 'the helper ended early' }],
+    ['a wait for what never comes', (t) => t.call('wait', []), { message: 'the helper ended early' }],
+    ['a lack of memory', (t) => t.call('hoard', []), { message: 'takes more than 256 MB of memory' }],
+    [
+      'an end from outside',
+      (t) => {
+        setTimeout(() => t.terminate(new RangeError('took too long')), 500);
+        return t.call('spin', []);
+      },
+      { message: 'took too long', name: 'RangeError' },
+    ],
+  ];
+  it.each(ends)('fails what is under way and what comes later: %s', async (_, end, error) => {
+    const thread = startApart();
+    expect(await thread.call('echo', [1])).toBe(1);
+    await expect(end(thread)).rejects.toMatchObject(error);
+    await expect(thread.call('echo', [3])).rejects.toMatchObject(error);
+    await Promise.all([thread.finish(), thread.terminate()]);
   });
 });
 

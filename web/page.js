@@ -242,10 +242,9 @@
       'p',
       { class: 'legend' },
       `${words} `,
-      element('span', { class: 'seg p3' }, 'blue: more likely'),
-      ' ',
-      element('span', { class: 'seg m3' }, 'orange, underlined: less likely'),
-      ' Each step of the shade doubles σ·T; at 1, uniform, there is none. ',
+      element('span', { class: 'key' }, element('span', { class: 'seg p3' }, 'blue'), ' more likely'),
+      element('span', { class: 'key' }, element('span', { class: 'seg m3' }, 'orange'), ' less likely'),
+      'Each step of the shade doubles σ·T; at 1, uniform, there is none. ',
       ...candidates(trace),
     );
   }
@@ -413,6 +412,8 @@
         scales: { x: { time: false }, ...scales },
         axes,
         cursor: { sync: { key: sync.key } },
+        // a piece of the line, as beside the other charts
+        legend: { markers: { width: 0, fill: (plot, n) => plot.series[n].stroke(plot, n) } },
       };
       return (values) =>
         plots.push(new uPlot({ ...options, series: [{ label: 'token' }, ...series] }, values, box));

@@ -2,8 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { natureOf } from '../../dist/estimate/estimators.js';
-import { templateTokens } from '../../dist/policy/text/exit-template.js';
+import { estimatorNamed } from '../../dist/estimators/registry.js';
 import { openTokenizer } from '../../dist/policy/text/open-tokenizer.js';
 import { thoughtsOf } from './traces.mjs';
 
@@ -12,8 +11,7 @@ export async function tokensBeforeAnswer(folder) {
   const { exitTemplate } = JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8'));
   const tokenizer = await openTokenizer(folder);
   try {
-    const { close, open } = await templateTokens(exitTemplate, tokenizer);
-    return close + open;
+    return (await tokenizer.encode(exitTemplate.close + exitTemplate.open)).length;
   } finally {
     await tokenizer.close();
   }
@@ -30,7 +28,7 @@ const readOnce = (rows) =>
  * @param config of the run
  */
 export function forwardTokens(estimator, rows, before, { mates = 0, mateTokens = 0 } = {}) {
-  const own = natureOf(estimator).scores === 'continuations' ? 0 : before;
+  const own = estimatorNamed(estimator).scores === 'continuations' ? 0 : before;
   const branches = rows.map((row) => {
     const references = row.reference_tokens.reduce((sum, tokens) => sum + own + tokens, 0);
     const others = rows.filter(({ group }) => group === row.group).length - 1;

@@ -1,6 +1,7 @@
 // One policy's scored traces and its completions in, all figures of the page out.
 
-import { ESTIMATORS, hasLevel, isMagnitude } from '../../dist/estimate/estimators.js';
+import { hasLevel } from '../../dist/estimate/nature.js';
+import { ESTIMATORS, estimatorNamed } from '../../dist/estimators/registry.js';
 import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
 import { featureStudy } from './feature-study.mjs';
 import { prmStudy } from './prm-study.mjs';
@@ -12,7 +13,11 @@ import { FEWER, LIMITS, lengthStudy, noiseStudy } from './studies.mjs';
 import { differences, thoughtsOf, valuesOf } from './traces.mjs';
 
 /** Values that are no probabilities of winning under the policy have no level. */
-const WITHOUT_LEVEL = new Set([...ESTIMATORS.filter((name) => !hasLevel(name)), 'progress', 'joint']);
+const WITHOUT_LEVEL = new Set([
+  ...ESTIMATORS.filter((each) => !hasLevel(each)).map(({ name }) => name),
+  'progress',
+  'joint',
+]);
 
 /** Completions an exit that `--mc-samples` takes where it is not given. */
 const METHOD_SAMPLES = 20;
@@ -49,7 +54,9 @@ export async function judge(prepared, samples, taken) {
   const deltas = (name, row) => {
     // what has no sign of its own takes that of the return, as the σ rules read it
     const outcome = Math.sign(row.reward - row.baseline);
-    return thoughtsOf(row).map(({ delta }) => (isMagnitude(name) ? outcome * Math.abs(delta) : delta));
+    return thoughtsOf(row).map(({ delta }) =>
+      estimatorNamed(name)?.isMagnitude ? outcome * Math.abs(delta) : delta,
+    );
   };
   const methods = Object.fromEntries(
     Array.from(scored, ([name, each]) => [name, each.map((row) => deltas(name, row))]),

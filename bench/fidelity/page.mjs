@@ -1,184 +1,201 @@
-// What fidelity has measured in, the text of docs/fidelity.md out.
-import { availableParallelism, cpus } from 'node:os';
-import { finder, methodsOf, sampledOf, table, two, whole, withInterval } from './figures.mjs';
-import { chainsSection } from './page-chains.mjs';
-import { attributionSection, defaultFeatures, featureSection, prmSection } from './page-comparisons.mjs';
-import { costSection, lengthSection, noiseSection, segmenterSection } from './page-studies.mjs';
+// `node bench/fidelity/page.mjs`: writes the measured part of docs/fidelity.md from the figures in docs/fidelity/*.csv.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { table, two, whole, withInterval } from './figures.mjs';
+import { ROOT } from './program.mjs';
+
+const PAGE = join(ROOT, 'docs/fidelity.md');
+const MARKS = ['<!-- measured: bench/fidelity/page.mjs -->', '<!-- end of what was measured -->'];
+
+/** The figures of a file of CSV: (figure, of, at) to a value with its interval, undefined where there is none. */
+export function figuresOf(text) {
+  const found = new Map();
+  for (const line of text.trim().split('\n').slice(1)) {
+    const cells = [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(
+      ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain,
+    );
+    const [value, low, high] = cells.slice(3).map((cell) => (cell === '' ? undefined : Number(cell)));
+    found.set(cells.slice(0, 3).join('\n'), { value, low, high });
+  }
+  const get = (figure, of = '', at = '') => found.get([figure, of, at].join('\n'));
+  return Object.assign(get, {
+    /** what has that figure, in the file's order */
+    names: (figure) => [
+      ...new Set(
+        [...found.keys()]
+          .map((key) => key.split('\n'))
+          .filter(([own]) => own === figure)
+          .map(([, of]) => of),
+      ),
+    ],
+  });
+}
+
+/** The files of `docs/fidelity`, by name. */
+export function storedFigures(folder = join(ROOT, 'docs/fidelity')) {
+  const read = (name) => figuresOf(readFileSync(join(folder, `${name}.csv`), 'utf8'));
+  return { puzzles: read('puzzles'), embedded: read('embedded'), chains: read('chains') };
+}
+
+/** The measured part of the page. */
+export function measuredPart({ puzzles, embedded, chains }) {
+  const both = [puzzles, embedded];
+  return [
+    `${sizes('The second policy', puzzles)} ${sizes('The bundled policy', embedded)}`,
+    methodsTable(both),
+    'Monte Carlo of fewer completions, and of completions cut at a limit, by Pearson against 32 completions that it has not seen; and the share of completions that a limit of so many tokens loses:',
+    fewerTable(both),
+    'The share of the token-wise credit, Σ Δ_t², that a cut into at most so many segments keeps:',
+    cutsTable(both),
+    `**What the paper says of attributions.** On the second policy, ${attributions(puzzles)} On the bundled policy, ${attributions(embedded)}`,
+    `**Further features of the calibrated value.** On the second policy, ${features(puzzles)} On the bundled policy, ${features(embedded)}`,
+    published(chains),
+  ].join('\n\n');
+}
+
+function sizes(title, get) {
+  const n = (name) => whole(get(name).value);
+  return `**${title}**: ${n('traces')} traces (${n('right')} right, ${n('wrong')} wrong), ${n('segments')} segments, ${n('completions')} completions at every exit, a calibration fitted to ${n('fitted_to')} traces of other groups; ceiling ${withInterval(get('ceiling'))}.`;
+}
 
 const code = (name) => `\`${name}\``;
 
-function mainTable({ comparison, levels }) {
-  const figure = finder(comparison);
-  const ceiling = comparison.ceiling?.value;
-  return table(
-    [
-      ...['', 'level error', 'Δ Pearson inside traces', 'of the ceiling', 'Spearman inside'],
-      ...['pooled Pearson', 'pooled Spearman', 'sign of large changes'],
-    ],
-    methodsOf(comparison).map((name) => [
-      code(name),
-      two(levels[name]),
-      withInterval(figure('pearson', name)),
-      two((figure('pearson', name)?.value ?? Number.NaN) / ceiling),
-      withInterval(figure('spearman', name)),
-      withInterval(figure('pooled_pearson', name)),
-      withInterval(figure('pooled_spearman', name)),
-      withInterval(figure('sign_of_large', name)),
-    ]),
+/** Nearly the same as others; the CSV has them. */
+const ALIKE = ['pr-mean', 'joint-log'];
+
+function methodsTable(both) {
+  const names = [...new Set(both.flatMap((get) => [...get.names('pearson'), 'mc', 'guessing']))].filter(
+    (name) => !ALIKE.includes(name),
   );
-}
-
-/** They need a model that the policy's owner may not have. */
-const OF_ANOTHER_MODEL = ['progress', 'prm'];
-
-function bestLine({ comparison }) {
-  const figure = finder(comparison);
-  const pearson = (name) => figure('pearson', name)?.value ?? Number.NEGATIVE_INFINITY;
-  const own = methodsOf(comparison).filter((name) => !OF_ANOTHER_MODEL.includes(name));
-  const best = own.sort((a, b) => pearson(b) - pearson(a))[0];
-  return `Best of what generates nothing: ${code(best)}, with ${two(pearson(best) / comparison.ceiling?.value)} of the ceiling.`;
-}
-
-const LASTS = [0.25, 0.5, 0.75, 1];
-
-function lateTable(comparison, measure) {
-  const figure = finder(comparison);
-  return table(
-    [`${measure} inside traces`, 'last ¼', 'last ½', 'last ¾', 'all', 'right', 'wrong'],
-    methodsOf(comparison).map((name) => [
-      code(name),
-      ...LASTS.map((last) => withInterval(figure(measure.toLowerCase(), name, 'all', last))),
-      two(figure(measure.toLowerCase(), name, 'right')?.value),
-      two(figure(measure.toLowerCase(), name, 'wrong')?.value),
-    ]),
-  );
-}
-
-function worstTable(comparison) {
-  const figure = finder(comparison);
-  const label = finder(comparison, 'first_wrong');
-  const names = methodsOf(comparison);
-  const { chance } = figure('worst_segment', names[0], 'wrong') ?? {};
-  const guess = label('hit_at_1', names[0])?.chance;
+  const cost = (get, name) => (get('run_tokens', name)?.value ?? Number.NaN) / get('run_tokens', 'pr').value;
+  const order = (name) => {
+    const [a, b] = both.map((get) => get('pearson', name, 'all')?.value ?? -1);
+    return Math.max(a, b);
+  };
+  const last = (name) => (name === 'mc' || name === 'guessing' ? 1 : 0);
   return table(
     [
-      '',
-      "worst segment of wrong traces is Monte Carlo's",
-      'known mistake: ROC AUC',
-      'known mistake is the worst segment',
+      ...['', 'Pearson inside traces, second', 'bundled'],
+      ...['known mistake found, second', 'bundled', 'tokens, `pr` = 1'],
     ],
-    [
-      ...[...names, 'mc'].map((name) => [
-        code(name),
-        withInterval(figure('worst_segment', name, 'wrong')),
-        withInterval(label('auc', name)),
-        withInterval(label('hit_at_1', name)),
+    names
+      .sort((a, b) => last(a) - last(b) || order(b) - order(a))
+      .map((name) => [
+        name === 'guessing' ? name : code(name),
+        ...both.map((get) => withInterval(get('pearson', name, 'all'))),
+        ...both.map((get) => two(get('known_worst', name)?.value)),
+        both
+          .map((get) => cost(get, name))
+          .map((x) => (Number.isFinite(x) ? x.toFixed(1) : ''))
+          .filter(Boolean)
+          .join(', '),
       ]),
-      ['guessing', two(chance), '.50', two(guess)],
-    ],
   );
 }
 
-/** Monte Carlo of fewer or shorter completions, and what generates nothing, all by the same half of the completions. */
-function halfTable({ byHalf, levels, samples }) {
-  const figure = finder(byHalf);
-  const spelled = (name) =>
-    name
-      .replace(/^mc_truncated_(\d+)$/, `\`mc-truncated\`, $1 tokens, M = ${samples / 2}`)
-      .replace(/^mc_(\d+)$/, '`mc`, M = $1');
+const FEWER = ['mc 1', 'mc 4', 'mc 8', 'mc 20', 'mc 32', 'mc-truncated 64', 'mc-truncated 128'];
+const percent = (x) => (x === undefined ? '' : `${(100 * x.value).toFixed(0)} %`);
+
+function fewerTable(both) {
   return table(
-    [
-      '',
-      'level error',
-      'Δ Pearson inside traces',
-      'sign of large changes',
-      "worst segment is the other half's",
-    ],
-    [
-      ...sampledOf(byHalf).map((name) => [name, spelled(name)]),
-      ...methodsOf(byHalf).map((name) => [name, code(name)]),
-    ].map(([name, title]) => [
-      title,
-      name.startsWith('mc_') ? two(levels[name]) : '',
-      withInterval(figure('pearson', name)),
-      withInterval(figure('sign_of_large', name)),
-      withInterval(figure('worst_segment', name, 'wrong')),
+    ['', 'second', 'bundled', 'lost, second', 'lost, bundled'],
+    FEWER.map((name) => [
+      code(name),
+      ...both.map((get) => withInterval(get('half_pearson', name, 'all'))),
+      ...both.map((get) =>
+        percent(name.includes('trunc') ? get('lost', name.split(' ')[1], 'all') : undefined),
+      ),
     ]),
   );
 }
 
-function section(measured) {
-  const { policy, comparison, tokens, calibration, fit, samples } = measured;
-  const { traces, right, wrong, segments, ceiling } = comparison;
-  const { log_loss: loss, stands_back: back } = calibration;
-  const losses = Object.entries(loss ?? {}).map(([name, x]) => `${name} ${x?.toFixed?.(3) ?? 'not known'}`);
-  const reliability = ceiling === null ? Number.NaN : ceiling.value ** 2;
-  return `## ${policy.title}
+const CUTS = ['hybrid', 'fixed', 'entropy', 'fixed 1, merged', 'best cut'];
 
-${traces} traces, ${right} right and ${wrong} wrong, ${whole(segments)} segments, ${whole(tokens)} tokens, ${samples} completions at every exit. The reliability of
-Monte Carlo's differences, from two halves of them, is ${two(reliability)}; the ceiling, its root, **${withInterval(ceiling ?? undefined)}**. The calibration was fitted to ${fit} traces of other
-groups${back === null ? '' : `, and stands back (${back})`}; its log losses: ${losses.join(', ')}.
-
-${mainTable(measured)}
-
-${bestLine(measured)}
-
-![Pearson by the last part of the trace](fidelity-${policy.name}-last.svg)
-
-${lateTable(comparison, 'Pearson')}
-
-${lateTable(comparison, 'Spearman')}
-
-${worstTable(comparison)}
-
-One half of the completions as the truth, so that Monte Carlo of fewer, or of shorter ones, can be held against completions that it has not seen:
-
-${halfTable(measured)}
-
-${attributionSection(measured)}
-${prmSection(measured)}
-${featureSection(measured)}
-${noiseSection(measured)}
-${lengthSection(measured)}
-${segmenterSection(measured)}
-${costSection(measured)}`;
+function cutsTable(both) {
+  return table(
+    ['', 'second, 10', 'second, 40', 'bundled, 10', 'bundled, 40'],
+    CUTS.map((name) => [
+      name === 'best cut' ? name : code(name),
+      ...both.flatMap((get) => ['10', '40'].map((K) => two(get('kept', name, K)?.value))),
+    ]),
+  );
 }
 
-/**
- * The page.
- * @param measured what was measured of each policy
- * @param chains of published chains; null where their data was not there, 'left out' where they were not asked for
- * @param isWhole false for a trial run
- */
-export function fidelityPage(measured, chains, isWhole) {
-  return `# How near the values are to Monte Carlo
+const three = (x) => x.toFixed(3).replace(/^0\./, '.');
+const isSure = ({ low, high } = {}) => low > 0 || high < 0;
+/** `pr` is the paper's estimator without a thought in the bank, `joint` its formula in full. */
+const OURS = ['pr', 'joint', 'joint-log'];
+const THEIRS = ['loo', 'gradient'];
 
-Written by \`npm run fidelity\`${isWhole ? '' : ' (**a trial run: few traces, few completions; its numbers mean little**)'} on ${cpus()[0].model.trim()}, ${availableParallelism()} cores, Node ${process.version}: numbers and plots are those of that run.
-
-A value is held against what it stands for: the share of completions from a state that win, sampled from the policy itself at temperature 1. Every trace is cut at its lines, all methods
-have the same segments, and no group is both fitted to and judged. Correlations are those of differences of neighbouring states inside a trace (pooled ones
-mix in which traces won); brackets are 95 % of a bootstrap over groups. Large changes are those of .2 and more. [compare.md](compare.md) says how each figure is made.
-The known mistake is the line at which a wrong trace goes wrong and stays so: both tasks are known line by line.
-
-\`uniform\` and the σ rules (\`sigma_surprise\`, \`sigma_entropy\`) share out ζ − b, so their sign is that of the trace's own outcome against its group. \`siblings\` reads the rewards of the trace and of its group,
-which is what it is made of; of the others only \`snis\` and \`joint\` read the group, whose answers are their bank.
-\`surprise\`, \`attention\`, \`gradient\` and \`posterior\` have no sign of their own and take that of ζ − b as well. \`progress\` asks another policy, a weaker one of the same task, and \`prm\` a
-reward model that was trained on lines known to be right or wrong: neither is counted as the best of what generates nothing. \`posterior\` puts the answer into the prompt: of
-a copy that was trained to read it there (\`models/hint\`) for the first policy, and of the second policy itself, which has never seen one: there it says how little that means.
-
-Both policies are toys of 0.8 M parameters. What is measured here holds for them.
-
-${defaultFeatures(measured)}
-
-${measured.map(section).join('\n')}
-${chainsSection(chains)}
-## Running it
-
-\`npm run fidelity\` writes this page. All that is sampled lies in \`.fidelity/\`: a run that is interrupted goes on with the next four traces when it is started again. Sampling took
-${measured.map(({ policy, taken }) => `${(taken / 60).toFixed(0)} min for ${policy.title.toLowerCase()}`).join(' and ')} here. \`-- --quick\` tries all of it on few traces in minutes and writes
-to \`.fidelity-quick/\`; \`-- --only puzzles\` (or \`embedded\`) does one policy.
-
-Nothing is sampled twice. One run has all completions: at the ends of all lines, and, of some traces, before every token that the policy was less than 99.9 % sure of. Fewer completions are the
-first of each exit's; shorter ones the same cut off, which are those that \`mc-truncated\` writes, since a completion's tokens depend on seed, trace, exit and place alone.
-`;
+/** The paper's figure 4 in words, each held against the figures. */
+export function attributions(get) {
+  const [withLoo, withPr] = ['loo', 'pr'].map((name) => get('pearson_with', 'gradient', name));
+  const doAgree = isSure(withLoo) && withLoo.value > 0;
+  const verdict = !doAgree
+    ? 'do not agree beyond chance, otherwise than in the paper'
+    : withLoo.value > withPr.value
+      ? 'agree with each other more than `gradient` does with `pr`, as in the paper'
+      : 'agree, but no more than `gradient` does with `pr`, otherwise than in the paper';
+  const at = (name, last) => get('pearson', name, last)?.value;
+  const lead = (name, last) => at(name, last) - Math.max(...THEIRS.map((other) => at(other, last)));
+  const nearer = OURS.filter((name) => at(name, 'all') !== undefined).map((name) => {
+    const [whole, late] = ['all', 'last 0.25'].map((last) => lead(name, last));
+    const where =
+      whole > 0 && late > 0
+        ? `is nearer to Monte Carlo than both, ${late > whole ? 'most of all' : 'though not most of all'} in the last quarter, as in the paper`
+        : whole > 0 || late > 0
+          ? `is nearer to Monte Carlo than both only ${whole > 0 ? 'over the whole trace' : 'in the last quarter'}, otherwise than in the paper`
+          : 'is not nearer to Monte Carlo than both, otherwise than in the paper';
+    return `${code(name)} ${where}.`;
+  });
+  return `\`gradient\` and \`loo\` ${verdict} (${withInterval(withLoo)}, ${withInterval(withPr)}). ${nearer.join(' ')}`;
 }
+
+/** What brings so much more of Pearson is a help. */
+const HELP = 0.02;
+
+function features(get) {
+  const names = get.names('features_pearson').filter((name) => name !== 'none');
+  const own = get('features_pearson', 'none').value;
+  const ahead = names.filter((name) => get('features_pearson', name, 'looks ahead') !== undefined);
+  const by = names
+    .filter((name) => (get('features_pearson', name)?.value ?? Number.NaN) > own + HELP)
+    .map((name) => `${code(name)} (${two(get('features_pearson', name).value)} after ${two(own)})`);
+  const fooled = ahead
+    .map((name) => ({
+      name,
+      losses: ['none', name].map((of) =>
+        get('features_log_loss_left_out', of, of === name ? 'looks ahead' : ''),
+      ),
+      pearson: get('features_pearson', name, 'looks ahead').value,
+    }))
+    .filter(({ losses: [before, after], pearson }) => after.value < before.value && pearson < own)
+    .map(
+      ({ name, losses, pearson }) =>
+        `${code(name)} (log loss ${losses.map(({ value }) => three(value)).join(' to ')}, Pearson ${two(own)} to ${two(pearson)})`,
+    );
+  const helped = by.length === 0 ? `nothing brings ${two(HELP)} more of Pearson` : `${by.join(' and ')} help`;
+  return `${helped}. Made of the whole trace, these lower the log loss of groups left out and are further from Monte Carlo: ${fooled.join(', ') || 'none'}.`;
+}
+
+function published(get) {
+  const n = (...key) => whole(get(...key).value);
+  const [forced, length] = ['forced', 'uniform'].map((name) => withInterval(get('pearson', name, 'anchors')));
+  const name = 'multistep_arithmetic';
+  const labels = ['uniform', 'pr', 'surprise', 'prm'].map(
+    (credit) => `${code(credit)} ${withInterval(get('known_worst', credit, name))}`,
+  );
+  return `**Published chains.** ${n('chains', 'anchors')} chains of DeepSeek-R1-Distill-Llama-8B have a Monte Carlo value before every sentence ([Thought Anchors](https://www.thought-anchors.com)). The program gives the source's own differences back on ${n('pairs', 'anchors')} pairs, to within ${get('farthest', 'anchors').value.toExponential(0)}. The change of what the model answers when it is made to answer there goes with them at ${forced}, the length of a sentence at ${length}. Of ${n('chains', name)} chains of PaLM 2 with a label of the first wrong step (BIG-Bench Mistake), read by the bundled policy, which knows neither task nor style, the labelled step is found by ${labels.join(', ')}; guessing finds ${two(get('known_worst', 'guessing', name).value)}.`;
+}
+
+/** Puts the measured part into the page. */
+export function writePage() {
+  const page = readFileSync(PAGE, 'utf8');
+  const [start, end] = MARKS.map((mark) => page.indexOf(mark));
+  if (start < 0 || end < start) throw new Error(`${PAGE} lacks ${MARKS.join(' or ')}`);
+  const text = measuredPart(storedFigures());
+  writeFileSync(PAGE, `${page.slice(0, start + MARKS[0].length)}\n\n${text}\n\n${page.slice(end)}`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writePage();

@@ -1,7 +1,7 @@
 // One policy in, its traces split, calibrated and scored by every estimator out, with the states that are to be sampled from.
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { ESTIMATORS } from '../../dist/estimate/estimators.js';
+import { estimatorNamed } from '../../dist/estimators/registry.js';
 import { readLines, rredcot, writeLines } from './program.mjs';
 import { fineRows, sampledEnds, splitGroups } from './traces.mjs';
 
@@ -20,7 +20,7 @@ const VALUES = [
   ['progress', ['--prover', '{prover}']],
   ['prm', ['--prm', '{prm}']],
   ['posterior', ['--hint-template', '{hint}', '--hint-policy', '{hinter}']],
-].filter(([name]) => ESTIMATORS.includes(name));
+].filter(([name]) => estimatorNamed(name));
 
 /** What else is scored, for the paper's figures 5 and 6. */
 const BESIDE = [

@@ -1,23 +1,23 @@
-// The logs of examples/grpo/logs in, the measured part of docs/training.md and its charts out.
+// The logs of examples/grpo/logs in; all figures of them, the measured part of docs/training.md and its charts out.
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
+import { table } from '../fidelity/figures.mjs';
 import { chart } from '../fidelity/plot.mjs';
 import { ROOT } from '../fidelity/program.mjs';
+import { byArm, csvOf, LEVELS, sweepFigures } from './figures.mjs';
 import { readLog } from './logs.mjs';
 import { mean, meanCurve, wholeLooks } from './statistics.mjs';
-import { byArm, comparisonTable, levelsTable, summaryTable } from './tables.mjs';
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 const DENSITIES = ['sparse', 'dense'];
 /** Folders of sweeps by the density of their task: as they are, and with clipped gradients. */
-const SWEEPS = DENSITIES.flatMap((density) => [
-  [density, density],
-  [`${density}-clipped`, density],
-]);
-
-const SECOND = ['posterior', 'prm', 'hierarchical'];
+const SWEEPS = [
+  ['sparse', 'sparse'],
+  ['sparse-clipped', 'sparse'],
+  ['dense', 'dense'],
+];
 
 const fixed = (value, digits = 2) =>
   value
@@ -28,7 +28,6 @@ const signed = (value) => `${value < 0 ? '−' : '+'}${fixed(Math.abs(value), 3)
 
 /** Groups: a limit or an efficiency of fewer says nothing. */
 const FEW = 100;
-const limitOf = (limit) => (limit === null ? '' : fixed(limit));
 
 /** Of a gradient with that cosine the square of the part along the reference over that of all beside it; none for one that points away. */
 const signalToNoise = (cosine) => Math.max(0, cosine) ** 2 / (1 - cosine ** 2);
@@ -37,56 +36,40 @@ const signalToNoise = (cosine) => Math.max(0, cosine) ** 2 / (1 - cosine ** 2);
 const variance = ({ cosine, limit }) =>
   limit === null || cosine <= 0 ? undefined : (limit / cosine) ** 2 - 1;
 
-/** Stage 0 of one density as a table: arms by cosine. @param mark behind the density in the file's name */
+/** Figures at fixed parameters of one density. @param mark behind the density in the file's name */
 function stageZero(density, mark = '') {
-  const path = join(LOGS, `stage0-${density}${mark}.json`);
-  if (!existsSync(path)) return '';
-  const found = JSON.parse(readFileSync(path, 'utf8'));
+  const found = JSON.parse(readFileSync(join(LOGS, `stage0-${density}${mark}.json`), 'utf8'));
   const { arms, groups, reference_groups, halves_cosine, wrong } = found;
-  const isLarge = groups >= FEW;
-  const second = isLarge ? found.return : undefined;
-  const heads = ['arm', 'blocks', 'cosine with the reference', "less plain GRPO's"];
-  if (isLarge) heads.push('efficiency', 'variance', 'limit');
-  if (second !== undefined)
-    heads.push(`limit, by the return (${second.reference_groups.toLocaleString('en')} groups)`);
-  const rows = Object.entries(arms)
-    .sort(([, a], [, b]) => b.cosine - a.cosine)
-    .map(([name, figures]) => {
-      const { blocks, cosine, limit, gain } = figures;
-      const [low, high] = figures.gain_interval;
-      const isPlain = name === 'uniform';
-      const title = isPlain
-        ? '**plain GRPO**'
-        : `${name}${SECOND.some((each) => name.includes(each)) ? ' ²' : ''}`;
-      const cells = [
-        title,
-        blocks,
-        fixed(cosine, 3),
-        isPlain ? '' : `${signed(gain)} [${signed(low)}, ${signed(high)}]`,
-      ];
-      if (isLarge) {
-        const efficiency = signalToNoise(cosine) / signalToNoise(arms.uniform.cosine);
-        const noise = variance(figures);
-        const ratio = noise === undefined ? '' : fixed(noise / variance(arms.uniform));
-        cells.push(efficiency.toFixed(2), ratio, limitOf(limit));
-      }
-      if (second !== undefined) cells.push(limitOf(second.arms[name].limit));
-      return cells;
-    });
-  const line = (cells) => `| ${cells.join(' | ')} |`;
-  return `### ${titled(density)}${mark === '' ? '' : ', with Monte Carlo'}
-
-${groups} groups of 8 in blocks of ${groups / arms.uniform.blocks} against ${reference_groups.toLocaleString('en')} other groups (the cosine of the reference's own halves: ${fixed(halves_cosine, 3)}). Wrong results of the policy:
-${Object.entries(wrong)
-  .map(([operator, share]) => `\`${operator}\` ${(100 * share).toFixed(1)} %`)
-  .join(', ')}.
-
-${[heads, heads.map(() => '---'), ...rows].map(line).join('\n')}
-`;
+  const plain = arms.uniform;
+  const of = (arm) => (figure, value, more) => ({ arm, figure, value, ...more });
+  const about = of('');
+  return [
+    about('groups', groups),
+    about('blocks', plain.blocks),
+    about('reference_groups', reference_groups),
+    about('halves_cosine', halves_cosine),
+    ...Object.entries(wrong).map(([operator, share]) => about(`wrong ${operator}`, share)),
+    ...Object.entries(arms).flatMap(([arm, figures]) => {
+      const own = of(arm);
+      const {
+        cosine,
+        limit,
+        gain,
+        gain_interval: [low, high],
+      } = figures;
+      const rows = [own('cosine', cosine)];
+      if (arm !== 'uniform') rows.push(own('gain', gain, { low, high }));
+      if (groups < FEW) return rows;
+      const noise = variance(figures);
+      rows.push(own('efficiency', signalToNoise(cosine) / signalToNoise(plain.cosine)));
+      if (noise !== undefined) rows.push(own('variance', noise / variance(plain)));
+      if (limit !== null) rows.push(own('limit', limit));
+      const byReturn = found.return?.arms[arm].limit;
+      if (byReturn != null) rows.push(own('limit_by_return', byReturn));
+      return rows;
+    }),
+  ];
 }
-
-const titled = (density) => `${density[0].toUpperCase()}${density.slice(1)} task`;
-const isClipped = (name) => name.endsWith('-clipped');
 
 /** What runs of one folder may differ in. */
 const VARIES = ['arm', 'seed', 'rate'];
@@ -181,36 +164,22 @@ export function tunedRates(density) {
 }
 
 /** Accuracy by arm and learning rate, with seeds that no other run has. */
-function tuningTable(logs) {
-  const found = tried(logs);
-  const rates = [...new Set(logs.map((log) => log.arguments.rate))].sort((a, b) => a - b);
-  const lines = Object.entries(found).map(([arm, own]) => {
-    const best = Math.max(...own.map(([, accuracy]) => accuracy));
-    const cells = rates.map((rate) => {
-      const [, accuracy, runs] = own.find(([each]) => each === rate) ?? [];
-      if (runs === undefined) return '';
-      return `${accuracy === best ? `**${fixed(accuracy, 3)}**` : fixed(accuracy, 3)} (${runs})`;
-    });
-    return `| ${arm} | ${cells.join(' | ')} |`;
-  });
-  const { steps, held_out } = logs[0].arguments;
-  return `Mean accuracy on ${held_out} held-out problems at 70 % of ${steps} steps and at their end; in brackets the runs. An arm's runs above have its best rate.
-
-| arm | ${rates.join(' | ')} |
-| --- | ${rates.map(() => '---').join(' | ')} |
-${lines.join('\n')}`;
-}
+const tuning = (density) =>
+  Object.entries(tried(sweep(`tuning-${density}`))).flatMap(([arm, own]) =>
+    own.flatMap(([rate, accuracy, runs]) => [
+      { arm, figure: `accuracy at ${rate}`, value: accuracy },
+      { arm, figure: `runs at ${rate}`, value: runs },
+    ]),
+  );
 
 /** Runs with a sweep's seeds at another rate beside the sweep's own, and both against plain GRPO at that rate. */
-function ratesTable(density) {
+function rates(density) {
   const named = (logs, nameOf) =>
     logs.map((log) => ({ ...log, arguments: { ...log.arguments, arm: nameOf(log.arguments) } }));
   const withRate = ({ arm, rate }) => `${arm}, ${rate}`;
   const others = sweep(`rates-${density}`);
   const own = sweep(density).filter((log) => ['uniform', 'share calibrated'].includes(log.arguments.arm));
-  const [{ rate, steps }] = others.map((log) => log.arguments);
   const plain = ({ arm }) => arm === 'uniform';
-  const all = [...own, ...named(others, withRate)];
   const turned = [
     ...named(others, (run) => (plain(run) ? run.arm : withRate(run))),
     ...named(
@@ -218,79 +187,142 @@ function ratesTable(density) {
       withRate,
     ),
   ];
-  const seeds = [...new Set(others.map((log) => log.arguments.seed))].sort((a, b) => a - b);
-  return [
-    `${steps} steps, seeds ${seeds.join(', ')}; what has no rate in its name is the sweep's own, as above.`,
-    comparisonTable(all),
-    levelsTable(all),
-    summaryTable(all),
-    `The same with plain GRPO at ${rate} as plain GRPO:`,
-    comparisonTable(turned),
-    levelsTable(turned),
-  ].join('\n\n');
+  return {
+    [`rates-${density}`]: sweepFigures([...own, ...named(others, withRate)]),
+    [`rates-${density} against plain GRPO at ${others[0].arguments.rate}`]: sweepFigures(turned),
+  };
 }
 
-/** What traces are made of after some steps, of single runs. */
-function faultsTable() {
+/** What traces are made of after some steps, of single runs with the first seed of the tuning. */
+function faults() {
   const lines = readFileSync(join(LOGS, 'faults.jsonl'), 'utf8').trimEnd().split('\n');
-  const rows = lines.map((line) => {
-    const found = JSON.parse(line);
-    const { arm, rate, steps, traces, right, readable, operations } = found;
-    const each = (n) => (n / readable).toFixed(1);
-    const wrong = `${((100 * found.wrong_operations) / operations).toFixed(1)} %`;
-    return `| ${arm} | ${rate} | ${steps} | ${right} of ${traces} | ${each(operations)} | ${wrong} | ${each(found.fillers)} | ${found.mistake_known} | ${found.mistake_unknown} | ${traces - readable} |`;
+  return lines.flatMap((line) => {
+    const { arm, rate, steps, readable, wrong_operations, operations, fillers, ...found } = JSON.parse(line);
+    const figures = {
+      ...{ traces: found.traces, right: found.right, not_readable: found.traces - readable },
+      ...{ operations: operations / readable, operations_wrong: wrong_operations / operations },
+      ...{ fillers: fillers / readable, mistake_known: found.mistake_known },
+      mistake_unknown: found.mistake_unknown,
+    };
+    return Object.entries(figures).map(([figure, value]) => ({
+      arm: `${arm}, ${rate}, step ${steps}`,
+      figure,
+      value,
+    }));
   });
-  return `Of single runs with the first seed of the tuning (\`faults.py\`): lines are a trace's, on average.
-
-| arm | rate | steps | right | operations | operations wrong | fillers | wrong traces, mistake found | wrong traces, none found | not readable |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-${rows.join('\n')}`;
 }
 
-/** Runs whose traces another policy scored: what came of it, and what the tool said, once a kind. */
-function foreignTable(logs) {
-  return logs
-    .map(({ arguments: { arm, seed, scored_by, steps }, looks, warnings }) => {
-      const kinds = new Map(warnings.map((text) => [text.replaceAll(/\d+/g, ''), text]));
-      const said = [...kinds.values()].map((text) => `> ${text.replace(/ \/\S*\/(\w+)/, ' $1')}`);
-      const [early, last] = wholeLooks(looks).map(({ held_out }) => fixed(held_out));
-      return `${arm}, seed ${seed}, by \`models/${scored_by}\`: accuracy ${early} at 70 % of ${steps} steps and ${last} at the end. The tool warned:\n\n${said.join('\n\n')}`;
-    })
-    .join('\n\n');
-}
+/** Runs whose traces another policy scored. */
+const foreign = () =>
+  sweep('foreign').flatMap(({ arguments: { arm, seed }, looks }) => {
+    const [early, last] = wholeLooks(looks).map(({ held_out }) => held_out);
+    return [
+      { arm: `${arm}, seed ${seed}`, figure: 'early', value: early },
+      { arm: `${arm}, seed ${seed}`, figure: 'end', value: last },
+    ];
+  });
 
-/** The measured part of the page, and its charts: {text, charts: [file, svg][]}. */
-export function measured() {
-  const sweeps = readdirSync(LOGS, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map(({ name }) => name);
-  const charts = [];
-  const parts = [
-    '## At fixed parameters',
-    ...DENSITIES.flatMap((each) => [stageZero(each), stageZero(each, '-mc')]),
-    '## Training',
-  ];
-  for (const [name, density] of SWEEPS.filter(([each]) => sweeps.includes(each))) {
-    const logs = sweep(name);
-    charts.push(...curves(name, logs));
-    const [{ problems, copies, steps }] = logs.map((log) => log.arguments);
-    const rates = [...new Set(logs.map((log) => `${log.arguments.arm} ${log.arguments.rate}`))].sort();
-    parts.push(
-      `### ${titled(density)}${isClipped(name) ? ', gradients clipped' : ''}`,
-      `${steps} steps of ${problems} problems × ${copies} completions; learning rates: ${rates.join(', ')}.`,
-      comparisonTable(logs),
-      levelsTable(logs),
-      summaryTable(logs),
-      `![Accuracy by steps](training-${name}-steps.svg)\n![Accuracy by generated tokens](training-${name}-tokens.svg)`,
-    );
+/** All figures, by what they are of. */
+function allFigures() {
+  const found = {};
+  for (const density of DENSITIES) {
+    found[`fixed-${density}`] = stageZero(density);
+    found[`fixed-${density}-mc`] = stageZero(density, '-mc');
   }
-  if (sweeps.includes('foreign')) parts.push('### Scored by another policy', foreignTable(sweep('foreign')));
-  for (const density of DENSITIES)
-    if (sweeps.includes(`rates-${density}`))
-      parts.push(`### ${titled(density)}, a higher rate`, ratesTable(density));
-  for (const density of DENSITIES)
-    if (sweeps.includes(`tuning-${density}`))
-      parts.push(`### Learning rates, ${density}`, tuningTable(sweep(`tuning-${density}`)));
-  parts.push('### What the traces hold', faultsTable());
-  return { text: parts.filter(Boolean).join('\n\n'), charts };
+  for (const [name] of SWEEPS) found[name] = sweepFigures(sweep(name));
+  found.foreign = foreign();
+  for (const density of DENSITIES) Object.assign(found, rates(density));
+  for (const density of DENSITIES) found[`tuning-${density}`] = tuning(density);
+  found.faults = faults();
+  return found;
+}
+
+/** Arms of the page's tables; the CSV has all. */
+const AT_FIXED = [
+  ...[
+    'oracle decisions',
+    'share exact',
+    'share calibrated',
+    'share pr',
+    'share siblings',
+    'segment calibrated',
+  ],
+  ...[
+    'rudder calibrated, group',
+    'entropy',
+    'surprise',
+    'uniform',
+    'oracle',
+    'rudder pr, value',
+    'signed pr',
+  ],
+  'shuffled calibrated',
+];
+
+const finder = (figures) => (arm, name) => figures.find((each) => each.arm === arm && each.figure === name);
+const titleOf = (arm) => (arm === 'uniform' ? '**plain GRPO**' : arm);
+
+function fixedTable(found) {
+  const [sparse, dense] = DENSITIES.map((density) => finder(found[`fixed-${density}`]));
+  const gain = (get, arm) => {
+    const own = get(arm, 'gain');
+    return own === undefined ? '' : `${signed(own.value)} [${signed(own.low)}, ${signed(own.high)}]`;
+  };
+  const efficiency = (get, arm) => get(arm, 'efficiency').value.toFixed(2);
+  return table(
+    [
+      'arm',
+      "sparse: cosine less plain GRPO's",
+      'efficiency',
+      "dense: cosine less plain GRPO's",
+      'efficiency',
+    ],
+    AT_FIXED.toSorted((a, b) => sparse(b, 'cosine').value - sparse(a, 'cosine').value).map((arm) => [
+      titleOf(arm),
+      ...[sparse, dense].flatMap((get) => [gain(get, arm), efficiency(get, arm)]),
+    ]),
+  );
+}
+
+const percent = (x) => (Number.isFinite(x) ? `${(100 * x).toFixed(0)} %` : '–');
+
+/** Every arm of every sweep against plain GRPO: when it gets to the middle level, its area and its end. */
+function trainingTable(found) {
+  const plusMinus = ({ value, high, p }) =>
+    `${signed(value)} ± ${fixed(high - value, 3)}, p = ${fixed(p, 3)}`;
+  const rows = SWEEPS.flatMap(([name, density]) => {
+    const get = finder(found[name]);
+    const arms = new Set(found[name].map(({ arm }) => arm));
+    arms.delete('uniform');
+    return [...arms].map((arm) => {
+      const { value, low, high, p } = get(arm, `steps_to_${LEVELS[density][1].toFixed(2)}_share`);
+      const share = `${percent(value)} [${percent(low)}, ${percent(high)}], p = ${fixed(p, 3)}`;
+      return [
+        name,
+        arm,
+        share,
+        ...['area_less_area', 'end_less_end'].map((each) => plusMinus(get(arm, each))),
+      ];
+    });
+  });
+  const [sparse, dense] = DENSITIES.map((density) => fixed(LEVELS[density][1]));
+  return table(
+    [
+      'sweep',
+      'arm',
+      `steps to ${sparse} (dense: ${dense}), of plain GRPO's`,
+      'area under the curve',
+      'accuracy at the end',
+    ],
+    rows,
+  );
+}
+
+/** The measured part of the page, its charts, and all figures as CSV: {text, charts: [file, svg][], csv}. */
+export function measured() {
+  const found = allFigures();
+  const charts = SWEEPS.flatMap(([name]) => curves(name, sweep(name)));
+  const text = `### At fixed parameters\n\n${fixedTable(found)}\n\n### In training\n\n${trainingTable(found)}`;
+  const all = Object.entries(found).flatMap(([from, figures]) => figures.map((each) => ({ from, ...each })));
+  return { text, charts, csv: csvOf(all, ['from']) };
 }

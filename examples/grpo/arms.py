@@ -2,9 +2,8 @@
 import random
 import numpy as np
 import truth
-from setting import WEAK
 
-ALWAYS_RIGHT = {"+": 0.0, "-": 0.0}
+ALWAYS_RIGHT = {"+": 0.0, "-": 0.0, "*": 0.0}
 
 
 def uniform(rows, scale):
@@ -28,7 +27,7 @@ def as_advantage(rows, scored, by_length=True):
             / (len(sent["completion_ids"]) if by_length else 1) / len(rows) for sent, row in zip(rows, scored)]
 
 
-def measured_odds(rows):
+def measured_odds(rows, weak="*"):
     """How often operations of the weak operator go wrong in these rows, and how many of the mistakes the next operation line mends."""
     tried = wrong = mended = 0
     for row in rows:
@@ -42,9 +41,9 @@ def measured_odds(rows):
                 before = False
                 continue
             before = truth.is_wrong(line)
-            if found[4] == WEAK:
+            if found[4] == weak:
                 tried, wrong = tried + 1, wrong + before
-    return {WEAK: wrong / max(1, tried), **ALWAYS_RIGHT}, mended / max(1, wrong)
+    return {**ALWAYS_RIGHT, weak: wrong / max(1, tried)}, mended / max(1, wrong)
 
 
 def with_values(rows, values_of):
@@ -86,11 +85,11 @@ def flat(row):
     return [len(row["completion_ids"])], [float(row["reward"])] * 2
 
 
-def known_decisions(row, lines):
+def known_decisions(row, lines, weak="*"):
     """As `known_mistakes`, and on a right trace the value rises by equal steps at the operations that the policy is weak in."""
     if not row["reward"]:
         return known_mistakes(row, lines)
-    decided = [bool(read) and read[4] == WEAK for read in map(truth.OPERATION.fullmatch, lines)]
+    decided = [bool(read) and read[4] == weak for read in map(truth.OPERATION.fullmatch, lines)]
     if not any(decided):
         return [0.5] * (len(lines) + 1)
     return [float(v) for v in np.cumsum([0, *decided]) / sum(decided)]
@@ -104,5 +103,9 @@ def shuffled_values(scored, seed):
         deltas = [s["delta"] for s in thought]
         random.Random(f"{seed}/{row['id']}").shuffle(deltas)
         start = thought[0]["value"] - thought[0]["delta"] if thought else 0.5
-        found[row["id"]] = [s["end"] for s in thought], [float(v) for v in np.cumsum([start, *deltas])]
+        values = np.cumsum([start, *deltas])
+        low, high = values.min(), values.max()
+        if low < 0 or high > 1:  # such values are rejected; `share` asks for the differences' proportions alone
+            values = 0.5 + 0.98 * (values - (low + high) / 2) / (high - low)
+        found[row["id"]] = [s["end"] for s in thought], [float(v) for v in values]
     return found

@@ -19,15 +19,33 @@ def causal(width):
     return seen(index[None, None, :] <= index[None, :, None])
 
 
-def logprobs(model, rows):
-    """Log-probabilities [B,T-1] of every token but the first, of traces padded behind; and where completions are, [B,T-1]."""
+def outputs(model, rows):
+    """Token ids [B,T] of traces padded behind, and the policy's logits [B,T-1,V] for all but the first."""
     traces = [r["prompt_ids"] + r["completion_ids"] for r in rows]
     width = max(map(len, traces))
     ids = torch.tensor([t + [0] * (width - len(t)) for t in traces])
     positions = torch.arange(width - 1).expand(len(rows), -1)
     hidden = model(ids[:, :-1], positions, causal(width - 1))
-    logits = model.logits(hidden)
+    return ids, model.logits(hidden)
+
+
+def logprobs(model, rows):
+    """Log-probabilities [B,T-1] of every token but the first, of traces padded behind."""
+    ids, logits = outputs(model, rows)
     return -F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none").view(len(rows), -1)
+
+
+def entropy(model, rows):
+    """Mean entropy of the policy over the completion tokens of the rows, in nats."""
+    total = 0.0
+    for batch in batches(rows, range(len(rows))):
+        picked = [rows[i] for i in batch]
+        with torch.no_grad():
+            _, logits = outputs(model, picked)
+        logp = F.log_softmax(logits, -1)
+        there = spread(picked, [np.ones(len(r["completion_ids"]), np.float32) for r in picked], logits.shape[1])
+        total -= float(((logp.exp() * logp).sum(-1) * there).sum())
+    return total / sum(len(r["completion_ids"]) for r in rows)
 
 
 def spread(rows, weights, width):

@@ -1,4 +1,4 @@
-"""The two densities of decisions: the recipe's task as it is, and with short lines without content between its lines; both weak in `*`."""
+"""The recipe's task in densities of decisions: as it is, and with short lines without content between its lines, both weak in `*`; and one weak in `-`, for which no choice was made."""
 import pathlib
 import sys
 
@@ -6,21 +6,22 @@ RECIPE = pathlib.Path(__file__).resolve().parents[2] / "models" / "recipe"
 sys.path.insert(0, str(RECIPE))
 import task  # noqa: E402
 
-WEAK = "*"
-WRONG = {WEAK: 0.4, "+": 0.0, "-": 0.0}       # how often a result is wrong while the weakness is taught; a third is what stays
+WEAK = {"dense": "*", "sparse": "*", "minus": "-"}
+WRONG = 0.4                                   # how often a result is wrong while the weakness is taught; a third is what stays
 OPERATIONS = (3, 5)                           # of a problem: fewer than in the recipe, so that a step of training takes seconds
 LIMIT = 300                                   # tokens of a sampled trace, prompt included
 FILLERS = ("ok.\n", "hm.\n", "so.\n")         # of the sparse task, as short as can be: what counts is their number
-MORE = {"dense": 0.0, "sparse": 0.7}          # after a line comes a filler so often, and after that the next: 7 lines of 10
+MORE = {"dense": 0.0, "sparse": 0.7, "minus": 0.5}  # after a line comes a filler so often, and after that the next: 7 lines of 10
 
 
 class Density:
     """Draws problems and writes chains as `task` does, so that the recipe's training loop takes it in its place."""
     FAMILIES = task.FAMILIES
 
-    def __init__(self, name, wrong=WRONG):
-        self.more, self.wrong = MORE[name], wrong
-        self.ODDS = {**task.ODDS, "operations": OPERATIONS, "wrong": wrong, "fillers": self.more}
+    def __init__(self, name, wrong=None):
+        self.weak, self.more = WEAK[name], MORE[name]
+        self.wrong = wrong or {"+": 0.0, "-": 0.0, "*": 0.0, self.weak: WRONG}
+        self.ODDS = {**task.ODDS, "operations": OPERATIONS, "wrong": self.wrong, "fillers": self.more}
 
     prompt_text = staticmethod(task.prompt_text)
     completion_text = staticmethod(task.completion_text)

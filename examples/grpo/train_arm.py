@@ -1,6 +1,7 @@
 """Stage 1: trains the weak policy by GRPO with one arm's credit, and writes a line of JSON for every step and every look at held-out problems."""
 import argparse
 import collections
+import functools
 import hashlib
 import json
 import math
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import torch
 import arms
-from gradient import accumulate
+from gradient import accumulate, entropy
 from groups import advantages, sample_groups
 from setting import Density, MORE
 from tool import Tool
@@ -20,10 +21,12 @@ from model import Llama
 
 EARLY = 0.7        # at this share of the steps all held-out problems are looked at, as at the end
 CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to
+WITHIN = ["--within", "entropy", "--even", "0.8"]  # credit inside a segment, as stage0_within.py found it best
 
 # flags of `score` for arms that one call makes
 ONE_CALL = {
     "share pr": [],
+    "within pr": WITHIN,
     "surprise": ["--sigma", "surprise"],
     "entropy": ["--sigma", "entropy"],
     "share surprise": ["--estimator", "surprise"],
@@ -31,50 +34,59 @@ ONE_CALL = {
 # flags for arms that need a calibration
 CALIBRATED = {
     "share calibrated": ["--estimator", "calibrated"],
+    "within calibrated": ["--estimator", "calibrated", *WITHIN],
+    "within calibrated, even .1": ["--estimator", "calibrated", "--within", "entropy"],
     "rudder calibrated": ["--estimator", "calibrated", "--sigma", "rudder", "--baseline", "group"],
     "segment calibrated": ["--estimator", "calibrated", "--method", "segment"],
     "share siblings": ["--estimator", "siblings"],
     "shuffled": ["--estimator", "calibrated"],
+    "shuffled within": ["--estimator", "calibrated"],
 }
-OF_THE_TASK = ("exact", "oracle", "oracle decisions")
+OF_THE_TASK = ("exact", "oracle", "oracle decisions", "oracle decisions within")
 ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
 GIVEN = ["--estimator", "given", "--segmenter", "given"]
+COLUMNS = ("sigma", "sigma_gain")
 
 
 class Credit:
     """Token advantages of one arm for the rows of a step, by way of the tool; `uniform` is plain GRPO and runs no tool."""
 
-    def __init__(self, arm, tool, scored_by=None):
-        self.arm, self.tool, self.scored, self.calibration, self.is_foreign = arm, tool, [], None, scored_by is not None
+    def __init__(self, arm, tool, weak, scored_by=None):
+        self.arm, self.tool, self.weak, self.scored, self.calibration, self.is_foreign = arm, tool, weak, [], None, scored_by is not None
         if self.is_foreign:
             tool.build(checkpoint.load(Llama(), scored_by))
 
     def of(self, step, model, problems, rows, copies):
-        """Token advantages, the tool's seconds, and how many traces have each status."""
+        """Token advantages, the tool's seconds, how many traces have each status, and the mean `sigma_gain` of those with an advantage."""
         scale = [a / len(rows) for a in advantages(rows, copies)]
         if self.arm == "uniform":
-            return arms.uniform(rows, scale), 0.0, {}
+            return arms.uniform(rows, scale), 0.0, {}, None
         started = self.tool.seconds
         if not self.is_foreign:
             self.tool.build(model)
         if self.arm in ONE_CALL:
-            scored = self.tool.score(rows, ONE_CALL[self.arm])
+            scored = self.tool.score(rows, ONE_CALL[self.arm], COLUMNS)
         elif self.arm == "exact":
-            scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows))), GIVEN)
+            scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows, self.weak))), GIVEN, COLUMNS)
         elif self.arm in OF_THE_TASK:
-            known = arms.known_mistakes if self.arm == "oracle" else arms.known_decisions
-            scored = self.tool.score(arms.with_values(rows, known), GIVEN)
+            known = arms.known_mistakes if self.arm == "oracle" else functools.partial(arms.known_decisions, weak=self.weak)
+            scored = self.tool.score(arms.with_values(rows, known), self.given(), COLUMNS)
         else:
             scored = self.calibrated(step, rows)
         if self.arm.startswith("segment"):
             found = arms.as_advantage(rows, scored)
         else:
             found = arms.weighted(rows, scored, scale)
-        return found, self.tool.seconds - started, collections.Counter(row["status"].split(";")[0] if row else "rejected" for row in scored)
+        gains = [row["sigma_gain"] for row, a in zip(scored, scale) if a and row and row.get("sigma_gain") is not None]
+        statuses = collections.Counter(row["status"].split(";")[0] if row else "rejected" for row in scored)
+        return found, self.tool.seconds - started, statuses, float(np.mean(gains)) if gains else None
+
+    def given(self):
+        return [*GIVEN, *(WITHIN if self.arm.endswith("within") else [])]
 
     def calibrated(self, step, rows):
         """Values fitted to the rewards of the steps before; in the first step to its own, cross-fitted by group."""
-        columns = ("token_advantage",) if self.arm.startswith("segment") else ("sigma", "segments")
+        columns = ("token_advantage",) if self.arm.startswith("segment") else (*COLUMNS, "segments")
         here, flags = f"step-{step % CALIBRATED_ON}", CALIBRATED[self.arm]
         if not self.calibration:
             path, _ = self.tool.score_to(rows, [], here)
@@ -82,9 +94,9 @@ class Credit:
         path, scored = self.tool.score_to(rows, [*flags, "--calibration", self.calibration], here, columns)
         self.scored = [each for each in self.scored if each != path][-CALIBRATED_ON + 1:] + [path]
         self.calibration = self.tool.calibrate(self.scored)  # used in the next step
-        if self.arm != "shuffled":
+        if not self.arm.startswith("shuffled"):
             return scored
-        return self.tool.score(arms.with_shuffled(rows, scored, step), GIVEN)
+        return self.tool.score(arms.with_shuffled(rows, scored, step), self.given(), COLUMNS)
 
 
 def held_out(density, count):
@@ -107,7 +119,7 @@ def train(args, say):
     never = set(tested)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
     tool = Tool(args.folder)
-    credit = Credit(args.arm, tool, args.scored_by)
+    credit = Credit(args.arm, tool, puzzle.weak, args.scored_by)
     # of all arms with this seed: the same problems, and the same random numbers for sampling
     rng, tokens = random.Random(f"train/{args.density}/{args.seed}"), 0
     quarter = args.held_out // 4
@@ -132,7 +144,8 @@ def train(args, say):
                 drawn.append(problem)
         rows = sample_groups(puzzle, model, drawn, args.copies, torch.Generator().manual_seed(args.seed * 100_003 + step), f"s{step}-")
         sampled = time.time()
-        found, tool_seconds, statuses = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
+        now = {"entropy": entropy(model, rows)} if step % args.look == 0 else {}
+        found, tool_seconds, statuses, gain = credit.of(step, model, {f"s{step}-{i}": p for i, p in enumerate(drawn)}, rows, args.copies)
         loss = accumulate(model, rows, found)
         # where all groups agree there is no gradient at all
         moving = [p for p in model.parameters() if p.grad is not None]
@@ -148,7 +161,7 @@ def train(args, say):
             after = {"loss_after": accumulate(model, rows, found)}
             optimizer.zero_grad(set_to_none=True)
         say({
-            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, "statuses": statuses, **after, "seconds": seconds,
+            "step": step + 1, "tokens": tokens, "reward": float(np.mean([r["reward"] for r in rows])), "loss": loss, "norm": norm, **now, "sigma_gain": gain, "statuses": statuses, **after, "seconds": seconds,
         })
     return model
 

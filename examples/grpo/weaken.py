@@ -11,7 +11,7 @@ from model import Llama
 from optimizer import Optimizer
 
 MICRO, ACCUMULATE = 8, 4  # sequences a micro-batch, and micro-batches a step, as in the recipe
-STEPS = {"dense": 240, "sparse": 340}  # the sparse one has to learn where the next operation is
+STEPS = {"dense": 240, "sparse": 340, "minus": 240}  # the sparse one has to learn where the next operation is
 EXITS = 3                 # early exits a sequence, so that the policy can still be asked for an answer
 
 
@@ -36,11 +36,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--density", choices=MORE, default="sparse")
     parser.add_argument("--steps", type=int, help=f"of the recipe's training loop (default: {STEPS})")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.015, help="Muon's at its highest; AdamW's is .15 of it")
     parser.add_argument("--out", required=True, help="model.safetensors, F16")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    checkpoint.save(weaken(args.density, args.steps or STEPS[args.density], args.rate, say=lambda text: print(text, flush=True)), args.out, "F16")
+    checkpoint.save(weaken(args.density, args.steps or STEPS[args.density], args.rate, args.seed, lambda text: print(text, flush=True)), args.out, "F16")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 // The flags and help of `rredcot calibrate`.
 import type { Command } from 'commander';
-import { type ExitCode, usageError } from '../errors.js';
-import type { Calibration } from '../estimate/calibrate/calibration.js';
-import { type Estimator, natureOf } from '../estimate/estimators.js';
+import type { ExitCode } from '../errors.js';
 
 interface CalibrateFlags {
   readonly output: string;
@@ -39,25 +37,4 @@ export function addCalibrateCommand(
       const further = features === undefined ? [] : parseFeatures(features);
       done(await calibrate(scored, { output, further, signal }, openLog({ quiet, json: logJson })));
     });
-}
-
-/** `--calibration <file>`, which goes with the estimators that are calibrated. @throws RredcotError (exit 2) where one is without the other */
-export async function calibrationFlag(
-  estimator: Estimator,
-  path: string | undefined,
-): Promise<Calibration | undefined> {
-  const { isCalibrated } = natureOf(estimator);
-  if (!isCalibrated && path !== undefined)
-    throw usageError(
-      `--calibration has no meaning with --estimator ${estimator}`,
-      'add --estimator calibrated',
-    );
-  if (!isCalibrated) return undefined;
-  if (path === undefined)
-    throw usageError(
-      `--estimator ${estimator} needs a calibration`,
-      'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
-    );
-  const { readCalibration } = await import('../estimate/calibrated.js');
-  return readCalibration(path);
 }

@@ -1,13 +1,15 @@
 // The flags and help of `rredcot compare`.
 import type { Command } from 'commander';
-import { finite, positiveInteger } from '../commands/job/flag-values.js';
 import { type ExitCode, usageError } from '../errors.js';
+import { finite, oneOf, positiveInteger } from '../flag-values.js';
 import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
+import { UNIFORM } from '../io/credits/trace-credits.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { endProgressLine } from '../report/terminal-line.js';
 import { MAX_LINE_BYTES_FLAG } from './flags/job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
+  readonly steps?: string;
   readonly truth?: string;
   readonly label?: string;
   readonly halves?: string;
@@ -27,7 +29,10 @@ interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
 const listed = (value: string, all: readonly string[] = []): string[] => [...all, value];
 
 /** Names that the files' own credits have, or that stand for all of them. */
-const OWN_NAMES = ['uniform', 'delta', 'sigma', 'first_wrong'];
+const OWN_NAMES = [UNIFORM, 'delta', 'sigma', 'first_wrong'];
+
+/** Forms of differences that follow from others. */
+const BOUNDED = ['scaled', 'smoothed'] as const;
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addCompareCommand(program: Command, done: (code: ExitCode) => void): void {
@@ -43,7 +48,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     )
     .option(
       '--credit <name=path>',
-      'a column with a number a thought segment; may be given several times',
+      'a column with a number a thought segment; may be given several times; uniform: draw that, too',
       listed,
     )
     .option(
@@ -56,6 +61,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
       "a score after each segment, a process reward model's; compared are the changes",
       listed,
     )
+    .option('--steps <how,…>', 'also differences of values in these forms: scaled, smoothed (docs/method.md)')
     .option('--truth <name>', 'the credit that the others are held against (default: each against each)')
     .option(
       '--halves <a,b>',
@@ -101,9 +107,9 @@ function resolved(flags: CompareFlags) {
   if (flags.json && flags.csv)
     throw usageError('--json and --csv are two forms of one output', 'leave out one');
   const columns = (['credit', 'values', 'scores'] as const).flatMap((meaning) =>
-    (flags[meaning] ?? []).map(
-      (text): CreditColumn => ({ meaning, ...parseNamedPath(`--${meaning}`, text) }),
-    ),
+    (flags[meaning] ?? [])
+      .filter((text) => !(meaning === 'credit' && text === UNIFORM))
+      .map((text): CreditColumn => ({ meaning, ...parseNamedPath(`--${meaning}`, text) })),
   );
   for (const [n, { name, meaning }] of columns.entries())
     if (OWN_NAMES.includes(name) || columns.findIndex((other) => other.name === name) !== n)
@@ -112,6 +118,8 @@ function resolved(flags: CompareFlags) {
     text === undefined ? undefined : parseNamedPath(flag, `path=${text}`).path;
   return {
     columns,
+    drawsUniform: flags.credit?.includes(UNIFORM) === true || flags.truth === UNIFORM,
+    steps: (flags.steps?.split(',') ?? []).map((name) => oneOf('--steps', name.trim(), BOUNDED)),
     truth: flags.truth,
     halves: flags.halves === undefined ? undefined : twoNames(flags.halves),
     firstWrong: flags.label === undefined ? undefined : labelPath(flags.label),

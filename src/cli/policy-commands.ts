@@ -1,8 +1,8 @@
 // The flags and help of `rredcot policy build`, `info` and `check`.
 import type { Command } from 'commander';
-import { finite } from '../commands/job/flag-values.js';
 import type { BuildFlags } from '../commands/policy-build.js';
 import { usageError } from '../errors.js';
+import { finite } from '../flag-values.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
 import { escapeControls } from '../printable.js';
 import { CHAT_TEMPLATE_ARG } from './flags/job-flags.js';
@@ -55,7 +55,7 @@ export function addPolicyCommands(program: Command): void {
       'of a process reward model: JSON file {"with_reference": "{prompt}… {reference}"} for --prm-reference (default: prm_template.json of the checkpoint, or a plain one)',
     )
     .description(
-      'Builds the graphs of a Llama, Mistral, Qwen2 or Qwen3 checkpoint, a policy or a process reward model (docs/policies.md); its weights are linked, not copied, where the file system allows.',
+      'Builds the graphs of a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3 checkpoint, a policy or a process reward model (docs/policies.md); its weights are linked, not copied, where the file system allows.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy build ./checkpoint -o ./policy\n')
     .action(async (checkpoint: string, flags: BuildFlags) => {

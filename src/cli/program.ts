@@ -12,6 +12,7 @@ import { VERSION } from '../version.js';
 import { addCalibrateCommand } from './calibrate-command.js';
 import { addCompareCommand } from './compare-command.js';
 import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './flags/job-flags.js';
+import { declared } from './flags/lazily.js';
 import { addCompletionCommand } from './looking/completion-command.js';
 import { endHelp, readableHelp } from './looking/help-ends.js';
 import { inspectCommand } from './looking/inspect-command.js';
@@ -79,9 +80,11 @@ async function run(
 ): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const { signal } = interruption;
+  const isShort = argv.includes('-h');
   const json = (): boolean =>
     !isWorker() && (argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson));
-  const program: Command = readableHelp(new Command('rredcot'))
+  const program: Command = readableHelp(new Command('rredcot'), isShort)
+    .hook('preSubcommand', (_, command) => declared(command, argv))
     .hook('preAction', (_, command) => {
       if (!KEEPS_WORK.has(command.name())) interruption.keepNothing();
     })
@@ -146,8 +149,11 @@ async function run(
 
   addCompletionCommand(program);
   if (isInLoop) refuseStreams(program);
-  endHelp(program);
+  endHelp(program, isShort);
   try {
+    // its own help command asks no hook
+    for (const each of program.commands)
+      if (argv[2] === 'help' && each.name() === argv[3]) await declared(each);
     await program.parseAsync(argv as string[]);
     const fault = stdoutError();
     return fault === undefined ? result : report(fault, json());

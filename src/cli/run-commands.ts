@@ -1,7 +1,7 @@
 // The flags and help of the commands that work on a run folder: `rredcot status`, `verify` and `merge`.
 import type { Command } from 'commander';
-import { oneOf } from '../commands/job/flag-values.js';
 import type { ExitCode } from '../errors.js';
+import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { escapeControls } from '../printable.js';
 

@@ -1,33 +1,17 @@
 // The flags and help of `rredcot score` and `rredcot segment`.
 import type { Command } from 'commander';
-import { oneOf } from '../commands/job/flag-values.js';
 import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
-import { checkExport, refuseOfOthers, resolveCreditOptions } from '../commands/job/options.js';
+import type { CreditFlags } from '../commands/job/options.js';
 import { parseExport } from '../commands/job/written-columns.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
-import { natureOf } from '../estimate/estimators.js';
+import type { FlagValues } from '../estimators/estimator.js';
+import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { calibrationFlag } from './calibrate-command.js';
-import {
-  type AttributionFlags,
-  resolveAttribution,
-  withAttributionFlags,
-} from './flags/attribution-flags.js';
-import { credited } from './flags/credit-flags.js';
 import { type JobFlags, job, jobOptions } from './flags/job-flags.js';
-import { type MateFlags, resolveMates, withMateFlags } from './flags/mate-flags.js';
-import { type PrmFlags, resolvePrm, withPrmFlags } from './flags/prm-flags.js';
-import {
-  hintFlags,
-  impliedEstimator,
-  type OtherPolicyFlags,
-  proverFlag,
-  withOtherPolicyFlags,
-} from './flags/prover-flags.js';
+import { lazily } from './flags/lazily.js';
 import { checkSegmenter } from './flags/segment-flags.js';
 import { jobLog, shareAmongWorkers } from './flags/worker-flags.js';
-import { type MonteCarloFlags, monteCarlo, resolveMonteCarlo } from './sample-command.js';
 
 /** Adds `score`; it reports its exit code, and throws what goes wrong. */
 export function addScoreCommand(
@@ -35,28 +19,31 @@ export function addScoreCommand(
   interruption: Interruption,
   done: (code: ExitCode) => void,
 ): void {
-  withPrmFlags(
-    withAttributionFlags(
-      withMateFlags(
-        withOtherPolicyFlags(monteCarlo(credited(job(program.command('score'), 'scored.parquet'), true))),
-      ),
-    ),
-  )
+  const command = lazily(job(program.command('score'), 'scored.parquet'), async (own, argv) => {
+    const { credited, ofEstimators, withModule } = await import('./flags/credit-flags.js');
+    await withModule(argv);
+    ofEstimators(credited(own, true));
+  });
+  command
     .summary('score traces: entropies, values at exit points, σ')
     .description(
       'Runs the policy over every trace and writes it with the entropy of every token, the value at every exit point, and σ.',
     )
+    .optionsGroup('Values and credit:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .option(
       '--bank <source>',
       "references: row|group; group: the answers of the group's other correct completions (snis: of the wrong ones too)",
       'row',
     )
+    .optionsGroup('The run:')
     .option(
       '--dry-run',
       'tell what a run would do: traces, rejects, tokens, exits, a branch, time and memory',
       false,
     )
+    .option('--json', 'tell it as one JSON object, with --dry-run', false)
+    .optionsGroup('Output:')
     .option(
       '--export <form>',
       "a trainer's columns in place of ours: prm|tinker|vineppo (docs/trainers.md; default: ours)",
@@ -65,65 +52,44 @@ export function addScoreCommand(
       'after',
       '\nExample:\n  rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet\n',
     )
-    .action(
-      async (
-        inputs: string[],
-        flags: JobFlags &
-          MonteCarloFlags &
-          MateFlags &
-          OtherPolicyFlags &
-          AttributionFlags &
-          PrmFlags &
-          Parameters<typeof resolveCreditOptions>[0] & {
-            bank: string;
-            calibration?: string;
-            export?: string;
-            dryRun: boolean;
-          },
-        command: Command,
-      ) => {
-        const log = await jobLog(flags);
-        const { score } = await import('../commands/score.js');
-        const credit = resolveCreditOptions(impliedEstimator(flags, command));
-        if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
-        const exportName = parseExport(flags.export);
-        checkExport(exportName, credit);
-        refuseOfOthers(credit);
-        const bank = oneOf('--bank', flags.bank, BANKS);
-        if (bank === 'group' && natureOf(credit.estimator).scores === 'nothing')
-          throw usageError(
-            `--bank group has no meaning with --estimator ${credit.estimator}: nothing is scored`,
-            'leave it out',
-          );
-        const calibration = await calibrationFlag(credit.estimator, flags.calibration);
-        const sampled = resolveMonteCarlo(flags, credit.estimator, command);
-        const options = jobOptions(flags);
-        const prover = proverFlag(credit.estimator, flags.prover);
-        const hint = hintFlags(credit.estimator, flags);
-        const prm = resolvePrm(flags, credit.estimator);
-        const mates = resolveMates(flags, credit.estimator, options.segments, inputs);
-        const attribution = resolveAttribution(flags, credit.estimator);
-        const dryRun = flags.dryRun ? (line: string) => process.stdout.write(`${line}\n`) : undefined;
-        const method = {
-          credit,
-          calibration,
-          monteCarlo: sampled,
-          mates,
-          attribution,
-          prover,
-          hint,
-          prm,
-          bank,
-          exportName,
-          dryRun,
-        };
-        const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
-        checkSegmenter(job.segments, job);
-        interruption.limitTime(parseTimeLimit(flags.timeLimit));
-        done((await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log)));
-      },
-    );
+    .action(async (inputs: string[], given: ScoreFlags & FlagValues, command: Command) => {
+      const log = await jobLog(given);
+      const { score } = await import('../commands/score.js');
+      const { askEstimator } = await import('../estimators/registry.js');
+      const { namedEstimator } = await import('./flags/credit-flags.js');
+      const isDefault = command.getOptionValueSource('estimator') === 'default';
+      const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
+      const { checkExport, refuseOfOthers, resolveCreditOptions } = await import(
+        '../commands/job/options.js'
+      );
+      const credit = resolveCreditOptions(flags);
+      if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
+      const exportName = parseExport(flags.export);
+      checkExport(exportName, credit);
+      refuseOfOthers(credit);
+      const bank = oneOf('--bank', flags.bank, BANKS);
+      const { name, scores } = credit.estimator;
+      if (bank === 'group' && scores === 'nothing')
+        throw usageError(
+          `--bank group has no meaning with --estimator ${name}: nothing is scored`,
+          'leave it out',
+        );
+      const options = jobOptions(flags);
+      const asked = await askEstimator(credit.estimator, flags, { ...options, inputs });
+      const isRangeGiven = flags.rewardRange !== 'auto';
+      if (flags.json && !flags.dryRun)
+        throw usageError('--json says how a dry run is told', 'add --dry-run, or --format jsonl for rows');
+      const print = (line: string): void => void process.stdout.write(`${line}\n`);
+      const dryRun = flags.dryRun ? { json: flags.json, print } : undefined;
+      const method = { credit, asked, isRangeGiven, bank, exportName, dryRun };
+      const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
+      checkSegmenter(job.segments, job);
+      interruption.limitTime(parseTimeLimit(flags.timeLimit));
+      done((await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log)));
+    });
 }
+
+type ScoreFlags = JobFlags & CreditFlags & { bank: string; export?: string; dryRun: boolean; json: boolean };
 
 /** Adds `segment`, likewise. */
 export function addSegmentCommand(
@@ -136,6 +102,7 @@ export function addSegmentCommand(
     .description(
       'Cuts every completion into segments at token boundaries; neighbours of the lowest total entropy are merged.',
     )
+    .optionsGroup('Segments:')
     .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
     .option('--no-policy', 'no entropies: merge by length, on characters')
     .addHelpText(

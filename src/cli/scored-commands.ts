@@ -1,12 +1,12 @@
 // The flags and help of the commands that make a scored file into another: `rredcot redistribute` and `filter`.
 import type { Command } from 'commander';
-import { oneOf } from '../commands/job/flag-values.js';
 import type { CreditFlags } from '../commands/job/options.js';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
 import type { ExitCode } from '../errors.js';
+import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { credited } from './flags/credit-flags.js';
 import { appended } from './flags/job-flags.js';
+import { lazily } from './flags/lazily.js';
 
 interface ScoredFlags {
   readonly output?: string;
@@ -21,7 +21,10 @@ export function addScoredCommands(
   signal: AbortSignal,
   done: (code: ExitCode) => void,
 ): void {
-  credited(scored(program.command('redistribute'), './<input>.redistributed.parquet'), false)
+  lazily(scored(program.command('redistribute'), './<input>.redistributed.parquet'), async (own) => {
+    const { credited } = await import('./flags/credit-flags.js');
+    credited(own, false);
+  })
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name; arrow for -o -)`)
     .option(
       '--columns <a,b>',

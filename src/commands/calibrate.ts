@@ -8,13 +8,16 @@ import { FEATURES, stateFeatures } from '../estimate/calibrate/features.js';
 import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
 import { groupPlace } from '../estimate/calibrate/folds.js';
 import { STATE_COLUMNS, scoredWith, storedStates } from '../estimate/calibrated.js';
-import { ESTIMATORS, natureOf } from '../estimate/estimators.js';
+import { estimatorNamed } from '../estimators/registry.js';
 import { writeText } from '../io/files/json-file.js';
 import { openChunkReader } from '../io/parquet/chunk-reader.js';
+import { resolveInputs } from '../io/read/inputs.js';
+import { partOf } from '../io/scored/origins.js';
 import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';
 import { openScratch, type Scratch } from '../io/scored/scratch.js';
 import { HashSet } from '../io/table/hash-set.js';
 import type { StoredRow } from '../io/verify/stored-rows.js';
+import { partText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import { drawCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
@@ -51,6 +54,14 @@ export async function calibrate(
   const scratch = await openScratch(join(dirname(output), name));
   try {
     const { skipped, ...common } = await gather(paths, further, scratch, signal, log);
+    for (const path of paths) {
+      const part = (await partOf(await resolveInputs([path])))?.part;
+      if (part !== undefined)
+        log.warn(
+          'part',
+          `${path}: ${partText(part)}: the weights are fitted to the traces that are left, and traces of their groups that are not have no say in them`,
+        );
+    }
     const F = FEATURES.length + further.length;
     const fit = await fitCalibration(() => fitTraces(scratch, signal), F);
     const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common }, further);
@@ -175,10 +186,10 @@ function checkFile({ path, columns, config }: ScoredFile, further: readonly Colu
       `${path}: has no column ${absent.column} (--features ${absent.name})`,
       'score rows that have it, or --join <file> --join-on id --join-columns <its name there>',
     );
-  const estimator = ESTIMATORS.find((known) => known === config?.estimator);
-  if (estimator !== undefined && (natureOf(estimator).scores !== 'answers' || natureOf(estimator).isOfProver))
+  const estimator = estimatorNamed(config?.estimator);
+  if (estimator !== undefined && (estimator.scores !== 'answers' || estimator.isOfProver))
     throw usageError(
-      `${path}: was scored with --estimator ${estimator}, expected one that scores answers at exit points`,
+      `${path}: was scored with --estimator ${estimator.name}, expected one that scores answers at exit points`,
       'score with --estimator pr',
     );
 }

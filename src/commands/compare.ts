@@ -1,17 +1,27 @@
 // `rredcot compare`: scored files in, how their credits go together out, as a table, JSON or CSV.
-import { type CompareOptions, type Comparison, compareCredits } from '../compare/compare.js';
+import {
+  type ComparedFigure,
+  type CompareOptions,
+  type Comparison,
+  compareCredits,
+} from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
-import { isMagnitude } from '../estimate/estimators.js';
+import { isMartingale, type Nature } from '../estimate/nature.js';
+import { boundedSteps } from '../estimate/rules/martingale.js';
+import { storedNature } from '../estimators/registry.js';
 import { CreditCollector, type Refusal } from '../io/credits/collect.js';
-import { type CreditRequest, DELTA, SIGMA } from '../io/credits/trace-credits.js';
+import { type CreditRequest, DELTA, type FileCredits, SIGMA, UNIFORM } from '../io/credits/trace-credits.js';
 import { fileStem, type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
+import { partOf } from '../io/scored/origins.js';
 import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
+import { type Part, partText } from '../io/write/part.js';
 import { count, plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { comparisonCsv, drawComparison } from '../report/compare-view.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
+import { listCodes } from '../report/run-figures.js';
 import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { writeComparisonPage } from './looking/comparison-page.js';
@@ -19,11 +29,17 @@ import { accountBeside, type Config } from './scored/account-beside.js';
 import { assertWritten } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
+  /** forms of `--steps` in which the differences of values are compared, too */
+  readonly steps: readonly BoundedSteps[];
+  /** whether table and page have the pairs with uniform σ; JSON and CSV always have them */
+  readonly drawsUniform: boolean;
   readonly form: 'table' | 'json' | 'csv';
   /** an HTML file that is written beside what is printed */
   readonly page: string | undefined;
   readonly maxLineBytes: number;
 }
+
+type BoundedSteps = Parameters<typeof boundedSteps>[3];
 
 /** A file that is compared, as far as it says how it was made. */
 export interface ComparedFile {
@@ -85,6 +101,7 @@ export async function compare(
     const facts = {
       ...factsOf(path, config ?? {}, metadata.get(POLICY_KEY)),
       edit: await editOf(path, inputs, metadata),
+      part: (await partOf(inputs))?.part,
     };
     found.push(facts);
     const names = new Map<string, string>();
@@ -94,7 +111,10 @@ export async function compare(
       names.set(own, name);
       return name;
     };
-    await collector.add(path, rows, nameOf, isMagnitude(facts.estimator));
+    await collector.add(path, rows, nameOf, {
+      isMagnitude: facts.nature?.isMagnitude === true,
+      ...bounded(opts.steps, facts),
+    });
     for (const name of names.values()) taken.add(name);
   }
   for (const [n, { file }] of found.entries())
@@ -110,11 +130,18 @@ export async function compare(
       of,
     });
   });
-  const files = found.map(({ policy: _, options: __, edit: ___, ...file }, n) => ({
+  const files = found.map(({ policy: _, options: __, edit: ___, steps: ____, part: _____, ...file }, n) => ({
     ...file,
     traces: collector.matched[n] as number,
     fallbacks: Object.fromEntries(collector.fallbacks[n] ?? []),
   }));
+  // a σ that is uniform by fallback goes with `uniform`, and says nothing
+  const isNothing = ({ of, value }: ComparedFigure) => value === null || (of === UNIFORM && value > ALL_ONE);
+  if (comparison.figures.every(isNothing))
+    throw dataError(
+      `nothing can be compared: no credit differs within a trace (${files.map(({ file, traces, fallbacks }) => `${file}: ${plural(traces, 'trace')}${listCodes(Object.entries(fallbacks))}`).join('; ')})`,
+      'rredcot summary <file> says what its statuses mean, and what mends them',
+    );
   const report: ComparisonReport = {
     files,
     ...sizesOf(table),
@@ -124,12 +151,19 @@ export async function compare(
     notes: notesOf(found, files),
     ...comparison,
   };
-  if (opts.page !== undefined) await writeComparisonPage(opts.page, report, table, log);
+  const drawn = opts.drawsUniform ? report : withoutUniform(report);
+  if (opts.page !== undefined) await writeComparisonPage(opts.page, drawn, table, log);
   if (opts.form === 'csv') write(comparisonCsv(report));
   else if (opts.form === 'json')
     write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);
-  else write(drawComparison(report));
+  else write(drawComparison(drawn));
   return EXIT.done;
+}
+
+/** Uniform σ goes with little and stands in most pairs: left out of what is drawn, where anything else is. */
+function withoutUniform(report: ComparisonReport): ComparisonReport {
+  const figures = report.figures.filter(({ of, credit }) => of !== UNIFORM && credit !== UNIFORM);
+  return figures.length === 0 ? report : { ...report, figures };
 }
 
 /** @returns the file and what befell it; undefined where its bytes are those that were written, or nobody knows these */
@@ -154,6 +188,8 @@ async function* told<T>(rows: AsyncIterable<T>, file: string, log: Log): AsyncGe
 }
 
 const ROWS_TOLD = 1000;
+/** A correlation of what is the same but for rounding. */
+const ALL_ONE = 1 - 1e-6;
 const CURE = 'score the same traces with the same --segmenter, or leave the file out';
 
 /** Why the first of a file's rows was left out. */
@@ -164,23 +200,31 @@ function firstRefusal(refused: ReadonlyMap<string, { readonly first: string }>, 
 
 type Facts = Omit<ComparedFile, 'traces' | 'fallbacks'> & {
   readonly policy: string | undefined;
+  /** in which form its differences are; undefined where they are free */
+  readonly steps: string | undefined;
+  /** what its values are; undefined where nobody knows */
+  readonly nature: Nature | undefined;
   /** how it was cut */
   readonly options: string;
   /** what was changed since it was written, which may be what is asked about: columns that were added */
   readonly edit?: string | undefined;
+  /** what has cut it out of a data set */
+  readonly part?: Part | undefined;
 };
 
 function factsOf(file: string, config: Config, policy: string | undefined): Facts {
   const text = (value: unknown) => (typeof value === 'string' ? value : null);
-  const { segmenter, maxSegments, fixedLength, keywords, rule } = config;
+  const { segmenter, maxSegments, fixedLength, keywords, thoughtTags, rule, steps } = config;
   return {
     file,
     estimator: text(config.estimator),
+    nature: storedNature(config),
     // of several rules the first one's is in the segments
     sigma: text(Array.isArray(rule) ? rule[0] : rule),
     segmenter: text(segmenter),
     policy,
-    options: JSON.stringify([segmenter, maxSegments, fixedLength, keywords]),
+    steps: text(steps) ?? undefined,
+    options: JSON.stringify([segmenter, maxSegments, fixedLength, keywords, thoughtTags]),
   };
 }
 
@@ -193,9 +237,21 @@ function parsed(text: string | undefined): Config {
   }
 }
 
+/** The same differences in other forms, where the file's values have them. */
+function bounded(asked: readonly BoundedSteps[], { nature, steps: own }: Facts): FileCredits {
+  if (nature === undefined || !isMartingale(nature)) return {};
+  return {
+    further: (...of) =>
+      asked
+        .filter((steps) => steps !== own)
+        .map((steps) => [`${DELTA}_${steps}`, boundedSteps(...of, steps).deltas] as const),
+  };
+}
+
 /** The file's own credits are called after how they were made, where the file says so. */
-function creditName(own: string, { estimator, sigma }: Facts): string {
-  if (own === DELTA) return estimator ?? DELTA;
+function creditName(own: string, { estimator, sigma, steps }: Facts): string {
+  if (own === DELTA) return `${estimator ?? DELTA}${steps === undefined ? '' : `_${steps}`}`;
+  if (own.startsWith(`${DELTA}_`)) return own.replace(DELTA, estimator ?? DELTA);
   return own === SIGMA && sigma !== null ? `sigma_${sigma}` : own;
 }
 
@@ -219,24 +275,27 @@ function countRefusal(refused: Map<string, { count: number; first: string }>, re
 /** @throws RredcotError for what cannot be compared */
 function checkNames(
   { credits, rewards }: CreditTable,
-  { columns, truth, halves }: CompareCommandOptions,
+  { columns, deviations, truth, halves }: CompareCommandOptions,
   refused: ReadonlyMap<string, { count: number; first: string }>,
 ): void {
   const why = Array.from(
     refused,
     ([code, { count, first }]) => `${plural(count, 'row')} ${code}, first ${first}`,
   );
+  const names = credits.map(({ name }) => name);
+  const inspect = 'rredcot inspect <file> shows the columns of a row';
   if (rewards.length === 0)
     throw dataError(
       `no trace to compare${why.length === 0 ? '' : `: ${why.join('; ')}`}`,
-      'rredcot score traces.jsonl -o scored.parquet',
+      refused.has('credit') && (columns.length > 0 || deviations !== undefined)
+        ? inspect
+        : 'rredcot score traces.jsonl -o scored.parquet',
     );
-  const names = credits.map(({ name }) => name);
-  for (const { name, path } of columns)
+  for (const { name, path, meaning } of columns)
     if (!names.includes(name))
       throw usageError(
-        `--credit ${name}=${path.text}: no row has it${why.length === 0 ? '' : ` (${why.join('; ')})`}`,
-        'rredcot inspect <file> shows the columns of a row',
+        `--${meaning} ${name}=${path.text}: no row has it${why.length === 0 ? '' : ` (${why.join('; ')})`}`,
+        inspect,
       );
   for (const [flag, name] of [
     ['--truth', truth],
@@ -246,7 +305,10 @@ function checkNames(
     if (name !== undefined && !names.includes(name))
       throw usageError(`${flag} ${name}: no credit has that name`, `${flag} ${names.join('|')}`);
   if (names.length < 2)
-    throw usageError('there is one credit alone, uniform', '--credit name=path, or a scored file');
+    throw usageError(
+      'there is one credit alone, uniform',
+      '--credit, --values or --scores name=path, or a scored file',
+    );
 }
 
 function sizesOf({ rewards, offsets }: CreditTable) {
@@ -272,6 +334,12 @@ function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): Compa
   for (const { edit } of facts)
     if (edit !== undefined)
       notes.push({ code: 'edited', text: `${edit}: what is said of how it was made may be untrue of it` });
+  for (const { file, part } of facts)
+    if (part !== undefined)
+      notes.push({
+        code: 'part',
+        text: `${file} ${partText(part)}: its groups may lack traces, which have no say in a baseline (uniform) nor in an interval`,
+      });
   for (const { file, fallbacks, traces } of files)
     for (const [code, n] of Object.entries(fallbacks))
       notes.push({

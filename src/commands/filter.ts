@@ -1,8 +1,8 @@
 // `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { valueNameOf } from '../estimate/estimators.js';
-import { FILTERED_KEY } from '../io/scored/origins.js';
+import { valueNameOf } from '../estimate/nature.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';
+import { PART_KEY, type Part } from '../io/write/part.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Log } from '../report/log.js';
@@ -82,6 +82,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     if (kept === 0) throw nothingKept(path, traces, removed, firstBad);
   }
   const figures = () => ({ kept, of: traces, conditions: removed });
+  const part: Part = { by: 'filter', where: [...opts.where], ...originOf(source) };
   await writeScored(rows(), {
     ...{ target, signal, log, figures },
     ourColumns: [],
@@ -89,10 +90,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     names: new Set(source.columns),
     metadata: source.metadata,
     config: source.config,
-    made: {
-      ...source.origins,
-      [FILTERED_KEY]: JSON.stringify({ where: opts.where, ...originOf(source) }),
-    },
+    made: { ...source.origins, [PART_KEY]: JSON.stringify(part) },
     valueName: valueNameOf(source.credit.estimator),
   });
   log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);

@@ -1,10 +1,12 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
+import { STDIN } from '../io/files/byte-source.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
 import { JOINS } from '../io/presets/joins.js';
 import { fits } from '../io/presets/presets.js';
+import { withHiveKeys } from '../io/read/hive-keys.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
@@ -16,10 +18,11 @@ import { drawShown } from '../report/shown/shown-trace.js';
 import { terminalNotice } from '../report/terminal-input.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
-import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
+import { type Mapping, type MappingOptions, resolveMapping } from './inputs/mapping.js';
+import { rewardNote } from './inputs/reward-scale.js';
 import { browse } from './looking/browse.js';
 import type { Terminal } from './looking/pager.js';
-import { fitting, type Pick, type Picked, pickTrace } from './looking/pick.js';
+import { fitting, type Pick, type Picked, pickRow, pickTrace } from './looking/pick.js';
 import { shownFile, shownRecord, shownTrace } from './looking/shown.js';
 import { rowAt } from './looking/steps.js';
 import { openScored } from './scored/open-scored.js';
@@ -50,11 +53,11 @@ export async function inspect(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
-  const { picked, fits } = (await pickedOf(path, opts, log)) ?? {};
-  const inputs = await resolveInputs([path]);
+  const inputs = withHiveKeys(await resolveInputs([path]));
   const notice = terminalNotice([path]);
   if (notice !== undefined) process.stderr.write(`${notice}\n`);
   const mapping = await resolveMapping(inputs, opts);
+  const { picked, fits } = (await pickedOf(path, mapping, opts, log)) ?? {};
   const { row, id } =
     picked === undefined
       ? await findRow(mapping, opts)
@@ -68,7 +71,13 @@ export async function inspect(
     else write(`${drawShown(shown, { ...opts, width: opts.width() }).join('\n')}\n`);
     return EXIT.done;
   }
-  const found = inspectRow(row, id, mapping);
+  const isRaw = shown === undefined && inputs.every(({ size }) => size !== null);
+  const note = isRaw ? await rewardNote({ inputs, mapping }, opts.signal) : undefined;
+  const { missing, ...rest } = inspectRow(row, id, mapping);
+  const found = {
+    ...rest,
+    missing: note === undefined ? missing : [...missing, { field: 'reward', ...note }],
+  };
   if (opts.json) {
     const scored = shown === undefined ? {} : { scored: shownRecord(shown, row as InputRow) };
     write(`${printableJson(JSON.stringify({ ...(forPrograms(found) as object), ...scored }))}\n`);
@@ -76,9 +85,10 @@ export async function inspect(
   return found.rejected === null || shown !== undefined ? EXIT.done : EXIT.data;
 }
 
-/** The trace of a scored file that was asked for by what it is, and the rows among which it was looked for. */
+/** The row that was asked for by what it is, and the rows among which it was looked for. */
 async function pickedOf(
   path: string,
+  { first, read }: Mapping,
   { row, pick, where, signal }: InspectOptions,
   log: Log,
 ): Promise<{ picked: Picked; fits: ((row: InputRow) => boolean) | undefined } | undefined> {
@@ -88,6 +98,9 @@ async function pickedOf(
       '--row names a row, and --worst, --best, --random and --where look for one',
       'leave out --row',
     );
+  // chance asks for no values
+  if (pick === 'random' && where.length === 0 && path !== STDIN && !isScored(first))
+    return { picked: await pickRow(read, signal), fits: undefined };
   const source = await openScored(path, log);
   const conditions = where.map((text) => parseWhere(text, path, source));
   const picked = await pickTrace(source, pick ?? 'first', conditions, signal);

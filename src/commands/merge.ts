@@ -1,8 +1,9 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { sumPath } from '../io/files/sum-file.js';
 import { shardName } from '../io/layout/chunks.js';
-import { rejectsPath } from '../io/layout/run-paths.js';
+import { rejectsPath, summaryPath } from '../io/layout/run-paths.js';
 import { type MergeTarget, mergeRun } from '../io/merge/merge.js';
 import { readMerged } from '../io/merge/merged.js';
 import { sumCounts } from '../io/run/records.js';
@@ -93,7 +94,8 @@ async function resolveMergeTarget(
     );
   const rejects = rejectsPath(path);
   await refuseInputs([path, rejects], description.inputs);
-  for (const each of [path, rejects]) await refuseUnreplaceable(each);
+  const beside = kind === 'jsonl' && !isFolder ? [summaryPath(path), sumPath(path)] : [];
+  for (const each of [path, rejects, ...beside]) await refuseUnreplaceable(each);
   if (!isFolder) {
     if (fileSize !== undefined)
       throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${shellWord(`${path}/`)}`);

@@ -1,14 +1,12 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { buildPolicyFolder } from '../policy/making/build-policy.js';
 import { buildPrmFolder } from '../policy/making/build-prm.js';
 import { isPrmCheckpoint } from '../policy/prm-folder.js';
-import { type ExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
+import { type ExitTemplate, ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { prmLines, templateLines } from './policy-info.js';
+import { prmLines, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
@@ -55,6 +53,7 @@ export async function policyBuild(
   print(`exit template, ${origin}:`);
   const tokenizer = await openTokenizer(policy.path);
   for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
+  for (const line of writingLines(policy, tokenizer)) print(line);
   await tokenizer.close();
   print(`graphs: float32 for the CPU, ${policy.cuda?.precision} for CUDA`);
   print(`policy folder written to ${flags.output}`);
@@ -73,14 +72,10 @@ function refuseOthers(checkpoint: string, flags: BuildFlags, isPrm: boolean): vo
   );
 }
 
-/** The file of the checkpoint that is taken where no flag names another. */
-const OWN_TEMPLATE = 'exit_template.json';
-
 /** The parts that the flags give, or the checkpoint's own file; a part's own flag wins over the file. */
 async function givenTemplate(checkpoint: string, flags: BuildFlags): Promise<Partial<ExitTemplate>> {
-  const own = join(checkpoint, OWN_TEMPLATE);
-  const path = flags.exitTemplate ?? (existsSync(own) ? own : undefined);
-  const file = path === undefined ? {} : await readExitTemplate(path);
+  const { exitTemplate: path } = flags;
+  const file = path === undefined ? await ownExitTemplate(checkpoint) : await readExitTemplate(path);
   return {
     ...file,
     ...(flags.exitClose === undefined ? {} : { close: flags.exitClose }),

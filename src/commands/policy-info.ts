@@ -1,16 +1,18 @@
 // `rredcot policy info`: what a policy folder holds, without running it.
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { type Suffix, suffixMaker } from '../estimate/references.js';
 import { count, plural } from '../plural.js';
 import type { Architecture, Head } from '../policy/build/architecture.js';
 import { expectedWeights } from '../policy/build/graphs.js';
 import { readSafetensorsHeader } from '../policy/build/safetensors.js';
-import { openPolicyFolder } from '../policy/folder.js';
+import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
 import { isPrmFolder, openPrmFolder, type PrmFolder } from '../policy/prm-folder.js';
 import { ChatRenderer } from '../policy/text/chat-renderer.js';
 import { loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
-import { type ExitTemplate, templateTokens } from '../policy/text/exit-template.js';
+import type { ExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
+import { NO_STOP } from '../policy/text/stops.js';
 import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
 
 /** @returns lines for people */
@@ -33,7 +35,10 @@ export async function policyInfo(
     `vocabulary    ${count(arch.vocab)}, ${tokenizer.kind} tokenizer`,
     `limit         ${count(arch.maxTokens)} tokens, ${isPrm ? 'prompt and steps together' : 'prompt, completion and reference together'}`,
     ...('exitTemplate' in policy
-      ? under('exit template', await templateLines(policy.exitTemplate, tokenizer))
+      ? [
+          ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
+          ...writingLines(policy, tokenizer),
+        ]
       : under('steps', prmLines(policy))),
     ...under('chat template', await chatLines(policy, tokenizer, chatTemplateArgs)),
   ];
@@ -65,14 +70,40 @@ async function chatLines(
   return [`${basename(template.file)}, ${count(template.source.length)} characters`, `a question → ${shown}`];
 }
 
-/** Each part of a template as JSON text, with its number of tokens. */
+/** Each part of a template as JSON text, and the branch of a short answer as tokens, with those that are scored of it. */
 export async function templateLines(template: ExitTemplate, tokenizer: PolicyTokenizer): Promise<string[]> {
-  const tokens = await templateTokens(template, tokenizer);
-  return (['close', 'open', 'closer'] as const).map(
-    (part) =>
-      `${part.padEnd(6)} ${JSON.stringify(template[part])} (${tokens[part]} token${tokens[part] === 1 ? '' : 's'})`,
+  const suffixesOf = await suffixMaker(template, { scores: 'answers' }, tokenizer.encode);
+  const [branch] = await suffixesOf([{ answer: SHOWN_ANSWER, utility: 1 }]);
+  const { ids, scoredFrom } = branch as Suffix;
+  const tokens = Array.from(ids, (id) =>
+    JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8')),
   );
+  return [
+    ...(['close', 'open', 'closer'] as const).map(
+      (part) => `${part.padEnd(6)} ${JSON.stringify(template[part])}`,
+    ),
+    `branch ${tokens.join(' ')} (${plural(ids.length, 'token')} for the answer ${SHOWN_ANSWER})`,
+    `scored ${tokens.slice(scoredFrom).join(' ')}`,
+  ];
 }
+
+/** With what a prompt begins, and by what a completion ends. */
+export function writingLines(
+  { decoding }: Pick<PolicyFolder, 'decoding'>,
+  tokenizer: PolicyTokenizer,
+): string[] {
+  const shown = (id: number): string =>
+    `${JSON.stringify(tokenizer.decode(Int32Array.of(id)).toString('utf8'))} (${id})`;
+  const { id, doubt } = tokenizer.start;
+  const stops = decoding?.stops ?? [];
+  return [
+    ...under('prompt start', [id === null ? 'none' : shown(id), ...(doubt === undefined ? [] : [doubt])]),
+    ...under('end tokens', [stops.length === 0 ? `none: ${NO_STOP}` : stops.map(shown).join(', ')]),
+  ];
+}
+
+/** An answer that every tokenizer can spell. */
+const SHOWN_ANSWER = '7';
 
 /** How a process reward model is read. */
 export function prmLines({ head, correct, stepToken, withReference }: PrmFolder): string[] {

@@ -1,25 +1,27 @@
 // `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { ATTRIBUTION_KEYS } from '../estimate/attributing/attributed.js';
 import type { Calibration } from '../estimate/calibrate/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
-import { natureOf, type ProverChoice, valueNameOf } from '../estimate/estimators.js';
-import { HINT_KEYS } from '../estimate/hint/hint.js';
-import { methodNotice, requestedColumns } from '../estimate/requested.js';
-import { MONTE_CARLO_KEYS } from '../estimate/sampling/sampled.js';
-import { SIBLING_KEYS } from '../estimate/siblings/sibling-values.js';
-import { TOKEN_RULES } from '../estimate/sigma.js';
-import { FILTERED_KEY, REDISTRIBUTED_KEY } from '../io/scored/origins.js';
+import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
+import { methodNotice, normaliserColumn, requestedColumns } from '../estimate/requested.js';
+import { OF_OTHERS } from '../estimate/rules/normalisers.js';
+import { ruleOf, SIGMA_RULES } from '../estimate/sigma.js';
+import { calibrated as fitted } from '../estimators/calibrated.js';
+import type { FlagValues } from '../estimators/estimator.js';
+import { pr } from '../estimators/pr.js';
+import { configKeys, estimatorNamed } from '../estimators/registry.js';
+import { REDISTRIBUTED_KEY } from '../io/scored/origins.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
-import { resolveColumnNames } from '../io/write/column-names.js';
+import { renamedText, resolveColumnNames } from '../io/write/column-names.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
 import { refuseUnknown } from '../io/write/output-layout.js';
+import { partText, wholeText } from '../io/write/part.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { type CreditFlags, resolveCreditOptions } from './job/options.js';
+import { ANY_RANGE, type CreditFlags, resolveCreditOptions, resolveEstimator } from './job/options.js';
 import { resolveTarget, stemOf } from './job/target.js';
 import { again, lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/again.js';
 import { openScored, type Scored } from './scored/open-scored.js';
@@ -49,11 +51,8 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const { signal, choice } = opts;
   const source = await openScored(path, log);
   const calibration = await calibrationOf(path, source, opts, log);
-  const credit = calibrated(
-    resolveCreditOptions(mergedFlags(source.credit, opts.flags)),
-    source,
-    calibration,
-  );
+  const flags = mergedFlags(source.credit, opts.flags);
+  const credit = resolveCreditOptions(flags, natureOf(source, opts.flags, flags, calibration));
   refuseImpossible(path, source, credit, calibration);
   const notice = methodNotice(credit);
   if (notice !== undefined) log.info(notice);
@@ -64,20 +63,19 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const isOther = isOtherEstimator(source.config, opts.flags);
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
-  const lacked = ofWholeGroups(source, credit);
-  if (lacked !== undefined) refuseFiltered(path, source, lacked);
+  checkPart(path, source, credit, log);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,
     source.columns.filter((name) => !source.made.has(name)),
   );
-  const { columns: passThrough, warnings } = resolveColumnNames(
+  const { columns: passThrough, renamed } = resolveColumnNames(
     (source.typed ?? totals.columns).filter(({ name }) => !source.made.has(name) && isWritten(choice, name)),
     ourColumns,
     { mapped: new Map(), defaults: new Map() },
     false,
   );
-  for (const warning of warnings) log.warn('column_renamed', warning);
+  for (const column of renamed) log.warn('column_renamed', renamedText(column));
 
   async function* rows(): AsyncGenerator<OutputRow | BadRow> {
     let n = 0;
@@ -129,27 +127,33 @@ function chosen(
 
 /**
  * The flags that the file was made with, those that are given in their place. A rule that is given begins anew: what shaped the
- * credit of another one (`--residual`, `--tau`, `--smooth`, `--penalty`) is given beside it, or is not.
+ * credit of another one (`--residual`, `--even`, `--tau`, `--smooth`, `--penalty`) is given beside it, or is not.
  */
 function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): CreditFlags {
   const { rule, others = [], rewardRange, baseline, normalisers, ...rest } = stored;
   const text = (value: number | undefined) => (value === undefined ? {} : `${value}`);
   const isAnew = given.sigma !== undefined;
   const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
-  const readsValues = rules.some((name) => !TOKEN_RULES.includes(name as never));
+  const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && ruleOf(name).ofSegments);
   const named = given.normalisers?.split(',') ?? normalisers ?? [];
   const { estimator } = rest;
+  const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
+  const readsSteps =
+    other !== undefined &&
+    isMartingale(other) &&
+    (readsValues || (given.method ?? rest.method) === 'segment');
   const own = {
-    estimator,
+    estimator: estimator.name,
     sigma: [rule, ...others].join(','),
     baseline: String(baseline),
     residual: isAnew ? 'uniform' : rest.residual,
     within: rest.within,
+    steps: readsSteps ? (rest.steps ?? 'free') : 'free',
+    even: isAnew ? {} : text(rest.even),
     rewardRange: rewardRange.join(','),
     tau: isAnew ? {} : text(rest.tau),
     smooth: isAnew ? {} : text(rest.smooth),
     penalty: isAnew ? {} : text(rest.penalty),
-    lambda: readsValues || (given.method ?? rest.method) === 'segment' ? text(rest.lambda) : {},
     method: rest.method ?? {},
     ...((given.method ?? rest.method) === 'hierarchical' && {
       alpha: text(rest.alpha),
@@ -158,15 +162,17 @@ function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): Credit
     normalisers: normalisers?.join(',') ?? {},
     batchSize: named.includes('batch_tokens') ? text(rest.batchSize) : {},
     maxCompletionLength: named.includes('dr_grpo') ? text(rest.maxCompletionLength) : {},
-    ...(rest.prover && (given.estimator ?? estimator) === estimator ? proverFlags(rest.prover, given) : {}),
+    ...((given.estimator ?? estimator.name) === estimator.name && ownFlags(estimator.config, given)),
   };
-  const present = Object.entries({ ...own, ...given }).filter(([, value]) => typeof value === 'string');
+  const asked = given.rewardRange === ANY_RANGE ? { ...given, rewardRange: own.rewardRange } : given;
+  const present = Object.entries({ ...own, ...asked }).filter(([, value]) => typeof value === 'string');
   return Object.fromEntries(present) as unknown as CreditFlags;
 }
 
-/** Another estimator of the prover's begins anew: the best of K has no meaning for all. */
-function proverFlags({ estimator, bestOf }: ProverChoice, { proverEstimator }: Partial<CreditFlags>) {
-  return proverEstimator === undefined ? { proverEstimator: estimator, bestOf: `${bestOf}` } : {};
+/** How values were made, as flags. Another reading of the prover's begins anew: the best of K has no meaning for all. */
+function ownFlags(config: Nature['config'] = {}, given: Partial<CreditFlags>): FlagValues {
+  if (Object.keys(config).some((key) => given[key] !== undefined && key !== 'bestOf')) return {};
+  return Object.fromEntries(Object.entries(config).map(([key, value]) => [key, String(value)]));
 }
 
 /** Whether another estimator is asked for. */
@@ -210,23 +216,17 @@ async function calibrationOf(
   return found;
 }
 
-/** The credit with the values of a calibration, or, where none is given, with those that the file has. */
-function calibrated(
-  credit: CreditOptions,
-  source: Scored,
+/** What values are: those of a calibration, of the flags, or, where none of these is given, as the file has them. */
+function natureOf(
+  { credit: { estimator } }: Scored,
+  given: Partial<CreditFlags>,
+  merged: CreditFlags,
   calibration: Calibration | undefined,
-): CreditOptions {
-  if (calibration !== undefined)
-    return {
-      ...credit,
-      estimator: calibration.standsBack ? 'pr' : 'calibrated',
-      calibration: calibration.model,
-    };
-  if (natureOf(credit.estimator).readsMates) return { ...credit, calibration: source.credit.calibration };
-  return credit.estimator === 'calibrated' ? { ...credit, estimator: source.credit.estimator } : credit;
+): Nature {
+  if (calibration !== undefined) return calibration.standsBack ? pr : fitted;
+  const others = ['estimator', ...Object.keys(estimator.config ?? {})];
+  return others.some((flag) => given[flag] !== undefined) ? resolveEstimator(merged) : estimator;
 }
-
-const OF_ESTIMATORS = [...SIBLING_KEYS, ...MONTE_CARLO_KEYS, ...ATTRIBUTION_KEYS, ...HINT_KEYS];
 
 /** The configuration with which `score` would have made the same file. */
 function mergedConfig(
@@ -237,15 +237,16 @@ function mergedConfig(
 ): Record<string, unknown> {
   const isOther = isOtherEstimator(stored, flags);
   // the weights of `calibrated` go with it; where they stand back it is still its name
-  const estimator = isOther ? credit.estimator : stored.estimator;
+  const estimator = isOther ? credit.estimator.name : stored.estimator;
   const made = {
     ...creditConfig(credit),
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
   // what is said of mates and the like goes with the estimator that had them
-  const unmated = Object.entries(stored).filter(([key]) => !OF_ESTIMATORS.includes(key));
+  const of = configKeys();
+  const unmated = Object.entries(stored).filter(([key]) => !of.includes(key));
   // no bank is read where nothing is scored
-  const bank = isOther && natureOf(credit.estimator).scores === 'nothing' ? { bank: 'row' } : {};
+  const bank = isOther && credit.estimator.scores === 'nothing' ? { bank: 'row' } : {};
   const kept =
     isOther || calibration !== undefined
       ? { ...Object.fromEntries(unmated), calibration: calibration?.model, ...bank }
@@ -255,12 +256,8 @@ function mergedConfig(
   // what is told of a prover or a method goes with it; K of 1 is not told
   const known = [
     ...FIRST_KEYS,
-    'proverEstimator',
-    'bestOf',
-    'alpha',
-    'beta',
-    'returnEquivalent',
-    ...(credit.prover ? [] : ['prover']),
+    ...['proverEstimator', 'bestOf', 'alpha', 'beta', 'returnEquivalent'],
+    ...(credit.estimator.isOfProver ? [] : ['prover']),
   ];
   const others = Object.entries(all).filter(([key]) => !known.includes(key) && !(key in made));
   const entries = [...first, ...Object.entries(made), ...others];
@@ -277,14 +274,21 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
 }
 
 /**
- * A filtered file has not all traces of its groups, so what is left of their rewards has another mean and deviation.
- * @param figure what was not stored before
- * @throws RredcotError (exit 65)
+ * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation, of their tokens another sum.
+ * @throws RredcotError (exit 65) where a mean or a deviation would follow from it
  */
-function refuseFiltered(path: string, { origins }: Scored, figure: string): void {
-  if (FILTERED_KEY in origins)
+function checkPart(path: string, source: Scored, credit: CreditOptions, log: Log): void {
+  const { part } = source;
+  if (part === undefined) return;
+  const figure = ofWholeGroups(source, credit);
+  if (figure !== undefined)
     throw dataError(
-      `${path}: was filtered, so that the ${figure} of its groups' rewards is not known`,
-      'rredcot redistribute the file before it was filtered, with these flags, then filter',
+      `${path}: ${partText(part)}, so that the ${figure} of its groups' rewards is not known`,
+      `rredcot redistribute ${wholeText(part)}, with these flags`,
+    );
+  for (const name of credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [])
+    log.warn(
+      'part',
+      `${path}: ${partText(part)}: ${normaliserColumn(name)} is one over the tokens of those traces that are left`,
     );
 }

@@ -13,11 +13,13 @@ import { rowKey } from '../policy/run/random.js';
 import type { SamplingOptions } from '../policy/run/sampling-options.js';
 import { graphFor } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
+import { stopsOf } from '../policy/text/stops.js';
 import type { Log } from '../report/log.js';
 import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import type { Trace } from '../trace.js';
+import { openInputs } from './inputs/mapping.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { JobOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
@@ -35,7 +37,7 @@ export interface SampleOptions extends JobOptions, RunOptions {
 /** What it writes. */
 export const COLUMNS: readonly OurColumn[] = [
   ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids', 'logprobs'] as const),
-  ...(['finish_reason', 'reward', 'source_row', 'source_item', 'status'] as const),
+  ...(['finish_reason', 'reward', 'source_file', 'source_row', 'source_item', 'status'] as const),
 ];
 
 /** Samples completions of every prompt; errors and exit codes as `score`. */
@@ -46,7 +48,12 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
   const { policy, device, tokenizer, prompts } = opened;
   const { architecture, exitTemplate } = policy;
   const meter = new TokenMeter();
-  const choosing = { ...sampling, batch, stops: policy.decoding?.stops ?? [], signal };
+  const choosing = {
+    ...sampling,
+    batch,
+    stops: await stopsOf(policy, sampling.stop, tokenizer, log),
+    signal,
+  };
 
   async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
     // read, map, encode the prompt: what the policy cannot continue shows here
@@ -130,5 +137,5 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
     meter,
     stages,
   };
-  return await runJob(paths, opts, job, log);
+  return await runJob(await openInputs(paths, opts, log), opts, job, log);
 }

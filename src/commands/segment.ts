@@ -4,6 +4,7 @@ import type { OurColumn } from '../io/table/output-columns.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { byLength } from '../segment/by-length.js';
+import { openInputs } from './inputs/mapping.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
@@ -17,7 +18,16 @@ export interface SegmentCommandOptions extends CutOptions, RunOptions {
 
 /** What it writes without a policy. */
 export const COLUMNS: readonly OurColumn[] = [
-  ...(['id', 'group', 'completion', 'segments', 'source_row', 'source_item', 'status'] as const),
+  ...([
+    'id',
+    'group',
+    'completion',
+    'segments',
+    'source_file',
+    'source_row',
+    'source_item',
+    'status',
+  ] as const),
 ];
 /** And with one. */
 export const POLICY_COLUMNS: readonly OurColumn[] = [
@@ -35,6 +45,7 @@ export async function segment(
   log: Log,
 ): Promise<ExitCode> {
   const { segments, chatTemplateArgs } = opts;
+  const given = await openInputs(paths, opts, log);
   // without a policy neither a tokenizer nor ONNX Runtime is loaded
   const cutter =
     opts.policy === null
@@ -62,5 +73,5 @@ export async function segment(
     rewardAsIs: true,
     stages: (source: Source, run: Run) => cutter?.byEntropy(source, run) ?? cutByLength(source),
   };
-  return runJob(paths, opts, job, log);
+  return runJob(given, opts, job, log);
 }

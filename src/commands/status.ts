@@ -4,8 +4,9 @@ import { sumFigures } from '../figures.js';
 import { shardName } from '../io/layout/chunks.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
+import { partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';
-import { printableJson } from '../printable.js';
+import { escapeControls, printableJson } from '../printable.js';
 import { duration } from '../report/progress.js';
 import { figureLines, figureRecord } from '../report/run-figures.js';
 
@@ -49,6 +50,8 @@ function statusRecord(out: string, state: RunState): Record<string, unknown> {
     rows_per_chunk: description.rows_per_chunk,
     finished: state.isFinished,
     success: state.hasSuccess,
+    part: state.part ?? null,
+    warnings: state.warnings,
     input_rows: state.rows,
     ...sumCounts(shards.map(({ counts }) => counts)),
     ...figureRecord(sumFigures(shards.map(({ figures }) => figures))),
@@ -94,6 +97,10 @@ function statusLines(out: string, state: RunState, nowMs: number): string[] {
     `${out}: ${description.command} to ${description.output}${rows}, ${plural(description.rows_per_chunk, 'row')} a chunk`,
   );
   lines.push(...figureLines(sumFigures(shards.map(({ figures }) => figures))));
+  for (const { code, message } of state.warnings) lines.push(escapeControls(`${code}: ${message}`));
+  // what is missing of a run is told below
+  if (state.isFinished && state.part !== undefined)
+    lines.push(`part: the run ${partText(state.part)}, so that groups may lack traces`);
   for (const { shard, missing } of unfinished.filter(({ missing }) => missing.length > 0))
     lines.push(`missing in ${shardName(shard)}: ${ranges(missing)}`);
   lines.push(closingLine(state, unfinished.length));

@@ -3,31 +3,38 @@ import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
 import type { CreditOptions } from '../estimate/credit.js';
 import { requestedColumns } from '../estimate/requested.js';
-import { storedCredit } from '../estimate/stored-credit.js';
+import { valueColumns } from '../estimators/registry.js';
+import { storedCredit } from '../estimators/stored-credit.js';
 import type { ExportName } from '../io/export/exports.js';
 import { sumPath } from '../io/files/sum-file.js';
 import { chunkCount, shardOf } from '../io/layout/chunks.js';
 import { runPaths } from '../io/layout/run-paths.js';
 import { type MergedRecord, mergedPath, readMerged } from '../io/merge/merged.js';
 import { type ChunkReader, openChunkReader } from '../io/parquet/chunk-reader.js';
+import { resolveInputs } from '../io/read/inputs.js';
 import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
+import { partOf } from '../io/scored/origins.js';
+import { stringifyJson } from '../io/table/json.js';
 import { chunkFindings, type RereadRow } from '../io/verify/check-chunk.js';
 import { type FileFacts, fileFindings } from '../io/verify/check-file.js';
 import { mergedFindings } from '../io/verify/check-merged.js';
+import { numbers } from '../io/verify/check-ranges.js';
 import type { RowChecks } from '../io/verify/check-rows.js';
 import { recordFindings } from '../io/verify/check-run.js';
 import { type Finding, Findings } from '../io/verify/finding.js';
 import { SeenRows } from '../io/verify/seen.js';
+import type { StoredRow } from '../io/verify/stored-rows.js';
 import { textFaults } from '../io/verify/text-faults.js';
 import { namedFormat } from '../io/write/output.js';
+import { type Part, partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
+import { type Named, SeenNames } from '../report/names.js';
 import { segmentFaults } from '../segment/stored-segments.js';
-import { inspectInputs, rereadRows } from './job/reread-inputs.js';
+import { inspectInputs, rereadRows } from './inputs/reread-inputs.js';
 import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
 import { mayBeGroupMean, recomputedFaults } from './scored/recompute.js';
-import { valueColumns } from './scored/value-columns.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {
@@ -48,10 +55,13 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
   const found = new Findings(opts.print);
   try {
     if ((await stat(out).catch(() => null))?.isFile()) {
-      const rows = await verifyFile(out, parquet, found, opts, log);
+      const { traces, names } = await verifyFile(out, parquet, found, opts, log);
+      // what is damaged need not say what it is
+      const part = found.total === 0 ? (await partOf(await resolveInputs([out])))?.part : undefined;
+      tellOf(out, part, names, log);
       return conclude(
         found,
-        `${out}: ${plural(rows, 'trace')}; a file names no inputs, only its rows were checked`,
+        `${out}: ${plural(traces, 'trace')}; a file names no inputs, only its rows were checked`,
         log,
       );
     }
@@ -72,29 +82,70 @@ export async function verify(out: string, opts: VerifyOptions, log: Log): Promis
   }
 }
 
+/** What is no fault of a run or of a file, and stands against what follows of its groups. */
+function tellOf(out: string, part: Part | undefined, names: SeenNames | undefined, log: Log): void {
+  if (part !== undefined) log.warn('part', `${out}: ${partText(part)}: groups may lack traces`);
+  for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
+}
+
+type NamedChecks = RowChecks & { readonly names: SeenNames };
+
 /** How the rows of a run or of a file are checked, as far as it says how they were made. */
-function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>): RowChecks {
+function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>): NamedChecks {
   const { config, vocab, inputs } = facts;
   const credit = storedCredit(config);
+  const readsMates = credit?.estimator.hasOutcome === true;
+  const isGrouped = credit !== undefined && (mayBeGroupMean(credit) || config.bank === 'group' || readsMates);
+  const names = new SeenNames(isGrouped);
   return {
+    names,
     // a trainer's form has none of our columns
     chosen:
-      facts.export === undefined ? (withRequested(facts.chosen, credit) ?? segmentColumns(config)) : null,
+      facts.export === undefined
+        ? (withRequested(facts.chosen, credit, config) ?? segmentColumns(config))
+        : null,
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
     seen: new SeenRows(inputs, credit === undefined || mayBeGroupMean(credit)),
-    recompute: (row, whole) => [
-      ...segmentFaults(row, config),
-      ...recomputedFaults(row, credit),
-      ...textFaults(row, whole, config.map),
-    ],
+    recompute(row, whole) {
+      // an id that comes twice is a finding
+      if (isGrouped) names.add(namedRow(row, whole, readsMates), false);
+      return [
+        ...segmentFaults(row, config),
+        ...recomputedFaults(row, credit, config),
+        ...textFaults(row, whole, config.map),
+      ];
+    },
+  };
+}
+
+/** What tells a row's prompt, and its completion where mates are told by it: their ids, or else their texts. */
+function namedRow(row: StoredRow, whole: StoredRow, readsMates: boolean): Named {
+  const [id, group] = [row.cell('id'), row.cell('group')];
+  const keyOf = (name: string): string | null => {
+    const found = numbers(row.cell(`${name}_ids`)) ?? whole.cell(name);
+    return found === null
+      ? null
+      : stringifyJson(ArrayBuffer.isView(found) ? Array.from(found as Int32Array) : found);
+  };
+  return {
+    ...{
+      id: String(id ?? ''),
+      group: typeof group === 'string' ? group : undefined,
+      prompt: keyOf('prompt'),
+    },
+    ...(readsMates && { completion: keyOf('completion') ?? undefined }),
   };
 }
 
 /** The chosen ones of our columns, and those that were asked for besides. */
-function withRequested(chosen: readonly string[] | undefined, credit: CreditOptions | undefined) {
+function withRequested(
+  chosen: readonly string[] | undefined,
+  credit: CreditOptions | undefined,
+  config: Readonly<Record<string, unknown>>,
+) {
   if (chosen === undefined || credit === undefined) return chosen;
-  const sampled = valueColumns(credit.estimator, true);
+  const sampled = valueColumns({ ...config, keepSamples: true });
   return [...chosen, ...[...requestedColumns(credit), ...sampled].map(({ name }) => name)];
 }
 
@@ -110,7 +161,7 @@ function describedChecks(
   config: Readonly<Record<string, unknown>>,
   vocab: number | null,
   inputs: number,
-): RowChecks {
+): NamedChecks {
   const { columns, export: form } = config as { columns?: readonly string[]; export?: ExportName };
   return rowChecks({ chosen: columns, export: form, config, vocab: vocab ?? undefined, inputs });
 }
@@ -121,7 +172,7 @@ async function verifyFile(
   found: Findings,
   { signal }: VerifyOptions,
   log: Log,
-): Promise<number> {
+): Promise<{ readonly traces: number; readonly names: SeenNames | undefined }> {
   const format = namedFormat(path);
   if (format === undefined)
     throw usageError(
@@ -129,6 +180,7 @@ async function verifyFile(
       'give it the ending that it was written with',
     );
   let traces = 0;
+  let names: SeenNames | undefined;
   const checksOf = (facts: FileFacts): RowChecks => {
     const { columns, export: form } = facts;
     if (form !== undefined)
@@ -141,7 +193,9 @@ async function verifyFile(
         `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
         'name an output, not an input',
       );
-    return rowChecks(facts);
+    const checks = rowChecks(facts);
+    names = checks.names;
+    return checks;
   };
   const onUnsealed = (): void =>
     log.warn(
@@ -159,7 +213,7 @@ async function verifyFile(
     rethrowOurs(error);
     found.add({ file: path, text: `cannot be read: ${(error as Error).message}` });
   }
-  return traces;
+  return { traces, names };
 }
 
 async function verifyMerged(
@@ -177,6 +231,7 @@ async function verifyMerged(
     if (finding !== null) found.add(finding);
     else log.progress(`checking: ${count(++traces)} of ${plural(record.traces, 'trace')}`, { traces });
   }
+  tellOf(folder, record.part ?? undefined, checks.names, log);
   const summary = `${plural(record.files.length, 'merged file')}, ${plural(traces, 'trace')}, ${plural(record.rejects, 'reject')}`;
   return conclude(found, `${folder}: ${summary}; the inputs are not compared`, log);
 }
@@ -201,13 +256,15 @@ async function verifyRun(
   const canReread = unread === undefined && replaced.length === 0;
   const all = shards.reduce((sum, { chunks }) => sum + chunks, 0);
   let checked = 0;
-  for await (const finding of chunksFindings(state, canReread, parquet)) {
+  const checks = describedChecks(description.config, description.vocab, description.inputs.length);
+  for await (const finding of chunksFindings(state, checks, canReread, parquet)) {
     throwIfInterrupted(signal);
     if (finding !== null) found.add(finding);
     else log.progress(`checking: ${count(++checked)} of ${plural(all, 'chunk')}`, { chunks: checked });
   }
   for await (const finding of recordFindings(state)) found.add(finding);
 
+  tellOf(folder, state.part, checks.names, log);
   const { traces, rejects } = sumCounts(shards.map(({ counts }) => counts));
   const summary = `${plural(all, 'chunk')}, ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
   const unfinished = shards.filter(({ isDone }) => !isDone).length;
@@ -223,13 +280,13 @@ async function verifyRun(
 /** What is wrong with the chunks, in their order, beside the rows of the inputs; null after each that is there. */
 async function* chunksFindings(
   { folder, description, shards, rows, end }: RunState,
+  checks: RowChecks,
   canReread: boolean,
   parquet: ChunkReader,
 ): AsyncGenerator<Finding | null> {
   const { shards: n, rows_per_chunk: rowsPerChunk } = description;
   const paths = runPaths(folder);
   const format = description.output;
-  const checks = describedChecks(description.config, description.vocab, description.inputs.length);
   const inputs = canReread ? rereadRows(description) : undefined;
   const last = Math.max(end, rows === null ? 0 : chunkCount(rows, rowsPerChunk));
   try {

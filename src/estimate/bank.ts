@@ -1,10 +1,9 @@
 // The bank of a group: what its completions answered, as references for their mates (METHOD §3, `--bank group`).
 import { dataError } from '../errors.js';
-import type { ExitTemplate } from '../policy/folder.js';
-import { ANSWER_PATTERN, THINK_CLOSE } from '../segment/span.js';
+import { ANSWER_PATTERN, closeOf, type ThoughtTags, tagsOf } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
-import { type Estimator, natureOf } from './estimators.js';
-import { ownAnswer } from './reward.js';
+import type { Nature } from './nature.js';
+import { type AnswerMarks, ownAnswer } from './reward.js';
 
 export const BANKS = ['row', 'group'] as const;
 /** Where references come from: the trace's row, or its group's completions: the correct ones, for `snis` the wrong ones too. */
@@ -38,8 +37,8 @@ export class GroupBanks {
   private reached: string | undefined;
 
   constructor(
-    private readonly template: ExitTemplate,
-    private readonly estimator: Estimator,
+    private readonly marks: AnswerMarks,
+    private readonly nature: Nature,
     private readonly textOf: (trace: Trace) => () => string,
     private readonly maxLength = MAX_CHARACTERS,
   ) {}
@@ -106,12 +105,12 @@ export class GroupBanks {
   }
 
   private entryOf(trace: Trace, reward: number | null): BankEntry | undefined {
-    if (reward === null || (reward <= CORRECT && this.estimator !== 'snis')) return undefined;
+    if (reward === null || (reward <= CORRECT && !this.nature.isContrast)) return undefined;
     const whole = this.textOf(trace)();
-    const answer = ownAnswer(whole, this.template);
+    const answer = ownAnswer(whole, this.marks);
     if (!answer) return undefined;
     const solution =
-      natureOf(this.estimator).scores === 'continuations' ? { solution: thoughtOf(whole) } : {};
+      this.nature.scores === 'continuations' ? { solution: thoughtOf(whole, this.marks.thoughtTags) } : {};
     const best = reward > CORRECT ? Math.fround(reward) : 0;
     return { answer, ...solution, best, next: undefined };
   }
@@ -142,11 +141,11 @@ export function referencesOf(
 export const ONE_SIDED = 'uniform:one-sided-bank';
 
 /** Why the values of a bank mean nothing; undefined where they do. */
-export function bankFault(utilities: Float32Array, estimator: Estimator): string | undefined {
-  if (natureOf(estimator).scores === 'nothing') return undefined;
+export function bankFault(utilities: Float32Array, { scores, isContrast }: Nature): string | undefined {
+  if (scores === 'nothing') return undefined;
   if (utilities.length === 0) return NO_BANK;
   const right = utilities.filter((utility) => utility > CORRECT).length;
-  return estimator === 'snis' && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
+  return isContrast && (right === 0 || right === utilities.length) ? ONE_SIDED : undefined;
 }
 
 function keyOf({ answer, solution }: BankEntry): string {
@@ -154,10 +153,14 @@ function keyOf({ answer, solution }: BankEntry): string {
 }
 
 /** The text of a completion's thought, its last line break included: u of METHOD eq. (3), as it was sampled. */
-function thoughtOf(text: string): string {
-  const close = text.indexOf(THINK_CLOSE);
+function thoughtOf(text: string, named: ThoughtTags | undefined): string {
+  const tags = tagsOf(text, named);
+  const close = closeOf(text, tags)?.[0] ?? -1;
   const last = close < 0 ? [...text.matchAll(ANSWER_PATTERN)].at(-1)?.index : undefined;
   // the whole line that an answer stands in is the answer
   const end = close >= 0 ? close : last === undefined ? text.length : text.lastIndexOf('\n', last) + 1;
-  return text.slice(0, end).replace(/^\s*<think>[\r\n]*/, '');
+  const thought = text.slice(0, end);
+  const from = thought.search(/\S|$/);
+  if (tags === undefined || !thought.startsWith(tags[0], from)) return thought;
+  return thought.slice(from + tags[0].length).replace(/^[\r\n]+/, '');
 }

@@ -8,7 +8,7 @@ import { Calibration, contentHash, parseCalibration, type ScoredWith } from './c
 import { type ColumnFeature, columnNumbers, writtenCell } from './calibrate/columns.js';
 import type { States } from './calibrate/features.js';
 import type { TraceResult } from './trace-result.js';
-import { storedValue, type TraceValues } from './value.js';
+import { geometricMean, rightNow, type TraceValues } from './value.js';
 
 /** Status where a calibration stands back: the values are those of `pr`. */
 export const UNCALIBRATED = 'value:uncalibrated';
@@ -94,7 +94,7 @@ export function geoValuesOf(
   tokens: Int32Array,
   utilities: Float32Array,
 ): Float32Array {
-  return Float32Array.from(logprobs, (exit) => storedValue(exit, tokens, utilities, 'pr-geo'));
+  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
 }
 
 /** Columns that the states of a trace are read from. */
@@ -130,7 +130,7 @@ export function storedStates(row: StoredRow, further: readonly ColumnFeature[] =
   if (counts?.length !== utilities.length || !counts.every((count) => count > 0))
     return `its reference_tokens are not ${utilities.length} counts`;
   const tokens = Int32Array.from(counts);
-  const values = Float32Array.from(found, (exit) => storedValue(exit, tokens, utilities, 'pr'));
+  const values = Float32Array.from(found, (logprobs) => rightNow({ logprobs, tokens, utilities }));
   const geoValues = geoValuesOf(found, tokens, utilities);
   const isWhole = values.every(Number.isFinite) && logprobs.every(Number.isFinite);
   if (!isWhole) return 'its numbers are not finite';

@@ -1,17 +1,23 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
 import type { EncodedTrace } from '../policy/text/encode.js';
-import type { OutputRow } from '../scored.js';
+import { type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
 import { segmentRows } from '../segment/segment-rows.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
-import type { StoredModel } from './calibrate/calibration.js';
-import { type Estimator, hasLevel, natureOf, type ProverChoice, scorerOf } from './estimators.js';
+import { hasLevel, type Nature } from './nature.js';
 import type { ScoredBank } from './references.js';
 import { type RequestOptions, requestedOf } from './requested.js';
 import type { TokenCounts } from './rules/normalisers.js';
-import { type Redistribution, redistribute, type SigmaInput, sigmaEss, sigmaMaxWeight } from './sigma.js';
+import {
+  type Redistribution,
+  redistribute,
+  type SigmaInput,
+  sigmaEss,
+  sigmaGain,
+  sigmaMaxWeight,
+} from './sigma.js';
 import type { TraceResult } from './trace-result.js';
 import type { TraceValues } from './value.js';
 
@@ -23,34 +29,24 @@ export type Baseline = 'auto' | 'group' | 'value' | number;
 
 /** How values become credit. */
 export interface CreditOptions extends RequestOptions {
-  readonly estimator: Estimator;
-  /** what `calibrated` computes values with; where it stands back the estimator is `pr` */
-  readonly calibration?: StoredModel | undefined;
-  /** of `progress`: how the prover values states */
-  readonly prover?: ProverChoice | undefined;
+  /** what values are, as far as credit depends on it */
+  readonly estimator: Nature;
   readonly baseline: Baseline;
   /** input rewards low..high are mapped onto 0..1 */
   readonly rewardRange: readonly [low: number, high: number];
 }
 
-/** Whether values are expected rewards, so that V(s_0) is a baseline: what rests on a calibration that stands back is none. */
-export function onRewardScale({ estimator, calibration }: CreditOptions): boolean {
-  return natureOf(estimator).onRewardScale && (calibration?.stands_back ?? null) === null;
-}
-
 /** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
-  const { tau, smooth, penalty, lambda, method, normalisers, batchSize, maxCompletionLength } = shaping;
+  const { steps, even, tau, smooth, penalty, method, normalisers, batchSize, maxCompletionLength } = shaping;
   const { alpha, beta } = shaping;
-  const { prover } = rest;
   return {
-    estimator,
-    ...(prover && { proverEstimator: prover.estimator }),
-    ...(prover && prover.bestOf > 1 && { bestOf: prover.bestOf }),
+    estimator: estimator.name,
+    ...estimator.config,
     rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
-    ...{ tau, smooth, penalty, lambda, method, alpha, beta },
+    ...{ steps, even, tau, smooth, penalty, method, alpha, beta },
     ...(method === 'hierarchical' && { returnEquivalent: false }),
     ...{ normalisers, batchSize, maxCompletionLength },
   };
@@ -72,7 +68,8 @@ export interface Creditable
 }
 
 /** A trace's credit, as it is stored. */
-export interface Credit extends Pick<OutputRow, 'baseline' | 'sigmaEss' | 'sigmaMaxWeight' | 'requested'> {
+export interface Credit
+  extends Pick<OutputRow, 'baseline' | 'sigmaEss' | 'sigmaMaxWeight' | 'sigmaGain' | 'requested'> {
   readonly sigma: Float32Array;
   readonly deltas: Float32Array;
   /** codes */
@@ -85,7 +82,7 @@ export function creditOf(
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
-  const fault = bankFault(utilities, scorerOf(opts));
+  const fault = bankFault(utilities, opts.estimator);
   const { baseline, noBaseline, isMean } =
     fault === undefined
       ? baselineOf(groupMean, start ?? (trace.values[0] as number), trace.reward, opts)
@@ -101,6 +98,7 @@ export function creditOf(
     baseline: baseline ?? null,
     sigmaEss: sigmaEss(sigma),
     sigmaMaxWeight: sigmaMaxWeight(sigma),
+    sigmaGain: sigmaGain(sigma, trace.logprobs),
     requested: columns,
     status: fallback === undefined ? status : [fallback, ...status],
   };
@@ -109,7 +107,7 @@ export function creditOf(
 /** The row of a trace that was scored. */
 export function creditTrace(
   item: ReadyTrace,
-  { entropies, logprobs, segmentation }: TraceResult,
+  { entropies, logprobs, segmentation, isUnread }: TraceResult,
   { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
@@ -122,15 +120,14 @@ export function creditTrace(
   const { sigma, deltas, status, ...summary } = credit;
   return {
     trace: item.trace,
-    promptIds: item.promptIds,
+    promptIds: item.promptIds.length === 0 ? null : item.promptIds,
     completionIds: item.completionIds,
-    logprobs,
-    entropies,
+    ...(isUnread ? { logprobs: null, entropies: null } : { logprobs, entropies }),
     sigma,
     segments: segmentRows({
       segmentation,
       chars: item.chars,
-      entropies: segmentSums(entropies, ends),
+      ...(isUnread ? {} : { entropies: segmentSums(entropies, ends) }),
       values,
       deltas,
       sigma,
@@ -143,7 +140,15 @@ export function creditTrace(
     ...summary,
     requested: { ...summary.requested, ...columns },
     closesThought: item.tokens.text.includes(THINK_CLOSE),
-    status: [...new Set([...item.status, ...item.reward.status, ...status, ...ofValues])],
+    status: [
+      ...new Set([
+        ...item.status,
+        ...item.reward.status,
+        ...status,
+        ...ofValues,
+        ...(isUnread ? [UNREAD] : []),
+      ]),
+    ],
   };
 }
 
@@ -156,7 +161,7 @@ function baselineOf(
 ): { baseline: number | undefined; noBaseline?: string; isMean?: true } {
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
-  const isExpected = onRewardScale(opts);
+  const isExpected = opts.estimator.onRewardScale === true;
   const asksForMean = baseline === 'group' || (baseline === 'auto' && !isExpected);
   if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean), isMean: true };
   if (baseline === 'group' || !hasLevel(opts.estimator)) return { baseline: undefined };

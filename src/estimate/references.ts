@@ -2,7 +2,10 @@
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
 import type { Reference } from '../trace.js';
-import { type Estimator, natureOf } from './estimators.js';
+import type { Nature } from './nature.js';
+
+/** What of an estimator's facts it goes by. */
+type Scores = Pick<Nature, 'scores'>;
 
 /** Token ids of a text that continues a sequence. */
 type Encode = (text: string) => Int32Array | Promise<Int32Array>;
@@ -14,46 +17,54 @@ export interface Suffix {
   readonly utility: number;
 }
 
-/** An exit template with its parts as token ids. */
-export interface ExitTokens {
-  readonly close: Int32Array;
-  readonly open: Int32Array;
-  readonly closer: Int32Array;
-}
-
 /**
  * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
  * score answers do not read u, so for them one entry an answer is left.
  */
-export function bankOf(references: readonly Reference[], estimator: Estimator): Reference[] {
+export function bankOf(references: readonly Reference[], nature: Scores): Reference[] {
   const bank = new Map<string, Reference>();
   for (const reference of references) {
     const { answer, solution, utility } = reference;
-    const key = scoresContinuations(estimator) ? JSON.stringify([answer, solution ?? '']) : answer;
+    const key = scoresContinuations(nature) ? JSON.stringify([answer, solution ?? '']) : answer;
     if (utility > (bank.get(key)?.utility ?? -1)) bank.set(key, reference);
   }
   return [...bank.values()];
 }
 
 /**
- * METHOD §3, `close {u} open {y} closer`: what scores answers leaves u out and scores y and the closer, given the rest;
- * `joint` and `joint-log` score everything. The parts are tokenised apart, so the scored span is the same at every exit point.
- * @throws RangeError where nothing would be scored: an empty answer before an empty closer
+ * Makes a bank's continuations, `close {u} open {y} closer` (METHOD §3), each tokenised as one text: a tokenizer may have
+ * `{\` or `}}` as a single token, and apart an answer would get tokens that no policy writes. `joint` and `joint-log`
+ * score everything. What scores answers leaves u out, and scores from the first token in which an answer of the bank, or
+ * an empty one, differs from the bare template, to the end of the closer: what a merge may swallow of the template counts
+ * for every answer alike, at every exit.
+ * @returns the maker; it throws RangeError where nothing would be scored: an empty answer before an empty closer
  */
-export async function suffixOf(
-  reference: Reference,
-  estimator: Estimator,
-  template: ExitTokens,
+export async function suffixMaker(
+  { close, open, closer }: ExitTemplate,
+  nature: Scores,
   encode: Encode,
-): Promise<Suffix> {
-  const { close, open, closer } = template;
-  const answer = await encode(reference.answer);
-  const isWhole = scoresContinuations(estimator);
-  const u = isWhole ? await encode(reference.solution ?? '') : new Int32Array(0);
-  const ids = joinIds(close, u, open, answer, closer);
-  const scoredFrom = isWhole ? 0 : close.length + open.length;
-  if (scoredFrom >= ids.length) throw new RangeError('the reference and the closer have no token to score');
-  return { ids, scoredFrom, utility: reference.utility };
+): Promise<(bank: readonly Reference[]) => Promise<Suffix[]>> {
+  const isWhole = scoresContinuations(nature);
+  const bare = await encode(close + open);
+  const least = sharedTokens(bare, await encode(close + open + closer));
+  return async (bank) => {
+    const branches: Int32Array[] = [];
+    for (const { answer, solution = '' } of bank)
+      branches.push(await encode(`${close}${isWhole ? solution : ''}${open}${answer}${closer}`));
+    const scoredFrom = isWhole ? 0 : Math.min(least, ...branches.map((ids) => sharedTokens(bare, ids)));
+    return bank.map(({ answer, utility }, n) => {
+      const ids = branches[n] as Int32Array;
+      if (ids.length <= scoredFrom || (!isWhole && answer + closer === ''))
+        throw new RangeError('the reference and the closer have no token to score');
+      return { ids, scoredFrom, utility };
+    });
+  };
+}
+
+/** With how many of the same tokens two sequences begin. */
+function sharedTokens(a: Int32Array, b: Int32Array): number {
+  const at = a.findIndex((id, t) => id !== b[t]);
+  return at < 0 ? a.length : at;
 }
 
 /** Token sequences one after the other. */
@@ -78,43 +89,37 @@ export interface ScoredBank {
 }
 
 /**
- * Makes the continuations of traces under one policy; the exit template is tokenised once.
+ * Makes the continuations of traces under one policy.
  * @throws TraceRejected (`no_reference`) from the returned function, where a trace has nothing to score
  */
 export async function bankMaker(
   template: ExitTemplate,
-  estimator: Estimator,
+  nature: Nature,
   encode: Encode,
 ): Promise<(references: readonly Reference[]) => Promise<ScoredBank>> {
-  const tokens = {
-    close: await encode(template.close),
-    open: await encode(template.open),
-    closer: await encode(template.closer),
-  };
-  const isWhole = scoresContinuations(estimator);
+  const suffixesOf = await suffixMaker(template, nature, encode);
+  const isWhole = scoresContinuations(nature);
   return async (references) => {
-    if (natureOf(estimator).scores === 'nothing') return { bank: [], continuations: [], status: [] };
+    if (nature.scores === 'nothing') return { bank: [], continuations: [], status: [] };
     // u = "" is no solution: it would be far likelier than any, and outweigh them
     const usable = isWhole ? references.filter(hasSolution) : references;
     if (isWhole && !usable.some(({ utility }) => utility > 0))
       throw new TraceRejected(
         'no_reference',
-        `no reference has a solution and a utility above 0, expected one for --estimator ${estimator}: --map solution=<path>`,
+        `no reference has a solution and a utility above 0, expected one for --estimator ${nature.name}: --map solution=<path>`,
       );
     const status = usable.length < references.length ? ['bank:no-solution'] : [];
-    const bank = bankOf(usable, estimator);
+    const bank = bankOf(usable, nature);
     try {
-      const continuations: Suffix[] = [];
-      for (const reference of bank) continuations.push(await suffixOf(reference, estimator, tokens, encode));
-      return { bank, continuations, status };
+      return { bank, continuations: await suffixesOf(bank), status };
     } catch (error) {
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
     }
   };
 }
 
-function scoresContinuations(estimator: Estimator): boolean {
-  return natureOf(estimator).scores === 'continuations';
+function scoresContinuations(nature: Scores): boolean {
+  return nature.scores === 'continuations';
 }
 
 function hasSolution({ solution = '' }: Reference): boolean {

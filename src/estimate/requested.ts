@@ -1,9 +1,10 @@
 // Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
-import { FLOAT32, FLOAT32_LIST, type OutputColumn } from '../io/table/output-columns.js';
+import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/table/output-columns.js';
 import { HIERARCHICAL, hierarchical } from './rules/hierarchical.js';
 import { type Normaliser, normaliser, type TokenCounts } from './rules/normalisers.js';
 import {
   redistribute,
+  ruleOf,
   type SigmaInput,
   type SigmaOptions,
   type SigmaRule,
@@ -52,25 +53,58 @@ export function normaliserColumn(name: Normaliser): string {
   return `normaliser_${name}`;
 }
 
+/** Whether the credit rests on the tokens' entropies. */
+export function readsEntropies({ within, method, rule, others = [] }: RequestOptions): boolean {
+  const isEntropic = [rule, ...others].some((each) => ruleOf(each).reads === 'entropies');
+  return isEntropic || within === 'entropy' || method === 'hierarchical';
+}
+
+/** Whether it rests on their log-probabilities. */
+export function readsLogprobs({ within, steps, rule, others = [] }: RequestOptions): boolean {
+  const isOfTokens = [rule, ...others].some((each) => ruleOf(each).reads === 'logprobs');
+  return isOfTokens || within === 'unsure' || steps !== undefined;
+}
+
+const SEGMENT_ADVANTAGE = requestedColumn(
+  TOKEN_ADVANTAGE,
+  FLOAT32_LIST,
+  'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
+);
+const HIERARCHICAL_COLUMNS: readonly OutputColumn[] = [
+  requestedColumn(
+    TOKEN_ADVANTAGE,
+    FLOAT32_LIST,
+    "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
+  ),
+  requestedColumn(OUTCOME_ADVANTAGE, FLOAT32, '(ζ − mean)/(std + 1e-4) of the group; ζ − b without a group'),
+  requestedColumn(
+    GROUP_STD,
+    FLOAT32,
+    "standard deviation of the group's rewards (n − 1); null without a group",
+  ),
+  requestedColumn(PROGRESS, FLOAT32_LIST, "how far each segment moved the prover's value; 0 for the answer"),
+  requestedColumn(
+    TOKEN_FACTOR,
+    FLOAT32_LIST,
+    "what each token takes of its segment's advantage, by its entropy; mean 1 in a segment",
+  ),
+];
+
 /** The columns that were asked for, in their order. */
 export function requestedColumns({ others = [], method, normalisers = [] }: RequestOptions): OutputColumn[] {
-  const column = (name: string, type: OutputColumn['type']): OutputColumn => ({
-    name,
-    type,
-    value: ({ requested }) => requested?.[name] ?? null,
-  });
   return [
-    ...others.map((rule) => column(creditColumn(rule), FLOAT32_LIST)),
-    ...(method === undefined || method === 'sigma' ? [] : [column(TOKEN_ADVANTAGE, FLOAT32_LIST)]),
-    ...(method !== 'hierarchical'
-      ? []
-      : [
-          column(OUTCOME_ADVANTAGE, FLOAT32),
-          column(GROUP_STD, FLOAT32),
-          column(PROGRESS, FLOAT32_LIST),
-          column(TOKEN_FACTOR, FLOAT32_LIST),
-        ]),
-    ...normalisers.map((name) => column(normaliserColumn(name), FLOAT32)),
+    ...others.map((rule) =>
+      requestedColumn(
+        creditColumn(rule),
+        FLOAT32_LIST,
+        `the same credit by another rule: ${ruleOf(rule).words}`,
+      ),
+    ),
+    ...(method === 'segment' ? [SEGMENT_ADVANTAGE] : []),
+    ...(method === 'hierarchical' ? HIERARCHICAL_COLUMNS : []),
+    ...normalisers.map((name) =>
+      requestedColumn(normaliserColumn(name), FLOAT32, `the weight of every token under ${name}`),
+    ),
   ];
 }
 

@@ -2,9 +2,15 @@
 import { lastBoxed } from '../boxed.js';
 import { TraceRejected } from '../errors.js';
 import type { ExitTemplate } from '../policy/folder.js';
-import { ANSWER_PATTERN, THINK_CLOSE, THINK_OPEN } from '../segment/span.js';
+import { ANSWER_PATTERN, closeOf, THOUGHT_TAGS, type ThoughtTags, tagsOf } from '../segment/span.js';
 import type { Reference, Trace } from '../trace.js';
 import { compareAnswers } from './answer.js';
+
+/** By what a policy marks its answer: what it leaves its thought by, and the exit template around the answer. */
+export interface AnswerMarks extends ExitTemplate {
+  /** where the known pairs have it not */
+  readonly thoughtTags?: ThoughtTags | undefined;
+}
 
 /** ζ in [0, 1] as it is stored (float32), or null where nobody knows; `status` says where it came from when that is not the row. */
 export interface Reward {
@@ -21,22 +27,25 @@ export interface Reward {
 export function compareAnswer(
   text: string,
   references: readonly Reference[],
-  template: ExitTemplate,
+  marks: AnswerMarks,
   prompt = '',
 ): Reward {
-  const own = ownAnswer(text, template);
+  const own = ownAnswer(text, marks);
   if (own === null || (own !== undefined && references.length === 0)) return UNKNOWN;
   // what marks no answer may be one itself: "4" to "2+2?"
   const verdicts = references.map(({ answer }) => compareAnswers(own ?? text, answer));
   const equal = references.filter((_, n) => verdicts[n] === 'equal');
   if (equal.length > 0) return compared(Math.max(...equal.map(({ utility }) => utility)));
   if (own === undefined) {
-    const isCut = text.includes(THINK_OPEN) || prompt.trimEnd().endsWith(THINK_OPEN);
+    const before = prompt.trimEnd();
+    const pairs = marks.thoughtTags ? [marks.thoughtTags, ...THOUGHT_TAGS] : THOUGHT_TAGS;
+    const isCut = pairs.some(([open]) => text.includes(open) || before.endsWith(open));
     return isCut ? { reward: 0, status: ['truncated'] } : UNKNOWN;
   }
   return verdicts.every((verdict) => verdict === 'different') ? compared(0) : UNKNOWN;
 }
 
+const VERDICT = [0, 1] as const;
 const UNKNOWN: Reward = { reward: null, status: ['reward:unknown'] };
 
 function compared(reward: number): Reward {
@@ -44,7 +53,7 @@ function compared(reward: number): Reward {
 }
 
 /**
- * ζ of a trace: the row's reward, mapped by `--reward-range`, else {@link compareAnswer}.
+ * ζ of a trace: the row's reward, mapped by `--reward-range` where it is no verdict, else {@link compareAnswer}.
  * @param text of the completion; called only where it is needed
  * @throws TraceRejected (`reward`) for a reward outside the range
  */
@@ -52,13 +61,13 @@ export function resolveReward(
   trace: Trace,
   range: readonly [low: number, high: number],
   text: () => string,
-  template: ExitTemplate,
+  marks: AnswerMarks,
 ): Reward {
   if (trace.reward === null) {
     const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
-    return compareAnswer(text(), trace.references, template, prompt);
+    return compareAnswer(text(), trace.references, marks, prompt);
   }
-  const [low, high] = range;
+  const [low, high] = trace.isVerdict ? VERDICT : range;
   if (trace.reward < low || trace.reward > high)
     throw new TraceRejected(
       'reward',
@@ -71,9 +80,18 @@ export function resolveReward(
  * The trace's final answer: between the exit template's open and closer after the thought, in its last box, or on its line.
  * @returns undefined where there is none, null where the text was cut inside it
  */
-export function ownAnswer(text: string, { open, closer }: ExitTemplate): string | null | undefined {
-  const close = text.indexOf(THINK_CLOSE);
-  const tail = close < 0 ? text : text.slice(close + THINK_CLOSE.length);
+export function ownAnswer(
+  text: string,
+  { open, closer, thoughtTags }: AnswerMarks,
+): string | null | undefined {
+  const close = closeOf(text, tagsOf(text, thoughtTags))?.[1] ?? -1;
+  const behindThought = close < 0 ? text : text.slice(close);
+  // R1-Zero and its like answer between tags
+  const tagged = behindThought.lastIndexOf('<answer>');
+  const tail =
+    tagged < 0
+      ? behindThought
+      : (behindThought.slice(tagged + '<answer>'.length).split('</answer>', 1)[0] as string);
   const from = open === '' ? -1 : tail.lastIndexOf(open);
   // a template that ends in an opened box is read as the box that it is: braces may nest
   if (close >= 0 && from >= 0 && !/\\(?:boxed|fbox)\{$/.test(open)) {

@@ -1,27 +1,30 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-import { type Estimator, natureOf } from './estimators.js';
-import { abs, type PerSegment, rudder, type Steps, share, signed, softmax } from './rules/per-segment.js';
-import { entropy, surprise, topEntropy } from './rules/per-token.js';
-import { penalised, smoothed, spread, swept } from './rules/shaping.js';
+import type { Nature } from './nature.js';
+import { boundedSteps } from './rules/martingale.js';
+import { SEGMENT_RULES, SHARE_EVEN } from './rules/per-segment.js';
+import { TOKEN_RULES } from './rules/per-token.js';
+import type { Rule } from './rules/rule.js';
+import { penalised, smoothed, spread, tokenWeights, unsureness } from './rules/shaping.js';
 
-/** The default first: METHOD §4 measures the rules against each other. */
-export const SIGMA_RULES = [
-  ...(['share', 'rudder', 'signed', 'softmax', 'abs'] as const),
-  ...(['surprise', 'entropy', 'top-entropy', 'uniform'] as const),
-] as const;
-export type SigmaRule = (typeof SIGMA_RULES)[number];
+/** The rules; the default first: METHOD §4 measures them against each other. */
+const RULES = { ...SEGMENT_RULES, ...TOKEN_RULES } as const;
+export type SigmaRule = keyof typeof RULES;
+export const SIGMA_RULES = Object.keys(RULES) as readonly SigmaRule[];
 
-/** The rules that look at tokens alone; nothing but the others reads values, and is shaped. */
-export const TOKEN_RULES: readonly SigmaRule[] = ['surprise', 'entropy', 'top-entropy', 'uniform'];
+/** What a rule declares of itself. */
+export function ruleOf(name: SigmaRule): Rule {
+  return RULES[name];
+}
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
-export const WITHINS = ['uniform', 'entropy'] as const;
+export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
+export const STEPS = ['free', 'scaled', 'smoothed'] as const;
 
 export interface SigmaOptions {
   readonly rule: SigmaRule;
   /** of `rudder`: where ρ, what the differences leave unexplained, goes: over all tokens, or to the answer (the literal MDP) */
   readonly residual: (typeof RESIDUALS)[number];
-  /** weights of a segment's tokens: equal, or by H_t with mean 1 in the segment */
+  /** weights of a segment's tokens: equal, or by H_t or 1 − p_t with mean 1 in the segment */
   readonly within: (typeof WITHINS)[number];
   /** τ of `softmax`; 1 where absent */
   readonly tau?: number;
@@ -29,8 +32,10 @@ export interface SigmaOptions {
   readonly smooth?: number;
   /** factor on Δ_k < 0; 1 where absent */
   readonly penalty?: number;
-  /** λ of the backward sweep that mixes the outcome into the values; 0 where absent */
-  readonly lambda?: number;
+  /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
+  readonly even?: number;
+  /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
+  readonly steps?: (typeof STEPS)[number];
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
@@ -40,10 +45,10 @@ export interface SigmaInput {
   readonly answered: boolean;
   /** (K+1) v̂(s_0..K); log v̂ for `joint` and `joint-log` */
   readonly values: Float32Array;
-  readonly estimator: Estimator;
+  readonly estimator: Nature;
   /** (T) nats; read where `within` is `entropy`, and by rules that are called so */
   readonly entropies: Float32Array;
-  /** (T) nats; read by `surprise` */
+  /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
   readonly logprobs: Float32Array;
   /** ζ; null where unknown */
   readonly reward: number | null;
@@ -60,7 +65,7 @@ export interface SigmaInput {
 export interface Redistribution {
   /** (T) token-wise coefficient, Σ_t σ_t = 1 */
   readonly sigma: Float32Array;
-  /** (K or K+1) Δ_k of the values, swept where `lambda` is not 0; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint`, a_k for attributions */
+  /** (K or K+1) Δ_k of the values, by `steps`; 0 for the answer segment; scaled to Σ|Δ| = |R*| for `joint`, a_k for attributions */
   readonly deltas: Float32Array;
   /** why σ is uniform although the rule is not: a status code */
   readonly fallback?: string;
@@ -75,9 +80,8 @@ const FLOAT32_STEP = 2 ** -23;
 
 /** σ of one trace (METHOD §4). All arithmetic in float64, rounded once at the end. */
 export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribution {
-  const { ends, reward, baseline, entropies } = input;
-  const values = swept(input.values, reward, opts.lambda ?? 0);
-  const raw = valueDifferences(values, input);
+  const { ends, reward, baseline } = input;
+  const { values, raw } = valueSteps(input, opts.steps);
   const T = ends[ends.length - 1] as number;
   const uniform = (fallback?: string, deltas = raw): Redistribution => ({
     sigma: new Float32Array(T).fill(1 / T),
@@ -85,49 +89,38 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
     ...(fallback === undefined ? {} : { fallback }),
   });
 
-  if (opts.rule === 'uniform') return uniform();
-  if (TOKEN_RULES.includes(opts.rule)) {
-    const sigma = byTokens(input, opts.rule);
+  const { ofTokens, ofSegments, needsNoBaseline, flags } = ruleOf(opts.rule);
+  if (ofTokens !== undefined) {
+    const sigma = ofTokens({ ...input, T });
     return sigma === undefined ? uniform('uniform:no-weight') : { sigma, deltas: Float32Array.from(raw) };
   }
   if (input.fault !== undefined) return uniform(input.fault);
   if (reward === null) return uniform('reward:unknown');
-  // what happened, and the literal differences, need no baseline
-  if (baseline === undefined && opts.rule !== 'abs' && opts.rule !== 'signed')
-    return uniform(input.noBaseline ?? 'uniform:no-baseline');
+  if (baseline === undefined && !needsNoBaseline) return uniform(input.noBaseline ?? 'uniform:no-baseline');
   if (areFlat(values, input.estimator, raw)) return uniform('uniform:flat-values');
   const advantage = baseline === undefined ? Number.NaN : reward - baseline; // R* = ζ − b
-  const isScaled = input.estimator === 'joint' && baseline !== undefined;
+  const isScaled = input.estimator.hasOwnScale && baseline !== undefined;
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
-  const { isAttribution } = natureOf(input.estimator);
-  const read = isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
+  const read = input.estimator.isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
   const steps = { ...input, reward, advantage, last, deltas: penalised(read, opts.penalty ?? 1) };
-  const perSegment = bySegments(steps, opts);
+  const perSegment = ofSegments?.(steps, opts);
+  if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
   const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
-  return { sigma: spread(smooth, ends, entropies, opts.within), deltas: Float32Array.from(deltas) };
+  const even = flags?.includes('even') ? (opts.even ?? SHARE_EVEN) : 0;
+  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), even);
+  return { sigma, deltas: Float32Array.from(deltas) };
 }
 
-/** @returns undefined where no token has any weight */
-function byTokens({ logprobs, entropies }: SigmaInput, rule: SigmaRule): Float32Array | undefined {
-  if (rule === 'surprise') return surprise(logprobs);
-  return rule === 'entropy' ? entropy(entropies) : topEntropy(entropies);
-}
-
-function bySegments(steps: Steps, { rule, residual, tau = 1 }: SigmaOptions): PerSegment {
-  switch (rule) {
-    case 'rudder':
-      return rudder(steps, residual);
-    case 'signed':
-      return signed(steps);
-    case 'softmax':
-      return softmax(steps, tau);
-    case 'abs':
-      return abs(steps);
-    default:
-      return share(steps);
-  }
+/** Values and their differences, for all steps but free ones as far as the policy was not sure of the segments. */
+function valueSteps(input: SigmaInput, steps: SigmaOptions['steps'] = 'free') {
+  const values = Float64Array.from(input.values);
+  if (steps === 'free') return { values, raw: valueDifferences(values, input) };
+  const bounded = boundedSteps(values, input.ends, input.logprobs, steps);
+  const raw = new Float64Array(input.ends.length);
+  raw.set(bounded.deltas);
+  return { values: bounded.values, raw };
 }
 
 /**
@@ -139,7 +132,7 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
   const largest = values.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   if (largest === Number.NEGATIVE_INFINITY) return deltas;
   const value = (k: number) =>
-    estimator === 'joint' ? Math.exp((values[k] as number) - largest) : (values[k] as number);
+    estimator.hasOwnScale ? Math.exp((values[k] as number) - largest) : (values[k] as number);
   for (let k = 1; k < values.length; k++) deltas[k - 1] = value(k) - value(k - 1);
   // no reference contributes after an exit: its logarithm has no difference
   for (const [k, delta] of deltas.entries()) if (!Number.isFinite(delta)) deltas[k] = 0;
@@ -147,11 +140,14 @@ function valueDifferences(values: Float64Array, { ends, estimator }: SigmaInput)
 }
 
 /** Whether the values do not move: `joint` alone has a scale of its own, and noise fills that of a logarithm. */
-function areFlat(values: Float64Array, estimator: Estimator, deltas: Float64Array): boolean {
-  const { isLog, isUnitless } = natureOf(estimator);
+function areFlat(
+  values: Float64Array,
+  { isLog, isUnitless, hasOwnScale }: Nature,
+  deltas: Float64Array,
+): boolean {
   const flat = isUnitless ? UNITLESS_FLAT : FLAT;
   const isStill = deltas.every((delta) => Math.abs(delta) < flat);
-  if (!isLog || (estimator === 'joint-log' && isStill)) return isStill;
+  if (!isLog || (!hasOwnScale && isStill)) return isStill;
   const low = values.reduce((a, b) => Math.min(a, b));
   const high = values.reduce((a, b) => Math.max(a, b));
   if (low === Number.NEGATIVE_INFINITY) return high === low;
@@ -162,10 +158,10 @@ function areFlat(values: Float64Array, estimator: Estimator, deltas: Float64Arra
  * What rules read of an attribution: a_k as it is where R* is 0 or unknown (for `abs`, which asks for no direction), else
  * scaled to Σ|Δ| = |R*|, magnitudes with the sign of R*: what mattered for the outcome is credited with it.
  */
-function attributed(deltas: Float64Array, estimator: Estimator, advantage: number): Float64Array {
+function attributed(deltas: Float64Array, { isMagnitude }: Nature, advantage: number): Float64Array {
   if (!(Math.abs(advantage) > 0)) return deltas;
   const scaled = scaleTo(deltas, Math.abs(advantage));
-  if (!natureOf(estimator).isMagnitude) return scaled;
+  if (!isMagnitude) return scaled;
   return scaled.map((delta) => Math.sign(advantage) * Math.abs(delta));
 }
 
@@ -180,18 +176,31 @@ function scaleTo(deltas: Float64Array, total: number): Float64Array {
  * segment as one action. No σ: it does not sum to 1, and not to R* either.
  * @returns (T); null where the reward is not known
  */
-export function segmentAdvantages(input: SigmaInput, { lambda = 0 }: SigmaOptions): Float32Array | null {
+export function segmentAdvantages(input: SigmaInput, opts: SigmaOptions): Float32Array | null {
   const { ends, answered, reward } = input;
   if (reward === null) return null;
-  const values = swept(input.values, reward, lambda);
-  const steps = valueDifferences(values, input);
-  if (answered) steps[ends.length - 1] = reward - (values[values.length - 1] as number);
-  return spread(steps, ends, input.entropies, 'uniform');
+  const { values, raw } = valueSteps(input, opts.steps);
+  if (answered) raw[ends.length - 1] = reward - (values[values.length - 1] as number);
+  return spread(raw, ends, tokenWeights(input, 'uniform'));
 }
 
 /** Effective number of tokens that carry the credit, 1/Σσ². */
 export function sigmaEss(sigma: Float32Array): number {
   return 1 / sigma.reduce((sum, s) => sum + s * s, 0);
+}
+
+/**
+ * How much larger a trace's gradient gets where σ falls on tokens of which the policy was unsure, since a sure one has hardly any:
+ * Σ_t σ_t T (1 − p_t) / Σ_t (1 − p_t); 1 for uniform σ. @returns null where the policy was sure of all
+ */
+export function sigmaGain(sigma: Float32Array, logprobs: Float32Array): number | null {
+  let [weighted, plain] = [0, 0];
+  for (const [t, s] of sigma.entries()) {
+    const unsure = unsureness(logprobs[t] as number);
+    weighted += s * unsure;
+    plain += unsure;
+  }
+  return plain > 0 ? (weighted * sigma.length) / plain : null;
 }
 
 /** Largest token weight, max |σ_t·T|. */

@@ -6,6 +6,8 @@ export interface TraceResult {
   /** (T) nats */
   readonly entropies: Float32Array;
   readonly logprobs: Float32Array;
+  /** no policy has read the trace: both are zeros that stand for nothing */
+  readonly isUnread?: true;
   readonly segmentation: Segmentation;
   /** (K+1) of (N) token log-probabilities */
   readonly branches: readonly (readonly Float32Array[])[];

@@ -1,75 +1,59 @@
 // Values of a trace's states from the log-probabilities of its references (METHOD §3).
 import { TraceRejected } from '../errors.js';
-import { type Estimator, natureOf } from './estimators.js';
+import type { Nature, StoredBank } from './nature.js';
 
 /** What one reference scored at one exit point: log-probabilities of its scored tokens, nats. */
 export type TokenLogprobs = Float32Array;
 
+/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
+export function rightNow(bank: StoredBank): number {
+  return weighted(bank).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+}
+
+/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
+export function geometricMean({ logprobs, tokens, utilities }: StoredBank): number {
+  return logprobs.reduce(
+    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
+    0,
+  );
+}
+
+/** log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full. */
+export function logJoint(bank: StoredBank): number {
+  return logSumExp(weighted(bank));
+}
+
+/** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
+export function contrast(bank: StoredBank): number {
+  const { logprobs } = bank;
+  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
+}
+
+/** max_n ζ_n · mean_i p(y_n,i): RLPR's reading. @param logprobs (N) of each reference's tokens */
+export function arithmeticMean(logprobs: readonly TokenLogprobs[], utilities: Float32Array): number {
+  return logprobs.reduce((best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)), 0);
+}
+
+/** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
+function weighted({ logprobs, utilities }: StoredBank): number[] {
+  return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
+}
+
 /**
- * v̂(s) of one state; for `joint` and `joint-log` its logarithm.
- *
- * - `pr`: Σ_n ζ_n · exp(Σ_i log p(y_n,i)), METHOD eq. (3) with u empty
- * - `pr-mean`: max_n ζ_n · mean_i p(y_n,i) (RLPR's reading)
- * - `pr-geo`: max_n ζ_n · exp(mean_i log p(y_n,i))
- * - `joint`, `joint-log`: log Σ_n ζ_n · p(u_n, y_n | s), METHOD eq. (3) in full
- * - `snis`: Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers
- *
+ * v̂(s) of one state; its logarithm where values are logarithms. Where it follows from what a row stores it is computed from that
+ * alone, so that a file gives it again bit for bit.
  * @param logprobs (N) token log-probabilities of each reference of the bank
  * @param utilities (N) ζ_n in [0, 1]
- * @param bestOf K of a prover, as of {@link storedValue}
  */
 export function stateValue(
   logprobs: readonly TokenLogprobs[],
   utilities: Float32Array,
-  estimator: Estimator,
-  bestOf = 1,
+  { name, fromStored, fromTokens }: Nature,
 ): number {
-  if (estimator === 'pr-mean')
-    return logprobs.reduce(
-      (best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)),
-      0,
-    );
-  return storedValue(summedLogprobs(logprobs), tokenCounts(logprobs), utilities, estimator, bestOf);
-}
-
-/**
- * The same from what a row stores, for the estimators whose values follow from that. Values are computed in this way alone, so
- * that a file gives them again bit for bit.
- * @param logprobs (N) `reference_logprobs` at one exit
- * @param tokens (N) `reference_tokens`; read by `pr-geo` alone
- * @param utilities (N) `reference_utilities`
- * @param bestOf K of a prover: 1 − (1 − v)^K, the probability that one of K answers is right
- */
-export function storedValue(
-  logprobs: Float32Array,
-  tokens: Int32Array,
-  utilities: Float32Array,
-  estimator: Estimator,
-  bestOf = 1,
-): number {
-  const value = oneValue(logprobs, tokens, utilities, estimator);
-  // rounding may have taken a probability beyond 1
-  return bestOf === 1 ? value : 1 - Math.max(0, 1 - value) ** bestOf;
-}
-
-function oneValue(
-  logprobs: Float32Array,
-  tokens: Int32Array,
-  utilities: Float32Array,
-  estimator: Estimator,
-): number {
-  if (estimator === 'pr-geo')
-    return logprobs.reduce(
-      (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
-      0,
-    );
-  // −∞ where ζ_n = 0
-  const weighted = Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
-  if (estimator === 'snis')
-    return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted) - logSumExp([...logprobs]));
-  return natureOf(estimator).isLog
-    ? logSumExp(weighted)
-    : weighted.reduce((total, logWeight) => total + Math.exp(logWeight), 0);
+  const stored = { logprobs: summedLogprobs(logprobs), tokens: tokenCounts(logprobs), utilities };
+  const value = fromStored?.(stored) ?? fromTokens?.(logprobs, utilities);
+  if (value === undefined) throw new Error(`${name} has no value of references`);
+  return value;
 }
 
 /** A trace's values; N references at K+1 exit points. */
@@ -91,16 +75,21 @@ export interface TraceValues {
 /**
  * Values of all states of a trace, as they are stored (float32).
  * @param branches (K+1) of (N) token log-probabilities
- * @param bestOf K of a prover, as of {@link storedValue}
  */
 export function traceValues(
   branches: readonly (readonly TokenLogprobs[])[],
   utilities: Float32Array,
-  estimator: Estimator,
-  bestOf = 1,
+  nature: Nature,
 ): TraceValues {
+  const values = Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, nature));
+  return { values, ...scoredReferences(branches) };
+}
+
+/** What is stored of the references that were scored. @param branches as of {@link traceValues} */
+export function scoredReferences(
+  branches: readonly (readonly TokenLogprobs[])[],
+): Omit<TraceValues, 'values'> {
   return {
-    values: Float32Array.from(branches, (logprobs) => stateValue(logprobs, utilities, estimator, bestOf)),
     referenceLogprobs: branches.map(summedLogprobs),
     referenceTokens: tokenCounts(branches[0] ?? []),
   };
@@ -111,7 +100,7 @@ export function traceValues(
  * @param exits K+1
  * @throws TraceRejected (`values`) where there are none, not one for every exit, or one that is no expected reward on 0..1
  */
-export function givenValues(given: Float32Array | undefined, exits: number): TraceValues {
+export function givenValues(given: Float32Array | undefined, exits: number): Float32Array {
   if (given === undefined)
     throw new TraceRejected(
       'values',
@@ -129,7 +118,7 @@ export function givenValues(given: Float32Array | undefined, exits: number): Tra
       'values',
       `values[${outside}] is ${given[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
     );
-  return { values: given, ...noReferences(exits) };
+  return given;
 }
 
 /** Of values for which no reference is scored. @param exits K+1 */

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { foreignFile, foreignText } from '../io/files/foreign-files.js';
+import { assertModelFolder } from '../io/read/elsewhere.js';
 import {
   CHECKPOINT_CONFIG,
   chooseWeights,
@@ -45,6 +46,7 @@ export type CudaGraph = Readonly<z.infer<typeof CudaGraphSchema>>;
  * @throws RredcotError (exit 2) where there is none, or it is no JSON
  */
 export async function readManifest(path: string, hint: string): Promise<{ readonly kind?: unknown }> {
+  await assertModelFolder(path, 'a policy folder', hint);
   const text = await foreignText(path, MANIFEST);
   if (text === undefined) throw usageError(`${path}: not a policy folder (it has no ${MANIFEST})`, hint);
   return (parseConfig(text, join(path, MANIFEST)) ?? {}) as { kind?: unknown };
@@ -106,15 +108,17 @@ export async function writeFolder(
   { weightFiles, graphs, canary: [canary, makeCanary], manifest }: FolderParts,
   log: ((message: string) => void) | undefined,
 ): Promise<void> {
+  const kept = await keptFiles(checkpoint, weightFiles);
   try {
     await mkdir(out, { recursive: true });
     await checkTarget(checkpoint, out, weightFiles);
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
-    const kept = await linkedFiles(checkpoint, out, weightFiles, log);
+    if ((await realpath(out)) !== (await realpath(checkpoint)))
+      for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
     for (const [name, build] of graphs) await replaceFile(join(out, name), serialiseModel(build()));
     await replaceFile(join(out, canary), `${JSON.stringify(await makeCanary())}\n`);
     const files: Record<string, string> = {};
-    for (const file of [...graphs.map(([name]) => name), ...kept])
+    for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
       files[file] = await sha256(join(out, file));
     const proof = { file: canary, sha256: await sha256(join(out, canary)) };
     await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
@@ -147,21 +151,14 @@ async function checkTarget(
     throw usageError(`${out}: holds another checkpoint, whose weights would be replaced`, elsewhere);
 }
 
-/** Weights and tokenizer in the folder, by name. */
-async function linkedFiles(
-  checkpoint: string,
-  out: string,
-  weightFiles: readonly WeightFile[],
-  log: ((message: string) => void) | undefined,
-): Promise<string[]> {
-  const sources = [...weightFiles];
+/** Weights, tokenizer and templates of a checkpoint, as they are. @throws RredcotError (exit 2) as `foreignFile` */
+async function keptFiles(checkpoint: string, weightFiles: readonly WeightFile[]): Promise<WeightFile[]> {
+  const kept = [...weightFiles];
   for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE]) {
     const path = await foreignFile(checkpoint, name);
-    if (path !== undefined) sources.push({ name, path });
+    if (path !== undefined) kept.push({ name, path });
   }
-  if ((await realpath(out)) !== (await realpath(checkpoint)))
-    for (const { name, path } of sources) await linkOrCopy(path, join(out, name), log);
-  return sources.map(({ name }) => name);
+  return kept;
 }
 
 function isThere(path: string): Promise<boolean> {

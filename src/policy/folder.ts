@@ -45,6 +45,8 @@ export interface PolicyFolder {
   readonly attribution?: AttributionGraphs;
   /** the file of the numbers that every session has to reproduce; absent in folders of versions that had none */
   readonly canary?: CanaryFile;
+  /** what is put before a prompt of plain text, or null; absent in folders of versions that did not say it */
+  readonly promptStart?: number | null;
   /** sha256 of every file of the policy, by name */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -69,6 +71,7 @@ const Manifest = z.object({
   decoding: DecodingSchema.exactOptional(),
   attribution: AttributionSchema.exactOptional(),
   canary: CanarySchema.exactOptional(),
+  promptStart: z.number().int().nonnegative().nullable().exactOptional(),
   files: Hashes,
 });
 
@@ -88,12 +91,8 @@ export async function openPolicyFolder(
       `${path}: a process reward model, which judges steps, and no policy`,
       '--policy <the policy that wrote the traces>; this one is for --estimator prm --prm <folder>',
     );
-  const { cuda, decoding, attribution, canary, files, architecture, exitTemplate } = parseManifest(
-    path,
-    Manifest,
-    found,
-    hint,
-  );
+  const { cuda, decoding, attribution, canary, promptStart, files, architecture, exitTemplate } =
+    parseManifest(path, Manifest, found, hint);
   const graphs = [
     GRAPH,
     ...(cuda ? [cuda.graph] : []),
@@ -112,6 +111,7 @@ export async function openPolicyFolder(
     ...(decoding ? { decoding } : {}),
     ...(attribution ? { attribution } : {}),
     ...(canary === undefined ? {} : { canary }),
+    ...(promptStart === undefined ? {} : { promptStart }),
     files,
   };
 }

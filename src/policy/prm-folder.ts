@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../errors.js';
 import { foreignText } from '../io/files/foreign-files.js';
+import { assertModelFolder } from '../io/read/elsewhere.js';
 import { type Architecture, ArchitectureSchema, type Head, HeadSchema } from './build/architecture.js';
-import { CHECKPOINT_CONFIG, parseConfig } from './build/checkpoint.js';
+import { CHECKPOINT_CONFIG, CHECKPOINT_FILES, parseConfig } from './build/checkpoint.js';
 import { classifierOf } from './build/families.js';
 import {
   type CanaryFile,
@@ -69,8 +70,9 @@ const Manifest = z.object({
   files: Hashes,
 });
 
-/** Whether a checkpoint's head classifies. @throws RredcotError (exit 2) for a config.json that is no JSON */
+/** Whether a checkpoint's head classifies. @throws RredcotError (exit 2) for what is no checkpoint */
 export async function isPrmCheckpoint(checkpoint: string): Promise<boolean> {
+  await assertModelFolder(checkpoint, 'a checkpoint', CHECKPOINT_FILES);
   const config = await foreignText(checkpoint, CHECKPOINT_CONFIG);
   return (
     config !== undefined &&

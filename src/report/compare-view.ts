@@ -33,8 +33,8 @@ const FIELDS = [
 /** One line a figure, after a line of names; what is not known is empty. */
 export function comparisonCsv({ figures }: Comparison): string {
   const cell = (value: unknown): string => {
-    const text = value === null ? '' : Array.isArray(value) ? value.join(';') : String(value);
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const text = value === null ? '' : Array.isArray(value) ? value.join(';') : escapeControls(String(value));
+    return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const lines = figures.map((figure) => FIELDS.map((field) => cell(figure[field])).join(','));
   return `${[FIELDS.join(','), ...lines].join('\n')}\n`;

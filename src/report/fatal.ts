@@ -1,6 +1,6 @@
 // The end of a command that fails, as it is told: a line of its own, a hint on the next; or one JSON record.
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
-import { escapeControls, escapeLines } from '../printable.js';
+import { escapeControls, escapeLines, printableJson } from '../printable.js';
 import { endProgressLine } from './terminal-line.js';
 
 const CODES: Readonly<Record<number, string>> = Object.fromEntries(
@@ -30,5 +30,6 @@ export function tellBug(error: unknown, json: boolean): ExitCode {
 /** A record as the log writes them. */
 export function record(exitCode: ExitCode, msg: string, more: Readonly<Record<string, unknown>>): void {
   const fields = { code: CODES[exitCode], exit_code: exitCode, ...more };
-  process.stderr.write(`${JSON.stringify({ level: 'fatal', time: Date.now(), ...fields, msg })}\n`);
+  const text = JSON.stringify({ level: 'fatal', time: Date.now(), ...fields, msg });
+  process.stderr.write(`${printableJson(text)}\n`);
 }

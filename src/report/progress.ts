@@ -1,4 +1,4 @@
-// Counts what a run has done and says how fast it goes and how long it will take.
+// Counts what a run has done and says how fast it goes and, at its recent pace, how long it will take.
 
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
@@ -15,8 +15,8 @@ export interface Totals {
 export interface Expected {
   /** undefined where nobody has counted them */
   readonly traces: number | undefined;
-  /** of the inputs, how much has been read; undefined where they have no known end */
-  readonly share: () => number | undefined;
+  /** how much of the inputs there is up to a row, by its number over all of them; undefined where they have no known end */
+  readonly share: (ordinal: number) => number | undefined;
 }
 
 /** Tokens that a command writes, counted as they come: a row of the output may take long. */
@@ -38,14 +38,56 @@ export class TokenMeter {
   }
 }
 
-const INTERVAL_MS = 50;
+/** The past that says how the run goes on: what began slowly, or had short traces first, is soon forgotten. */
+const RECENT_SECONDS = 60;
+/** Results come in bursts, a window of traces at a time: so many are looked at, however long ago they were. */
+const LEAST_MARKS = 8;
+/** Marks in the recent past, about. */
+const MOST_MARKS = 64;
+
+interface Mark {
+  readonly seconds: number;
+  /** of the whole, 0 to 1 */
+  readonly share: number;
+}
+
+/** The pace of a run. */
+export class Pace {
+  private readonly marks: Mark[] = [{ seconds: 0, share: 0 }];
+
+  /**
+   * Takes note of how far the run is.
+   * @param seconds since it began
+   * @returns seconds that are left; undefined where nothing has been done yet
+   */
+  left(seconds: number, share: number): number | undefined {
+    const { marks } = this;
+    const last = marks.at(-1) as Mark;
+    if (share > last.share) {
+      // of marks close to each other the latest stands for all: a burst counts when it is over
+      const isClose = marks.length > 1 && seconds - last.seconds < RECENT_SECONDS / MOST_MARKS;
+      if (isClose) marks.pop();
+      marks.push({ seconds, share });
+    }
+    while (marks.length > LEAST_MARKS && (marks[1] as Mark).seconds <= seconds - RECENT_SECONDS)
+      marks.shift();
+    const [first, now] = [marks[0] as Mark, marks.at(-1) as Mark];
+    if (now.share <= first.share) return undefined;
+    return ((1 - now.share) * (now.seconds - first.seconds)) / (now.share - first.share);
+  }
+}
+
+const INTERVAL_MS = 100;
 
 export class Progress {
   private readonly started = performance.now();
+  private readonly pace = new Pace();
   private done = 0;
   private tokens = 0;
   private rejects = 0;
-  private reported = Number.NEGATIVE_INFINITY;
+  /** row of the last trace that was done */
+  private ordinal = -1;
+  private timer: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly log: Log,
@@ -55,15 +97,22 @@ export class Progress {
     meter?.onAdd(() => this.report());
   }
 
-  trace(tokens: number): void {
+  trace(tokens: number, ordinal: number): void {
     this.done++;
     this.tokens += tokens;
+    this.ordinal = ordinal;
     this.report();
   }
 
-  reject(): void {
+  reject(ordinal: number): void {
     this.rejects++;
+    this.ordinal = ordinal;
     this.report();
+  }
+
+  /** Nothing is told any more. */
+  end(): void {
+    clearTimeout(this.timer);
   }
 
   totals(): Totals {
@@ -72,27 +121,38 @@ export class Progress {
     return { traces, tokens, rejects, seconds: (performance.now() - this.started) / 1000 };
   }
 
+  /** A little later: thousands of rows come in a second, and a window's all at once, of which the first alone says nothing. */
   private report(): void {
-    // thousands of rows a second: the line is not made for each
-    const now = performance.now();
-    if (now - this.reported < INTERVAL_MS) return;
-    this.reported = now;
-    reportTotals(this.log, this.totals(), this.expected);
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      const share = this.ordinal < 0 ? undefined : this.expected.share(this.ordinal);
+      reportTotals(this.log, this.totals(), { traces: this.expected.traces, share }, this.pace);
+    }, INTERVAL_MS).unref();
   }
 }
 
-/** Tells how far a run is, as one line. @param by who does it, where that is not this process alone */
+/**
+ * Tells how far a run is, as one line.
+ * @param share of the inputs that is done; undefined where nobody knows
+ * @param by who does it, where that is not this process alone
+ */
 export function reportTotals(
   log: Log,
   { traces, tokens, rejects, seconds }: Totals,
-  { traces: expected, share: shareRead }: Expected,
+  {
+    traces: expected,
+    share: read,
+  }: { readonly traces: number | undefined; readonly share: number | undefined },
+  pace: Pace,
   by = '',
 ): void {
   const rate = Math.round(tokens / Math.max(seconds, 1e-3));
   // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
   const done = traces + rejects;
-  const share = expected === undefined ? shareRead() : Math.min(1, done / Math.max(1, expected));
-  const left = share ? Math.max(0, seconds / share - seconds) : undefined;
+  const counted = expected === undefined ? undefined : Math.min(1, done / Math.max(1, expected));
+  const share = counted ?? read;
+  // traces take as long as they are
+  const left = share === undefined ? undefined : pace.left(seconds, read ?? share);
   const percent = share ? ` (${Math.floor(100 * share)} %)` : '';
   // without a tokenizer nobody counts tokens
   const speed =
@@ -105,7 +165,7 @@ export function reportTotals(
     ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
     ...(left === undefined ? [] : [`${duration(left)} left`]),
   ].join(' · ');
-  log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, eta_s: left });
+  log.progress(line, { traces, tokens, rejects, tokens_per_s: rate, share: read, eta_s: left });
 }
 
 /** Seconds as people say them: 0.4 s, 42 s, 7 min, 3 h 20 min. */

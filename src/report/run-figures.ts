@@ -3,7 +3,7 @@ import { type Figures, type Histogram, median } from '../figures.js';
 import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
-import { THINK_CLOSE } from '../segment/span.js';
+import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
 import { asksForUniform, oneSidedCredit } from './counted/warnings.js';
 
 /** What is to be known of the policy that made the figures. */
@@ -34,8 +34,16 @@ const CURES: Readonly<Record<string, string>> = {
   'uniform:no-baseline': '--map group=<column> names the groups; --baseline takes a number, too',
   'reward:unknown': '--map reward=<column> names the rewards',
   'uniform:flat-values': 'another policy, or another --estimator, may tell the states apart',
-  'uniform:small-return': 'groups whose rewards are all alike have nothing to share out, whatever the rule',
 };
+
+/** What of a run's configuration says why σ is as it is. */
+export interface MadeBy {
+  readonly rule?: unknown;
+  /** `group`, `value`, a number, or `auto` where that is the group's mean */
+  readonly baseline?: unknown;
+  /** what the user says that the policy thinks between */
+  readonly thoughtTags?: readonly [open: string, close: string] | undefined;
+}
 
 /** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
 export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
@@ -56,6 +64,11 @@ export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 
     const byFallback = `σ uniform by fallback: ${percent(fallbacks / credited)}${listCodes(codes)}`;
     lines.push(`${byFallback}; in effect: ${percent(uniform / credited)}`);
   }
+  const gain = median(figures.gains);
+  if (gain !== undefined)
+    lines.push(
+      `σ makes a trace's gradient ${shortNumber(gain)} times as large, in the median (docs/trainers.md)`,
+    );
   const others = Object.entries(status).filter(([code]) => !isFallback(code));
   if (others.length > 0) lines.push(`also in status:${listCodes(others)}`);
   return lines;
@@ -69,6 +82,7 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
     ...(policy && { policy: policy.path, guessing_logprob: -Math.log(policy.vocab) }),
     mean_logprob: meanLogprob(figures) ?? null,
     median_value_range: median(figures.value_ranges) ?? null,
+    median_sigma_gain: median(figures.gains) ?? null,
     ...(figures.sampled_exits > 0 && { lost_fraction: lostFraction(figures) }),
     uniform_share: share(fallbacks),
     uniform_in_effect_share: share(uniform),
@@ -78,20 +92,23 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
 /**
  * Where the figures say that the run means nothing, or little.
  * @param policy absent where none has run
- * @param rule as a configuration has it: of `uniform` nobody is told that it is
+ * @param config of the run: of the rule `uniform` nobody is told that σ is so
  */
-export function figureWarnings(figures: Figures, policy?: PolicyFacts, rule?: unknown): Warning[] {
-  const isAsked = asksForUniform(rule);
+export function figureWarnings(figures: Figures, policy?: PolicyFacts, config: MadeBy = {}): Warning[] {
+  const isAsked = asksForUniform(config.rule);
   return [
-    ...(policy === undefined ? [] : policyWarnings(figures, policy)),
-    ...creditWarnings(figures, isAsked),
+    ...(policy === undefined ? [] : policyWarnings(figures, policy, config)),
+    ...statusWarnings(figures),
+    ...creditWarnings(figures, config, isAsked),
   ];
 }
 
 /** Where the policy cannot be the one that wrote the traces, or is asked in the wrong words. */
-function policyWarnings(figures: Figures, policy: PolicyFacts): Warning[] {
+function policyWarnings(figures: Figures, policy: PolicyFacts, { thoughtTags }: MadeBy): Warning[] {
   const { mean_logprobs: means, closed_thoughts: closed } = figures;
   const traces = total(means);
+  // where none has been read by it, nothing is to be said of it
+  if (traces === 0) return [];
   const isMany = (n: number) => n > 0 && n >= WORTH_A_WARNING * traces;
   const warnings: Warning[] = [];
   const guessing = -Math.log(policy.vocab);
@@ -112,18 +129,39 @@ function policyWarnings(figures: Figures, policy: PolicyFacts): Warning[] {
           },
     );
   }
-  if (isMany(closed) && !policy.exit.includes(THINK_CLOSE))
+  for (const tags of new Set([...THOUGHT_TAGS, ...(thoughtTags ? [thoughtTags] : [])])) {
+    const [, close] = tags;
+    const n = close === THINK_CLOSE ? closed : (figures.status[tagStatus('', tags, '').join()] ?? 0);
+    if (!isMany(n) || policy.exit.includes(close)) continue;
     warnings.push({
       code: 'exit_template',
-      message: `in ${count(closed)} of ${plural(traces, 'trace')} the thought ends with ${THINK_CLOSE}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
+      message: `in ${count(n)} of ${plural(traces, 'trace')} the thought ends with ${close}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
     });
+  }
   return warnings;
 }
 
+/** What a status says that concerns the whole dump: each is told once, and with how many. */
+const TOLD: Readonly<Record<string, string>> = {
+  'completion:has-prompt':
+    'begin with their prompt, which is scored as a part of the thought: --map completion=<path> names what the policy wrote',
+  'prompt:raw-question':
+    'have a raw question for their prompt, and the policy has a chat template: if it was asked by it, give messages with --map prompt=<path>, or prompt_ids',
+  'thought:reopened':
+    'open the thought with a tag that their prompt ends with already: the policy read it once, so take it out of one of them',
+};
+
+function statusWarnings({ status }: Figures): Warning[] {
+  return Object.entries(TOLD).flatMap(([code, what]) => {
+    const n = status[code] ?? 0;
+    return n === 0 ? [] : [{ code, message: `${plural(n, 'trace')} ${what}` }];
+  });
+}
+
 /** Where credit is none, or is of one side. */
-function creditWarnings(figures: Figures, isAsked: boolean): Warning[] {
+function creditWarnings(figures: Figures, config: MadeBy, isAsked: boolean): Warning[] {
   const warnings = [];
-  const mostly = isAsked ? undefined : mostlyUniform(figures);
+  const mostly = isAsked ? undefined : mostlyUniform(figures, config);
   if (mostly !== undefined) warnings.push(mostly);
   const oneSided = oneSidedCredit(figures);
   if (oneSided !== undefined)
@@ -132,7 +170,8 @@ function creditWarnings(figures: Figures, isAsked: boolean): Warning[] {
 }
 
 /** Where σ is uniform in most traces: the commonest reason, which is a status or, where few have one, the rule. */
-function mostlyUniform({ credited, fallbacks, uniform, status }: Figures): Warning | undefined {
+function mostlyUniform(figures: Figures, config: MadeBy): Warning | undefined {
+  const { credited, fallbacks, uniform, status } = figures;
   const most = Math.max(fallbacks, uniform);
   if (most === 0 || most < MOSTLY * credited) return undefined;
   const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
@@ -143,12 +182,37 @@ function mostlyUniform({ credited, fallbacks, uniform, status }: Figures): Warni
       message: `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`,
     };
   const [code, n] = codes.reduce((most, each) => (each[1] > most[1] ? each : most));
-  const cure = CURES[code] === undefined ? '' : `: ${CURES[code]}`;
+  const isLost = code === 'uniform:flat-values' && (lostFraction(figures) ?? 0) >= MOSTLY;
+  if (isLost)
+    return {
+      code: 'mostly_uniform',
+      message: `${what}: most samples were cut or could not be judged, and count nothing; more --mc-max-tokens, or --stop <text|id> where the policy names no end token`,
+    };
+  const known = code === 'uniform:small-return' ? smallReturns(figures, config) : CURES[code];
+  const cure = known === undefined ? '' : `: ${known}`;
   return {
     code: 'mostly_uniform',
     message: `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`,
   };
 }
+
+/** Why so many rewards are their baseline: groups are blamed where it is their mean, and where what was rejected is not in it. */
+function smallReturns({ rejects, credited }: Figures, { baseline }: MadeBy): string | undefined {
+  if (typeof baseline === 'number')
+    return `their reward is the baseline ${baseline}; --baseline takes another`;
+  if (baseline === 'value')
+    return 'their value at the start is their reward already; --baseline group takes the mean of the group';
+  if (isManyRejected(total(rejects), credited))
+    return 'of many groups a part was rejected, and what is left of them is all alike';
+  return 'groups whose rewards are all alike have nothing to share out, whatever the rule';
+}
+
+/** More than one row in twenty rejected is more than a few odd ones. */
+export function isManyRejected(rejects: number, traces: number): boolean {
+  return rejects > REJECTED * (rejects + traces);
+}
+
+const REJECTED = 0.05;
 
 /** Codes and how often they occur, in alphabetical order, in brackets. */
 export function listCodes(counts: Iterable<readonly [code: string, n: number]>): string {

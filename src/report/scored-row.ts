@@ -50,6 +50,7 @@ export function scoredRow(row: InputRow, completion: string): OutputRow {
     referenceTokens: null,
     sigmaEss: null,
     sigmaMaxWeight: null,
+    sigmaGain: null,
     status: status === 'ok' ? [] : status.split(';'),
   };
 }

@@ -2,12 +2,13 @@
 
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';
-import { reportTotals } from './progress.js';
+import { Pace, reportTotals } from './progress.js';
 
 /** One line for all workers. */
 export class SharedProgress {
   private readonly started = performance.now();
-  private readonly latest: Record<'traces' | 'tokens' | 'rejects', number>[];
+  private readonly pace = new Pace();
+  private readonly latest: (Record<'traces' | 'tokens' | 'rejects', number> & { readonly share?: number })[];
   private expected: number | undefined;
 
   /** @param before traces and rejects that earlier attempts have done */
@@ -31,17 +32,24 @@ export class SharedProgress {
 
   /** What a worker tells of itself: `fields` of its own progress. */
   set(worker: number, fields: Readonly<Record<string, unknown>>): void {
-    const { traces, tokens, rejects, bytes } = fields;
+    const { traces, tokens, rejects, share, bytes } = fields;
     if (typeof bytes === 'number') {
       this.log.progress(`reading: ${count(Math.round(bytes / 2 ** 20))} MiB`, { bytes });
       return;
     }
     if (typeof traces !== 'number') return;
-    this.latest[worker] = { traces, tokens: Number(tokens ?? 0), rejects: Number(rejects ?? 0) };
+    this.latest[worker] = {
+      ...{ traces, tokens: Number(tokens ?? 0), rejects: Number(rejects ?? 0) },
+      ...(typeof share === 'number' && { share }),
+    };
     const sum = (field: 'traces' | 'tokens' | 'rejects') => this.latest.reduce((n, one) => n + one[field], 0);
     const totals = { traces: sum('traces'), tokens: sum('tokens'), rejects: sum('rejects') };
-    const expected = { traces: this.expected, share: () => undefined };
+    // each goes through all rows for its part of them; one that has not begun has done nothing
+    const isShared = this.latest.some(({ share: own }) => own !== undefined);
+    const mean = this.latest.reduce((all, { share: own = 0 }) => all + own, 0) / this.workers;
+    const expected = { traces: this.expected, share: isShared ? mean : undefined };
     const seconds = (performance.now() - this.started) / 1000;
-    reportTotals(this.log, { ...totals, seconds }, expected, ` by ${plural(this.workers, 'worker')}`);
+    const by = ` by ${plural(this.workers, 'worker')}`;
+    reportTotals(this.log, { ...totals, seconds }, expected, this.pace, by);
   }
 }

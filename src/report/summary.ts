@@ -6,7 +6,7 @@ import { escapeControls } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
-import { figureLines, listCodes, type PolicyFacts } from './run-figures.js';
+import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
 import type { DrawnTrace } from './shown/trace-view.js';
 
 /** A trace worth drawing, with its place among the inputs' rows. */
@@ -89,6 +89,21 @@ export class Summary {
   /** the trace worth drawing; undefined where none has credit */
   get example(): DrawnTrace | undefined {
     return this.best?.row;
+  }
+
+  /** What is said where more than one trace in twenty was rejected. @param traces of the whole */
+  rejectWarning(traces: number): Warning | undefined {
+    const codes = Object.entries(this.tally.figures.rejects).sort(([, a], [, b]) => b - a);
+    const rejects = codes.reduce((sum, [, n]) => sum + n, 0);
+    const [most] = codes;
+    if (most === undefined || !isManyRejected(rejects, traces)) return undefined;
+    const [code, n] = most;
+    const first = this.reasons.get(code);
+    const why = first === undefined ? '' : `, first ${onOneLine(first.text)}`;
+    return {
+      code: 'many_rejected',
+      message: `${count(rejects)} of ${plural(rejects + traces, 'trace')} were rejected, most of them (${count(n)}) with ${code}${why}`,
+    };
   }
 
   /** The lines about the run. @param totals of this attempt */

@@ -3,7 +3,15 @@ import { TraceRejected } from '../errors.js';
 import { blankRow, type OutputRow, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 import { cutTrace } from './given.js';
-import { allEnds, cutPieces, mergeSegments, type Segmentation, type SegmentOptions } from './segment.js';
+import {
+  allEnds,
+  cutPieces,
+  mergeSegments,
+  type Pieces,
+  type Segmentation,
+  type SegmentOptions,
+} from './segment.js';
+import { tagStatus } from './span.js';
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
 const LONG_PIECE_CHARACTERS = 1024;
@@ -22,7 +30,7 @@ export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
   const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
   const segmentation = mergeSegments(pieces, null);
-  return { ...blankRow(trace), segments: characterSegments(segmentation), status: STATUS };
+  return { ...blankRow(trace), segments: characterSegments(segmentation), status: statusOf(trace, pieces) };
 }
 
 /**
@@ -35,7 +43,10 @@ export function candidateCharacters(completion: string, segments: SegmentOptions
   return cutPieces(tokens, { ...segments, longPiece: LONG_PIECE_CHARACTERS }).ends;
 }
 
-const STATUS = ['segments:by-length'];
+function statusOf({ completion, prompt, status = [] }: Trace, { thought }: Pieces): string[] {
+  const before = typeof prompt === 'string' ? prompt : '';
+  return [...status, 'segments:by-length', ...tagStatus(completion, thought.tags, before)];
+}
 
 function characterSegments(segmentation: Segmentation): SegmentRow[] {
   const ends = allEnds(segmentation);

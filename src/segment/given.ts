@@ -19,6 +19,33 @@ export function cutTrace({ trace, tokens, chars }: Cuttable, opts: SegmentOption
 }
 
 /**
+ * The pieces of a trace whose row tells all of them in tokens, where no tokenizer tells what these spell: what stands behind the
+ * last thought is the answer. So many values of states, so many exits: an end too many is the answer's own.
+ * @param tokens T
+ * @throws TraceRejected (`segments`) for ends that the row has not in tokens, or that do not fit
+ */
+export function cutByRow(
+  { segmentEnds, values, completion }: Trace,
+  tokens: number,
+  opts: SegmentOptions,
+): Pieces {
+  if (segmentEnds === undefined)
+    throw new TraceRejected(
+      'segments',
+      'no segment_ends in the row, as the first row has them, and ends in characters need a tokenizer: --map segment_ends=<path>, or --policy <the policy that wrote the traces>',
+    );
+  checkRising(segmentEnds, 'segment_ends', tokens, 'tokens');
+  const isAnswerToo = segmentEnds.length === values?.length && segmentEnds.at(-1) === tokens;
+  const ends = isAnswerToo ? segmentEnds.subarray(0, -1) : segmentEnds;
+  const end = ends.at(-1) ?? 0;
+  return {
+    tokens: { text: completion, units: new Int32Array(tokens + 1), textEnd: tokens },
+    thought: { start: 0, end, answered: end < tokens },
+    ...{ ends, segments: ends.length, opts },
+  };
+}
+
+/**
  * @param chars (T+1) code points before each token boundary; null where they are not known
  * @param tokens T
  * @returns rising token boundaries

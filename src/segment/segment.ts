@@ -1,59 +1,11 @@
 // Cuts a completion into its segments: thought segments 1..K by the chosen segmenter, then the answer segment.
 import { mergePieces } from './merge.js';
+import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
 import { findThought, type ThoughtSpan, type TokenText } from './span.js';
-import {
-  splitAt,
-  splitFixed,
-  splitGiven,
-  splitHybrid,
-  splitKeyword,
-  splitNewline,
-  splitSentence,
-} from './split.js';
-import { cutpointCuts, entropyCuts, type TokenFigures } from './token-cuts.js';
+import { splitAt } from './split.js';
+import type { TokenFigures } from './token-cuts.js';
 
-export const SEGMENTERS = [
-  ...([
-    'hybrid',
-    'newline',
-    'sentence',
-    'keyword',
-    'fixed',
-    'entropy',
-    'cutpoint',
-    'adaptive',
-    'given',
-  ] as const),
-] as const;
-export type Segmenter = (typeof SEGMENTERS)[number];
-
-/** The segmenters that cut by what the policy says of the tokens: where, shows when it has read the trace. */
-export const LATE_SEGMENTERS: readonly Segmenter[] = ['entropy', 'cutpoint'];
-
-export interface SegmentOptions {
-  readonly segmenter: Segmenter;
-  /** merge down to so many thought segments; absent: as many as the segmenter makes */
-  readonly maxSegments?: number;
-  /** tokens a segment of `fixed` */
-  readonly fixedLength: number;
-  /** tokens beyond which `hybrid` and `adaptive` split a piece at sentence ends */
-  readonly longPiece?: number;
-  /** words that open a piece, for `hybrid`, `keyword` and `adaptive`; absent: METHOD's transition words */
-  readonly keywords?: readonly string[];
-  /** share of the thought's tokens before which `entropy` cuts */
-  readonly entropyShare?: number;
-  /** in its place: nats from which on a token is cut before */
-  readonly entropyThreshold?: number;
-  /** `cutpoint`: tokens of a lower probability are cutpoints, before every so many of which is cut */
-  readonly cutpointProbability?: number;
-  readonly cutpointEvery?: number;
-  /** `adaptive`: neighbours are merged while the lowest sum of two is at most so much (nats; characters without a policy) */
-  readonly adaptiveLimit?: number;
-}
-
-/** METHOD §2, but for the share, which is ours: a piece for twenty tokens. */
-export const DEFAULT_ENTROPY_SHARE = 0.05;
-export const DEFAULT_CUTPOINT = { probability: 0.9, every: 5 };
+export { type SegmentOptions, segmentSums } from './segmenters.js';
 
 /** A completion's segments as token boundaries. */
 export interface Segmentation {
@@ -80,36 +32,17 @@ export interface Pieces {
 
 /** Whether the policy has to read the trace before its pieces are known. */
 export function isCutLate({ opts }: Pieces): boolean {
-  return LATE_SEGMENTERS.includes(opts.segmenter);
+  return declarationOf(opts.segmenter).cuts !== undefined;
 }
 
-/** @param given segment ends (token boundaries) for the `given` segmenter */
+/** @param given segment ends (token boundaries) that the row brings along */
 export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32Array): Pieces {
-  const thought = findThought(tokens);
-  const { longPiece, keywords } = opts;
-  const everyToken = () => splitFixed(1, thought);
-  const hybrid = () => splitHybrid(tokens, thought, longPiece, keywords);
-  const ends = {
-    hybrid,
-    newline: () => splitNewline(tokens, thought),
-    sentence: () => splitSentence(tokens, thought),
-    keyword: () => splitKeyword(tokens, thought, keywords),
-    fixed: () => splitFixed(opts.fixedLength, thought),
-    entropy: everyToken,
-    cutpoint: everyToken,
-    adaptive: hybrid,
-    given: () => splitGiven(given ?? new Int32Array(0), tokens, thought),
-  }[opts.segmenter]();
+  const thought = findThought(tokens, opts.thoughtTags);
+  const { ends: endsOf, likely } = declarationOf(opts.segmenter);
+  const ends = endsOf(tokens, thought, opts, given);
   const most = Math.min(ends.length, opts.maxSegments ?? ends.length);
-  return { tokens, thought, ends, segments: Math.min(most, likelyPieces(ends.length, opts)), opts };
-}
-
-/** Of `tokens` places for a cut, those that a late segmenter takes, where its options tell. */
-function likelyPieces(tokens: number, opts: SegmentOptions): number {
-  if (opts.segmenter === 'cutpoint')
-    return Math.min(tokens, 1 + Math.ceil(tokens / (opts.cutpointEvery ?? DEFAULT_CUTPOINT.every)));
-  if (opts.segmenter !== 'entropy' || opts.entropyThreshold !== undefined) return tokens;
-  return Math.min(tokens, 1 + Math.ceil(tokens * (opts.entropyShare ?? DEFAULT_ENTROPY_SHARE)));
+  const segments = Math.min(most, likely?.(ends.length, opts) ?? ends.length);
+  return { tokens, thought, ends, segments, opts };
 }
 
 /** Exit points 0..P if no pieces were merged: the segments' exits are among them, whatever the entropies. */
@@ -131,8 +64,7 @@ export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Seg
   const ends = isCutLate(pieces) ? lateEnds(pieces, figures) : pieces.ends;
   const weights = figures === null ? lengths(ends) : segmentSums(figures.entropies, ends);
   const max = opts.maxSegments ?? ends.length;
-  const limit = opts.segmenter === 'adaptive' ? opts.adaptiveLimit : undefined;
-  const thoughtEnds = mergePieces(ends, weights, max, limit);
+  const thoughtEnds = mergePieces(ends, weights, max, opts.adaptiveLimit);
   const T = tokens.units.length - 1;
   const exits = candidateExits({ ...pieces, ends: thoughtEnds });
   return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
@@ -140,27 +72,10 @@ export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Seg
 
 /** Piece ends of a segmenter that cuts by the policy's figures; they are among the ends that `cutPieces` gave. */
 function lateEnds({ tokens, thought, opts }: Pieces, figures: TokenFigures | null): Int32Array {
-  if (figures === null)
+  const { cuts } = declarationOf(opts.segmenter);
+  if (figures === null || cuts === undefined)
     throw new TypeError(`${opts.segmenter} cuts by the policy's figures, and there are none`);
-  const { entropyShare: share = DEFAULT_ENTROPY_SHARE, entropyThreshold: threshold } = opts;
-  const {
-    cutpointProbability: probability = DEFAULT_CUTPOINT.probability,
-    cutpointEvery: every = DEFAULT_CUTPOINT.every,
-  } = opts;
-  const cuts =
-    opts.segmenter === 'entropy'
-      ? entropyCuts(tokens, thought, figures, threshold === undefined ? { share } : { threshold })
-      : cutpointCuts(tokens, thought, figures, { probability, every });
-  return splitAt(cuts, tokens, thought);
-}
-
-/** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */
-export function segmentSums(values: Float32Array, ends: Int32Array): Float64Array {
-  const sums = new Float64Array(ends.length);
-  let t = 0;
-  for (let k = 0; k < ends.length; k++)
-    for (; t < (ends[k] as number); t++) sums[k] = (sums[k] as number) + (values[t] as number);
-  return sums;
+  return splitAt(cuts(tokens, thought, figures, opts), tokens, thought);
 }
 
 function lengths(ends: Int32Array): Float64Array {

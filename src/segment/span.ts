@@ -11,47 +11,88 @@ export interface TokenText {
 
 /** The thought's place in a completion, as token boundaries. */
 export interface ThoughtSpan {
-  /** exit point 0: 0, or behind a leading `<think>` and the newlines token after it */
+  /** exit point 0: 0, or behind a leading opening tag and the newlines token after it */
   readonly start: number;
   /** the thought's end, exclusive; tokens from here on are the answer segment where `answered` */
   readonly end: number;
-  /** whether an answer was found: by `</think>`, or by an answer pattern where there is none */
+  /** whether an answer was found: by a closing tag, or by an answer pattern where there is none */
   readonly answered: boolean;
+  /** what the thought stands between, where it is opened or closed so */
+  readonly tags?: ThoughtTags;
 }
 
-/** What opens an answer in a completion without `</think>` (METHOD §2, and headings as in PRM800K's solutions). */
+/** What opens an answer in a completion without a closing tag (METHOD §2, and headings as in PRM800K's solutions). */
 export const ANSWER_PATTERN = /\\boxed\{|(?<!#)#+ Answer(?= *$)|####|\bA:|\bAnswer:|\bThe answer is/gm;
 
-/** ends the thought of a policy that thinks between tags */
-export const THINK_OPEN = '<think>';
+/** What a policy thinks between: that of its chat template, or of its training. */
+export type ThoughtTags = readonly [open: string, close: string];
+
+/** The pairs that models are known to write, the commonest first. */
+export const THOUGHT_TAGS: readonly ThoughtTags[] = [
+  ['<think>', '</think>'],
+  ['<reasoning>', '</reasoning>'],
+  ['<thinking>', '</thinking>'],
+  ['<thought>', '</thought>'],
+  ['<|begin_of_thought|>', '<|end_of_thought|>'],
+];
 export const THINK_CLOSE = '</think>';
+
+/** The pair with which a text is opened, else the first one that closes in it. @param named by the user, before the known ones */
+export function tagsOf(text: string, named?: ThoughtTags): ThoughtTags | undefined {
+  const pairs = named === undefined ? THOUGHT_TAGS : [named, ...THOUGHT_TAGS];
+  const lead = text.slice(text.search(/\S|$/));
+  return pairs.find(([open]) => lead.startsWith(open)) ?? pairs.find(([, close]) => text.includes(close));
+}
+
+/** Where the thought closes: before its closing tag, and behind it; undefined where it is not closed by one. */
+export function closeOf(
+  text: string,
+  tags: ThoughtTags | undefined,
+): readonly [from: number, to: number] | undefined {
+  const close = tags?.[1] ?? '';
+  const from = tags === undefined ? -1 : text.indexOf(close);
+  return from < 0 ? undefined : [from, from + close.length];
+}
+
+/**
+ * What a status says of the thought's tags: which pair was found, where it is not `<think>`, and that the prompt had opened it already.
+ * @param before the prompt's end
+ */
+export function tagStatus(text: string, tags: ThoughtTags | undefined, before: string): readonly string[] {
+  if (tags === undefined) return [];
+  const [open] = tags;
+  const name = THOUGHT_TAGS.includes(tags) ? /\w+/.exec(open)?.[0]?.replaceAll('_', '-') : 'named';
+  const isTwice = before.trimEnd().endsWith(open) && text.trimStart().startsWith(open);
+  return [...(name === 'think' ? [] : [`thought:${name}`]), ...(isTwice ? ['thought:reopened'] : [])];
+}
 
 /**
  * Splits thought from answer: METHOD §2.
  *
- * Exit 0 lies behind a leading `<think>` and one token of nothing but newlines after it, so that a trace has the same
+ * Exit 0 lies behind a leading opening tag and one token of nothing but newlines after it, so that a trace has the same
  * exit 0 whether its chat template put the tag into the prompt or the policy wrote it [ours].
  */
-export function findThought(tokens: TokenText, answerPattern: RegExp = ANSWER_PATTERN): ThoughtSpan {
+export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
   const { text, units } = tokens;
-  const start = thoughtStart(tokens);
+  const tags = tagsOf(text, named);
+  const start = tags === undefined ? 0 : thoughtStart(tokens, tags);
   let end = units.length - 1;
   let answered = true;
-  const close = text.indexOf(THINK_CLOSE);
-  if (close >= 0) end = boundaryBefore(units, close);
+  const close = closeOf(text, tags);
+  if (close !== undefined) end = boundaryBefore(units, close[0]);
   else {
-    const last = [...text.matchAll(answerPattern)].at(-1);
+    const last = [...text.matchAll(ANSWER_PATTERN)].at(-1);
     if (last === undefined) answered = false;
     // the whole line that the pattern stands in is the answer
     else end = Math.max(start, boundaryBefore(units, text.lastIndexOf('\n', last.index - 1) + 1));
   }
-  return { start: Math.min(start, end), end, answered };
+  return { start: Math.min(start, end), end, answered, ...(tags && { tags }) };
 }
 
-function thoughtStart({ text, units }: TokenText): number {
-  const tag = /^\s*<think>/.exec(text);
-  if (tag === null) return 0;
-  const start = boundaryAfter(units, tag[0].length);
+function thoughtStart({ text, units }: TokenText, [open]: ThoughtTags): number {
+  const from = text.search(/\S|$/);
+  if (!text.startsWith(open, from)) return 0;
+  const start = boundaryAfter(units, from + open.length);
   const next = text.slice(units[start], units[start + 1]);
   return /^[\r\n]+$/.test(next) ? start + 1 : start;
 }

@@ -54,7 +54,17 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     [
       'policy folder missing',
       ['score', FIXTURES, '--policy', 'nowhere'],
-      /nowhere: not a policy folder.*\n {2}try: .*policy build/s,
+      /nowhere: no such folder, expected a policy folder\n {2}try: .*policy build/,
+    ],
+    [
+      'policy by its name on the Hub',
+      ['score', FIXTURES, '--policy', 'Qwen/Qwen2.5-0.5B'],
+      /opens no connection\n {2}try: hf download Qwen\/Qwen2\.5-0\.5B --local-dir Qwen2\.5-0\.5B .*policy build Qwen2/,
+    ],
+    [
+      'input elsewhere',
+      ['score', 's3://bucket/rows.jsonl'],
+      /is an address, and rredcot opens no connection\n {2}try: .*aws s3 cp s3:\/\/bucket\/rows\.jsonl \./,
     ],
     ['unknown flag', ['score', FIXTURES, '--max-segment', '3'], /--max-segment/],
     ['unknown command', ['scor'], /scor/],
@@ -75,7 +85,18 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
       ['score', FIXTURES, '--segmenter', 'lines'],
       /--segmenter lines.*\n {2}try: .*hybrid\|newline/s,
     ],
-    ['unknown estimator', ['score', FIXTURES, '--estimator', 'mcts'], /--estimator mcts/],
+    ['unknown estimator', ['score', FIXTURES, '--estimator', 'mcts'], /--estimator mcts: unknown choice\n/],
+    [
+      'misspelled estimator',
+      ['score', FIXTURES, '--estimator', 'calibrted'],
+      /--estimator calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator pr\|/,
+    ],
+    [
+      'misspelled rule',
+      ['score', FIXTURES, '--sigma', 'share,ruder'],
+      /--sigma ruder: .*did you mean rudder\?/,
+    ],
+    ['misspelled preset', ['score', FIXTURES, '--preset', 'numinamath'], /did you mean numinamath-cot\?/],
     ['unknown rule', ['score', FIXTURES, '--sigma', 'grpo'], /--sigma grpo/],
     [
       'a residual of a rule that leaves none',
@@ -199,7 +220,7 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
     ];
     const input = await file('mixed.jsonl', Buffer.concat(lines.map((l) => Buffer.from(l as string))));
     const out = join(folder, 'mixed.parquet');
-    const run = await rredcot(['score', input, '-o', out], { cwd: folder });
+    const run = await rredcot(['score', input, '-o', out, '--reward-range', '0,1'], { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     expect((await readScored(out)).map((row) => row.id)).toEqual(['first', 'last']);
     const rejects = await readJsonl<Reject>(`${out}.rejects.jsonl`);
@@ -394,7 +415,8 @@ describe('score', () => {
     expect((await rredcotHere(['score', input, '-o', a], { cwd: folder })).code).toBe(0);
     const run = await rredcot(['score', '-o', b], { cwd: folder, stdin: lines });
     expect(run.code, run.stderr).toBe(0);
-    expect(await readScored(b)).toEqual(await readScored(a));
+    const named = (await readScored(a)).map((row) => ({ ...row, source_file: '-' }));
+    expect(await readScored(b)).toEqual(named);
   });
 
   it('turns down a trace of a stream whose group had ended', async () => {
@@ -538,5 +560,29 @@ describe('help and version', () => {
   it('--version is the package version', async () => {
     const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
     expect((await rredcot(['--version'])).stdout.trim()).toBe(version);
+  });
+});
+
+describe('-h', () => {
+  it.each(['score', 'segment', 'sample', 'redistribute'])(
+    '%s: the common flags by purpose, each of them one of --help, on a screen',
+    async (command) => {
+      const [short, long] = [await rredcotHere([command, '-h']), await rredcotHere([command, '--help'])];
+      const flagsOf = (text: string) =>
+        [...text.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
+      const flags = flagsOf(short.stdout);
+      expect(flags.length).toBeGreaterThan(8);
+      expect(flags.length).toBeLessThanOrEqual(21);
+      expect(flagsOf(long.stdout)).toEqual(expect.arrayContaining(flags));
+      expect(short.stdout.split('\n').length).toBeLessThan(70);
+      expect(short.stdout).toContain(`rredcot ${command} --help shows every flag`);
+      expect(long.stdout).not.toContain('shows every flag');
+    },
+  );
+
+  it('--help has the flags of an estimator under its name', async () => {
+    const { stdout } = await rredcotHere(['score', '--help']);
+    expect(stdout).toMatch(/^Of --estimator siblings:\n +--mates <n>/m);
+    expect(stdout).toMatch(/^Of --estimator mc, mc-truncated:\n +--mc-samples <n>/m);
   });
 });

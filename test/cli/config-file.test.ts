@@ -82,6 +82,14 @@ describe('a file of flags', () => {
     ]);
   });
 
+  it('has the negated flags too, null for a default, and the mark of an editor in front', async () => {
+    const { flags, workers } = await parsed('\uFEFF{"no-text": true, "no-policy": true, "sigma": null}');
+    expect(flags).toMatchObject({ text: false, policy: false, sigma: 'share' });
+    expect(workers).toEqual(['--no-text', '--no-policy']);
+    const { flags: given } = await parsed({ 'no-text': true }, '--text');
+    expect(given.text).toBe(true);
+  });
+
   it('gives way to a flag, and comes before a default', async () => {
     const { flags } = await parsed({ sigma: 'rudder', 'reward-range': '-1,1' }, '--sigma', 'uniform');
     expect([flags.sigma, flags.rewardRange]).toEqual(['uniform', '-1,1']);
@@ -108,6 +116,10 @@ describe('a file of flags', () => {
     [{ sigmaa: 'x' }, /no flag is called "sigmaa"/],
     [{ config: 'x' }, /no flag is called "config"/],
     [{ restart: 'yes' }, /restart is the text "yes", expected true or false/],
+    ['null', /is null, expected an object/],
+    [{ 'no-text': false }, /no-text is false, expected true/],
+    [{ text: true, 'no-text': true }, /"text" and "no-text" are one flag/],
+    [{ 'max-segments': 3, maxSegments: 4 }, /"max-segments" and "maxSegments" are one flag/],
     [{ sigma: { rule: 'share' } }, /sigma is an object .* expected text, a number/],
     [{ sigma: true }, /sigma is true, expected text/],
   ])('%j is refused', async (config, message) => {

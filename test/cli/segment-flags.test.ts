@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { checkSegmenter, resolveSegmentOptions } from '../../dist/cli/flags/segment-flags.js';
-import { SEGMENTERS } from '../../dist/segment/segment.js';
+import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 describe('what a segmenter is told', () => {

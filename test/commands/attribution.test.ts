@@ -3,7 +3,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES, type FixtureRow, readJsonl, type ScoredRow, storedValues } from '../support/program.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
@@ -151,7 +151,7 @@ describe('what has no meaning', () => {
     ['score traces.jsonl --estimator surprise --bank group', 'nothing is scored'],
     ['score traces.jsonl --estimator surprise --baseline value', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --sigma signed', 'sums of attributions'],
-    ['score traces.jsonl --estimator surprise --lambda .1', 'sums of attributions'],
+    ['score traces.jsonl --estimator surprise --steps scaled', 'sums of attributions'],
     ['score traces.jsonl --estimator surprise --method segment', 'no expected rewards'],
     ['score traces.jsonl --estimator gradient --sigma rudder --export prm', 'has none'],
     ['score traces.jsonl --loo masked', '--loo has no meaning with --estimator pr'],

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import type { CalibrationFile } from '../../dist/estimate/calibrate/calibration.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
 import { readJsonl, type ScoredRow, storedValues, writeFixtures } from '../support/program.js';
@@ -78,16 +78,18 @@ describe('score --estimator calibrated', () => {
   it('is computed again by verify, which finds a value that the calibration does not give', async () => {
     expect((await run('verify scored.jsonl')).code).toBe(0);
     const credit = storedCredit(await configOf('scored.jsonl'));
-    expect(credit?.calibration?.stands_back).toBe(null);
+    expect(credit?.estimator.name).toBe('calibrated');
     const row = rows[0] as ScoredRow;
-    expect(recomputedFaults(stored(row), credit)).toEqual([]);
+    expect(recomputedFaults(stored(row), credit, await configOf('scored.jsonl'))).toEqual([]);
     const [first, ...others] = row.segments;
     const other = { ...row, segments: [{ ...first, value: 0.123 }, ...others] };
-    expect(recomputedFaults(stored(other), credit).join('\n')).toMatch(
+    expect(recomputedFaults(stored(other), credit, await configOf('scored.jsonl')).join('\n')).toMatch(
       /by the calibration with 0\.\d+ or 0\.\d+/,
     );
     const marked = { ...row, status: 'value:uncalibrated' };
-    expect(recomputedFaults(stored(marked), credit).join('\n')).toContain('does not stand back');
+    expect(recomputedFaults(stored(marked), credit, await configOf('scored.jsonl')).join('\n')).toContain(
+      'does not stand back',
+    );
     // a configuration without weights says nothing of the values
     const { calibration, ...less } = await configOf('scored.jsonl');
     expect(storedCredit(less)).toBe(undefined);
@@ -110,7 +112,9 @@ describe('score --estimator calibrated', () => {
     expect((await run('verify back.jsonl')).code).toBe(0);
     const credit = storedCredit(await configOf('back.jsonl'));
     const [row] = await readJsonl<ScoredRow>(at('pr.jsonl'));
-    expect(recomputedFaults(stored(row as ScoredRow), credit).join('\n')).toContain('stands back');
+    expect(
+      recomputedFaults(stored(row as ScoredRow), credit, await configOf('back.jsonl')).join('\n'),
+    ).toContain('stands back');
   });
 
   it('is fitted again to its own output: v̂ is recovered from the references', async () => {
@@ -190,11 +194,15 @@ describe('score --estimator calibrated', () => {
     expect((await run('verify further.jsonl')).code).toBe(0);
     const [row] = await readJsonl<ScoredRow & { join_segments: object[] }>(at('further.jsonl'));
     const credit = storedCredit(await configOf('further.jsonl'));
-    expect(recomputedFaults(stored(row as object), credit)).toEqual([]);
+    expect(recomputedFaults(stored(row as object), credit, await configOf('further.jsonl'))).toEqual([]);
     const other = row?.join_segments.map((segment) => ({ ...segment, value: 0 }));
-    expect(recomputedFaults(stored({ ...row, join_segments: other }), credit).join()).toContain(
-      'by the calibration with',
-    );
+    expect(
+      recomputedFaults(
+        stored({ ...row, join_segments: other }),
+        credit,
+        await configOf('further.jsonl'),
+      ).join(),
+    ).toContain('by the calibration with');
     expect(await said('redistribute further.jsonl -o further.pr.jsonl --estimator pr')).toMatch(/^0 /);
     expect(await said(`redistribute further.pr.jsonl -o back.jsonl ${flags}`)).toMatch(/^0 /);
     expect(await text('back.jsonl')).toBe(await text('further.jsonl'));

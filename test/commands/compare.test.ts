@@ -120,6 +120,20 @@ describe('one file', () => {
     expect(report.ceiling).toBeNull();
   });
 
+  it('draws pairs with uniform σ only when asked; the figures have them always', async () => {
+    const drawn = async (...args: string[]) =>
+      (await rredcotHere(['compare', scored, '--resamples', '100', ...args])).stdout;
+    const pairs = (text: string) => [...text.matchAll(/^(\S+) ~ (\S+) /gm)].map((m) => `${m[1]} ${m[2]}`);
+    expect(new Set(pairs(await drawn()))).toEqual(new Set(['delta sigma']));
+    expect(await drawn('--report', at('page.html'))).not.toContain('uniform');
+    const charts = async () => (await readFile(at('page.html'), 'utf8')).match(/<svg class="chart"/g)?.length;
+    expect(await charts()).toBe(2);
+    expect(pairs(await drawn('--credit', 'uniform', '--report', at('page.html')))).toContain('uniform sigma');
+    expect(await charts()).toBe(4);
+    expect(await drawn('--truth', 'uniform')).toMatch(/^sigma /m);
+    expect(await drawn('--csv')).toContain(',uniform,sigma,');
+  });
+
   it('has a ceiling of halves', async () => {
     const args = ['--values', 'a=mc', '--values', 'b=noisy', '--halves', 'a,b'];
     const { ceiling, figures } = await compared(scored, ...args);
@@ -128,7 +142,7 @@ describe('one file', () => {
   });
 
   it('prints a table, CSV with as many lines as figures, and the same again', async () => {
-    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--resamples', '100'];
+    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--credit', 'uniform', '--resamples', '100'];
     const table = await rredcotHere(args);
     expect(table.stdout).toMatch(/^20 traces \(10 right, 10 wrong\), 100 thought segments\n/);
     expect(table.stdout).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
@@ -162,7 +176,16 @@ it('tells how far it is', async () => {
   const log = { progress: (line: string) => lines.push(line) } as unknown as Log;
   const many = await write('many.jsonl', rows(1000));
   const bare = { firstWrong: undefined, deviations: undefined, reward: undefined, halves: undefined };
-  const how = { columns: [], truth: undefined, large: 0.2, resamples: 1, seed: 0, maxLineBytes: 2 ** 20 };
+  const how = {
+    columns: [],
+    steps: [],
+    drawsUniform: false,
+    truth: undefined,
+    large: 0.2,
+    resamples: 1,
+    seed: 0,
+    maxLineBytes: 2 ** 20,
+  };
   await compare([many], { ...bare, ...how, form: 'csv', page: undefined }, () => {}, log);
   expect(lines[0]).toBe(`reading ${many}: 1,000 rows`);
   expect(lines.slice(1)).toEqual(
@@ -239,6 +262,7 @@ describe('several files', () => {
       const { notes } = await compared(at(copy));
       expect(notes).toEqual([
         { code: 'edited', text: expect.stringMatching(/edited\.\w+: .*how it was made may be untrue/) },
+        { code: 'part', text: expect.stringMatching(/edited\.\w+ was cut by --limit/) },
       ]);
     }
     await writeFile(at('geo.jsonl.summary.json'), '{}');
@@ -250,10 +274,40 @@ describe('several files', () => {
   });
 });
 
+describe('--steps', () => {
+  it('are further credits of files whose values have them, as redistribute would write them', async () => {
+    const flags = ['--limit', '12', '--quiet'];
+    await rredcotHere(['score', FIXTURES, '-o', at('free.parquet'), ...flags]);
+    await rredcotHere(['score', FIXTURES, '-o', at('unlikely.parquet'), '--estimator', 'surprise', ...flags]);
+    for (const steps of ['scaled', 'smoothed']) {
+      const file = at(`${steps}.parquet`);
+      const made = await rredcotHere(['redistribute', at('free.parquet'), '-o', file, '--steps', steps]);
+      expect(made.code, made.stderr).toBe(0);
+      const report = await compared(at('free.parquet'), file, at('unlikely.parquet'), '--steps', steps);
+      // surprise is no value, and the second file has them already
+      expect(report.credits.filter((name) => name.endsWith(`_${steps}`))).toEqual([
+        `pr_${steps}`,
+        `${steps}:pr_${steps}`,
+      ]);
+      const same = report.figures.find(
+        (f) => f.of === `pr_${steps}` && f.credit === `${steps}:pr_${steps}` && f.measure === 'pearson',
+      );
+      expect(same?.value).toBeCloseTo(1, 6);
+      const other = report.figures.find(
+        (f) => f.of === 'pr' && f.credit === `pr_${steps}` && f.measure === 'pearson',
+      );
+      expect(other?.value).toBeLessThan(0.99);
+    }
+    expect((await rredcotHere(['compare', at('free.parquet'), '--steps', 'free'])).code).toBe(2);
+  });
+});
+
 describe('what cannot be compared', () => {
   it.each([
     [['--truth', 'mc'], /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],
-    [['--credit', 'mc=nothing'], /mc=nothing: no row has it/],
+    [['--credit', 'mc=nothing'], /--credit mc=nothing: no row has it/],
+    [['--values', 'mc=nothing'], /--values mc=nothing: no row has it/],
+    [['--scores', 'mc=nothing'], /--scores mc=nothing: no row has it/],
     [['--credit', 'mc'], /expected name=path/],
     [['--credit', 'sigma=mc'], /--credit sigma: the name is taken/],
     [['--values', 'a=mc', '--values', 'a=noisy'], /the name is taken/],
@@ -269,13 +323,21 @@ describe('what cannot be compared', () => {
     expect(run.stderr).toMatch(message);
   });
 
-  it('a column that is wrong in every row leaves no trace: exit 65 with the reason', async () => {
-    const run = await rredcotHere(['compare', scored, '--credit', 'c=mc']);
-    expect(run.code).toBe(65);
-    expect(run.stderr).toMatch(
-      /no trace to compare: 20 rows credit, first .*scored\.jsonl:0: c: mc has 6 numbers, expected 5/,
-    );
-  });
+  it.each([
+    [['--credit', 'c=mc'], '--credit c: mc has 6 numbers, expected 5 '],
+    [['--scores', 'c=mc'], '--scores c: mc has 6 numbers, expected 5 '],
+    [['--values', 'c=id'], '--values c: id is no list of numbers'],
+    [['--truth-sd', 'id'], '--truth-sd: id is no list of numbers'],
+  ])(
+    'a column that is wrong in every row leaves no trace: exit 65 with the reason: %j',
+    async (flags, why) => {
+      const run = await rredcotHere(['compare', scored, ...flags]);
+      expect(run.code).toBe(65);
+      expect(run.stderr).toMatch(/no trace to compare: 20 rows credit, first .*scored\.jsonl:0: --/);
+      expect(run.stderr).toContain(`scored.jsonl:0: ${why}`);
+      expect(run.stderr).toContain('try: rredcot inspect <file> shows the columns of a row');
+    },
+  );
 
   it('a file that is not there, and rows that were not scored', async () => {
     expect((await rredcotHere(['compare', at('nowhere.parquet')])).code).toBe(2);

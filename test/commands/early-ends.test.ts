@@ -19,10 +19,21 @@ beforeAll(async () => {
   await writeFile(at('later.jsonl'), `${lines.slice(0, 999).join('')}${goodLine()}`);
 });
 
-/** The files have no group, so nothing but σ's baseline needs a survey. */
 const FLAGS = ['--baseline', '0'];
 const score = (input: string, output: string, ...args: string[]) =>
   rredcotHere(['score', at(input), '-o', at(output), ...FLAGS, ...args]);
+
+it('more columns than Parquet files are written with end the run before its first pass', async () => {
+  const wide = Object.fromEntries(Array.from({ length: 10_001 }, (_, n) => [`c${n}`, n]));
+  await writeFile(at('wide.jsonl'), goodLine(wide));
+  const { code, stderr } = await score('wide.jsonl', 'wide.parquet');
+  expect(code, stderr).toBe(2);
+  expect(stderr).toMatch(/wide\.parquet: 10,0\d\d columns .*written with 10,000 at most/);
+  expect(stderr).toContain('--keep <a,b>');
+  expect(await beside('wide.parquet')).toEqual([]);
+  const kept = await score('wide.jsonl', 'wide.parquet', '--keep', 'c1');
+  expect(kept.code, kept.stderr).toBe(0);
+});
 
 describe('1,000 rejects and no trace', () => {
   it('stop the survey, before anything is written', async () => {
@@ -36,12 +47,14 @@ describe('1,000 rejects and no trace', () => {
   });
 
   it.each(['many.jsonl', 'folder/'])(
-    'stop the run, and leave the reasons of %s and nothing in the way',
+    'stop the run of a stream, which has no survey, and leave the reasons of %s and nothing in the way',
     async (output) => {
       const format = output.endsWith('/') ? ['--format', 'jsonl'] : [];
       const name = output.replace('/', '');
-      const { code, stderr } = await score('bare.jsonl', output, ...format, '--rows-per-chunk', '64');
-      expect(code).toBe(65);
+      const stdin = await readFile(at('bare.jsonl'));
+      const piped = ['score', '-', '-o', at(output), ...FLAGS, ...format, '--rows-per-chunk', '64'];
+      const { code, stderr } = await rredcotHere(piped, { stdin });
+      expect(code, stderr).toBe(65);
       expect(stderr).toContain(`in ${at(name)}.rejects.jsonl`);
       expect(await beside(name)).toEqual([`${name}.rejects.jsonl`]);
       expect(await readJsonl(at(`${name}.rejects.jsonl`))).toHaveLength(1000);
@@ -61,9 +74,9 @@ describe('1,000 rejects and no trace', () => {
       '64',
     );
     expect(code).toBe(65);
-    expect(stderr).toContain('every one of 1,500 traces was rejected (no_reference 1,500, first ');
-    expect(stderr).toContain('try: --map reference=truth\n');
-    expect(await beside('shared.jsonl')).toEqual(['shared.jsonl.rejects.jsonl']);
+    expect(stderr).toContain('all of the first 1,000 traces were rejected (no_reference 1,000, first ');
+    expect(stderr).toContain('try: --map reference=truth;');
+    expect(await beside('shared.jsonl')).toEqual([]);
   });
 
   it('do not stop a run with a trace among them, nor one that may reject all', async () => {
@@ -90,9 +103,9 @@ describe('--dry-run', () => {
     );
     expect(code, stderr).toBe(0);
     expect(await beside('chains')).toEqual([]);
-    expect((await score('bare.jsonl', 'x', '--format', 'jsonl', '--dry-run')).stdout).toMatch(
-      /^rejected +1,500 \(no_reference 1,500\)$/m,
-    );
+    const bad = await score('bare.jsonl', 'x', '--format', 'jsonl', '--dry-run');
+    expect(bad.code).toBe(65);
+    expect(bad.stderr).toContain('all of the first 1,000 traces were rejected');
 
     const made = await rredcotHere(['score', FIXTURES, '--limit', '20', '--quiet', '-o', at('made.jsonl')]);
     expect(made.code).toBe(0);
@@ -111,7 +124,43 @@ describe('--dry-run', () => {
     expect(stdout).toMatch(/^branch .*⏎<think>⏎.*┃<\/think>⏎answer: ┃ \d⏎$/m);
     expect(stdout).toMatch(/^time +about [\d.]+ (s|min) on cpu, by 1[67] traces that ran$/m);
     expect(stdout).toMatch(/^memory +about [\d,]+ MiB/m);
+
+    // the same as one object, for programs
+    const json = await rredcotHere(['score', FIXTURES, '--limit', '20', '--dry-run', '--json', '--quiet']);
+    expect(json.code, json.stderr).toBe(0);
+    expect(json.stdout.split('\n')).toHaveLength(2);
+    const told = JSON.parse(json.stdout);
+    expect(told).toMatchObject({ format: 1, rows: 512, traces: 20, rejects: 0, reject_codes: {} });
+    expect(told).toMatchObject({ completion_tokens: tokens, exits: Number(exits), branches: Number(exits) });
+    expect(told.seconds).toBeGreaterThan(0);
+    expect(told.bytes).toBeGreaterThan(0);
+    expect(told.branch.state).toContain('<think>');
+    const rows2 = await rredcotHere(['score', FIXTURES, '--json']);
+    expect(rows2).toMatchObject({ code: 2, stderr: expect.stringContaining('--json says how a dry run') });
   });
+
+  it.each([[[]], [['--json']]])(
+    '%j ends with 65 where every row would be rejected, with the cure',
+    async (more) => {
+      await writeFile(at('few.jsonl'), goodLine({ completion: undefined, text: 'x' }).repeat(3));
+      const { code, stdout, stderr } = await score('few.jsonl', 'x.jsonl', '--dry-run', ...more);
+      expect([code, stderr]).toEqual([
+        65,
+        expect.stringContaining('every one of 3 traces would be rejected (map 3, '),
+      ]);
+      expect(stderr).toContain('\n  try: --map completion=');
+      if (more.length === 0) expect(stdout).toMatch(/^rejected +3 \(map 3\)$/m);
+      else
+        expect(JSON.parse(stdout)).toMatchObject({
+          ...{ traces: 0, rejects: 3, seconds: null },
+          reject_codes: { map: { count: 3, first: expect.stringContaining('few.jsonl:0: ') } },
+        });
+      expect(await beside('x.jsonl')).toEqual([]);
+      // one row that would be scored is a run
+      await writeFile(at('few.jsonl'), `${goodLine()}${goodLine({ completion: undefined })}`);
+      expect((await score('few.jsonl', 'x.jsonl', '--dry-run', ...more)).code).toBe(0);
+    },
+  );
 });
 
 describe('<output>.summary.json', () => {

@@ -335,6 +335,32 @@ describe('merge', () => {
     expect((await readdir(work)).filter((name) => name.includes('damaged.'))).toEqual([]);
   });
 
+  it.each(['parquet', 'arrow', 'jsonl'])(
+    'counts the traces of %s chunks, and refuses another number',
+    async (extension) => {
+      const folder = join(work, `miscounted-${extension}`);
+      await cp(await shards(2, extension, 15), folder, { recursive: true });
+      const path = join(folder, 'done/00000-of-00002/000002.json');
+      const record = JSON.parse(await readFile(path, 'utf8'));
+      const { traces, traces_per_row: perRow } = record;
+      await writeFile(
+        path,
+        JSON.stringify({ ...record, traces: traces + 1, traces_per_row: perRow.with(0, perRow[0] + 1) }),
+      );
+      const output = join(work, `miscounted.${extension}`);
+      const sum = (await readJsonl(single('jsonl'))).length;
+      await expect(merged(folder, output)).rejects.toMatchObject({
+        exitCode: 65,
+        message: expect.stringContaining(
+          extension === 'jsonl'
+            ? `${folder}: ${sum + 1} traces and `
+            : `000002.${extension}: holds ${traces} traces, its record says ${traces + 1}`,
+        ),
+      });
+      expect((await readdir(work)).filter((name) => name.includes('miscounted.'))).toEqual([]);
+    },
+  );
+
   it('of shards without rows, or without any row at all, is a file with the columns', async () => {
     const folder = join(work, 'few');
     const few = join(work, 'few.jsonl');

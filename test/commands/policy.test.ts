@@ -35,15 +35,20 @@ beforeAll(async () => {
 });
 
 describe('policy build', () => {
-  test('prints the exit template it took and the tokens of each part', () => {
+  test('prints the exit template it took, and the tokens of a branch', () => {
+    const letters = (text: string) => [...text].map((letter) => JSON.stringify(letter)).join(' ');
     expect(build.code, build.stderr).toBe(0);
     expect(build.stdout).toBe('');
     expect(build.stderr).toBe(
       [
         'exit template, from the checkpoint:',
-        '  close  "\\n</think>\\n\\n" (4 tokens)',
-        '  open   "**Final Answer**\\n\\\\boxed{" (24 tokens)',
-        '  closer "}" (1 token)',
+        '  close  "\\n</think>\\n\\n"',
+        '  open   "**Final Answer**\\n\\\\boxed{"',
+        '  closer "}"',
+        `  branch "\\n" "</think>" ${letters('\n\n**Final Answer**\n\\boxed{7}')} (30 tokens for the answer 7)`,
+        '  scored "7" "}"',
+        'prompt start  none',
+        'end tokens    "<|end|>" (258)',
         'graphs: float32 for the CPU, bf16 for CUDA',
         `policy folder written to ${policy}`,
         '',
@@ -77,7 +82,10 @@ describe('policy build', () => {
   });
 
   test.each<[string, string[], RegExp]>([
-    ['no checkpoint', ['nowhere', '-o', 'out'], /nowhere: not a checkpoint.*\n {2}try: /s],
+    ['no checkpoint', ['nowhere', '-o', 'out'], /nowhere: no such folder, expected a checkpoint\n {2}try: /],
+    ['no checkpoint, but a step token', ['nowhere', '-o', 'out', '--step-token', 'x'], /no such folder/],
+    ['a file', ['package.json', '-o', 'out'], /package\.json: is a file, expected a checkpoint/],
+    ['a name on the Hub', ['Qwen/Qwen2.5-0.5B', '-o', 'out'], /try: hf download Qwen\/Qwen2\.5-0\.5B /],
     ['no output', [checkpoint], /required option '-o/],
     [
       'a template that is none',
@@ -108,7 +116,7 @@ describe('policy info', () => {
       `parameters    ${parameters.toLocaleString('en-US')} in bf16`,
       'vocabulary    259, byte-level tokenizer',
       'limit         1,024 tokens',
-      'close  "\\n</think>\\n\\n" (4 tokens)',
+      'close  "\\n</think>\\n\\n"',
       'model-00002-of-00002.safetensors',
       'policy.onnx',
     ])

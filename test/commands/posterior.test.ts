@@ -3,7 +3,7 @@ import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { loadOracleModel, tokenStats } from '../oracle/llama.js';

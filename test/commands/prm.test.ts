@@ -103,7 +103,13 @@ describe('prm', () => {
   });
 
   it('with the reference in the prompt, by the template; messages by the chat template of the model', async () => {
-    await done(`score traces.jsonl ${PRM} --prm-reference -o told.jsonl`);
+    // of several references the one that earns most, and the first of these
+    const several = fixtures.map(({ answer, ...row }) => {
+      const [half, other] = [`${answer}5`, `${answer}6`];
+      return { ...row, references: [{ answer: half, utility: 0.5 }, { answer }, { answer: other }] };
+    });
+    await writeFile(at('several.jsonl'), several.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await done(`score several.jsonl ${PRM} --prm-reference -o told.jsonl`);
     for (const [n, row] of (await readJsonl<ScoredRow>(at('told.jsonl'))).entries()) {
       const { prompt, answer } = fixtures[n] as FixtureRow;
       expectShares(row, shares('plain', 1, `${prompt}=${answer};`, row, ''));

@@ -3,7 +3,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
@@ -106,7 +106,7 @@ describe('progress', () => {
     expect([fitted.code, fitted.said]).toEqual([2, expect.stringContaining('--estimator progress')]);
     // a value that is not that of its log-probabilities
     const credit = storedCredit(await config('progress.jsonl'));
-    expect(credit?.prover).toEqual({ estimator: 'pr', bestOf: K });
+    expect(credit?.estimator.config).toEqual({ proverEstimator: 'pr', bestOf: K });
     const faults = (change: object) => {
       const cells = { ...rows[0], ...change } as Record<string, unknown>;
       const row = {

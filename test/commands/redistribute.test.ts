@@ -16,7 +16,7 @@ import {
 let folder: string;
 let input: string;
 let scored: string;
-/** a group of eight, and two of the next: right, wrong and compared rewards, wrong references too */
+/** a group of eight, and two of the next: right, wrong and compared rewards, a cut trace, wrong references too */
 beforeAll(async () => {
   folder = await temporaryFolder();
   input = join(folder, 'traces.jsonl');
@@ -26,6 +26,7 @@ beforeAll(async () => {
       ...row,
       references: [{ answer }, { answer: `${(Number(answer) + 1) % 10}`, utility: 0 }],
       ...(n === 3 ? { reward: null } : {}),
+      ...(n === 9 ? { reward: null, completion: '<think>\na', completion_ids: null } : {}),
       note: { odd: n % 2 === 1 },
     }));
   await writeFile(input, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
@@ -87,8 +88,8 @@ describe('a redistributed file', () => {
         '.2',
         '--smooth',
         '1',
-        '--lambda',
-        '.3',
+        '--steps',
+        'smoothed',
         '--penalty',
         '2',
       ],
@@ -99,7 +100,11 @@ describe('a redistributed file', () => {
         '--estimator',
         'pr-geo',
         '--within',
-        'entropy',
+        'unsure',
+        '--even',
+        '.8',
+        '--steps',
+        'scaled',
         '--normalisers',
         'grpo,dr_grpo',
         '--max-completion-length',
@@ -116,7 +121,7 @@ describe('a redistributed file', () => {
     expect((await rredcotHere(['verify', between])).stdout).toBe('');
     const back = [
       ...['--estimator', 'pr', '--sigma', 'share', '--baseline', 'auto'],
-      ...['--within', 'uniform', '--lambda', '0'],
+      ...['--within', 'uniform', '--steps', 'free'],
     ];
     const first = JSON.parse((await redistributedText(between, ...back)).split('\n')[0] as string);
     expect(first).toMatchObject(JSON.parse((await readFile(scored, 'utf8')).split('\n')[0] as string));
@@ -174,21 +179,48 @@ describe('a redistributed file', () => {
     });
   });
 
-  it('rewards on another range: what lies outside is rejected, what was compared stays', async () => {
-    const run = await redistribute(scored, '-o', join(folder, 'range.jsonl'), '--reward-range', '-1,1');
+  it('rewards on another range: what lies outside is rejected, what was compared or cut stays', async () => {
+    const graded = join(folder, 'graded.jsonl');
+    const own = (await readJsonl<Record<string, unknown>>(input)).map((row, n) =>
+      n === 2 ? { ...row, reward: 0.75 } : row,
+    );
+    await writeFile(graded, own.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const made = await rredcotHere(['score', graded, '-o', join(folder, 'graded.scored.jsonl')]);
+    expect(made.code, made.stderr).toBe(0);
+    const source = join(folder, 'graded.scored.jsonl');
+    const run = await redistribute(source, '-o', join(folder, 'range.jsonl'), '--reward-range', '-1,1');
     expect(run.code, run.stderr).toBe(0);
     const rows = await readJsonl<ScoredRow>(join(folder, 'range.jsonl'));
-    const before = await readJsonl<ScoredRow>(scored);
-    for (const [n, { reward, status }] of rows.entries()) {
+    const before = await readJsonl<ScoredRow>(source);
+    const ours = rows.flatMap(({ status }, n) => (/reward:compared|truncated/.test(status) ? [n] : []));
+    expect(ours).toEqual([3, 9]);
+    for (const [n, { reward }] of rows.entries()) {
       const was = before[n]?.reward as number;
-      expect(reward).toBe(status.includes('reward:compared') ? was : (was + 1) / 2);
+      expect(reward).toBe(ours.includes(n) ? was : (was + 1) / 2);
     }
-    const narrow = await redistribute(scored, '-o', join(folder, 'narrow.jsonl'), '--reward-range', '.5,1');
+    const narrow = await redistribute(source, '-o', join(folder, 'narrow.jsonl'), '--reward-range', '.5,1');
     expect(narrow.code, narrow.stderr).toBe(0);
     const rejects = await readJsonl<{ code: string; id: string }>(join(folder, 'narrow.jsonl.rejects.jsonl'));
     expect(rejects.length + (await readJsonl(join(folder, 'narrow.jsonl'))).length).toBe(10);
     expect(rejects.every(({ code }) => code === 'reward')).toBe(true);
     expect(rejects.length).toBeGreaterThan(0);
+  });
+
+  it('maps no rewards that are 0 and 1 alone onto another range, and auto is the one that the file has', async () => {
+    const other = await redistribute(scored, '-o', join(folder, 'none.jsonl'), '--reward-range', '-1,1');
+    expect([other.code, other.stderr]).toEqual([
+      65,
+      expect.stringMatching(/scored\.jsonl: its rewards are 0 and 1, .*\n.*leave it out \(0,1\)/),
+    ]);
+    const signed = join(folder, 'signed.jsonl');
+    const rows = (await readJsonl<ScoredRow>(input)).slice(0, 9).map((row) => {
+      return { ...row, reward: row.reward === null ? null : 2 * row.reward - 1 };
+    });
+    await writeFile(signed, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const made = await rredcotHere(['score', signed, '-o', join(folder, 'signed.scored.jsonl')]);
+    expect(made.code, made.stderr).toBe(0);
+    const auto = await redistributedText(join(folder, 'signed.scored.jsonl'), '--reward-range', 'auto');
+    expect(auto).toBe(await readFile(join(folder, 'signed.scored.jsonl'), 'utf8'));
   });
 
   it('of Monte Carlo values keeps their columns behind ours, from Parquet to JSON lines and back', async () => {

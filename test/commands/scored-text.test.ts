@@ -124,6 +124,7 @@ describe('columns of the input', () => {
       'group',
       'completion',
       'segments',
+      'source_file',
       'source_row',
       'source_item',
       'status',
@@ -175,5 +176,41 @@ describe('--join-columns', () => {
       });
     }
     expect(await refused(...joined, 'stats')).toContain('try: --join-columns status');
+  });
+});
+
+describe('a file that was scored already', () => {
+  it.each(['parquet', 'jsonl'])('is told in one line, with what to do: %s', async (form) => {
+    const scored = join(folder, `once.${form}`);
+    await written('score', `once.${form}`, '--baseline', '0');
+    const again = async (...flags: string[]) => {
+      const output = join(folder, `twice.${form}`);
+      const args = [
+        scored,
+        '--map',
+        'reference=a',
+        '--sigma',
+        'uniform',
+        '--restart',
+        '-o',
+        output,
+        ...flags,
+      ];
+      const run = await rredcotHere(['score', ...args]);
+      expect(run.code, run.stderr).toBe(0);
+      return run.stderr
+        .split('\n')
+        .filter((line) => /^WARN: .*(scored already|name of an output)/.test(line));
+    };
+    const [told, ...more] = await again();
+    expect(more).toEqual([]);
+    expect(told).toContain(`once.${form}: was scored already: rredcot redistribute ${scored} gives another`);
+    const [, columns] = /kept as input_<name>, without it: --drop ([a-z_,]+)$/.exec(told as string) ?? [];
+    expect(columns?.split(',')).toEqual(expect.arrayContaining(['sigma', 'segments', 'logprobs', 'status']));
+    const kept = await rowsOf(join(folder, `twice.${form}`));
+    expect(kept.rows[0]).toHaveProperty('input_sigma');
+    expect(await again('--drop', columns as string)).toEqual([]);
+    const { rows } = await rowsOf(join(folder, `twice.${form}`));
+    expect(Object.keys(rows[0] as Row).filter((name) => name.startsWith('input_'))).toEqual([]);
   });
 });

@@ -1,11 +1,11 @@
 // `--estimator siblings`: values recomputed in float64, mates found wherever they lie, and what stands in their place.
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
-import { farMates } from '../../dist/commands/scoring/far-mates.js';
 import { align, pieceBags } from '../../dist/estimate/siblings/alignment.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { farMates } from '../../dist/estimate/siblings/apart.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import type { Log } from '../../dist/report/log.js';
 import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { oracleSibling } from '../oracle/siblings.js';
@@ -70,11 +70,19 @@ describe('siblings', () => {
     const bags = (row: Row) =>
       // "<think>" and its newline come before the thought
       pieceBags(Int32Array.from(trace(row).completion_ids), 2, thoughtEnds(row));
-    for (const row of rows.slice(0, 1)) {
+    // the third one's completion was drawn four times
+    for (const row of [rows[0], rows[2]] as Row[]) {
       const { prompt_ids: prompt, completion_ids: own } = trace(row);
       const { state } = tokenStats(model, [...prompt, ...own]);
+      const text = (mate: Row) => trace(mate).completion;
+      const drawn = (mate: Row) =>
+        rows.filter((each) => each.group === mate.group && text(each) === text(mate)).length;
       const chosen = rows
-        .filter((mate) => mate.group === row.group && mate.id !== row.id)
+        // of one completion the first one behind the trace
+        .filter(
+          (mate, n) => mate.group === row.group && rows.findIndex((each) => text(each) === text(mate)) === n,
+        )
+        .filter((mate) => text(mate) !== text(row))
         .map((mate) => ({ mate, ...align(bags(row), bags(mate)) }))
         .sort((a, b) => b.similarity - a.similarity);
       const scored = chosen.slice(0, 3).map(({ mate, states }) => {
@@ -91,6 +99,7 @@ describe('siblings', () => {
             here: sum(continuationLogprobs(model, before, theirs.slice(from, from + 40))),
             own: sum(logprobs.subarray(from, from + 40)),
             reward: mate.reward as number,
+            draws: drawn(mate),
           };
         });
         const begunAlike = chosen
@@ -101,7 +110,7 @@ describe('siblings', () => {
           )
           .map(({ mate }) => mate.reward as number);
         expect(value).toBeCloseTo(
-          oracleSibling(row.reward as number, row.value_prior[k] as number, mates, begunAlike),
+          oracleSibling(row.reward as number, row.value_prior[k] as number, mates, begunAlike, drawn(row)),
           4,
         );
       }
@@ -135,6 +144,23 @@ describe('siblings', () => {
     expect(merged === whole).toBe(true);
   });
 
+  it('gives a trace nearly the same values where all are there under a second id, and says so', async () => {
+    const again = fixtures.map((row) => ({ ...row, id: `${row.id} again` }));
+    await write('twice.jsonl', [...fixtures, ...again]);
+    const { code, said } = await run(`score twice.jsonl ${SIBLINGS} -o twice.out.jsonl --log-json`);
+    expect(code, said).toBe(0);
+    expect(said).toContain('"same_completion"');
+    // what is drawn twice counts twice, beside a prior that does not; what nobody draws twice counts once
+    for (const [n, row] of (await readJsonl<Row>(at('twice.out.jsonl'))).slice(0, TRACES).entries())
+      for (const [k, value] of storedValues(rows[n] as Row).entries())
+        expect(Math.abs((storedValues(row)[k] as number) - value)).toBeLessThan(0.1);
+    const verified = await run('verify twice.out.jsonl --log-json');
+    expect([verified.code, verified.said]).toEqual([0, expect.stringContaining('"same_completion"')]);
+    expect((await run(`score twice.jsonl -o pr.twice.jsonl --log-json`)).said).not.toContain(
+      'same_completion',
+    );
+  });
+
   it('gives the traces before a limit the mates behind it', async () => {
     await score(`traces.jsonl ${SIBLINGS} --limit 11 -o limited.jsonl`);
     const limited = await readJsonl<Row>(at('limited.jsonl'));
@@ -159,6 +185,50 @@ describe('siblings', () => {
     await score('alone.jsonl --estimator calibrated --calibration calibration.json -o calibrated.jsonl');
     for (const [n, row] of (await readJsonl<Row>(at('calibrated.jsonl'))).entries())
       expect(storedValues(row)).toEqual(storedValues(found[n] as Row));
+  });
+
+  it('asks the policy for no more room than its traces and tails take: a short context', async () => {
+    const policy = await temporaryFolder();
+    const config = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
+    for (const name of [...Object.keys(config.files), 'canary.json'])
+      await copyFile(join(EMBEDDED, name), join(policy, name));
+    const architecture = { ...config.architecture, maxTokens: 170 };
+    await writeFile(join(policy, 'policy.json'), JSON.stringify({ ...config, architecture }));
+    const rejected = async (args: string): Promise<string[]> => {
+      await rm(at('short.jsonl.rejects.jsonl'), { force: true });
+      await score(`${args} --policy ${policy} --restart -o short.jsonl`);
+      const found = await readFile(at('short.jsonl.rejects.jsonl'), 'utf8').catch(() => '');
+      const rejects = found
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line));
+      return rejects.map(({ id, code, reason }) => `${id} ${code} ${reason}`);
+    };
+    const byAnswers = await rejected('traces.jsonl');
+    expect(byAnswers.length).toBeGreaterThan(0);
+    expect(byAnswers.length).toBeLessThan(TRACES);
+    expect(await rejected(`traces.jsonl ${SIBLINGS} --mate-tokens 100`)).toEqual(byAnswers);
+
+    // behind the many lines of the one the long ending of the other has no room: the policy takes so much less of it
+    const line = (name: string) => `${name}: 4*2=8 top 8\n`;
+    const row = (id: string, thought: string, ending: string) => {
+      const { prompt_ids: _, completion_ids: __, ...rest } = { ...(fixtures[0] as FixtureRow), id };
+      return { ...rest, completion: `<think>\n${thought}</think>\nanswer: 8\n${ending}` };
+    };
+    await write('pair.jsonl', [
+      row('long thought', [...'abcde'].map(line).join(''), ''),
+      row('long ending', line('a'), 'so far so good.\n'.repeat(4)),
+    ]);
+    const pair = (tokens: number) => rejected(`pair.jsonl ${SIBLINGS} --mate-tokens ${tokens}`);
+    const [reason, ...others] = await pair(60);
+    expect(others).toEqual([]);
+    const [, lacking, fits] =
+      /^long thought too_long .*takes 170 tokens, (\d+) too few: --mate-tokens (\d+), or --policy/.exec(
+        reason as string,
+      ) ?? [];
+    expect(Number(lacking) + Number(fits)).toBe(60);
+    expect(await pair(Number(fits) + 1)).toHaveLength(1);
+    expect(await pair(Number(fits))).toEqual([]);
   });
 
   it("takes the group's mean as b where the calibration stands back, as pr does", async () => {
@@ -233,6 +303,7 @@ describe('siblings', () => {
       mateWeights: [-30, 3],
       matePrior: 0.5,
       matePriorShare: 0.25,
+      mateDrawnTwice: 1e-4,
     });
     const credit = storedCredit(config);
     const faults = (change: object) => {
@@ -242,7 +313,7 @@ describe('siblings', () => {
         has: (name: string) => name in cells,
         cell: (name: string) => cells[name] ?? null,
       };
-      return recomputedFaults(row, credit).join('\n');
+      return recomputedFaults(row, credit, config).join('\n');
     };
     const [row] = rows as [Row];
     expect(faults({})).toBe('');
@@ -275,29 +346,16 @@ describe('siblings', () => {
       ...{ traces: 2, rejects: 0, rows: 2, lastRow: undefined },
     };
     const run = { survey, folder, rowsPerChunk: 1, wanted: () => true };
-    const source = { async *again() {} };
-    const far = await farMates(
-      source as never,
-      run as never,
-      (row) => row,
-      () => Promise.reject(new Error('asked')),
-      log,
-      new AbortController().signal,
-    );
+    const prepare = () => Promise.reject(new Error('asked'));
+    const whole = { async *again() {}, prepare, run } as never;
+    const far = await farMates(whole, (row) => row, log, new AbortController().signal);
     await far?.[Symbol.asyncDispose]();
     expect(warnings.map((text) => text.split(',')[0])).toEqual(told);
   });
 
   it('refuses a pipe, in which mates that are still to come cannot be looked for', async () => {
-    const nobody = () => Promise.reject(new Error('asked'));
-    const asked = farMates(
-      {} as never,
-      { survey: undefined } as never,
-      () => 0,
-      nobody,
-      {} as never,
-      new AbortController().signal,
-    );
+    const whole = { run: { survey: undefined } } as never;
+    const asked = farMates(whole, () => 0, {} as never, new AbortController().signal);
     await expect(asked).rejects.toThrow('which a pipe gives once');
   });
 

@@ -160,6 +160,7 @@ const EDITS: readonly (readonly [string, (row: Scored, rows: Scored[]) => unknow
   ['the source row of another', (row) => Object.assign(row, { source_row: row.source_row - 1 })],
   ['a later source row', (row) => Object.assign(row, { source_row: row.source_row + 1 })],
   ['no source row', (row) => Object.assign(row, { source_row: null })],
+  ['no source file', (row) => Object.assign(row, { source_file: null })],
   [
     'another effective number',
     (row) => Object.assign(row, { sigma_ess: Math.fround(row.sigma_ess * 1.001) }),
@@ -174,7 +175,7 @@ const EDITS: readonly (readonly [string, (row: Scored, rows: Scored[]) => unknow
   ['ok beside a code', (row) => Object.assign(row, { status: 'ok;truncated' })],
   ['an unknown reward that is known', (row) => Object.assign(row, { status: 'reward:unknown' })],
   ['no status', (row) => Object.assign(row, { status: '' })],
-  ...['sigma', 'logprobs', 'reference_logprobs', 'source_row', 'status', 'baseline'].map(
+  ...['sigma', 'logprobs', 'reference_logprobs', 'source_file', 'source_row', 'status', 'baseline'].map(
     (name) => [`${name} left out`, (row: Scored) => Reflect.deleteProperty(row, name)] as const,
   ),
   ['rows in another order', (_, rows) => rows.reverse()],

@@ -198,6 +198,14 @@ describe('verify', () => {
       /000001\.jsonl: row 2: source_row is 5, expected 6 of .*traces\.jsonl/,
     ],
     [
+      'a row of another input',
+      (folder) =>
+        editRows(folder, 1, (rows) => {
+          (rows[2] as Row).source_file = 'other.jsonl';
+        }),
+      /000001\.jsonl: row 2: source_file is "other\.jsonl", expected ".*traces\.jsonl"/,
+    ],
+    [
       'an input row that vanished',
       (folder) =>
         editRows(folder, 1, (rows) => rows.pop()).then(() =>
@@ -424,7 +432,7 @@ describe('status', () => {
     expect(whole.code).toBe(0);
     expect(whole.stdout).toMatch(/score to jsonl, .*4 rows a chunk/);
     expect(whole.stdout).toMatch(
-      /00000-of-00001 +6\/6 +24 +22 +2 +[\d,]+ +done\n(?:mean log p|σ uniform).*\n.*\nfinished \(_SUCCESS\)/,
+      /00000-of-00001 +6\/6 +24 +22 +2 +[\d,]+ +done\n(?:mean log p|σ uniform)(?:.*\n){3}finished \(_SUCCESS\)/,
     );
     await rm(join(folder, `chunks/${SHARD}/000003.jsonl`));
     expect((await rredcotHere(['status', folder])).stdout).toMatch(

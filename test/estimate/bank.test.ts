@@ -6,6 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { GroupBanks, referencesOf } from '../../dist/estimate/bank.js';
 import { bankMaker } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
+import { named } from '../support/estimators.js';
 import { rredcotHere } from '../support/in-process.js';
 import { queryDuckdb, traceOf } from '../support/io-helpers.js';
 import { FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
@@ -31,7 +32,7 @@ const mates = (banks: GroupBanks, group: string, completion: () => string, rewar
 
 describe('GroupBanks', () => {
   it('hands every trace what its correct mates answered, each spelling once', () => {
-    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
     for (const [answer, reward] of [
       ['7', 1],
       ['7', 1],
@@ -53,7 +54,7 @@ describe('GroupBanks', () => {
   });
 
   it('of graded rewards takes those above one half, with the best utility of the others', () => {
-    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
     for (const [answer, reward] of [
       ['7', 0.75],
       ['7', 1],
@@ -66,7 +67,7 @@ describe('GroupBanks', () => {
   });
 
   it('snis: has the wrong answers too, at utility 0, and not the own one', () => {
-    const banks = new GroupBanks(TEMPLATE, 'snis', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('snis'), textOf);
     for (const [answer, reward] of [
       ['7', 1],
       ['8', 0],
@@ -105,7 +106,7 @@ describe('GroupBanks', () => {
   });
 
   it('keeps the thoughts where the estimator reads them', () => {
-    const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('joint'), textOf);
     add(banks, 'g', text('7', 'one way'), 1);
     add(banks, 'g', text('7', 'another'), 1);
     add(banks, 'g', () => 'Then 3+4.\nA: 7', 1);
@@ -121,21 +122,28 @@ describe('GroupBanks', () => {
     ['A: 6?\nNo.\nWell, A: 7', 'A: 6?\nNo.\n'],
     ['It is 3+4, so A: 7', ''],
   ])('leaves the whole line out in whose middle the answer stands: %j', (completion, solution) => {
-    const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('joint'), textOf);
     add(banks, 'g', () => completion, 1);
     expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution, utility: 1 }]);
   });
 
   it('keeps a thought as it was sampled, line breaks at its end included', () => {
-    for (const thought of ['a: 1\nb: 2\n', 'a: 1\nb: 2', 'a: 1 \n\n']) {
-      const banks = new GroupBanks(TEMPLATE, 'joint', textOf);
-      add(banks, 'g', () => `<think>\n${thought}</think>\nanswer: 7\n`, 1);
-      expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
-    }
+    for (const thought of ['a: 1\nb: 2\n', 'a: 1\nb: 2', 'a: 1 \n\n'])
+      for (const [before, close] of [
+        ['<think>\n', '</think>'],
+        [' <think>', '</think>'],
+        ['', '</think>'],
+        ['<reasoning>\n\n', '</reasoning>'],
+        ['[[', ']]'],
+      ]) {
+        const banks = new GroupBanks({ ...TEMPLATE, thoughtTags: ['[[', ']]'] }, named('joint'), textOf);
+        add(banks, 'g', () => `${before}${thought}${close}\nanswer: 7\n`, 1);
+        expect(mates(banks, 'g', text('8'), 0)).toEqual([{ answer: '7', solution: thought, utility: 1 }]);
+      }
   });
 
   it('has nothing of a correct completion whose answer it cannot find', () => {
-    const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
     add(banks, 'g', () => 'no end of talk', 1);
     expect(mates(banks, 'g', text('8'), 0)).toEqual([]);
   });
@@ -147,7 +155,7 @@ describe('GroupBanks', () => {
     });
     fc.assert(
       fc.property(fc.array(completion, { minLength: 1, maxLength: 12 }), (group) => {
-        const banks = new GroupBanks(TEMPLATE, 'pr', textOf);
+        const banks = new GroupBanks(TEMPLATE, named('pr'), textOf);
         for (const { answer, reward } of group) add(banks, 'g', text(answer), reward);
         for (const [i, own] of group.entries()) {
           const expected = new Map<string, number>();
@@ -158,7 +166,7 @@ describe('GroupBanks', () => {
           expect(new Map(found.map((mate) => [mate.answer, mate.utility]))).toEqual(expected);
           expect(found.length).toBe(expected.size);
           // as another process of the run gets it
-          const other = new GroupBanks(TEMPLATE, 'pr', textOf);
+          const other = new GroupBanks(TEMPLATE, named('pr'), textOf);
           other.restore(JSON.parse(JSON.stringify(banks.dump())));
           expect(mates(other, 'g', text(own.answer), own.reward)).toEqual(found);
         }
@@ -168,7 +176,7 @@ describe('GroupBanks', () => {
   });
 
   it('is bounded: 64 entries a group, and memory in all', () => {
-    const banks = new GroupBanks(TEMPLATE, 'pr', textOf, 1000);
+    const banks = new GroupBanks(TEMPLATE, named('pr'), textOf, 1000);
     for (let n = 0; n < 70; n++) add(banks, 'g', text(String(n)), 1);
     expect(mates(banks, 'g', text('x'), 0).length).toBe(64);
     banks.reach('g');
@@ -181,13 +189,13 @@ describe('the bank', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
 
   it('turns a trace down whose reference has no token to score; another failure is told as it is', async () => {
-    const bare = await bankMaker({ ...TEMPLATE, closer: '' }, 'pr', encode);
+    const bare = await bankMaker({ ...TEMPLATE, closer: '' }, named('pr'), encode);
     await expect(bare([{ answer: '', utility: 1 }])).rejects.toMatchObject({
       code: 'no_reference',
       message: expect.stringContaining('no token to score') as string,
     });
-    const broken = await bankMaker(TEMPLATE, 'pr', (written) => {
-      if (written === 'broken') throw new Error('the tokenizer is gone');
+    const broken = await bankMaker(TEMPLATE, named('pr'), (written) => {
+      if (written.includes('broken')) throw new Error('the tokenizer is gone');
       return encode(written);
     });
     await expect(broken([{ answer: 'broken', utility: 1 }])).rejects.toThrow('the tokenizer is gone');
@@ -197,7 +205,7 @@ describe('the bank', () => {
 describe('the bank of joint', () => {
   const encode = (written: string) => Int32Array.from(Buffer.from(written));
   const ours = async (estimator: 'joint' | 'pr', ...references: Reference[]) =>
-    (await bankMaker(TEMPLATE, estimator, encode))(references);
+    (await bankMaker(TEMPLATE, named(estimator), encode))(references);
   const whole: Reference = { answer: '7', solution: 'a: 3+4=7\n', utility: 1 };
 
   it('leaves out, with a status, who has no solution: u = "" would outweigh the others', async () => {

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type CreditOptions, creditTrace, type ReadyTrace } from '../../dist/estimate/credit.js';
 import type { Segmentation } from '../../dist/segment/segment.js';
+import { named } from '../support/estimators.js';
 import { traceOf } from '../support/io-helpers.js';
 
 const VALUES = Float32Array.of(0.25, 0.5, 0.75);
@@ -38,7 +39,7 @@ function credit(reward: number | null, groupMean: number | undefined, opts: Part
     { values: VALUES, referenceLogprobs: [], referenceTokens: new Int32Array(0) },
     {
       ...({ rule: 'rudder', residual: 'uniform', within: 'uniform' } as const),
-      ...({ estimator: 'pr', baseline: 'auto' } as const),
+      ...({ estimator: named('pr'), baseline: 'auto' } as const),
       rewardRange: [0, 1],
       ...opts,
     },

@@ -2,32 +2,34 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { bankFault } from '../../dist/estimate/bank.js';
-import { ESTIMATORS, type Estimator, hasLevel, natureOf } from '../../dist/estimate/estimators.js';
-import { bankOf, suffixOf } from '../../dist/estimate/references.js';
+import { hasLevel, isMartingale } from '../../dist/estimate/nature.js';
+import { bankOf, suffixMaker } from '../../dist/estimate/references.js';
 import { requestedOf } from '../../dist/estimate/requested.js';
-import { smoothed, swept } from '../../dist/estimate/rules/shaping.js';
+import { boundedSteps, certainty, smoothedValues } from '../../dist/estimate/rules/martingale.js';
+import { smoothed, tokenWeights } from '../../dist/estimate/rules/shaping.js';
 import {
   RESIDUALS,
   type Redistribution,
   redistribute,
+  ruleOf,
   SIGMA_RULES,
   type SigmaInput,
   type SigmaOptions,
   type SigmaRule,
   segmentAdvantages,
   sigmaEss,
+  sigmaGain,
   sigmaMaxWeight,
-  TOKEN_RULES,
   WITHINS,
 } from '../../dist/estimate/sigma.js';
 import {
   givenValues,
   logSumExp,
   stateValue,
-  storedValue,
   summedLogprobs,
   traceValues,
 } from '../../dist/estimate/value.js';
+import { ESTIMATORS } from '../../dist/estimators/registry.js';
 import type { Reference } from '../../dist/trace.js';
 import {
   contrastValue,
@@ -37,8 +39,9 @@ import {
   meanValue,
   type Estimator as OracleEstimator,
 } from '../oracle/rredcot.js';
-import { computeSigma, type SigmaResult, sweep } from '../oracle/sigma.js';
+import { computeSigma, type SigmaResult, smoothedWalk, steppedValues } from '../oracle/sigma.js';
 import { seeded } from '../oracle/toy.js';
+import { named } from '../support/estimators.js';
 
 const total = (numbers: ArrayLike<number>) => Array.from(numbers).reduce((a, b) => a + b, 0);
 const logs = (...p: number[]) => Float32Array.from(p, Math.log);
@@ -50,27 +53,29 @@ const shuffled = <T>(items: readonly T[], random: () => number): T[] =>
 
 // ------ values
 
-/** those that score references */
-const SCORING = ESTIMATORS.filter((estimator) => natureOf(estimator).scores !== 'nothing');
+/** those whose values follow from the references alone */
+const SCORING = ESTIMATORS.filter(({ fromStored, fromTokens }) => fromStored ?? fromTokens);
 
 describe('state values', () => {
   test('worked example of (3): p = .6·.5 and .2·.4, q = .5, ζ = 1 and 0 → v̂ = 0.3', () => {
     const logprobs = [logs(0.6, 0.5), logs(0.2, 0.4)];
     const utilities = Float32Array.of(1, 0);
-    expect(Math.exp(stateValue(logprobs, utilities, 'joint'))).toBeCloseTo(0.3, 6);
-    expect(stateValue(logprobs, utilities, 'pr')).toBeCloseTo(0.3, 6);
-    expect(stateValue(logprobs, utilities, 'pr-mean')).toBeCloseTo(0.55, 6);
-    expect(stateValue(logprobs, utilities, 'pr-geo')).toBeCloseTo(Math.sqrt(0.3), 6);
+    expect(Math.exp(stateValue(logprobs, utilities, named('joint')))).toBeCloseTo(0.3, 6);
+    expect(stateValue(logprobs, utilities, named('pr'))).toBeCloseTo(0.3, 6);
+    expect(stateValue(logprobs, utilities, named('pr-mean'))).toBeCloseTo(0.55, 6);
+    expect(stateValue(logprobs, utilities, named('pr-geo'))).toBeCloseTo(Math.sqrt(0.3), 6);
     // .3 of .3 + .08
-    expect(stateValue(logprobs, utilities, 'snis')).toBeCloseTo(0.3 / 0.38, 6);
-    expect(stateValue(logprobs, utilities, 'joint-log')).toBe(stateValue(logprobs, utilities, 'joint'));
+    expect(stateValue(logprobs, utilities, named('snis'))).toBeCloseTo(0.3 / 0.38, 6);
+    expect(stateValue(logprobs, utilities, named('joint-log'))).toBe(
+      stateValue(logprobs, utilities, named('joint')),
+    );
   });
 
   test('probabilities of distinct references add up in pr, the largest counts in pr-mean', () => {
     const logprobs = [logs(0.5), logs(0.25, 0.5), logs(0.9, 0.1)];
     const utilities = Float32Array.of(1, 1, 0.5);
-    expect(stateValue(logprobs, utilities, 'pr')).toBeCloseTo(0.5 + 0.125 + 0.045, 6);
-    expect(stateValue(logprobs, utilities, 'pr-mean')).toBeCloseTo(0.5, 6);
+    expect(stateValue(logprobs, utilities, named('pr'))).toBeCloseTo(0.5 + 0.125 + 0.045, 6);
+    expect(stateValue(logprobs, utilities, named('pr-mean'))).toBeCloseTo(0.5, 6);
   });
 
   test('an empty bank, or one that earns nothing, is worth nothing', () => {
@@ -78,23 +83,25 @@ describe('state values', () => {
       [[], []],
       [[logs(0.5)], [0]],
     ] as const) {
-      expect(stateValue([...bank], Float32Array.from(utilities), 'pr')).toBe(0);
-      expect(stateValue([...bank], Float32Array.from(utilities), 'pr-mean')).toBe(0);
-      expect(stateValue([...bank], Float32Array.from(utilities), 'joint')).toBe(Number.NEGATIVE_INFINITY);
+      expect(stateValue([...bank], Float32Array.from(utilities), named('pr'))).toBe(0);
+      expect(stateValue([...bank], Float32Array.from(utilities), named('pr-mean'))).toBe(0);
+      expect(stateValue([...bank], Float32Array.from(utilities), named('joint'))).toBe(
+        Number.NEGATIVE_INFINITY,
+      );
     }
   });
 
   test('joint does not underflow where the probability itself is 0 in float64', () => {
     const long = new Float32Array(2000).fill(-2);
-    expect(stateValue([long, long], Float32Array.of(1, 1), 'joint')).toBeCloseTo(-4000 + Math.LN2, 9);
-    expect(stateValue([long, long], Float32Array.of(1, 0), 'snis')).toBeCloseTo(0.5, 12);
+    expect(stateValue([long, long], Float32Array.of(1, 1), named('joint'))).toBeCloseTo(-4000 + Math.LN2, 9);
+    expect(stateValue([long, long], Float32Array.of(1, 0), named('snis'))).toBeCloseTo(0.5, 12);
   });
 
   test('log-probabilities are summed in float64', () => {
     const tiny = new Float32Array(100_001).fill(-1e-6);
     tiny[0] = -16;
     // in float32, 16 + 1e-6 would be 16
-    expect(stateValue([tiny], Float32Array.of(1), 'joint')).toBeCloseTo(-16.1, 6);
+    expect(stateValue([tiny], Float32Array.of(1), named('joint'))).toBeCloseTo(-16.1, 6);
     expect(summedLogprobs([tiny, logs(0.5)])[0]).toBeCloseTo(-16.1, 5);
   });
 
@@ -116,13 +123,13 @@ describe('state values', () => {
       const utilities = Float32Array.from({ length: N }, () => (random() < 0.3 ? 0 : random()));
       const scored = logprobs.map((lp, i) => ({ utility: utilities[i] as number, logprobs: lp }));
       const log = logValue(scored);
-      const joint = stateValue(logprobs, utilities, 'joint');
+      const joint = stateValue(logprobs, utilities, named('joint'));
       // a reference's log p is stored as float32, and values follow from that
       const rounding = 1e-7 * Math.max(1, ...scored.map(({ logprobs: lp }) => Math.abs(total(lp))));
       if (log === Number.NEGATIVE_INFINITY) expect(joint).toBe(log);
       else expect(Math.abs(joint - log)).toBeLessThan(rounding);
-      const close = (estimator: Estimator, expected: number) =>
-        expect(Math.abs(stateValue(logprobs, utilities, estimator) - expected)).toBeLessThanOrEqual(
+      const close = (estimator: string, expected: number) =>
+        expect(Math.abs(stateValue(logprobs, utilities, named(estimator)) - expected)).toBeLessThanOrEqual(
           2 * rounding * Math.abs(expected) + 1e-300,
         );
       close('pr', Math.exp(log));
@@ -140,18 +147,19 @@ describe('what a row stores', () => {
     for (const estimator of SCORING) {
       const { values, referenceLogprobs, referenceTokens } = traceValues(branches, utilities, estimator);
       expect([...referenceTokens]).toEqual([2, 3]);
-      if (!natureOf(estimator).isStored) continue;
-      const again = referenceLogprobs.map((lp) => storedValue(lp, referenceTokens, utilities, estimator));
+      if (estimator.fromStored === undefined) continue;
+      const again = referenceLogprobs.map((lp) =>
+        Number(estimator.fromStored?.({ logprobs: lp, tokens: referenceTokens, utilities })),
+      );
       expect([...Float32Array.from(again)]).toEqual([...values]);
     }
   });
 
   test('given: as many values as exit points, or a reject that names both numbers', () => {
-    expect([...givenValues(Float32Array.of(0.5, 1), 2).values]).toEqual([0.5, 1]);
-    expect(givenValues(Float32Array.of(0.5, 1), 2).referenceLogprobs).toHaveLength(2);
+    expect([...givenValues(Float32Array.of(0.5, 1), 2)]).toEqual([0.5, 1]);
     expect(() => givenValues(Float32Array.of(0.5, 1), 3)).toThrow(/2 entries.*3 exit points/);
     expect(() => givenValues(undefined, 3)).toThrow('--map values=<path>');
-    expect([...givenValues(Float32Array.of(0, 1), 2).values]).toEqual([0, 1]);
+    expect([...givenValues(Float32Array.of(0, 1), 2)]).toEqual([0, 1]);
     for (const value of [-0.01, 1.01, 50, Number.POSITIVE_INFINITY])
       expect(() => givenValues(Float32Array.of(0.5, value), 2)).toThrow(
         /^values\[1\] is .*, expected 0 to 1/,
@@ -159,12 +167,12 @@ describe('what a row stores', () => {
   });
 
   test('snis: a bank of one side has no contrast', () => {
-    expect(bankFault(Float32Array.of(1, 0), 'snis')).toBeUndefined();
-    expect(bankFault(Float32Array.of(1, 0.75), 'snis')).toBe('uniform:one-sided-bank');
-    expect(bankFault(Float32Array.of(0), 'snis')).toBe('uniform:one-sided-bank');
-    expect(bankFault(Float32Array.of(1), 'pr')).toBeUndefined();
-    expect(bankFault(new Float32Array(0), 'pr')).toBe('uniform:no-bank');
-    expect(bankFault(new Float32Array(0), 'given')).toBeUndefined();
+    expect(bankFault(Float32Array.of(1, 0), named('snis'))).toBeUndefined();
+    expect(bankFault(Float32Array.of(1, 0.75), named('snis'))).toBe('uniform:one-sided-bank');
+    expect(bankFault(Float32Array.of(0), named('snis'))).toBe('uniform:one-sided-bank');
+    expect(bankFault(Float32Array.of(1), named('pr'))).toBeUndefined();
+    expect(bankFault(new Float32Array(0), named('pr'))).toBe('uniform:no-bank');
+    expect(bankFault(new Float32Array(0), named('given'))).toBeUndefined();
   });
 });
 
@@ -180,7 +188,7 @@ describe('the bank', () => {
   ];
 
   test('joint: identical (y, u) count once, with the largest utility; no u is the empty u', () => {
-    const found = bankOf(bank, 'joint').map(({ answer, solution = '', utility }) => [
+    const found = bankOf(bank, named('joint')).map(({ answer, solution = '', utility }) => [
       answer,
       solution,
       utility,
@@ -196,7 +204,7 @@ describe('the bank', () => {
 
   test('pr and pr-mean: one entry an answer, other spellings are other entries', () => {
     for (const estimator of ['pr', 'pr-mean'] as const) {
-      expect(bankOf(bank, estimator).map(({ answer, utility }) => [answer, utility])).toEqual([
+      expect(bankOf(bank, named(estimator)).map(({ answer, utility }) => [answer, utility])).toEqual([
         ['12', 1],
         ['1', 0],
         ['12.0', 1],
@@ -211,7 +219,7 @@ describe('the bank', () => {
       { answer: 'a","', solution: 'b', utility: 1 },
       { answer: 'a', solution: '","b', utility: 1 },
     ];
-    expect(bankOf(close, 'joint')).toHaveLength(4);
+    expect(bankOf(close, named('joint'))).toHaveLength(4);
   });
 
   const reference = fc.record({
@@ -220,10 +228,10 @@ describe('the bank', () => {
     utility: fc.constantFrom(0, 0.25, 1),
   });
   /** the value of a bank where an entry's log-probability is a function of its text alone */
-  const bankValue = (references: readonly Reference[], estimator: Estimator): number => {
+  const bankValue = (references: readonly Reference[], estimator: (typeof ESTIMATORS)[number]): number => {
     const entries = bankOf(references, estimator);
     const scored = entries.map(({ answer, solution = '' }) => {
-      const key = [...(estimator === 'joint' ? `${answer}|${solution}` : answer)];
+      const key = [...(estimator.name === 'joint' ? `${answer}|${solution}` : answer)];
       return Float32Array.from([-0.1, ...key.map((c) => -(c.charCodeAt(0) % 7) / 3)]);
     });
     return stateValue(
@@ -233,14 +241,14 @@ describe('the bank', () => {
     );
   };
 
-  test.each(SCORING)('%s: repeats change nothing, permutations change nothing', (estimator) => {
+  test.each(SCORING)('$name: repeats change nothing, permutations change nothing', (estimator) => {
     fc.assert(
       fc.property(fc.array(reference, { maxLength: 12 }), fc.integer(), (references, seed) => {
         const value = bankValue(references, estimator);
         const again = bankValue(shuffled([...references, ...references], seeded(seed)), estimator);
         if (value === Number.NEGATIVE_INFINITY) expect(again).toBe(value);
         else expect(again).toBeCloseTo(value, 12);
-        if (estimator === 'snis') expect(value).toBeLessThanOrEqual(1 + 1e-12);
+        if (estimator.name === 'snis') expect(value).toBeLessThanOrEqual(1 + 1e-12);
       }),
     );
   });
@@ -254,30 +262,65 @@ describe('the bank', () => {
 });
 
 describe('what is scored at an exit', () => {
-  const template = { close: Int32Array.of(1, 2), open: Int32Array.of(3), closer: Int32Array.of(9) };
-  const encode = (text: string) => Int32Array.from([...text], (c) => 100 + Number(c));
-  const reference = { answer: '12', solution: '345', utility: 0.5 };
+  /** One token a character, but for the given merges: the longest that fits is taken. */
+  const encoderOf =
+    (...merges: string[]) =>
+    (text: string) => {
+      const escaped = merges.map((merge) => merge.replace(/[{}]/g, '\\$&'));
+      const pieces = text.match(new RegExp([...escaped, '.'].join('|'), 'gs'));
+      return Int32Array.from(pieces ?? [], (piece) =>
+        [...piece].reduce((id, c) => id * 1000 + c.charCodeAt(0), 0),
+      );
+    };
+  const plain = encoderOf();
+  const template = { close: '\n', open: 'a{', closer: '}' };
+  const asked = async (estimator: string, answers: readonly string[], encode = plain, t = template) => {
+    const suffixes = await (await suffixMaker(t, named(estimator), encode))(
+      answers.map((answer) => ({ answer, solution: '345', utility: 0.5 })),
+    );
+    for (const [n, { ids }] of suffixes.entries()) {
+      const u = estimator === 'joint' ? '345' : '';
+      expect(ids).toEqual(encode(`${t.close}${u}${t.open}${answers[n]}${t.closer}`));
+    }
+    return suffixes.map(({ ids, scoredFrom }) => ids.length - scoredFrom);
+  };
 
-  test('pr and pr-mean: close and open are conditioned on, answer and closer are scored, u is left out', async () => {
+  test('where nothing merges: close and open are conditioned on, answer and closer are scored, u is left out', async () => {
     for (const estimator of ['pr', 'pr-mean'] as const) {
-      const { ids, scoredFrom, utility } = await suffixOf(reference, estimator, template, encode);
-      expect([...ids]).toEqual([1, 2, 3, 101, 102, 9]);
-      expect(scoredFrom).toBe(3);
-      expect(utility).toBe(0.5);
+      expect(await asked(estimator, ['12'])).toEqual([3]);
+      expect(await asked(estimator, ['12', '12.0', '{', '}'])).toEqual([3, 5, 2, 2]);
     }
   });
 
+  test('a token of template and answer is scored, for every answer of the bank alike', async () => {
+    expect(await asked('pr', ['-3', '7'], encoderOf('{-'))).toEqual([3, 3]);
+    expect(await asked('pr', ['7', '8'], encoderOf('{-'))).toEqual([2, 2]);
+    // two tokens of the template that an answer merges
+    expect(await asked('pr', ['-3', '7'], encoderOf('a{-'))).toEqual([3, 4]);
+  });
+
+  test('so is one of template and closer, which an empty answer would be, and one of answer and closer', async () => {
+    expect(await asked('pr', ['7'], encoderOf('{}'))).toEqual([3]);
+    expect(await asked('pr', ['{7}', '7'], encoderOf('}}'))).toEqual([3, 2]);
+  });
+
+  test('the bare template ends what answers may share: answers that begin alike are scored whole', async () => {
+    expect(await asked('pr', ['}', '}}'], plain)).toEqual([2, 3]);
+    expect(await asked('pr', ['12', '13', '1'], plain)).toEqual([3, 3, 2]);
+  });
+
   test('joint: close {u} open {y} closer, all of it scored', async () => {
-    const { ids, scoredFrom } = await suffixOf(reference, 'joint', template, encode);
-    expect([...ids]).toEqual([1, 2, 103, 104, 105, 3, 101, 102, 9]);
-    expect(scoredFrom).toBe(0);
-    expect((await suffixOf({ answer: '1', utility: 1 }, 'joint', template, encode)).ids).toHaveLength(5);
+    expect(await asked('joint', ['12', '-3'], encoderOf('{-'))).toEqual([9, 8]);
   });
 
   test('nothing to score is an error, not a probability of one', async () => {
-    const bare = { ...template, closer: new Int32Array(0) };
-    await expect(suffixOf({ answer: '', utility: 1 }, 'pr', bare, encode)).rejects.toThrow(RangeError);
-    expect((await suffixOf({ answer: '', utility: 1 }, 'pr', template, encode)).scoredFrom).toBe(3);
+    const bare = { ...template, closer: '' };
+    await expect(asked('pr', [''], plain, bare)).rejects.toThrow(RangeError);
+    await expect(asked('pr', ['-3', ''], encoderOf('{-'), bare)).rejects.toThrow(RangeError);
+    expect(await asked('pr', [''])).toEqual([1]);
+    // a tokenizer that drops what it does not know
+    const dropping = (text: string) => plain(text.replaceAll(' ', ''));
+    await expect(asked('pr', ['12', ' '], dropping, bare)).rejects.toThrow(RangeError);
   });
 });
 
@@ -293,7 +336,7 @@ const WRONG: SigmaInput = {
   ends: Int32Array.of(10, 20, 30, 40),
   answered: true,
   values: Float32Array.of(0.5, 0.5, 0.8, 0.1),
-  estimator: 'pr',
+  estimator: named('pr'),
   entropies: Float32Array.from({ length: 40 }, (_, t) => (t % 7) / 4),
   logprobs: Float32Array.from({ length: 40 }, (_, t) => -(t % 5) / 8),
   reward: 0,
@@ -332,7 +375,7 @@ const anyTrace = fc
     const K = lengths.length - (answered ? 1 : 0);
     const values = Float32Array.from(rest.values.slice(0, K + 1), (v) =>
       // the values of a logarithm of steps are all impossible, or none is
-      natureOf(estimator).isLog ? Math.log(estimator === 'joint' ? v : Math.max(v, 1e-3)) * 9 : v,
+      estimator.isLog ? Math.log(estimator.name === 'joint' ? v : Math.max(v, 1e-3)) * 9 : v,
     );
     const entropies = Float32Array.from(rest.entropies.slice(0, ends.at(-1)));
     for (const [k, end] of ends.entries())
@@ -354,9 +397,14 @@ const anyTrace = fc
 /** `signed` divides by ζ − v(s_0), so it is not offered where values are logarithms or sums of attributions. */
 const readable = (input: SigmaInput, rule: SigmaRule): SigmaInput => {
   if (rule !== 'signed' || hasLevel(input.estimator)) return input;
-  const { isLog } = natureOf(input.estimator);
-  return { ...input, estimator: 'pr', values: isLog ? input.values.map((v) => Math.exp(v)) : input.values };
+  const { isLog } = input.estimator;
+  return {
+    ...input,
+    estimator: named('pr'),
+    values: isLog ? input.values.map((v) => Math.exp(v)) : input.values,
+  };
 };
+const TOKEN_RULES = SIGMA_RULES.filter((rule) => ruleOf(rule).ofTokens);
 /** The rules that read values. */
 const SEGMENT_RULES = SIGMA_RULES.filter((rule) => !TOKEN_RULES.includes(rule));
 
@@ -419,7 +467,7 @@ describe('invariants of METHOD 4', () => {
       ends,
       answered: true,
       values: Float32Array.from({ length: 41 }, random),
-      estimator: 'pr',
+      estimator: named('pr'),
       entropies: Float32Array.from({ length: ends.at(-1) as number }, () => random() ** 4 * 3),
       logprobs: Float32Array.from({ length: ends.at(-1) as number }, () => -(random() ** 8)),
       reward: 1,
@@ -483,7 +531,7 @@ describe('invariants of METHOD 4', () => {
   test('Σ_k Δ_k telescopes to v(s_K) − v(s_0), and the answer has none of it', () => {
     fc.assert(
       fc.property(anyTrace, (input) => {
-        const pr = { ...input, estimator: 'pr' as const, values: input.values.map((v) => Math.max(v, 0)) };
+        const pr = { ...input, estimator: named('pr'), values: input.values.map((v) => Math.max(v, 0)) };
         const { deltas } = redistribute(pr, RUDDER);
         expect(deltas).toHaveLength(pr.ends.length);
         const [first, last] = [pr.values[0] as number, pr.values.at(-1) as number];
@@ -498,7 +546,7 @@ describe('invariants of METHOD 4', () => {
       fc.property(anyTrace, fc.constantFrom(0, 1), (input, reward) => {
         const values = input.values.map((v) => Math.max(v, 0));
         const baseline = values[0] as number;
-        const literal: SigmaInput = { ...input, estimator: 'pr', values, reward, baseline };
+        const literal: SigmaInput = { ...input, estimator: named('pr'), values, reward, baseline };
         if (!input.answered || Math.abs(reward - baseline) < 0.05) return;
         const { sigma, fallback } = redistribute(literal, { ...RUDDER, residual: 'answer' });
         if (fallback !== undefined) return; // values that do not move
@@ -515,8 +563,8 @@ describe('invariants of METHOD 4', () => {
     fc.assert(
       fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
         const input = readable(drawn, options.rule);
-        const even = redistribute(input, { ...options, within: 'uniform' });
-        const weighted = redistribute(input, { ...options, within: 'entropy' });
+        const even = redistribute(input, { ...options, even: 0, within: 'uniform' });
+        const weighted = redistribute(input, { ...options, even: 0, within: 'entropy' });
         expect(weighted.deltas).toEqual(even.deltas);
         expect(weighted.fallback).toBe(even.fallback);
         const plain = TOKEN_RULES.includes(options.rule) || even.fallback !== undefined;
@@ -547,7 +595,9 @@ describe('invariants of METHOD 4', () => {
     fc.assert(
       fc.property(anyTrace, fc.constantFrom(...OPTIONS), (drawn, options) => {
         const input = readable(drawn, options.rule);
-        const before = structuredClone(input);
+        // facts have functions among them
+        const { estimator, ...cells } = input;
+        const before = { ...structuredClone(cells), estimator };
         const first = redistribute(input, options);
         expect(input).toEqual(before);
         const copy = {
@@ -586,7 +636,7 @@ describe('invariants of METHOD 4', () => {
         const options: SigmaOptions = { ...RUDDER, rule: 'share' };
         const found = redistribute(input, options);
         for (const s of found.sigma) expect(s).toBeGreaterThanOrEqual(Math.fround(0.0999 / T));
-        if (input.estimator === 'joint' || found.fallback !== undefined) return;
+        if (input.estimator.name === 'joint' || found.fallback !== undefined) return;
         const scaled = redistribute({ ...input, values: input.values.map((v) => v * 4) }, options);
         for (const [t, s] of found.sigma.entries()) expect(scaled.sigma[t]).toBeCloseTo(s, 6);
       }),
@@ -597,7 +647,7 @@ describe('invariants of METHOD 4', () => {
     fc.assert(
       fc.property(anyTrace, (input) => {
         const { reward, baseline } = input;
-        const { deltas, fallback } = redistribute({ ...input, estimator: 'joint' }, RUDDER);
+        const { deltas, fallback } = redistribute({ ...input, estimator: named('joint') }, RUDDER);
         if (reward === null || baseline === undefined) return;
         // what is no more than noise keeps the size of noise
         if (fallback === 'uniform:flat-values' && total(deltas.map(Math.abs)) < 1e-3) return;
@@ -614,7 +664,7 @@ describe('invariants of METHOD 4', () => {
   test('joint: values that no float holds as probabilities still differ', () => {
     const input: SigmaInput = {
       ...WRONG,
-      estimator: 'joint',
+      estimator: named('joint'),
       values: Float32Array.of(-2000, -1999, -2001, -2000),
     };
     const { deltas, fallback } = redistribute(input, RUDDER);
@@ -706,7 +756,7 @@ describe('fallbacks', () => {
 
   test('joint: flat where all log v̂ are neighbours in float32, whose noise is not blown up to |R*|', () => {
     const joint = (...values: number[]) =>
-      of({ estimator: 'joint', values: Float32Array.from(values) }, { rule: 'share' });
+      of({ estimator: named('joint'), values: Float32Array.from(values) }, { rule: 'share' });
     // at 100 float32 numbers are 7.6e-6 apart
     for (const values of [
       [-100, -100, -100, -100],
@@ -737,12 +787,13 @@ describe('fallbacks', () => {
 
 /** None, as is the default, or some of each. */
 const shaping = fc.oneof(
-  fc.constant({ tau: 1, smooth: 0, penalty: 1, lambda: 0 }),
+  fc.constant({ tau: 1, smooth: 0, penalty: 1, even: 0.1, steps: 'free' as const }),
   fc.record({
     tau: fc.constantFrom(0.1, 0.5, 3),
     smooth: fc.constantFrom(0, 1, 2, 20),
     penalty: fc.constantFrom(0, 0.5, 1, 4),
-    lambda: fc.constantFrom(0, 0.25, 0.9, 1),
+    even: fc.constantFrom(0, 0.1, 0.8, 1),
+    steps: fc.constantFrom('free', 'scaled', 'smoothed'),
   }),
 );
 
@@ -757,8 +808,8 @@ describe('shaping', () => {
     fc.assert(
       fc.property(anyTrace, fc.constantFrom(...OPTIONS), shaping, (drawn, options, { tau, ...shaped }) => {
         const input = readable(drawn, options.rule);
-        const lambda = hasLevel(input.estimator) ? shaped.lambda : 0;
-        const found = redistribute(input, { ...options, ...shaped, tau, lambda });
+        const steps = isMartingale(input.estimator) ? shaped.steps : 'free';
+        const found = redistribute(input, { ...options, ...shaped, tau, steps });
         const mass = total(found.sigma.map(Math.abs));
         expect(Math.abs(total(found.sigma) - 1)).toBeLessThanOrEqual(1e-6 * Math.max(1, mass));
         const mayBeNegative = options.rule === 'rudder' || options.rule === 'signed';
@@ -770,19 +821,90 @@ describe('shaping', () => {
     for (const s of smoothed(even, Int32Array.of(3, 10, 11, 40), 2)) expect(s).toBeCloseTo(0.025, 12);
   });
 
-  test('a sweep mixes the outcome in from the back; 1 leaves nothing but it', () => {
-    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 1, 0)]).toEqual([0.5, 0.25, 0.75]);
-    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 1, 0.5)]).toEqual([0.53125, 0.5625, 0.875]);
-    expect([...swept(Float32Array.of(0.5, 0.25, 0.75), 0, 1)]).toEqual([0, 0, 0]);
-    expect([...swept(Float32Array.of(0.5, 0.25), null, 0.5)]).toEqual([0.5, 0.25]);
+  test('within a segment tokens weigh alike, by entropy, or by how unsure the policy was of them', () => {
+    const ends = Int32Array.of(2, 4, 6);
+    const entropies = Float32Array.of(1, 3, 0, 0, 2, -1e-7);
+    const logprobs = Float32Array.of(Math.log(0.5), 0, 0, 1e-6, Math.log(0.9), Math.log(0.7));
+    const of = (within: (typeof WITHINS)[number]) => [...tokenWeights({ ends, entropies, logprobs }, within)];
+    expect(of('uniform')).toEqual([1, 1, 1, 1, 1, 1]);
+    expect(of('entropy')).toEqual([0.5, 1.5, 1, 1, 2, 0]);
+    for (const [t, weight] of of('unsure').entries())
+      expect(weight).toBeCloseTo([2, 0, 1, 1, 0.5, 1.5][t] as number, 6);
+  });
+
+  test('the even part of share falls on all tokens alike, whatever their entropies', () => {
+    const options = { ...RUDDER, rule: 'share', within: 'entropy' } as const;
+    // the third segment, which lowered v, has all that is shared out: .7 of 40 tokens' .25
+    const { sigma } = redistribute(WRONG, { ...options, even: 0.4 });
+    for (let t = 0; t < 40; t++) {
+      const weight =
+        t >= 20 && t < 30 ? (t % 7) / 4 / (total(WRONG.entropies.subarray(20, 30)) as number) : 0;
+      expect(sigma[t]).toBeCloseTo(0.01 + 0.6 * weight, 6);
+    }
+    expect(isUniform(redistribute(WRONG, { ...options, even: 1 }))).toBe(true);
+  });
+
+  test('no step is longer than the policy was unsure of its segment', () => {
+    const ends = Int32Array.of(1, 2);
+    const logprobs = Float32Array.of(Math.log(0.25), 0);
+    expect([...certainty(ends, logprobs, 2)].map((p) => Math.round(p * 1e6) / 1e6)).toEqual([0.25, 1]);
+    const values = Float64Array.of(0.2, 0.6, 0.9);
+    const scaled = boundedSteps(values, ends, logprobs, 'scaled');
+    expect(scaled.values).toBe(values);
+    expect(scaled.deltas[0]).toBeCloseTo(0.3, 6);
+    expect(scaled.deltas[1]).toBe(0);
+    // rounding makes no segment more than certain
+    expect([...certainty(Int32Array.of(1, 2), Float32Array.of(1e-3, -1), 2)][0]).toBe(1);
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.record({
+            value: fc.double({ min: 0, max: 1, noNaN: true }),
+            p: fc.constantFrom(0, 1e-9, 0.3, 0.99, 1),
+          }),
+          {
+            minLength: 2,
+            maxLength: 12,
+          },
+        ),
+        (states) => {
+          const [own, pi] = [states.map(({ value }) => value), states.slice(1).map(({ p }) => p)];
+          const found = smoothedValues(own, Float64Array.from(pi));
+          for (const [k, value] of smoothedWalk(own, pi).entries()) expect(found[k]).toBeCloseTo(value, 9);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  test('smoothing bears long walks of estimates that contradict each other', () => {
+    const K = 400;
+    const torn = Float64Array.from({ length: K + 1 }, (_, k) => (k < K / 2 ? 0 : 1));
+    const found = smoothedValues(torn, new Float64Array(K).fill(1));
+    for (const value of found) expect(value).toBeGreaterThan(0);
+    expect(found[0]).toBeLessThan(0.1);
+    expect(found[K]).toBeGreaterThan(0.9);
+    // where they turn: as the oracle has it, whatever the chances are divided by
+    const turn = Array.from({ length: 95 }, (_, k) => (k < 45 ? 1 : 0));
+    const walk = smoothedValues(turn, new Float64Array(94).fill(1));
+    for (const [k, value] of smoothedWalk(turn, Array(94).fill(1)).entries())
+      expect(walk[k]).toBeCloseTo(value, 9);
   });
 
   test('advantages of segments: Δ_k for every token of a thought, ζ − V(s_K) for the answer', () => {
     const advantages = segmentAdvantages(WRONG, RUDDER) as Float32Array;
     for (const [t, advantage] of advantages.entries())
       expect(advantage).toBeCloseTo([0, 0.3, -0.7, -0.1][Math.floor(t / 10)] as number, 6);
-    const swung = segmentAdvantages(WRONG, { ...RUDDER, lambda: 1 }) as Float32Array;
-    expect(swung.every((advantage) => advantage === 0)).toBe(true);
+    // segments that were sure to come: nothing but the answer is left
+    const sure = { ...WRONG, logprobs: new Float32Array(40) };
+    const scaled = segmentAdvantages(sure, { ...RUDDER, steps: 'scaled' }) as Float32Array;
+    expect([...scaled.subarray(0, 30)].every((advantage) => advantage === 0)).toBe(true);
+    expect(scaled[30]).toBeCloseTo(-0.1, 6);
+    const [smooth, end] = [
+      segmentAdvantages(sure, { ...RUDDER, steps: 'smoothed' }) as Float32Array,
+      smoothedWalk(Array.from(WRONG.values), [1, 1, 1])[3] as number,
+    ];
+    expect(smooth[30]).toBeCloseTo(0 - end, 6);
     expect(segmentAdvantages({ ...WRONG, reward: null }, RUDDER)).toBeNull();
     const cut = segmentAdvantages({ ...WRONG, answered: false, ends: Int32Array.of(10, 20, 30) }, RUDDER);
     expect((cut as Float32Array)[29]).toBeCloseTo(-0.7, 6);
@@ -848,16 +970,18 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
       const { reward, baseline, estimator } = input;
       if (baseline === undefined) return;
       const advantage = reward === null ? 0 : reward - baseline;
-      const lambda = hasLevel(estimator) ? shaped.lambda : 0;
+      const steps = isMartingale(estimator) ? shaped.steps : 'free';
       const {
         isLog,
         isAttribution,
         isMagnitude: magnitude = false,
         isUnitless: unitless = false,
-      } = natureOf(estimator);
-      const isSwept = reward !== null && lambda > 0;
-      const values = isSwept ? sweep([...input.values], reward, lambda) : [...input.values];
-      const deltas = differences(values, estimator as OracleEstimator, advantage);
+      } = estimator;
+      const stepped = steppedValues([...input.values], [...input.ends], input.logprobs, steps);
+      const { values } = stepped;
+      const deltas = differences(values, estimator.name as OracleEstimator, advantage).map(
+        (delta, k) => delta * (stepped.factors[k] as number),
+      );
       // what stands on a knife's edge falls either way by rounding
       const edges = [1e-3, ...(unitless ? [1e-6] : [])];
       if (deltas.some((delta) => edges.some((edge) => Math.abs(Math.abs(delta) - edge) < 1e-9))) return;
@@ -867,17 +991,17 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
           segmentEnds: [...input.ends],
           deltas,
           values,
-          logarithmic: isLog,
+          logarithmic: isLog === true,
           ...(isAttribution ? { attribution: { magnitude, unitless } } : {}),
-          logSteps: estimator === 'joint-log',
+          logSteps: estimator.name === 'joint-log',
           entropies: input.entropies,
           logprobs: input.logprobs,
           reward,
           baseline,
         },
-        { ...options, lambda: 0.1 },
+        options,
       );
-      const found = redistribute(input, { ...options, lambda });
+      const found = redistribute(input, { ...options, steps });
       expect(found.fallback).toBe(expected.uniformBecause && codes[expected.uniformBecause]);
       for (const [t, s] of expected.sigma.entries())
         expect(Math.abs((found.sigma[t] as number) - s)).toBeLessThanOrEqual(
@@ -885,7 +1009,7 @@ test('the oracle says the same σ, Δ and fallback on 3,000 random traces', () =
         );
       const isUnscaled =
         reward === null || TOKEN_RULES.includes(options.rule) || expected.uniformBecause === 'flat';
-      if (!(estimator === 'joint' && isUnscaled))
+      if (!(estimator.name === 'joint' && isUnscaled))
         for (const [k, delta] of deltas.entries())
           expect(Math.abs((found.deltas[k] as number) - delta)).toBeLessThan(
             5e-7 * Math.max(1, Math.abs(delta)),
@@ -904,5 +1028,20 @@ describe('summaries', () => {
     expect(sigmaMaxWeight(new Float32Array(8).fill(1 / 8))).toBe(1);
     expect(sigmaMaxWeight(Float32Array.of(0.5, -1.5, 2, 0))).toBe(8);
     expect(sigmaMaxWeight(Float32Array.of(0.5, -2.5, 2, 1))).toBe(10);
+  });
+
+  test('how much larger the gradient gets: 1 for uniform σ, T where all of it is on the one unsure token', () => {
+    const logprobs = Float32Array.of(0, Math.log(0.5), 0, 0);
+    expect(sigmaGain(new Float32Array(4).fill(1 / 4), logprobs)).toBeCloseTo(1, 6);
+    expect(sigmaGain(Float32Array.of(0, 1, 0, 0), logprobs)).toBeCloseTo(4, 6);
+    expect(sigmaGain(Float32Array.of(1, 0, 0, 0), logprobs)).toBe(0);
+    expect(sigmaGain(Float32Array.of(0.5, 0.5), Float32Array.of(Math.log(0.5), Math.log(0.75)))).toBeCloseTo(
+      1,
+      6,
+    );
+    expect(sigmaGain(Float32Array.of(0.5, 0.5), Float32Array.of(0, 1e-7))).toBeNull();
+    // what rounding makes of a sure token counts nothing, and a negative σ takes away
+    expect(sigmaGain(Float32Array.of(0.5, 0.5), Float32Array.of(0.01, Math.log(0.5)))).toBeCloseTo(1, 6);
+    expect(sigmaGain(Float32Array.of(1.5, -0.5), Float32Array.of(0, Math.log(0.5)))).toBeCloseTo(-1, 6);
   });
 });

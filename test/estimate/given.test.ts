@@ -72,7 +72,7 @@ it('warns of values that move in wrong traces alone, when they are scored, share
     return stderr;
   };
   expect(await again('softmax')).toMatch(sentence);
-  expect(await again('entropy')).not.toContain('such credit');
+  expect(await again('uniform')).not.toContain('such credit');
   const { stdout } = await rredcotHere(['summary', out, '--json']);
   expect(JSON.parse(stdout).warnings.map(({ code }: { code: string }) => code)).toContain('one_sided');
 });

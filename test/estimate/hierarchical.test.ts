@@ -5,9 +5,10 @@ import { groupMeanOf, type RewardedTrace, withContiguousMeans } from '../../dist
 import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/credit.js';
 import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
 import { HIERARCHICAL, hierarchical } from '../../dist/estimate/rules/hierarchical.js';
-import { storedCredit } from '../../dist/estimate/stored-credit.js';
+import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleFactors, oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
+import { named } from '../support/estimators.js';
 
 const float = (min: number, max: number) =>
   fc.float({ min: Math.fround(min), max: Math.fround(max), noNaN: true });
@@ -113,9 +114,8 @@ describe('hierarchical', () => {
 
 describe('the credit of a trace', () => {
   const OPTIONS: CreditOptions = {
+    estimator: named('progress'),
     ...({
-      estimator: 'progress',
-      prover: { estimator: 'pr', bestOf: 1 },
       rule: 'share',
       baseline: 'auto',
     } as const),

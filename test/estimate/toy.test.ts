@@ -13,6 +13,7 @@ import {
   type ToyModel,
   toyLogprobs,
 } from '../oracle/toy.js';
+import { named } from '../support/estimators.js';
 
 const STATES = ['', 'a', 'ab', 'abc', 'abca'];
 const right = (y: string) => (y === '1' ? 1 : y === '2' ? 0.25 : 0);
@@ -23,12 +24,12 @@ const references = (bank: readonly Continuation[]): Reference[] =>
 
 /** `joint` v̂(s) of a bank of continuations: everything after s is scored. */
 function joint(model: ToyModel, s: string, bank: readonly Continuation[]): number {
-  const entries = bankOf(references(bank), 'joint');
+  const entries = bankOf(references(bank), named('joint'));
   const logprobs = entries.map(({ solution = '', answer }) =>
     Float32Array.from(toyLogprobs(model, s, solution + answer)),
   );
   const utilities = Float32Array.from(entries, ({ utility }) => utility);
-  return Math.exp(stateValue(logprobs, utilities, 'joint'));
+  return Math.exp(stateValue(logprobs, utilities, named('joint')));
 }
 
 // token log-probabilities are float32: each is off by 6e-8 of itself at most, here at most 5 of about 10 nats

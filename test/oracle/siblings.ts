@@ -32,25 +32,29 @@ export interface OracleMate {
   here: number;
   own: number;
   reward: number;
+  /** n_j (default 1) */
+  draws?: number;
 }
 
 /**
- * ¾ (R + Σ w r + ½ Σ_b r_b + c·V) / (1 + Σ w + ½ B + c) + ¼ V with c = ½.
+ * ¾ (n R + Σ n w r + ½ Σ_b r_b + c·V) / (n + Σ n w + ½ B + c) + ¼ V with c = ½.
  * @param begunAlike (B) r_b of those that are no mates and came through the same state
+ * @param draws n
  */
 export function oracleSibling(
   reward: number,
   prior: number,
   mates: readonly OracleMate[],
   begunAlike: readonly number[] = [],
+  draws = 1,
 ): number {
-  let [above, below] = [reward + prior / 2, 1.5];
+  let [above, below] = [draws * reward + prior / 2, draws + 0.5];
   for (const outcome of begunAlike) {
     above += outcome / 2;
     below += 0.5;
   }
-  for (const { here, own, reward: outcome } of mates) {
-    const w = Math.exp(Math.min(3, Math.max(-30, here - own)));
+  for (const { here, own, reward: outcome, draws: n = 1 } of mates) {
+    const w = n * Math.exp(Math.min(3, Math.max(-30, here - own)));
     above += w * outcome;
     below += w;
   }

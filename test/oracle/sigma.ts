@@ -27,8 +27,8 @@ export interface SigmaInput {
 
 export interface SigmaOptions {
   residual?: 'uniform' | 'answer';
-  within?: 'uniform' | 'entropy';
-  lambda?: number; // of `share`
+  within?: 'uniform' | 'entropy' | 'unsure';
+  even?: number; // λ of `share`
   tau?: number; // of `softmax`
   penalty?: number; // on Δ < 0
   smooth?: number; // segments on either side
@@ -45,11 +45,13 @@ const NO_DIFFERENCE = 1e-6;
 const FLAT = 0.001;
 
 /** Values that do not move: steps below .001; of logarithms, all within one part in 2^23 (float32's digits). */
-function isFlat({ values, logarithmic = false, logSteps = false, attribution }: SigmaInput): boolean {
+function isFlat({ values, deltas, logarithmic = false, logSteps = false, attribution }: SigmaInput): boolean {
   const flat = attribution?.unitless ? 1e-6 : FLAT;
   const largest = Math.max(...values);
   if (logarithmic && largest === Number.NEGATIVE_INFINITY) return true;
-  const isStill = values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < flat);
+  const isStill = logarithmic
+    ? values.slice(1).every((value, k) => Math.abs(value - (values[k] as number)) < flat)
+    : deltas.every((delta) => Math.abs(delta) < flat);
   if (!logarithmic || (logSteps && isStill)) return isStill;
   const smallest = Math.min(...values);
   return Number.isFinite(smallest) && (largest - smallest) * 2 ** 23 <= Math.abs(smallest);
@@ -66,7 +68,7 @@ function readDelta({ deltas, attribution, reward, baseline }: SigmaInput, k: num
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
-  const { residual = 'uniform', lambda = 0.1, tau = 1, penalty = 1, smooth = 0 } = options;
+  const { residual = 'uniform', even = 0.1, tau = 1, penalty = 1, smooth = 0 } = options;
   const lengths = segmentEnds.map((end, k) => end - (segmentEnds[k - 1] ?? 0)); // n_k
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
@@ -79,10 +81,14 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
     segmentShares: uniformShares,
     ...(uniformBecause && { uniformBecause }),
   });
-  const spread = (rough: number[]): SigmaResult => {
-    const segmentShares = smoothedShares(rough, lengths, smooth);
-    const within = options.within ?? 'uniform';
-    return { sigma: spreadWithin(segmentShares, segmentEnds, input.entropies, within), segmentShares };
+  /** @param flat part that falls on all tokens alike, whatever the segment */
+  const spread = (rough: number[], flat = 0): SigmaResult => {
+    const shares = smoothedShares(rough, lengths, smooth);
+    const sigma = spreadWithin(shares, segmentEnds, tokenShares(input, options.within ?? 'uniform'));
+    return {
+      sigma: sigma.map((s) => (1 - flat) * s + flat / total),
+      segmentShares: shares.map((share, k) => (1 - flat) * share + flat * (uniformShares[k] as number)),
+    };
   };
   /** σ_t ∝ w_t, whatever the values */
   const byToken = (weights: number[]): SigmaResult => {
@@ -100,7 +106,10 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   const byWeight = (weights: number[], mixed: number): SigmaResult => {
     const sum = weights.reduce((a, b) => a + b, 0);
     if (sum < NO_DIFFERENCE) return uniform('no-difference');
-    return spread(weights.map((w, k) => ((1 - mixed) * w) / sum + mixed * (uniformShares[k] as number)));
+    return spread(
+      weights.map((w) => w / sum),
+      mixed,
+    );
   };
   /** steps + leftover in the answer (or over all tokens), normalised: each sums to 1 */
   const byStep = (leftover: number, normaliser: number, toAnswer: boolean): SigmaResult => {
@@ -143,7 +152,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       if (sign === 0) return uniform('small-advantage');
       return byWeight(
         deltas.map((delta) => Math.max(0, sign * delta)),
-        lambda,
+        even,
       );
     case 'abs':
       return byWeight(deltas.map(Math.abs), 0);
@@ -159,11 +168,95 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
   }
 }
 
-/** The values with the outcome mixed in: v_k = (1−λ) v̂_k + λ v_{k+1} from the last on, v_{K+1} = ζ. */
-export function sweep(values: readonly number[], reward: number, lambda: number): number[] {
-  if (values.length === 0) return [];
-  const later = sweep(values.slice(1), reward, lambda);
-  return [(1 - lambda) * (values[0] as number) + lambda * (later[0] ?? reward), ...later];
+/** What a token weighs in its segment, before the mean is made 1; below 0 is rounding. */
+function tokenShares(
+  { entropies, logprobs }: SigmaInput,
+  within: 'uniform' | 'entropy' | 'unsure',
+): number[] {
+  if (within === 'uniform') return Array.from(entropies, () => 1);
+  if (within === 'entropy') return Array.from(entropies, (h) => Math.max(h, 0));
+  return Array.from(logprobs ?? [], (lp) => Math.max(-Math.expm1(lp), 0));
+}
+
+/** Σ log p of each thought segment, as a probability. */
+function segmentProbabilities(
+  ends: readonly number[],
+  logprobs: ArrayLike<number>,
+  thoughts: number,
+): number[] {
+  return ends.slice(0, thoughts).map((end, k) => {
+    const own = Array.from(logprobs).slice(ends[k - 1] ?? 0, end);
+    return Math.min(1, Math.exp(own.reduce((a, b) => a + b, 0)));
+  });
+}
+
+const normal = (z: number) => Math.exp(-(z ** 2) / 2);
+const logit = (p: number) => Math.log(p) - Math.log1p(-p);
+const GRID = Array.from({ length: 101 }, (_, i) => (2 * i + 1) / 202);
+
+/** E[V_k | all estimates] of a walk on the grid, by the chances of every pair of neighbouring values (METHOD 3). */
+export function smoothedWalk(values: readonly number[], pi: readonly number[]): number[] {
+  const seen = values.map((v) => {
+    const held = Math.min(Math.max(v, 1 / 202), 201 / 202);
+    return GRID.map((g) => normal(logit(held) - logit(g)));
+  });
+  /** chance of each step from g to h, given g */
+  const steps = pi.map((p) => {
+    const sd = 0.6 * (1 - p) + 0.01;
+    return GRID.map((g) => {
+      const row = GRID.map((h) => normal((h - g) / sd));
+      const sum = row.reduce((a, b) => a + b, 0);
+      return row.map((x) => x / sum);
+    });
+  });
+  const scaled = (p: number[]) => {
+    const largest = Math.max(...p);
+    return p.map((x) => x / largest);
+  };
+  const past = (k: number): number[] => {
+    if (k === 0) return GRID.map(() => 1);
+    const before = pasts[k - 1] as number[];
+    return scaled(
+      GRID.map((_, j) =>
+        before.reduce(
+          (sum, p, i) => sum + p * (seen[k - 1]?.[i] as number) * (steps[k - 1]?.[i]?.[j] as number),
+          0,
+        ),
+      ),
+    );
+  };
+  const pasts: number[][] = [];
+  for (const k of values.keys()) pasts.push(past(k));
+  let future = GRID.map(() => 1); // of what is seen behind the state
+  const means: number[] = [];
+  for (let k = values.length - 1; k >= 0; k--) {
+    const p = GRID.map(
+      (_, i) => (pasts[k]?.[i] as number) * (seen[k]?.[i] as number) * (future[i] as number),
+    );
+    const sum = p.reduce((a, b) => a + b, 0);
+    means.unshift(p.reduce((mean, x, i) => mean + (x / sum) * (GRID[i] as number), 0));
+    if (k > 0)
+      future = scaled(
+        (steps[k - 1] as number[][]).map((row) =>
+          row.reduce((all, x, j) => all + x * (seen[k]?.[j] as number) * (future[j] as number), 0),
+        ),
+      );
+  }
+  return means;
+}
+
+/** Values and differences in a form of `--steps`. */
+export function steppedValues(
+  values: readonly number[],
+  segmentEnds: readonly number[],
+  logprobs: ArrayLike<number>,
+  steps: 'free' | 'scaled' | 'smoothed',
+): { values: number[]; factors: number[] } {
+  const pi = segmentProbabilities(segmentEnds, logprobs, values.length - 1);
+  return {
+    values: steps === 'smoothed' ? smoothedWalk(values, pi) : [...values],
+    factors: pi.map((p) => (steps === 'scaled' ? 1 - p : 1)),
+  };
 }
 
 /**
@@ -181,23 +274,18 @@ function smoothedShares(shares: readonly number[], lengths: readonly number[], r
   );
 }
 
-/** σ_t = share_k/n_k · m_t, with m_t = 1 or H_t over its mean in the segment (1 where the segment's ΣH = 0). */
+/** σ_t = share_k · w_t / Σ w of the segment (1/n_k where that is 0). */
 function spreadWithin(
   shares: readonly number[],
   ends: readonly number[],
-  entropies: ArrayLike<number>,
-  within: 'uniform' | 'entropy',
+  weights: readonly number[],
 ): Float64Array {
   const sigma = new Float64Array(ends.at(-1) ?? 0);
   for (const [k, end] of ends.entries()) {
     const begin = ends[k - 1] ?? 0;
-    const share = shares[k] as number;
-    let sum = 0; // ΣH of the segment
-    for (let t = begin; t < end; t++) sum += entropies[t] as number;
-    for (let t = begin; t < end; t++) {
-      sigma[t] =
-        within === 'entropy' && sum > 0 ? (share * (entropies[t] as number)) / sum : share / (end - begin);
-    }
+    const sum = weights.slice(begin, end).reduce((a, b) => a + b, 0);
+    for (let t = begin; t < end; t++)
+      sigma[t] = (shares[k] as number) * (sum > 0 ? (weights[t] as number) / sum : 1 / (end - begin));
   }
   return sigma;
 }

@@ -13,12 +13,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { globSync } from 'tinyglobby';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { policyBuild } from '../../dist/commands/policy-build.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
 import { PolicySession } from '../../dist/policy/run/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../support/checkpoints.js';
-import { temporaryFolder } from '../support/program.js';
+import { ROOT, temporaryFolder } from '../support/program.js';
 
 const SECRET = '{"chat_template": "a secret of somebody else"}';
 /** with room for all tokens of the embedded tokenizer */
@@ -34,21 +36,53 @@ beforeAll(async () => {
   writeFileSync(secret, SECRET);
 });
 
-/** The checkpoint in shards, with every file that a build reads. */
+/** Every name of a file in the sources: what is read or written of a checkpoint or a policy folder has its name there. */
+const NAMED = new Set(
+  globSync('src/policy/**/*.ts', { cwd: ROOT }).flatMap((path) =>
+    Array.from(
+      readFileSync(join(ROOT, path), 'utf8').matchAll(/'([\w.]+\.(?:json|jinja|safetensors|onnx))'/g),
+      ([, name]) => name as string,
+    ),
+  ),
+);
+const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(name);
+/** What a build reads of a checkpoint: of a policy, and of a process reward model. */
+const POLICY_READS = [
+  ...['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'],
+  ...['chat_template.jinja', 'hint_template.json', 'exit_template.json'],
+  ...['model.safetensors', 'model.safetensors.index.json', SHARD(0, 2)],
+];
+const PRM_READS = [
+  'config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'prm_template.json',
+  'model.safetensors',
+];
+
+/** The checkpoint in shards, with every file that a build of a policy reads. */
 function checkpointOf(): string {
   const folder = writeCheckpoint(fresh(), CONFIG, { shards: 2 });
   writeFileSync(join(folder, 'chat_template.jinja'), '{{ messages[0].content }}');
+  writeFileSync(join(folder, 'hint_template.json'), '{"text": "{answer}", "before": "x"}');
+  writeFileSync(join(folder, 'exit_template.json'), '{"close": "\\n", "open": "= ", "closer": "\\n"}');
+  writeFileSync(join(folder, 'generation_config.json'), '{"eos_token_id": 0}');
   return folder;
 }
 
-const CHECKPOINT_FILES = [
-  ...['config.json', 'tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'],
-  ...['model.safetensors.index.json', SHARD(0, 2)],
-];
-const POLICY_FILES = [
-  ...['policy.json', 'policy.onnx', 'policy.cuda.onnx', 'tokenizer.json', 'tokenizer_config.json'],
-  ...['chat_template.jinja', SHARD(0, 2)],
-];
+function prmCheckpointOf(): string {
+  const folder = writeCheckpoint(fresh(), { ...CONFIG, architectures: ['LlamaForTokenClassification'] });
+  writeFileSync(join(folder, 'prm_template.json'), '{"with_reference": "{prompt} {reference}"}');
+  return folder;
+}
+
+const built = (checkpoint: string, output: string) => policyBuild(checkpoint, { output }, () => {});
+
+it('the files that are tested here are all those that the sources name', () => {
+  const read = [...NAMED].filter((name) => !isWritten(name)).sort();
+  const tested = new Set([...POLICY_READS, ...PRM_READS].filter((name) => name !== SHARD(0, 2)));
+  expect(read).toEqual([...tested].sort());
+});
 
 /** What may stand in place of a file. */
 const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])[] = [
@@ -59,38 +93,62 @@ const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])
 ];
 
 describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
-  it.each(CHECKPOINT_FILES)('in place of %s of a checkpoint is refused', async (name) => {
-    const [checkpoint, out] = [checkpointOf(), fresh()];
-    rmSync(join(checkpoint, name));
+  it.each([
+    ...POLICY_READS.map((name) => [name, 'a checkpoint', checkpointOf] as const),
+    ...PRM_READS.map((name) => [name, 'a reward model', prmCheckpointOf] as const),
+  ])('in place of %s of %s is refused', async (name, __, make) => {
+    const [checkpoint, out] = [make(), fresh()];
+    rmSync(join(checkpoint, name), { force: true });
     put(join(checkpoint, name));
-    await expect(buildPolicyFolder(checkpoint, out)).rejects.toMatchObject({
+    await expect(built(checkpoint, out)).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringMatching(refusal),
     });
     expect(existsSync(out)).toBe(false);
   });
 
-  it.each(POLICY_FILES)('in place of %s of a policy folder is refused', async (name) => {
+  it('in place of any file of a policy folder is refused', async () => {
     const policy = await policyOf();
-    rmSync(join(policy, name));
-    put(join(policy, name));
-    for (const verify of [true, false])
-      await expect(openPolicyFolder(policy, { verify })).rejects.toMatchObject({
-        exitCode: 2,
-        message: expect.stringMatching(refusal),
-      });
+    const names = readdirSync(policy);
+    expect(names).toEqual(expect.arrayContaining([...NAMED].filter((name) => /^policy|canary/.test(name))));
+    for (const name of names) {
+      renameSync(join(policy, name), join(scratch, 'aside'));
+      put(join(policy, name));
+      for (const verify of [true, false])
+        await expect(openPolicyFolder(policy, { verify }), name).rejects.toMatchObject({
+          exitCode: 2,
+          message: expect.stringMatching(refusal),
+        });
+      rmSync(join(policy, name), { recursive: true });
+      renameSync(join(scratch, 'aside'), join(policy, name));
+    }
+    await openPolicyFolder(policy);
   });
 });
 
-let built: string | undefined;
+it('what a build does not read may be anything', async () => {
+  const checkpoint = checkpointOf();
+  const others = [
+    'special_tokens_map.json',
+    'added_tokens.json',
+    'chat_template.json',
+    'vocab.json',
+    'README.md',
+  ];
+  for (const name of [...[...NAMED].filter(isWritten), ...others])
+    execFileSync('mkfifo', [join(checkpoint, name)]);
+  await built(checkpoint, fresh());
+});
+
+let policyOnce: string | undefined;
 async function policyOf(): Promise<string> {
-  if (built === undefined) {
+  if (policyOnce === undefined) {
     const folder = fresh();
-    await buildPolicyFolder(checkpointOf(), folder);
-    built = folder;
+    await built(checkpointOf(), folder);
+    policyOnce = folder;
   }
   const policy = fresh();
-  cpSync(built, policy, { recursive: true });
+  cpSync(policyOnce, policy, { recursive: true });
   return policy;
 }
 
@@ -104,8 +162,9 @@ it("a snapshot of a Hugging Face cache is built: every file is a link to its rep
     symlinkSync(`../../blobs/blob-of-${name}`, join(snapshot, name));
   }
   const out = fresh();
-  await buildPolicyFolder(snapshot, out);
-  for (const name of POLICY_FILES) expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
+  await built(snapshot, out);
+  for (const name of readdirSync(await policyOf()))
+    expect(lstatSync(join(out, name)).isFile(), name).toBe(true);
 });
 
 describe('a graph whose hash fits', () => {
@@ -165,6 +224,7 @@ describe('numbers', () => {
     ['a vocabulary', { vocab: 2 ** 40 }, /embed_tokens\.weight has shape .*policy\.json expects/],
     ['heads', { heads: 2 ** 40 }, /q_proj\.weight has shape/],
     ['a hidden size', { hidden: 2 ** 50 }, /embed_tokens\.weight has shape/],
+    ['a context', { maxTokens: 1e12 }, /more than 16,777,216 tokens.*architecture\.maxTokens/],
     ['an MLP', { intermediate: 2 ** 50 }, /gate_proj\.weight has shape/],
     ['a window in layers that there are not', { slidingWindow: { tokens: 4, layers: [2] } }, /slidingWindow/],
   ];
@@ -185,6 +245,21 @@ describe('numbers', () => {
       expect(performance.now() - began).toBeLessThan(20_000);
     },
   );
+
+  it.each([
+    [{ max_position_embeddings: 1e12 }, /more than 16,777,216 tokens.*max_position_embeddings/],
+    [
+      { rope_scaling: { rope_type: 'yarn', factor: 1e9, original_max_position_embeddings: 256 } },
+      /its rope scaling makes more than 16,777,216 tokens/,
+    ],
+  ])('of a config.json likewise: a context of %j', async (more, refusal) => {
+    await expect(
+      buildPolicyFolder(writeCheckpoint(fresh(), { ...CONFIG, ...more }), fresh()),
+    ).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringMatching(refusal),
+    });
+  });
 
   it('of a config.json likewise: 10⁹ layers', async () => {
     for (const window of [{}, { sliding_window: 3, use_sliding_window: true }]) {

@@ -1,7 +1,8 @@
 // What a run says of itself: sums that do not depend on how it was cut, medians, and warnings where it means nothing.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ESTIMATORS, isAnswerNow } from '../../dist/estimate/estimators.js';
+import { isAnswerNow } from '../../dist/estimate/nature.js';
+import { ESTIMATORS } from '../../dist/estimators/registry.js';
 import { type Figures, median, sumFigures, Tally } from '../../dist/figures.js';
 import {
   figureLines,
@@ -13,6 +14,7 @@ import { drawTrace } from '../../dist/report/shown/trace-view.js';
 import { suggestCalibration } from '../../dist/report/suggestion.js';
 import { Summary } from '../../dist/report/summary.js';
 import type { OutputRow, SegmentRow } from '../../dist/scored.js';
+import { THOUGHT_TAGS } from '../../dist/segment/span.js';
 import { bareRow } from '../support/io-helpers.js';
 
 const f32 = (...values: number[]) => Float32Array.from(values);
@@ -32,6 +34,7 @@ const scored = (more: Partial<OutputRow> = {}): OutputRow => ({
   ...bareRow({}),
   logprobs: f32(-0.25, -0.5, -0.25, 0),
   sigma: f32(0.1, 0.1, 0.7, 0.1),
+  sigmaGain: 7.6,
   valueStart: 0.25,
   segments: [segment(0.5), segment(0.125), segment(null)],
   ...more,
@@ -73,9 +76,9 @@ describe('a run that is uniform by fallback', () => {
   it('says nothing where the rule asks for it', () => {
     const flat = tallied(...times(4, scored({ sigma: even })));
     for (const rule of ['uniform', ['uniform', 'share']])
-      expect(figureWarnings(flat, TOY, rule), String(rule)).toEqual([]);
+      expect(figureWarnings(flat, TOY, { rule }), String(rule)).toEqual([]);
     for (const rule of ['share', ['share', 'uniform']])
-      expect(figureWarnings(flat, TOY, rule), String(rule)).toHaveLength(1);
+      expect(figureWarnings(flat, TOY, { rule }), String(rule)).toHaveLength(1);
   });
 });
 
@@ -135,6 +138,7 @@ describe('figures', () => {
       logprob_sum: -11,
       mean_logprobs: { '-0.25': 3, '-2': 1 },
       value_ranges: { '0.38': 4 },
+      gains: { '7.6': 1 },
       credited: 4,
       fallbacks: 2,
       uniform: 3,
@@ -227,7 +231,7 @@ describe('a suggestion', () => {
 
   it('is for values of answering at once', () => {
     const which = ESTIMATORS.filter(isAnswerNow);
-    expect(which).toEqual(['pr', 'pr-mean', 'pr-geo', 'snis']);
+    expect(which.map(({ name }) => name)).toEqual(['pr', 'pr-mean', 'pr-geo', 'snis']);
     expect(isAnswerNow(undefined)).toBe(false);
   });
 });
@@ -239,6 +243,7 @@ describe('the end of a run', () => {
     expect(figureLines(figures, TOY)).toEqual([
       'policy ./policy: mean log p −0.25 a token (guessing: −5.56), median range of v̂ 0.38',
       'σ uniform by fallback: 50.0 % (uniform:no-gain 1); in effect: 50.0 %',
+      "σ makes a trace's gradient 7.60 times as large, in the median (docs/trainers.md)",
       'also in status: (truncated 1)',
     ]);
     expect(figureLines(figures, { ...TOY, isEmbedded: true }, 'log v̂')[0]).toMatch(
@@ -250,6 +255,7 @@ describe('the end of a run', () => {
       median_value_range: 0.38,
       uniform_share: 0.5,
       uniform_in_effect_share: 0.5,
+      median_sigma_gain: 7.6,
     });
     // segment has no values, and without a policy no log p
     expect(figureLines(tallied(bareRow({})), undefined)).toEqual([]);
@@ -309,6 +315,15 @@ describe('warnings', () => {
     const closed = times(4, scored({ closesThought: true }));
     expect(codes(closed, { ...TOY, exit: '\n\nThe answer is ' })).toEqual(['exit_template']);
     expect(codes(times(4, scored()), { ...TOY, exit: '\n\nThe answer is ' })).toEqual([]);
+    // other models' pairs, and the user's, each once
+    const ends = (status: string, thoughtTags?: readonly [string, string]) =>
+      figureWarnings(tallied(...times(4, scored({ status: [status] }))), TOY, { thoughtTags }).map(
+        ({ message }) => / ends with (\S+), /.exec(message)?.[1],
+      );
+    expect(ends('thought:reasoning')).toEqual(['</reasoning>']);
+    expect(ends('thought:reasoning', THOUGHT_TAGS[1])).toEqual(['</reasoning>']);
+    expect(ends('thought:named', ['[[', ']]'])).toEqual([']]']);
+    expect(ends('thought:named', ['[[', TOY.exit.trim()])).toEqual([]);
   });
 
   it('a folder whose name drives terminals is shown', () => {

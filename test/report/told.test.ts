@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { dataError } from '../../dist/errors.js';
 import { tellError } from '../../dist/report/fatal.js';
 import { openLog } from '../../dist/report/log.js';
-import { reportTotals } from '../../dist/report/progress.js';
+import { Pace, reportTotals } from '../../dist/report/progress.js';
 import { terminalNotice } from '../../dist/report/terminal-input.js';
 
 /** What is written to stderr, a terminal or not. */
@@ -33,7 +33,12 @@ function progressLine(totals: { traces: number; tokens: number; rejects: number 
       line = text;
     },
   };
-  reportTotals(log, { ...totals, seconds: 10 }, { traces, share: () => 0.25 });
+  reportTotals(
+    log,
+    { ...totals, seconds: 10 },
+    { traces, share: traces === undefined ? 0.25 : undefined },
+    new Pace(),
+  );
   return line;
 }
 

@@ -8,12 +8,11 @@ import {
   allEnds,
   cutPieces,
   mergeSegments,
-  SEGMENTERS,
   type Segmentation,
-  type Segmenter,
   type SegmentOptions,
   segmentSums,
 } from '../../dist/segment/segment.js';
+import { SEGMENTERS, type Segmenter } from '../../dist/segment/segmenters.js';
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../../dist/segment/span.js';
 import { splitFixed, splitGiven, splitHybrid, splitNewline } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
@@ -276,7 +275,7 @@ describe('where the thought begins and ends', () => {
   });
 
   test('the thought ends before </think>, be it split over tokens, the first one where there are several', () => {
-    expect(thought('a', '</', 'think>', 'b', '</think>')).toEqual({ start: 0, end: 1, answered: true });
+    expect(thought('a', '</', 'think>', 'b', '</think>')).toMatchObject({ start: 0, end: 1, answered: true });
     expect(thought('A: 1', '\n', 'so ', '\\boxed{', '2}', '</think>', 'A: 3').end).toBe(5);
   });
 
@@ -318,7 +317,7 @@ describe('where the thought begins and ends', () => {
   });
 
   test('a token that holds the end of <think> and the start of </think> belongs to the answer', () => {
-    expect(thought('<thi', 'nk>a </', 'think>', 'x')).toEqual({ start: 1, end: 1, answered: true });
+    expect(thought('<thi', 'nk>a </', 'think>', 'x')).toMatchObject({ start: 1, end: 1, answered: true });
     expect([...segment(['<think></think>', 'x']).exits]).toEqual([0]);
   });
 

@@ -62,7 +62,8 @@ export async function readersFolder(): Promise<string> {
   const jsonl = (name: string, ...rows: object[]) =>
     writeFile(at(name), rows.map((each) => `${JSON.stringify(each)}\n`).join(''));
   await jsonl('traces.jsonl', { ...row, ...plain });
-  await jsonl('damaged.jsonl', plain, { ...plain, reward: 5 });
+  const { completion, ...rest } = plain;
+  await jsonl('damaged.jsonl', plain, { ...rest, completon: completion });
   await jsonl('chat.jsonl', { ...plain, prompt: [{ role: 'user', content: question.trim() }] });
   await jsonl('prompts.jsonl', { prompt: question, answer: '7' });
   await jsonl('gold.jsonl', { question, gold: '7' });

@@ -13,6 +13,7 @@ import faults  # noqa: E402
 import gradient  # noqa: E402
 import reference  # noqa: E402
 import stage0  # noqa: E402
+import stage0_within  # noqa: E402
 import truth  # noqa: E402
 from groups import advantages, centred, sample_groups  # noqa: E402
 from setting import Density  # noqa: E402
@@ -67,7 +68,14 @@ def gradients():
         return loss()
 
     step = 1e-6
-    return {"loss": found, "by_hand": moved(0), "slope": float(flat @ direction), "difference": (moved(step) - moved(-step)) / (2 * step)}
+    with torch.no_grad():  # the policy's entropy, a trace at a time and token by token
+        summed = 0.0
+        for row in rows:
+            ids, logits = gradient.outputs(model, [row])
+            p = torch.softmax(logits[0, len(row["prompt_ids"]) - 1:], -1)
+            summed -= sum(float(q * torch.log(q)) for q in p.flatten())
+    entropy = [gradient.entropy(model, rows), summed / sum(len(r["completion_ids"]) for r in rows)]
+    return {"entropy": entropy, "loss": found, "by_hand": moved(0), "slope": float(flat @ direction), "difference": (moved(step) - moved(-step)) / (2 * step)}
 
 
 def grpo():
@@ -138,9 +146,34 @@ def references(folder):
 
 
 def shuffled():
-    scored = [{"id": str(n), "segments": [{"kind": "thought", "end": 3 * k + 3, "delta": d, "value": v} for k, (d, v) in enumerate([(0.1, 0.5), (-0.3, 0.2), (0.4, 0.6), (0.2, 0.8)])]
+    scored = [{"id": str(n), "segments": [{"kind": "thought", "end": 3 * k + 3, "delta": d, "value": v} for k, (d, v) in enumerate([(0.1, 0.35), (-0.2, 0.15), (0.4, 0.55), (0.2, 0.75)])]
                + [{"kind": "answer", "end": 15, "delta": 0, "value": None}]} for n in range(30)]
     return [[ends, np.diff(values).tolist(), values[0], values[-1]] for ends, values in arms.shuffled_values(scored, 1).values()]
+
+
+def inside():
+    """Values beyond 0 and 1 after shuffling; weights shuffled inside segments; what a constant a step and norm 1 a step make of made gradients."""
+    thought = [{"kind": "thought", "end": k + 1, "delta": d, "value": v} for k, (d, v) in enumerate([(0.6, 0.9), (-0.8, 0.1), (0.7, 0.8), (0.1, 0.9)])]
+    beyond = [arms.shuffled_values([{"id": str(n), "segments": thought}], 1)[str(n)][1] for n in range(30)]
+    row = {"id": "p3/1", "sigma": [float(n) for n in range(10)], "segments": [{"end": 4}, {"end": 9}]}
+    moved = [stage0_within.shuffled_inside([row, None], seed) for seed in range(20)]
+    rng = np.random.default_rng(4)
+    wide = rng.normal(size=(16, 30))
+    wide[8:] *= 5  # the second step is five times as large, and so is its gain
+    direction = np.eye(30)[0]
+    gains = {name: np.repeat([2.0, 10.0], 64) for name in stage0_within.SIZED}
+    block = {name: stage0.products({name: wide}, [direction])[0][name] for name in stage0_within.SIZED}
+    moving = np.arange(128) % 2 == 0
+    gains["uniform"][1::2] = 99  # traces without an advantage do not count
+    gains["share calibrated"][1::2] = 99
+    by = stage0_within.sized(block, gains, moving)
+    told = stage0_within.sizes([block], [gains], [moving])["share calibrated"]
+    first, second = wide[:8].sum(0), wide[8:].sum(0)
+    expected = {"constant": first / 2 + second / 10, "norm": first / np.linalg.norm(first) + second / np.linalg.norm(second)}
+    pairs = {name: [float(by[f"share calibrated, {kind}"][0].sum()), float(made[0]), float(by[f"share calibrated, {kind}"][1].sum()), float(made @ made)]
+             for name, kind in {"constant": "a constant a step", "norm": "norm 1 a step"}.items() for made in [expected[name]]}
+    return {"beyond": beyond, "moved": [[m[0]["sigma"].tolist(), m[1]] for m in moved], "pairs": pairs, "told": told,
+            "step_norms": [float(np.linalg.norm(first)), float(np.linalg.norm(second))]}
 
 
 def through_the_tool(folder):
@@ -195,4 +228,4 @@ def counted():
     return faults.counts([{"completion_ids": task.encode(text), "reward": reward} for text, reward in rows])
 
 
-print(json.dumps({"counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))
+print(json.dumps({"counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "inside": inside(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

@@ -4,6 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { SigmaInput } from '../../dist/estimate/sigma.js';
+import { named } from './estimators.js';
 import { queryDuckdb } from './io-helpers.js';
 
 export { temporaryFolder } from './temporary-folder.js';
@@ -114,7 +115,7 @@ export function storedSigmaInput(row: ScoredRow): SigmaInput {
     ends: Int32Array.from(row.segments, ({ end }) => end as number),
     answered: row.segments.at(-1)?.kind === 'answer',
     values: Float32Array.from(storedValues(row)),
-    estimator: 'pr',
+    estimator: named('pr'),
     entropies: Float32Array.from(row.entropies),
     logprobs: Float32Array.from(row.logprobs),
     reward: row.reward,

@@ -81,6 +81,7 @@ def weights():
     prompt_first = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]])
     return {
         "behind_a_prompt": sigma_weights([[0.5, 0.25, 0.25], [2.0, -1.0]], prompt_first).tolist(),
+        "by_gain": sigma_weights([[0.5, 0.25, 0.25], [2.0, -1.0]], prompt_first, [3.0, None]).tolist(),
         "cut": error(lambda: sigma_weights([[0.5, 0.5], [1.0]], torch.tensor([[1, 1], [1, 1]]))),
     }
 

@@ -1,4 +1,5 @@
 // What `npm run fidelity` computes by itself, against enumeration, resampling, projections, and by hand.
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ceilingOfHalves } from '../../dist/compare/ceiling.js';
@@ -13,7 +14,8 @@ const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
 const { firstMistake } = await part('known-lines');
 const { featureStudy } = await part('feature-study');
-const { attributionSection } = await part('page-comparisons');
+const { attributions, figuresOf, measuredPart, storedFigures } = await part('page');
+const { csvOf, policyRows } = await part('tables');
 
 const random = seeded(7);
 const curveOf = (n: number) => Float64Array.from({ length: n + 1 }, random);
@@ -299,36 +301,128 @@ describe('further features', () => {
   });
 });
 
-describe('the page', () => {
-  const figure = (of: string, credit: string, value: number, last = 1) => ({
-    ...{ of, credit, value, last, measure: 'pearson', traces: 'all' },
-    ...{ low: value - 0.05, high: value + 0.05 },
+describe('the figures', () => {
+  const figure = (of: string, credit: string, measure: string, value: number, more: object = {}) => ({
+    ...{ of, credit, measure, value, last: 1, traces: 'all', low: value - 0.05, high: value + 0.05 },
+    ...more,
   });
-  const said = (withLoo: number, pr: readonly [all: number, late: number]) =>
-    attributionSection({
-      among: {
-        gradient: { figures: [figure('gradient', 'loo', withLoo), figure('gradient', 'pr', 0.1)] },
-      },
-      comparison: {
-        figures: [
-          ...[1, 0.25].flatMap((last) => [
-            figure('mc', 'loo', 0.2, last),
-            figure('mc', 'gradient', 0.1, last),
-          ]),
-          figure('mc', 'pr', pr[0]),
-          figure('mc', 'pr', pr[1], 0.25),
-        ],
-      },
-    }) as string;
+  const measured = {
+    comparison: {
+      ...{ traces: 3, right: 2, wrong: 1, segments: 9, ceiling: { value: 0.9, low: 0.8, high: 1 } },
+      figures: [
+        ...[1, 0.75, 0.5, 0.25].map((last) => figure('mc', 'pr', 'pearson', 0.12346 * last, { last })),
+        figure('mc', 'pr', 'pearson', 0.5, { traces: 'wrong' }),
+        figure('mc', 'pr', 'worst_segment', 0.4, { traces: 'wrong', chance: 0.2 }),
+        figure('first_wrong', 'pr', 'hit_at_1', 0.3, { chance: 0.1 }),
+        figure('first_wrong', 'mc', 'auc', 0.97),
+      ],
+    },
+    byHalf: {
+      figures: [figure('mc', 'mc_8', 'pearson', 0.6), figure('mc', 'mc_truncated_16', 'pearson', 0.2)],
+    },
+    levels: { pr: 0.25, mc_8: 0.1 },
+    ...{
+      fit: 5,
+      samples: 64,
+      taken: 119,
+      tokens: 1234,
+      calibration: { log_loss: { value: 0.7, constant: null } },
+    },
+    among: { gradient: { figures: [figure('gradient', 'loo', 'pearson', 0.2)] } },
+    features: [
+      { text: '', looksAhead: false, leftOut: 0.5, loss: 0.6, level: 0.1, pearson: { value: 0.5 } },
+      { text: 'a,b', looksAhead: true, leftOut: 0.4, loss: 0.6, level: 0.1, pearson: { value: 0.4 } },
+    ],
+    noise: { exits: [3, 5.81], rows: [{ M: 2, deviations: [0.2, 0.3], ceilings: null }] },
+    lengths: {
+      edges: [0, 0.5, 1],
+      limits: [{ limit: 16, all: 0.87, bins: [{ lost: Number.NaN }, { lost: 0.06 }] }],
+    },
+    segmenters: {
+      ...{ counts: [5], traces: 18, tokens: 73, exits: 20.7 },
+      ways: [{ name: 'best', shares: [{ value: 0.9, low: 0.8, high: 1 }], segments: [4.5] }],
+    },
+    costs: [{ name: 'mc, M = 20', tokens: 100, seconds: 3 }],
+  };
 
-  it('says what was seen of the sentences of the paper, also where it is otherwise', () => {
-    expect(said(0.3, [0.3, 0.5])).toContain('**Gradient and LOO agree with each other**, as in the paper');
-    expect(said(0.3, [0.3, 0.5])).toMatch(
-      /nearer to Monte Carlo than both .*: as in the paper, most of all late/,
+  it('are a line each, with what they are of and where; what is not known has none', () => {
+    const text = csvOf(policyRows(measured)) as string;
+    expect(text.split('\n')[0]).toBe('figure,of,at,value,low,high');
+    for (const line of [
+      'ceiling,,,0.9,0.8,1',
+      'reliability,,,0.81,,',
+      'sampling_minutes,,,2,,',
+      'log_loss,value,,0.7,,',
+      'pearson,pr,all,0.1235,0.07346,0.1735',
+      'pearson,pr,last 0.25,0.03087,-0.01914,0.08087',
+      'pearson,pr,wrong,0.5,,',
+      'worst_segment,guessing,wrong,0.2,,',
+      'known_worst,pr,,0.3,0.25,0.35',
+      'known_auc,mc,,0.97,0.92,1.02',
+      'half_level_error,mc 8,,0.1,,',
+      'half_pearson,mc-truncated 16,all,0.2,0.15,0.25',
+      'pearson_with,gradient,loo,0.2,0.15,0.25',
+      'features_pearson,"a,b",looks ahead,0.4,,',
+      'sd,2,"5.8 exits, all of them",0.3,,',
+      'lost,16,0.5 to 1,0.06,,',
+      'kept,best cut,5,0.9,0.8,1',
+      'cut_into,best cut,5,4.5,,',
+      'run_tokens,mc 20,,100,,',
+    ])
+      expect(text.split('\n'), line).toContain(line);
+    expect(text).not.toMatch(/NaN|constant|lost,16,0 to 0.5/);
+    const get = figuresOf(text);
+    expect(get('features_pearson', 'a,b', 'looks ahead')).toEqual({ value: 0.4 });
+    expect(get('pearson', 'pr', 'all').low).toBe(0.07346);
+    expect(get('pearson', 'snis', 'all')).toBeUndefined();
+    expect(get.names('half_pearson')).toEqual(['mc 8', 'mc-truncated 16']);
+  });
+
+  it('of docs/fidelity make the measured part of docs/fidelity.md', async () => {
+    expect(await readFile(join(ROOT, 'docs/fidelity.md'), 'utf8')).toContain(measuredPart(storedFigures()));
+  });
+
+  it('of docs/fidelity are those that the scripts write', async () => {
+    for (const name of ['puzzles', 'embedded', 'chains']) {
+      const text = await readFile(join(ROOT, `docs/fidelity/${name}.csv`), 'utf8');
+      const get = figuresOf(text);
+      const lines = text.trimEnd().split('\n').slice(1);
+      const known = [...new Set(lines.map((line) => line.slice(0, line.indexOf(','))))];
+      expect(known.reduce((sum, each) => sum + get.names(each).length, 0)).toBeGreaterThan(20);
+      for (const line of lines)
+        expect(line).toMatch(/^\w+,("[^"]*"|[^,"]*),("[^"]*"|[^,"]*),-?[\d.e-]+(,-?[\d.]+,-?[\d.]+|,,)$/);
+    }
+  });
+
+  const said = (withLoo: number, pr: readonly [all: number, late: number]) => {
+    const rows: [string, string, string, number][] = [
+      ['pearson_with', 'gradient', 'loo', withLoo],
+      ['pearson_with', 'gradient', 'pr', 0.1],
+      ...['all', 'last 0.25'].flatMap((at): [string, string, string, number][] => [
+        ['pearson', 'loo', at, 0.2],
+        ['pearson', 'gradient', at, 0.1],
+      ]),
+      ['pearson', 'pr', 'all', pr[0]],
+      ['pearson', 'pr', 'last 0.25', pr[1]],
+    ];
+    return attributions(
+      figuresOf(csvOf(rows.map((row) => [...row, row[3] - 0.05, row[3] + 0.05]))),
+    ) as string;
+  };
+
+  it('say what was seen of the sentences of the paper, also where it is otherwise', () => {
+    expect(said(0.3, [0.3, 0.5])).toContain(
+      'agree with each other more than `gradient` does with `pr`, as in the paper (.30',
     );
-    expect(said(0.3, [0.3, 0.25])).toContain('as in the paper, though not most of all late');
-    expect(said(0.02, [0.15, 0.5])).toContain('gradient and LOO do not agree beyond chance');
-    expect(said(0.08, [0.15, 0.5])).toContain('agree, but no more than gradient does with `pr`');
-    expect(said(0.08, [0.15, 0.5])).toMatch(/`pr` is not nearer .*: otherwise than in the paper/);
+    expect(said(0.3, [0.3, 0.5])).toContain(
+      '`pr` is nearer to Monte Carlo than both, most of all in the last quarter, as in the paper.',
+    );
+    expect(said(0.3, [0.3, 0.25])).toContain('though not most of all in the last quarter, as in the paper');
+    expect(said(0.02, [0.15, 0.5])).toContain('do not agree beyond chance');
+    expect(said(0.08, [0.15, 0.5])).toContain('agree, but no more than `gradient` does with `pr`');
+    expect(said(0.08, [0.15, 0.5])).toContain(
+      '`pr` is nearer to Monte Carlo than both only in the last quarter, otherwise than in the paper',
+    );
+    expect(said(0.08, [0.15, 0.1])).toContain('`pr` is not nearer');
   });
 });

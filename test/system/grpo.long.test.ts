@@ -18,7 +18,13 @@ interface Figures {
   readonly gain_interval: [number, number];
 }
 interface Results {
-  readonly gradients: { loss: number; by_hand: number; slope: number; difference: number };
+  readonly gradients: {
+    entropy: [number, number];
+    loss: number;
+    by_hand: number;
+    slope: number;
+    difference: number;
+  };
   readonly counted: Record<string, number>;
   readonly references: { unfinished: string; whole: [number, number]; others: string[] };
   readonly grpo: { advantages: number[]; centred: number[]; uniform: number[][] };
@@ -32,6 +38,13 @@ interface Results {
     decisions_right: number[];
   };
   readonly shuffled: [number[], number[], number, number][];
+  readonly inside: {
+    beyond: number[][];
+    moved: [number[], null][];
+    pairs: Record<'constant' | 'norm', [number, number, number, number]>;
+    told: Record<string, number>;
+    step_norms: [number, number];
+  };
   readonly through_the_tool: {
     wrong: number;
     mass: number;
@@ -117,12 +130,54 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const orders = new Set<string>();
     for (const [ends, deltas, first, last] of results.shuffled) {
       expect(ends).toEqual([3, 6, 9, 12]);
-      expect(last - first).toBeCloseTo(0.4, 12);
+      expect(last - first).toBeCloseTo(0.5, 12);
       const sorted = [...deltas].sort((a, b) => a - b);
-      for (const [k, delta] of [-0.3, 0.1, 0.2, 0.4].entries()) expect(sorted[k]).toBeCloseTo(delta, 12);
+      for (const [k, delta] of [-0.2, 0.1, 0.2, 0.4].entries()) expect(sorted[k]).toBeCloseTo(delta, 12);
       orders.add(deltas.map((d) => d.toFixed(1)).join());
     }
     expect(orders.size).toBeGreaterThan(8);
+  });
+
+  it('shuffled values that left 0 to 1 are brought back, their differences in proportion', () => {
+    const orders = new Set<string>();
+    for (const values of results.inside.beyond) {
+      for (const value of values) expect(value).toBe(Math.min(1, Math.max(0, value)));
+      const deltas = values.slice(1).map((value, k) => value - (values[k] as number));
+      const unit = deltas.reduce((sum, delta) => sum + delta, 0) / 0.6;
+      expect(deltas.map((delta) => Math.round((10 * delta) / unit)).sort((a, b) => a - b)).toEqual([
+        -8, 1, 6, 7,
+      ]);
+      orders.add(unit.toFixed(3));
+    }
+    expect(orders.size).toBeGreaterThan(1);
+  });
+
+  it('weights shuffled inside stay in their segments; what is behind the last one stays', () => {
+    const orders = new Set<string>();
+    for (const [sigma, rejected] of results.inside.moved) {
+      expect(rejected).toBeNull();
+      expect([...sigma.slice(0, 4)].sort()).toEqual([0, 1, 2, 3]);
+      expect([...sigma.slice(4, 9)].sort()).toEqual([4, 5, 6, 7, 8]);
+      expect(sigma[9]).toBe(9);
+      orders.add(sigma.join());
+    }
+    expect(orders.size).toBeGreaterThan(15);
+  });
+
+  it('a step is divided by its mean gain over traces that have an advantage, or by its own norm', () => {
+    const { pairs, told, step_norms } = results.inside;
+    for (const [along, alongByHand, square, squareByHand] of [pairs.constant, pairs.norm]) {
+      expect(along).toBeCloseTo(alongByHand, 8);
+      expect(square).toBeCloseTo(squareByHand, 8);
+    }
+    expect(told.gain_mean).toBe(6);
+    expect(told.norm).toBe(1);
+    expect(told.step_norm).toBeCloseTo((step_norms[0] + step_norms[1]) / 2, 8);
+  });
+
+  it("the policy's entropy is the mean over completion tokens, padding or not", () => {
+    const [entropy, byHand] = results.gradients.entropy;
+    expect(entropy).toBeCloseTo(byHand, 5);
   });
 
   it('cosines of made gradients are those that they were made with', () => {
@@ -178,7 +233,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
       });
     const run = sweep();
     expect(run.status, run.stderr).toBe(0);
-    expect(run.stdout).toMatch(/^\| share calibrated \| 1 \| 0\.\d{3} \|/m);
+    expect(run.stdout).toMatch(/^share calibrated,end,0\.\d/m);
     const [made] = await readdir(folder);
     const log = await readFile(join(folder, made as string, 'share-calibrated-1.jsonl'), 'utf8');
     const records = log

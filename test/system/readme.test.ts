@@ -1,9 +1,11 @@
 // The front page's promises: its commands run, its picture is real output, it stays a front page.
 
+import { spawnSync } from 'node:child_process';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { blocksOf, commandsOf, readersFolder, readPage, runIn } from '../support/documentation.js';
-import { readScored } from '../support/program.js';
+import { ROOT, readScored } from '../support/program.js';
 
 let readme: string;
 let blocks: string[];
@@ -18,8 +20,8 @@ beforeAll(async () => {
 describe('README', () => {
   it('has two commands that install and do everything', () => {
     expect(blocks[0]).toBe('npm ci && node bin/rredcot.js score fixtures/chains.jsonl -o scored.parquet');
-    // the second one is what .ci/run runs, in a fresh clone
-    expect(blocks[1]).toBe('npm ci && npm test');
+    // .ci/run runs both, one after the other in a fresh clone
+    expect(blocks[1]).toBe('npm test');
   });
 
   it('the first one scores the fixtures, shows progress or nothing, and closes with a summary and a trace', async () => {
@@ -32,6 +34,11 @@ describe('README', () => {
       /\nwritten to scored\.parquet\nrewards are there: rredcot calibrate scored\.parquet -o calibration\.json .*\n$/,
     );
     expect((await readScored(join(folder, 'scored.parquet'))).length).toBe(512);
+    // in a clone all that it leaves is ignored
+    const left = (await readdir(folder)).filter((name) => name.startsWith('scored.'));
+    expect(left.length).toBeGreaterThan(1);
+    const ignored = spawnSync('git', ['check-ignore', ...left], { cwd: ROOT, encoding: 'utf8' }).stdout;
+    expect(ignored.trim().split('\n')).toEqual(left);
     // the picture is that run's
     const picture = /<!-- picture -->\n```\n(.*?)```/s.exec(readme)?.[1] as string;
     expect(stderr).toContain(picture.trimEnd());

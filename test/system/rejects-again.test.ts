@@ -1,7 +1,7 @@
 // Rejects: the limit, and a mended rejects file given back as input, whose output continues the first one.
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Field, Float64, Int64, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
@@ -68,9 +68,9 @@ describe('a mended rejects file', () => {
     expect((await segment(['right/x.jsonl'], 'whole.jsonl')).code).toBe(0);
     // the row's own columns pass through as they were read each time
     const read = async (name: string) =>
-      (await readJsonl<{ id: string; source_row: number; g: unknown }>(join(cwd, name))).map(
-        ({ g: _, ...traced }) => traced,
-      );
+      (
+        await readJsonl<{ id: string; source_file: string; source_row: number; g: unknown }>(join(cwd, name))
+      ).map(({ g: _, source_file: file, ...traced }) => ({ ...traced, file: basename(file) }));
     const both = [...(await read('first.jsonl')), ...(await read('second.jsonl'))];
     both.sort((a, b) => a.source_row - b.source_row || (a.id < b.id ? -1 : 1));
     expect(both).toEqual(await read('whole.jsonl'));

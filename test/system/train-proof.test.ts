@@ -13,8 +13,9 @@ const { area, exchange, interval, meanCurve, overSeeds, reaches, signFlip, smoot
   await part('statistics');
 const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
-const { comparisonTable, levelsTable, summaryTable } = await part('tables');
+const { comparison, csvOf, levels, summary } = await part('figures');
 const { alike, measured, tunedRates } = await part('measured');
+const { tables, trainingTable } = await part('within');
 
 /** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
@@ -113,7 +114,7 @@ describe('tests over seeds', () => {
   });
 });
 
-describe('the table', () => {
+describe('the figures', () => {
   const run = (arm: string, seed: number, rise: number) => {
     const lines: object[] = [
       { arguments: { arm, seed, steps: 20, density: 'sparse', problems: 2, copies: 5 } },
@@ -134,73 +135,158 @@ describe('the table', () => {
     return readLog(lines.map((line) => JSON.stringify(line)).join('\n'));
   };
 
-  it('pairs the seeds, and holds 70 % of the steps against all of plain GRPO', () => {
+  interface Figure {
+    readonly arm: string;
+    readonly figure: string;
+    readonly value: number;
+    readonly low?: number;
+    readonly high?: number;
+    readonly p?: number;
+  }
+  /** One figure of an arm: [value, low, high, p], to three digits. */
+  const told = (figures: readonly Figure[], arm: string, name: string) => {
+    const found = figures.find((each) => each.arm === arm && each.figure === name);
+    return (
+      found && [found.value, found.low, found.high, found.p].map((x) => x && Math.round(x * 1000) / 1000)
+    );
+  };
+
+  it('pair the seeds, and hold 70 % of the steps against all of plain GRPO', () => {
     const logs = [1, 2, 3].flatMap((seed) => [
       run('share', seed, 0.1 + seed / 100),
       run('uniform', seed, 0.05),
     ]);
     // early .5 + 2.8·rise, plain GRPO's final .7: .136 on average; three differences of one sign: p = 2/8
     // at 70 % itself 2.8 times the difference of the rises, at the end 4 times
-    const [, , itself, share] = comparisonTable(logs).split('\n');
-    expect(share).toMatch(
-      /^\| share \| 0\.136 ± 0\.070 \| 0\.250 \| 0\.196 ± 0\.070 \| 0\.250 \| 0\.280 ± 0\.099 \| 0\.250 \|/,
-    );
-    expect(itself).toMatch(/^\| uniform, itself \| -0\.060 ± 0\.000 \| 0\.250 \| {2}\|/);
+    const figures = comparison(logs) as Figure[];
+    expect(told(figures, 'share', 'early_less_end')).toEqual([0.136, 0.066, 0.206, 0.25]);
+    expect(told(figures, 'share', 'early_less_early')).toEqual([0.196, 0.126, 0.266, 0.25]);
+    expect(told(figures, 'share', 'end_less_end')).toEqual([0.28, 0.181, 0.379, 0.25]);
+    expect(told(figures, 'share', 'area_less_area')?.[3]).toBe(0.25);
+    expect(told(figures, 'uniform', 'early_less_end')).toEqual([-0.06, -0.06, -0.06, 0.25]);
+    expect(figures.length).toBe(5);
   });
 
-  it("has an arm's final accuracy, and the tool's share of a step", () => {
+  it("have an arm's final accuracy, and the tool's share of a step", () => {
     const logs = [1, 2, 3].flatMap((seed) => [run('share', seed, 0.1), run('uniform', seed, 0.05)]);
-    const [, , plain, share] = summaryTable(logs).split('\n');
-    expect(plain).toMatch(/^\| uniform \| 3 \| 0\.700 ± 0\.000 \| 0\.\d+ ± 0\.000 \| 3 \| {2}\| 0 % \|$/);
-    expect(share).toMatch(/^\| share \| 3 \| 0\.900 ± 0\.000 \| 0\.\d+ ± 0\.000 \| 3 \| 63 % \| 25 % \|$/);
+    const figures = summary(logs) as Figure[];
+    const value = (arm: string, name: string) => told(figures, arm, name)?.[0];
+    for (const [arm, end, tool] of [
+      ['uniform', 0.7, 0],
+      ['share', 0.9, 0.25],
+    ] as const) {
+      expect([value(arm, 'seeds'), value(arm, 'end'), value(arm, 'last_tokens')]).toEqual([3, end, 3]);
+      expect(value(arm, 'tool_share')).toBe(tool);
+    }
+    expect(value('share', 'uniform')).toBe(0.625);
+    expect(value('uniform', 'uniform')).toBeUndefined();
   });
 
-  it('has when an arm gets to a level, in steps and in tokens, with intervals over seeds', () => {
+  it('have when an arm gets to a level, in steps and in tokens, with intervals over seeds', () => {
     const rises = [0.08, 0.1, 0.12];
     const logs = [1, 2, 3].flatMap((seed) => [
       run('share', seed, rises[seed - 1] as number),
       run('uniform', seed, 0.07),
     ]);
-    const [, , plain, share] = levelsTable(logs).split('\n');
+    const found = levels(logs) as Figure[];
     // plain GRPO: .5 + .07·n/5 meets .65, .70, .75 at 10.7, 14.3, 17.9, and its own end at 20
-    const whole = '100 % [100 %, 100 %]';
-    expect(plain).toBe(
-      `| uniform | 11 [11, 11] | ${whole} | 14 [14, 14] | ${whole} | 18 [18, 18] | ${whole} | ${whole} | 20 [20, 20] |`,
-    );
+    const whole = [1, 1, 1, undefined];
+    for (const [level, steps] of [
+      ['0.65', 10.714],
+      ['0.70', 14.286],
+      ['0.75', 17.857],
+    ] as const) {
+      expect(told(found, 'uniform', `steps_to_${level}`)).toEqual([steps, steps, steps, undefined]);
+      expect(told(found, 'uniform', `steps_to_${level}_share`)).toEqual(whole);
+    }
+    expect(told(found, 'uniform', 'tokens_to_0.75_share')).toEqual(whole);
+    expect(told(found, 'uniform', 'steps_to_plain_end')).toEqual([20, 20, 20, undefined]);
     // the mean rise is .1: .65, .70, .75 at 7.5, 10, 12.5, each 70 % of plain GRPO's; .78 at 14. All draws of the slowest seed alone
     // (1 in 27) are within 2.5 %'s reach: a rise of .08, 12.5 / 10 of those; and of the fastest: 12.5 / 15
     // two of the eight ways to exchange the arms are as far from 1: none, and all
-    const share70 = '70 % [58 %, 88 %], p = 0.250';
-    expect(share).toBe(
-      `| share | 8 [6, 9] | ${share70} | 10 [8, 13] | ${share70} | 13 [10, 16] | ${share70} | ${share70} | 14 [12, 18] |`,
-    );
+    for (const name of ['steps_to_0.65_share', 'steps_to_0.70_share', 'steps_to_0.75_share'])
+      expect(told(found, 'share', name)).toEqual([0.7, 0.583, 0.875, 0.25]);
+    expect(told(found, 'share', 'tokens_to_0.75_share')).toEqual([0.7, 0.583, 0.875, 0.25]);
+    expect(told(found, 'share', 'steps_to_0.65')).toEqual([7.5, 6.25, 9.375, undefined]);
+    expect(told(found, 'share', 'steps_to_plain_end')?.[0]).toBe(14);
     // what never gets there has no share; where plain GRPO never does, it counts as all its steps
     const slow = [1, 2].flatMap((seed) => [
       run('flat', seed, 0.01),
       run('late', seed, 0.07),
       run('uniform', seed, 0.05),
     ]);
-    const [, , , flat, late] = levelsTable(slow).split('\n');
-    expect(flat?.split(' | ')[6]).toBe('– [–, –], p = 1.000');
+    const never = Number.POSITIVE_INFINITY;
+    expect(told(levels(slow), 'flat', 'steps_to_0.75_share')).toEqual([never, never, never, 1]);
     // 17.9 of 20
-    expect(late?.split(' | ')[6]).toBe('89 % [89 %, 89 %], p = 0.500');
-    expect(levelsTable([run('share', 1, 0.1)])).toBe('');
+    expect(told(levels(slow), 'late', 'steps_to_0.75_share')).toEqual([0.893, 0.893, 0.893, 0.5]);
+    expect(levels([run('share', 1, 0.1)])).toEqual([]);
     const dense = logs.map((log) => ({ ...log, arguments: { ...log.arguments, density: 'dense' } }));
-    expect(levelsTable(dense)).toMatch(
-      /steps to 0\.80 .* steps to 0\.85 .* steps to 0\.90 .* tokens to 0\.90/,
-    );
+    const names = new Set((levels(dense) as Figure[]).map(({ figure }) => figure));
+    for (const name of ['steps_to_0.80', 'steps_to_0.85', 'steps_to_0.90', 'tokens_to_0.90_share'])
+      expect(names).toContain(name);
   });
 
   it('one seed has no test', () => {
-    expect(comparisonTable([run('share', 1, 0.1), run('uniform', 1, 0.05)])).toMatch(
-      /\| share \|(?: {2}\|){8}$/,
+    expect(comparison([run('share', 1, 0.1), run('uniform', 1, 0.05)])).toEqual([]);
+    expect(comparison([run('share', 1, 0.1)])).toEqual([]);
+  });
+
+  it('are CSV: what is not known is empty, what is never reached inf', () => {
+    const figures = [
+      { from: 'a', arm: 'segment exact, summed', figure: 'x', value: 0.123456, low: Number.NaN },
+      { from: 'a', arm: 'b', figure: 'y', value: Number.POSITIVE_INFINITY, low: 2, high: 3, p: 0.5 },
+    ];
+    expect(csvOf(figures, ['from'])).toBe(
+      'from,arm,figure,value,low,high,p\na,"segment exact, summed",x,0.1235,,,\na,b,y,inf,2,3,0.5\n',
     );
-    expect(comparisonTable([run('share', 1, 0.1)])).toBe('');
   });
 });
 
-it('docs/training.md and its charts say what the logs say', async () => {
-  const { text, charts } = measured();
+describe('credit inside the segment', () => {
+  const run = (arm: string, seed: number, rise: number, end: number) => {
+    const lines: object[] = [{ arguments: { arm, seed, steps: 100, clip: 1 } }];
+    for (let step = 0; step < 100; step += 5)
+      lines.push({ step, tokens: 10 * step, held_out: 0.5 + rise * step, of: 250 });
+    for (let step = 1; step <= 100; step++)
+      lines.push({ step, reward: 1, norm: step <= 25 ? 2 : 0.5, sigma_gain: 4, entropy: 1 / step });
+    for (const step of [70, 100]) lines.push({ step, tokens: 10 * step, held_out: end, of: 1000 });
+    return readLog(lines.map((line) => JSON.stringify(line)).join('\n'));
+  };
+
+  it('counts the steps to plain GRPO’s end of the same seed, and tests the logarithms of the shares', () => {
+    // plain GRPO gets to .8 by .01 a step after 30 of them, the arm by .02 after 15 and by .04 after 7.5
+    const logs = [1, 2].flatMap((seed) => [
+      run('uniform', seed, 0.01, 0.8),
+      run('within', seed, 0.02 * seed, 0.9),
+    ]);
+    const { runs, arms } = trainingTable(logs);
+    const [, plain, first, , second] = runs.split('\n').map((line: string) => line.split(','));
+    expect(plain.slice(0, 3)).toEqual(['plain GRPO', '1', '30']);
+    expect(plain.slice(4, 6)).toEqual(['0.800', '0.800']);
+    expect(plain.slice(7, 13)).toEqual(['1.000', '0.020', '0.010', '0.875', '0.250', '4.0']);
+    expect(first.slice(0, 6)).toEqual(['within', '1', '15', '0.500', '0.900', '0.900']);
+    expect(second.slice(0, 4)).toEqual(['within', '2', '8', '0.250']);
+    // two shares below 1: p = 2/4; the end is .1 above plain GRPO's
+    const row = arms.split('\n')[1].split(',');
+    expect(row.slice(0, 2)).toEqual(['within', '2']);
+    expect(Number(row[2])).toBeCloseTo(Math.sqrt(0.5 * 0.25), 3);
+    expect(row[3]).toBe('0.500');
+    expect(row.slice(6, 8)).toEqual(['0.100', '0.500']);
+    // who never gets there takes all its steps
+    const never = trainingTable([run('uniform', 1, 0.01, 0.8), run('late', 1, 0.001, 0.7)]);
+    expect(never.runs.split('\n')[2]).toMatch(/^late,1,100,/);
+    expect(never.arms.split('\n')[1]).toMatch(/^late,1,[\d.]+,,/);
+  });
+
+  it('its tables say what the logs say', async () => {
+    for (const [name, text] of Object.entries(tables()))
+      expect(await readFile(join(ROOT, 'examples/grpo/logs', name), 'utf8'), name).toBe(text);
+  });
+});
+
+it('docs/training.md, its charts and figures.csv say what the logs say', async () => {
+  const { text, charts, csv } = measured();
+  expect(await readFile(join(ROOT, 'examples/grpo/logs/figures.csv'), 'utf8')).toBe(csv);
   expect(await readFile(join(ROOT, 'docs/training.md'), 'utf8')).toContain(text);
   for (const [name, svg] of charts) expect(await readFile(join(ROOT, 'docs', name), 'utf8'), name).toBe(svg);
 });

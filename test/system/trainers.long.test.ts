@@ -5,7 +5,7 @@ import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
 
 const imports = (python: string, modules: string): boolean =>
   spawnSync(python, ['-c', `import ${modules}`]).status === 0;
@@ -127,7 +127,11 @@ interface Results {
     readonly group_advantages: number[];
     readonly batches: number[][];
   };
-  readonly weights: { readonly behind_a_prompt: number[][]; readonly cut: string };
+  readonly weights: {
+    readonly behind_a_prompt: number[][];
+    readonly by_gain: number[][];
+    readonly cut: string;
+  };
   readonly forward: { readonly off: number; readonly tokens: number; readonly same: boolean };
   readonly trl: {
     readonly dumps: {
@@ -240,6 +244,10 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       [0, 0, 1.5, 0.75, 0.75],
       [0, 4, -2, 0, 0],
     ]);
+    // gains of 3 and of none, which counts as 1: all are halved
+    expect(results.weights.by_gain).toEqual(
+      results.weights.behind_a_prompt.map((row) => row.map((w) => w / 2)),
+    );
     expect(results.weights.cut).toMatch(/^trace 1: 2 completion tokens in the batch, but sigma has 1/);
   });
 
@@ -403,7 +411,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const score = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...flags]);
     const trainer = spawn(python as string, [
       join(ROOT, 'examples/reinforce_torch.py'),
-      ...['--batch', '8', '--save', trained],
+      ...['--policy', EMBEDDED, '--batch', '8', '--save', trained],
     ]);
     score.stdout.pipe(trainer.stdin);
     let [printed, errors] = ['', ''];
@@ -437,7 +445,9 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
   });
 
   it('reinforce_torch.py says when the traces were scored by another policy, and refuses what is no plain Llama', async () => {
-    const rows = await readJsonl<{ logprobs: number[] }>(join(folder, 'scored.jsonl'));
+    const rows = await readJsonl<{ logprobs: number[]; sigma_gain: number | null }>(
+      join(folder, 'scored.jsonl'),
+    );
     const others = rows.map((row) => JSON.stringify({ ...row, logprobs: row.logprobs.map((p) => p - 1) }));
     await writeFile(join(folder, 'others.jsonl'), others.join('\n'));
     const run = (...flags: string[]) =>
@@ -446,12 +456,21 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
         [join(ROOT, 'examples/reinforce_torch.py'), join(folder, 'others.jsonl'), ...flags],
         { encoding: 'utf8' },
       );
-    const once = run('--credit', 'uniform');
+    const gradient = (...flags: string[]) =>
+      Number(/gradient (\S+),/.exec(run('--policy', EMBEDDED, '--batch', '999', ...flags).stdout)?.[1]);
+    const gains = rows.map((row) => row.sigma_gain ?? 1);
+    const mean = gains.reduce((sum, gain) => sum + gain, 0) / gains.length;
+    expect(Math.abs(mean - 1)).toBeGreaterThan(0.05);
+    expect(gradient() / gradient('--by-gain')).toBeCloseTo(mean, 1);
+    const once = run('--policy', EMBEDDED, '--credit', 'uniform');
     expect(once.status, once.stderr).toBe(0);
     expect(once.stderr).toContain("are not this policy's");
     await writeFile(join(folder, 'config.json'), '{"architectures": ["GPT2LMHeadModel"]}');
     const other = run('--policy', folder);
     expect(other.status).toBe(1);
     expect(other.stderr).toContain('GPT2LMHeadModel');
+    const none = run();
+    expect(none.status).toBe(2);
+    expect(none.stderr).toContain('required: --policy');
   });
 });

@@ -129,3 +129,32 @@ describe.each(FORMATS)('%s', (format) => {
     ROUNDS > 0 ? 3_600_000 : 300_000,
   );
 });
+
+it.each(['segment', 'merge', 'filter'])(
+  '%s: where the hash cannot be written, that of another file does not stay beside the rows',
+  async (command) => {
+    const place = join(work, `sum-${command}`);
+    await mkdir(place);
+    const [rows, output] = ['rows.jsonl', 'out.jsonl'].map((name) => join(place, name)) as [string, string];
+    const segment = ['segment', '--no-policy', input, '--quiet', '--format', 'jsonl', '-o'];
+    const [first, then] = {
+      segment: [undefined, [...segment, output]],
+      merge: [
+        [...segment, `${place}/run/`],
+        ['merge', `${place}/run`, '-o', output],
+      ],
+      filter: [
+        ['score', input, '--quiet', '-o', rows],
+        ['filter', rows, '--where', 'segments > 1', '-o', output],
+      ],
+    }[command] as [string[] | undefined, string[]];
+    if (first !== undefined) expect(await run(first)).toEqual({ code: 0, stderr: '' });
+    await writeFile(`${output}.sha256`, `${'0'.repeat(64)}  out.jsonl\n`);
+    planFs({ under: place, op: 'rename', path: 'out\\.jsonl\\.sha256$', nth: 0, code: 'EIO' });
+    const failed = await run(then);
+    planFs(null);
+    expect(failed.code, failed.stderr).toBe(75);
+    const left = Object.keys(await snapshot(place));
+    expect([left.includes('out.jsonl'), left.includes('out.jsonl.sha256')]).toEqual([true, false]);
+  },
+);

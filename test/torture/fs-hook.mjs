@@ -2,6 +2,8 @@
 // fail, or the process die there. Loaded by `node --import` (the plan is then in RREDCOT_FS_PLAN) or by `installFsHook`.
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
+import { constants } from 'node:os';
+import { getSystemErrorName } from 'node:util';
 import workerThreads, { getEnvironmentData, isMainThread, setEnvironmentData } from 'node:worker_threads';
 
 /**
@@ -10,7 +12,7 @@ import workerThreads, { getEnvironmentData, isMainThread, setEnvironmentData } f
  * @property {string} op `any`, or one of open, read, write, sync, close, rename, link, mkdir, readdir, stat, rm
  * @property {string} [path] only calls on paths that match this regular expression
  * @property {number} nth which of these calls, from 0
- * @property {string} [code] the call fails so; without it the process is killed
+ * @property {string} [code] the system's name of the error that the call fails with; without it the process is killed
  * @property {'before' | 'after'} [when] of a death: before the call (a write is done by half), or after it
  */
 
@@ -60,9 +62,12 @@ function die() {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }
 
+/** As Node makes it of the system's number: for some of them (EDQUOT, ESTALE) it has no name. */
 function failure(plan, op, path, withPath) {
-  const error = new Error(`${plan.code}: injected, ${op} '${path}'`);
-  return Object.assign(error, { code: plan.code, syscall: op, ...(withPath ? { path } : {}) });
+  const errno = -constants.errno[plan.code];
+  const code = getSystemErrorName(errno);
+  const error = new Error(`${code}: injected, ${op} '${path}'`);
+  return Object.assign(error, { errno, code, syscall: op, ...(withPath ? { path } : {}) });
 }
 
 /** A promise call of `op`, with the half of it that a fault lets through. */

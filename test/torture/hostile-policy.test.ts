@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { EMBEDDED, goodLine, ROOT, temporaryFolder } from '../support/program.js';
 
@@ -31,6 +32,9 @@ function endOf(args: readonly string[], signal?: NodeJS.Signals) {
   const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...args], { cwd });
   let text = '';
   const begun = performance.now();
+  child.stdout.on('data', (chunk) => {
+    text += chunk;
+  });
   child.stderr.on('data', (chunk) => {
     text += chunk;
     // the mapping is told of just before the first trace is read
@@ -63,7 +67,7 @@ const POLICIES = {
       policyWith(
         'template',
         'chat_template.jinja',
-        () => '{% for i in range(10000000) %}{% for j in range(10000000) %}{% endfor %}{% endfor %}',
+        () => '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}',
       ),
   },
 } as const;
@@ -82,3 +86,53 @@ describe.each([
     expect(seconds).toBeLessThan(30); // before the thread would have been stopped by itself
   });
 });
+
+const HUGE = '{% for i in range(1000000000) %}{% endfor %}';
+
+describe('a template that would take all memory', () => {
+  beforeAll(() => policyWith('huge', 'chat_template.jinja', () => HUGE));
+
+  it('is a reject of score', async () => {
+    const { code, text } = await endOf(['score', 'messages.jsonl', '--policy', 'huge', '-o', 'huge.jsonl']);
+    expect(code, text).toBe(65);
+    expect(text).toContain('chat_template 1');
+    expect(readFileSync(join(cwd, 'huge.jsonl.rejects.jsonl'), 'utf8')).toContain(
+      'more than 512 MB of memory',
+    );
+  });
+
+  it('is said by policy info', async () => {
+    const { code, text } = await endOf(['policy', 'info', 'huge']);
+    expect(code, text).toBe(0);
+    expect(text).toMatch(/a question → .*takes more than 512 MB of memory/);
+  });
+});
+
+it('a process that is killed leaves no other one at work', async () => {
+  POLICIES.template.make();
+  const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), 'policy', 'info', 'template'], {
+    cwd,
+  });
+  const rendering = () => childrenOf(child.pid as number);
+  while (rendering().length === 0) await sleep(50);
+  const [found] = rendering();
+  await sleep(500); // it is at work, and hears nothing
+  child.kill('SIGKILL');
+  const limit = performance.now() + 20_000; // it would go on for 30 s
+  while (isThere(found as number) && performance.now() < limit) await sleep(50);
+  expect(isThere(found as number)).toBe(false);
+});
+
+function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return text.split(' ').filter(Boolean).map(Number);
+}
+
+/** Neither gone nor a zombie that nobody has asked for. */
+function isThere(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}

@@ -84,6 +84,36 @@ describe('the terminal', () => {
     );
   });
 
+  it('nor from what looks at scored files, in text, CSV and records', async () => {
+    const name = (rest: string) => `seen\u001b[31m\u202e\u009b${rest}`;
+    await writeFile(
+      join(cwd, name('.jsonl')),
+      `${row({ id: 'a', group: 'g' })}\n${row({ id: 'b', group: 'g', reward: 0 })}\n`,
+    );
+    const [one, other] = [name('1.jsonl'), name('2.jsonl')];
+    const commands = [
+      ['score', name('.jsonl'), '-o', one],
+      ['redistribute', one, '--sigma', 'rudder', '-o', other],
+      ['filter', one, '--where', 'reward == 1', '-o', name('f.jsonl')],
+      ['summary', one],
+      ['report', one, '-o', name('.html')],
+      ['compare', one, other],
+      ['compare', one, other, '--csv'],
+      ['compare', one, other, '--report', name('c.html')],
+      ['verify', one],
+      ['score', name('none/'), '--log-json'],
+    ];
+    for (const args of commands) {
+      const { stdout, stderr } = await rredcotHere(args, { cwd });
+      const lines = `${stdout}${stderr}`.split('\n');
+      expect(
+        lines.filter((line) => CONTROLS.test(line)),
+        args.join(' '),
+      ).toEqual([]);
+      expect(lines.join('\n'), args.join(' ')).toMatch(/\\u\{202e\}|\\u202e/);
+    }
+  });
+
   it('escapes all that moves, colours or turns', () => {
     expect(escapeControls(`a\nb${EVIL}`)).not.toMatch(CONTROLS);
     expect(escapeControls('a\nb\tc')).toBe('a⏎b\\u{9}c');

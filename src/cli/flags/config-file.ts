@@ -5,13 +5,13 @@ import { usageError } from '../../errors.js';
 import { readGivenJson } from '../../io/files/json-file.js';
 import { flagOfKey } from '../../io/run/flag-names.js';
 import { describeValue } from '../../io/table/describe.js';
-import { didYouMean } from '../../io/table/similar.js';
+import { didYouMean } from '../../similar.js';
 
 /** How commander names where a value is from. */
 export const FROM_FILE = 'config';
 
 /** The flags that a file may not hold: they are about the file, or about this call alone. */
-const NOT_IN_FILES: readonly string[] = ['config', 'dryRun'];
+const NOT_IN_FILES: readonly string[] = ['config', 'dryRun', 'json'];
 
 type Values = Readonly<Record<string, unknown>>;
 
@@ -26,9 +26,14 @@ export async function applyConfigFile(command: Command): Promise<void> {
   const found = await readObject(path);
   const values = isRun(found) ? flagsOfRun(path, found.config, command) : found;
   const options = command.options.filter((option) => !NOT_IN_FILES.includes(option.attributeName()));
+  const keys = new Map<string, string>();
   for (const [key, value] of Object.entries(values)) {
     const option = optionOf(path, key, options);
     const name = option.attributeName();
+    const other = keys.get(name);
+    if (other !== undefined)
+      throw usageError(`--config ${path}: "${other}" and "${key}" are one flag`, 'leave out one of them');
+    keys.set(name, key);
     if (value === null || command.getOptionValueSource(name) === 'cli') continue;
     if (name === 'shard' && shardOfEnvironment(process.env) !== undefined) continue;
     command.setOptionValueWithSource(name, parsedValue(path, key, value, option), FROM_FILE);
@@ -50,7 +55,7 @@ function isRun(found: Values): found is { readonly config: Values } {
 /** What a configuration tells of the method though no flag sets it. */
 const CONSTANTS = [
   ...['mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
-  ...['returnEquivalent', 'hintTemplate'],
+  ...['returnEquivalent', 'hintTemplate', 'ofPolicy'],
 ];
 
 /** What it says of files whose paths it does not have. */
@@ -92,8 +97,9 @@ function flagsOfRun(path: string, config: Values, command: Command): Values {
 
 function optionOf(path: string, key: string, options: readonly Option[]): Option {
   const names = options.map((option) => (option.long ?? '').replace(/^--/, ''));
+  // --text and --no-text have one attribute, which is the former's name
   const found = options.find(
-    (option, n) => !option.negate && (names[n] === key || option.attributeName() === key),
+    (option, n) => names[n] === key || (!option.negate && option.attributeName() === key),
   );
   if (found !== undefined) return found;
   const meant = didYouMean(key, names);
@@ -104,13 +110,17 @@ function optionOf(path: string, key: string, options: readonly Option[]): Option
 }
 
 function parsedValue(path: string, key: string, value: unknown, option: Option): unknown {
-  const wrong = (expected: string) =>
-    usageError(`--config ${path}: ${key} is ${describeValue(value)}, expected ${expected}`, EXAMPLE);
+  const wrong = (expected: string, example = EXAMPLE) =>
+    usageError(`--config ${path}: ${key} is ${describeValue(value)}, expected ${expected}`, example);
+  if (option.negate) {
+    if (value !== true) throw wrong('true', `{"${key}": true}, or leave it out`);
+    return false;
+  }
   const isFlag = !option.required && !option.optional;
   // --policy <folder> and --no-policy, --text and --no-text are one value
   if (typeof value === 'boolean' && (isFlag || (value === false && option.attributeName() === 'policy')))
     return value;
-  if (isFlag) throw wrong('true or false');
+  if (isFlag) throw wrong('true or false', `{"${key}": true}`);
   const items: unknown[] = Array.isArray(value) ? value : [value];
   if (items.some((item) => typeof item !== 'string' && typeof item !== 'number'))
     throw wrong('text, a number, or a list of them');

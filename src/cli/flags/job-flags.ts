@@ -1,11 +1,11 @@
 // The flags that several commands share: how they are declared, and what their values stand for.
 import type { Command } from 'commander';
-import { oneOf, positiveInteger } from '../../commands/job/flag-values.js';
 import { resolveMaxRejects } from '../../commands/job/reject-limits.js';
 import { parseShard } from '../../commands/job/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../../commands/job/written-columns.js';
 import { CORES_VARIABLE } from '../../cores.js';
 import { usageError } from '../../errors.js';
+import { oneOf, positiveInteger } from '../../flag-values.js';
 import { MAX_LINE_BYTES } from '../../io/read/jsonl.js';
 import { FORMATS } from '../../io/write/output.js';
 import { parseDevice } from '../../policy/device/device.js';
@@ -68,6 +68,7 @@ export function run(
 ): Command {
   const things = command.name() === 'sample' ? 'prompts' : 'traces';
   const output = mapped(command)
+    .optionsGroup('Output:')
     .argument(
       '[inputs...]',
       'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
@@ -89,12 +90,14 @@ export function run(
     )
     .option('--no-text', 'never write them');
   return more(output)
+    .optionsGroup('Rows to traces:')
     .option(...CHAT_TEMPLATE_ARG)
     .option(
       '--join-columns <a,b>',
       "columns of the joined file that are written beside the row's own",
       appended,
     )
+    .optionsGroup('The machine:')
     .option(
       '--device <name>',
       'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
@@ -109,8 +112,12 @@ export function run(
       'processes that share the rows, and the cores (default: 1; with --devices: for each of these)',
     )
     .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1 (default: one process, on --device)')
+    .optionsGroup('The run:')
     .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
-    .option('--max-rejects <n|p%>', `fail (exit 65) beyond so many rejected ${things} (default: no limit)`)
+    .option(
+      '--max-rejects <n|p%>',
+      `rejected ${things} beyond which the run fails, with exit 65 (default: no limit)`,
+    )
     .option(
       '--shard <i/n>',
       'do every n-th chunk, from the i-th (default: the place in a Slurm array or Indexed Job)',
@@ -157,6 +164,7 @@ export function appended(value: string, before: string | undefined): string {
 /** The flags that say where the fields of a trace are. */
 export function mapped(command: Command): Command {
   return command
+    .optionsGroup('Rows to traces:')
     .option(
       '--preset <name>',
       'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',

@@ -1,108 +1,74 @@
 // What a segmenter is told: its flags declared, and their values made options, every one checked and of use to the segmenter.
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { finite, oneOf, positiveInteger } from '../../commands/job/flag-values.js';
 import { usageError } from '../../errors.js';
+import { attributeOf, oneOf, positiveInteger } from '../../flag-values.js';
 import { fileError } from '../../io/files/file-error.js';
-import {
-  DEFAULT_CUTPOINT,
-  DEFAULT_ENTROPY_SHARE,
-  LATE_SEGMENTERS,
-  SEGMENTERS,
-  type Segmenter,
-  type SegmentOptions,
-} from '../../segment/segment.js';
+import { declarationOf, SEGMENTERS, type Segmenter, type SegmentOptions } from '../../segment/segmenters.js';
+import { THOUGHT_TAGS, type ThoughtTags } from '../../segment/span.js';
 
-/** METHOD §2: thought segments a trace is cut into. */
-export const DEFAULT_MAX_SEGMENTS = 40;
-/** tokens a segment of `--segmenter fixed` */
-export const DEFAULT_FIXED_LENGTH = 64;
-
-/** Raw flag values of the segmentation, as commander hands them on. */
+/** Raw flag values of the segmentation, as commander hands them on; those of single segmenters by their names. */
 export interface SegmentFlags {
   readonly segmenter: string;
   readonly maxSegments?: string;
-  readonly fixedLength?: string;
+  readonly thoughtTags?: string;
   readonly keywords?: string;
-  readonly entropyShare?: string;
-  readonly entropyThreshold?: string;
-  readonly cutpointProbability?: string;
-  readonly cutpointEvery?: string;
-  readonly adaptiveLimit?: string;
+  readonly [flag: string]: unknown;
 }
-
-/** The segmenters that a flag is for. */
-const MEANT_FOR: Readonly<Partial<Record<keyof SegmentFlags, readonly Segmenter[]>>> = {
-  fixedLength: ['fixed'],
-  keywords: ['hybrid', 'keyword', 'adaptive'],
-  entropyShare: ['entropy'],
-  entropyThreshold: ['entropy'],
-  cutpointProbability: ['cutpoint'],
-  cutpointEvery: ['cutpoint'],
-  adaptiveLimit: ['adaptive'],
-};
 
 /** The flags that say where a thought is cut. */
 export function segmented(command: Command): Command {
-  return command
-    .option(
-      '--segmenter <name>',
-      'where a thought is cut: hybrid (lines, sentences that open with a keyword), newline, sentence, keyword, fixed, entropy (before uncertain tokens), cutpoint (before every 5th unlikely one), adaptive (hybrid, merged to a limit), given (by the row)',
-      'hybrid',
-    )
+  const words = SEGMENTERS.map((name) => `${name} (${declarationOf(name).words})`);
+  const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
+  command
+    .optionsGroup('Segments:')
+    .option('--segmenter <name>', `where a thought is cut: ${words.join(', ')}`, SEGMENTERS[0])
     .option(
       '--max-segments <n>',
-      `thought segments a trace at most (default: ${DEFAULT_MAX_SEGMENTS} for hybrid, as many as there are for the others)`,
+      `thought segments a trace at most (default: ${mergedByDefault()}, as many as there are for the others)`,
     )
     .option(
-      '--keywords <a,b|file>',
-      'words that open a step at the start of a line or sentence, for hybrid, keyword and adaptive; a file has one a line (default: Wait, But, So, …: docs/method.md)',
-    )
-    .option('--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${DEFAULT_FIXED_LENGTH})`)
-    .option(
-      '--entropy-share <f>',
-      `of --segmenter entropy: the share of tokens, those of most entropy, before which is cut (default: ${DEFAULT_ENTROPY_SHARE})`,
-    )
-    .option(
-      '--entropy-threshold <nats>',
-      'in its place: cut before every token of at least so much entropy (default: none, --entropy-share says where)',
-    )
-    .option(
-      '--cutpoint-probability <p>',
-      `of --segmenter cutpoint: a token less likely than this is a cutpoint (default: ${DEFAULT_CUTPOINT.probability})`,
-    )
-    .option('--cutpoint-every <m>', `cut before every m-th cutpoint (default: ${DEFAULT_CUTPOINT.every})`)
-    .option(
-      '--adaptive-limit <nats>',
-      'of --segmenter adaptive: neighbours are merged while their entropies sum to at most so much; with --no-policy characters (default: none, adaptive needs one)',
+      '--thought-tags <open,close>',
+      'what the policy thinks between, where it is not one of the known pairs (default: <think>, <reasoning>, <thinking>, <thought> or <|begin_of_thought|>, as the trace has it)',
     );
+  for (const [flag, text] of new Map(own)) command.option(flag, text);
+  return command;
+}
+
+/** `40 for hybrid`. */
+function mergedByDefault(): string {
+  return SEGMENTERS.flatMap((name) => {
+    const { maxSegments } = declarationOf(name);
+    return maxSegments === undefined ? [] : [`${maxSegments} for ${name}`];
+  }).join(', ');
 }
 
 /** @throws RredcotError (exit 2) for a value that is none, and for a flag that the segmenter does not look at */
 export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
   const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
-  refuseIdle(flags, segmenter);
+  const values = flags as Readonly<Record<string, string | undefined>>;
+  refuseIdle(values, segmenter);
+  const { options, maxSegments: most } = declarationOf(segmenter);
   const asked =
     flags.maxSegments === undefined
       ? undefined
-      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MAX_SEGMENTS);
-  // only hybrid is defined by its merge to a number; the others are cut down only where the user says so
-  const maxSegments = asked ?? (segmenter === 'hybrid' ? DEFAULT_MAX_SEGMENTS : undefined);
-  const keywords = flags.keywords === undefined ? undefined : resolveKeywords(flags.keywords);
+      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MOST);
+  // others are cut down only where the user says so
+  const maxSegments = asked ?? most;
   return {
     segmenter,
-    fixedLength: positiveInteger(
-      '--fixed-length',
-      flags.fixedLength ?? String(DEFAULT_FIXED_LENGTH),
-      DEFAULT_FIXED_LENGTH,
-    ),
+    fixedLength: DEFAULT_LENGTH,
+    ...(flags.thoughtTags === undefined ? {} : { thoughtTags: resolveTags(flags.thoughtTags) }),
     ...(maxSegments === undefined ? {} : { maxSegments }),
-    ...(keywords === undefined ? {} : { keywords }),
-    ...(segmenter === 'entropy' ? resolveEntropy(flags) : {}),
-    ...(segmenter === 'cutpoint' ? resolveCutpoint(flags) : {}),
-    ...(segmenter === 'adaptive' ? { adaptiveLimit: resolveLimit(flags.adaptiveLimit) } : {}),
+    ...(flags.keywords === undefined ? {} : { keywords: resolveKeywords(flags.keywords) }),
+    ...options?.(values),
   };
 }
+
+/** What an error proposes. */
+const DEFAULT_MOST = 40;
+/** Tokens a segment of `fixed`, which every configuration has. */
+const DEFAULT_LENGTH = 64;
 
 /**
  * A segmenter that cuts by the policy's figures would have a branch at every token in a single run, and without a policy no
@@ -112,62 +78,36 @@ export function checkSegmenter(
   { segmenter }: SegmentOptions,
   { policy }: { readonly policy: string | null },
 ): void {
-  if (!LATE_SEGMENTERS.includes(segmenter)) return;
-  if (policy === null)
+  if (policy === null && declarationOf(segmenter).cuts !== undefined)
     throw usageError(
       `--segmenter ${segmenter} cuts by what a policy says of the tokens, and there is none`,
       'leave out --no-policy',
     );
 }
 
-function refuseIdle(flags: SegmentFlags, segmenter: Segmenter): void {
-  for (const [key, segmenters] of Object.entries(MEANT_FOR)) {
-    if (flags[key as keyof SegmentFlags] === undefined || segmenters.includes(segmenter)) continue;
-    const name = `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+/** @throws RredcotError (exit 2) for a flag of other segmenters alone */
+function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmenter): void {
+  const of = (name: Segmenter) => (declarationOf(name).flags ?? []).map(attributeOf);
+  for (const flag of SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? [])) {
+    const key = attributeOf(flag);
+    if (values[key] === undefined || of(segmenter).includes(key)) continue;
+    const [name] = flag[0].split(' ');
+    const readers = SEGMENTERS.filter((each) => of(each).includes(key));
     throw usageError(
       `${name} has no meaning here`,
-      `add --segmenter ${segmenters.join('|')}, or leave out ${name}`,
+      `add --segmenter ${readers.join('|')}, or leave out ${name}`,
     );
   }
 }
 
-function resolveEntropy({ entropyShare, entropyThreshold }: SegmentFlags): Partial<SegmentOptions> {
-  if (entropyThreshold === undefined)
-    return { entropyShare: share('--entropy-share', entropyShare ?? String(DEFAULT_ENTROPY_SHARE)) };
-  if (entropyShare !== undefined)
-    throw usageError('--entropy-share and --entropy-threshold both say where to cut', 'leave out one');
-  return { entropyThreshold: atLeastZero('--entropy-threshold', entropyThreshold, '1.5') };
-}
-
-function resolveCutpoint(flags: SegmentFlags): Partial<SegmentOptions> {
-  const { probability, every } = DEFAULT_CUTPOINT;
-  return {
-    cutpointProbability: share('--cutpoint-probability', flags.cutpointProbability ?? String(probability)),
-    cutpointEvery: positiveInteger('--cutpoint-every', flags.cutpointEvery ?? String(every), every),
-  };
-}
-
-function resolveLimit(text: string | undefined): number {
-  if (text === undefined)
-    throw usageError(
-      '--segmenter adaptive: expected the sum of entropies up to which neighbours are merged',
-      '--adaptive-limit <nats>, e.g. 4 (without a policy: characters, e.g. 200)',
-    );
-  return atLeastZero('--adaptive-limit', text, '4');
-}
-
-function share(flag: string, text: string): number {
-  const expected = 'a number above 0, at most 1';
-  const value = finite(flag, text, expected, '0.9');
-  if (value > 0 && value <= 1) return value;
-  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} 0.9`);
-}
-
-function atLeastZero(flag: string, text: string, example: string): number {
-  const expected = 'a number of nats, at least 0';
-  const value = finite(flag, text, expected, example);
-  if (value >= 0) return value;
-  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} ${example}`);
+function resolveTags(text: string): ThoughtTags {
+  const [open = '', close = '', ...more] = text.split(',').map((tag) => tag.trim());
+  if (open !== '' && close !== '' && open !== close && more.length === 0)
+    return THOUGHT_TAGS.find((known) => known[0] === open && known[1] === close) ?? [open, close];
+  throw usageError(
+    `--thought-tags ${text}: expected an opening tag, a comma, and another one that closes`,
+    '--thought-tags "<scratchpad>,</scratchpad>"',
+  );
 }
 
 const EXAMPLE = '--keywords Wait,But,Let me, or --keywords words.txt with a word a line';

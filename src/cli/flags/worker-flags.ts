@@ -1,9 +1,9 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
 import type { Command } from 'commander';
-import { positiveInteger } from '../../commands/job/flag-values.js';
 import { shardOfEnvironment } from '../../commands/job/shard.js';
 import type { WorkersOptions } from '../../commands/workers/processes.js';
 import { type ExitCode, usageError } from '../../errors.js';
+import { positiveInteger } from '../../flag-values.js';
 import type { RunCommand } from '../../io/run/description.js';
 import type { Log } from '../../report/log.js';
 import { isWorker, openWorkerLog } from '../../report/worker-log.js';

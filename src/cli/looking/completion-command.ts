@@ -1,9 +1,10 @@
 // `rredcot completion`: the program's own commands and flags in, a script for a shell out.
 import type { Argument, Command, Option } from 'commander';
-import { oneOf } from '../../commands/job/flag-values.js';
 import { JUDGES } from '../../estimate/sampling/judge.js';
+import { oneOf } from '../../flag-values.js';
 import type { CompletedCommand, CompletedFlag } from '../../report/completion.js';
-import { SEGMENTERS } from '../../segment/segment.js';
+import { SEGMENTERS } from '../../segment/segmenters.js';
+import { declared } from '../flags/lazily.js';
 
 /** Adds the command, which knows all others when it is run. */
 export function addCompletionCommand(program: Command): void {
@@ -14,6 +15,7 @@ export function addCompletionCommand(program: Command): void {
     .argument('<shell>', 'bash|zsh|fish')
     .addHelpText('after', '\nExample:\n  rredcot completion bash > rredcot.bash\n')
     .action(async (shell: string) => {
+      for (const command of program.commands) await declared(command);
       const { completionScript, SHELLS } = await import('../../report/completion.js');
       const { PRESET_NAMES } = await import('../../io/presets/presets.js');
       const named = {

@@ -44,7 +44,7 @@ export function inspectCommand<Mapping extends object>(
     .option('--row <n|id>', 'number of the row, from 0, or id of a trace (default: the first row)')
     .option('--worst', 'of a scored file the wrong trace whose value fell the most in one segment', false)
     .option('--best', 'of a scored file the right trace whose value rose the most in one segment', false)
-    .option('--random', 'of a scored file a trace by chance', false)
+    .option('--random', 'a row by chance', false)
     .option(
       '--where <condition>',
       "of a scored file the first trace that fits, or the worst of them: 'reward == 0'; figures as of filter (default: any)",

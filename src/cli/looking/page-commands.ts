@@ -1,7 +1,7 @@
 // The flags and help of the commands that tell of a scored file as a whole: `rredcot summary` and `rredcot report`.
 import type { Command } from 'commander';
-import { positiveInteger } from '../../commands/job/flag-values.js';
 import type { ExitCode } from '../../errors.js';
+import { positiveInteger } from '../../flag-values.js';
 
 interface LogFlags {
   readonly quiet: boolean;

@@ -1,20 +1,16 @@
 // What score and segment are told, with every value checked: flags of the command line in, options out.
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
-import {
-  BEST_OF_ESTIMATORS,
-  ESTIMATORS,
-  type Estimator,
-  hasLevel,
-  isMagnitude,
-  natureOf,
-  PROVER_ESTIMATORS,
-  type ProverChoice,
-} from '../../estimate/estimators.js';
+import { hasLevel, isMartingale, type Nature } from '../../estimate/nature.js';
 import { METHODS } from '../../estimate/requested.js';
 import { HIERARCHICAL } from '../../estimate/rules/hierarchical.js';
 import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
-import { RESIDUALS, SIGMA_RULES, type SigmaRule, TOKEN_RULES, WITHINS } from '../../estimate/sigma.js';
+import { SHARE_EVEN } from '../../estimate/rules/per-segment.js';
+import type { RuleFlag } from '../../estimate/rules/rule.js';
+import { RESIDUALS, ruleOf, SIGMA_RULES, type SigmaRule, STEPS, WITHINS } from '../../estimate/sigma.js';
+import { type FlagValues, refuseForeignFlags } from '../../estimators/estimator.js';
+import { ESTIMATORS, estimatorNamed } from '../../estimators/registry.js';
+import { finite, oneOf, positiveInteger } from '../../flag-values.js';
 import type { ExportName } from '../../io/export/exports.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
@@ -22,7 +18,6 @@ import type { OutputFormat } from '../../io/write/output.js';
 import type { TextChoice } from '../../io/write/text-columns.js';
 import type { DeviceChoice } from '../../policy/device/device.js';
 import type { SegmentOptions } from '../../segment/segment.js';
-import { finite, oneOf, positiveInteger } from './flag-values.js';
 import type { MaxRejects } from './reject-limits.js';
 
 /** More than any α or β could mean; what is far beyond leaves float32. */
@@ -63,46 +58,51 @@ export interface CreditFlags {
   readonly baseline: string;
   readonly residual: string;
   readonly within: string;
+  readonly steps: string;
+  readonly even?: string;
   readonly rewardRange: string;
   readonly tau?: string;
   readonly smooth?: string;
   readonly penalty?: string;
-  readonly lambda?: string;
   readonly method?: string;
   readonly alpha?: string;
   readonly beta?: string;
   readonly normalisers?: string;
   readonly batchSize?: string;
   readonly maxCompletionLength?: string;
-  readonly proverEstimator?: string;
-  readonly bestOf?: string;
+  /** those of estimators */
+  readonly [flag: string]: unknown;
 }
 
 /**
  * Checks the flags of the method.
+ * @param estimator what values are, where no flag says so
  * @throws RredcotError (exit 2) for a value that none is, and for a flag that the others leave without a meaning
  */
-export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
-  const estimator = oneOf('--estimator', flags.estimator, ESTIMATORS);
+export function resolveCreditOptions(
+  flags: CreditFlags,
+  estimator: Nature = resolveEstimator(flags),
+): CreditOptions {
   const rules = listOf('--sigma', flags.sigma, SIGMA_RULES);
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
   const isLevel = hasLevel(estimator);
   const baseline = resolveBaseline(flags.baseline);
-  if (!isLevel && baseline === 'value' && rules.some((each) => each !== 'uniform'))
+  if (!isLevel && baseline === 'value' && rules.some((each) => ruleOf(each).reads ?? ruleOf(each).ofSegments))
     throw usageError(
-      `the values of --estimator ${estimator} are ${kindOf(estimator)}, so v̂(s_0) is no baseline for a reward`,
+      `the values of --estimator ${estimator.name} are ${estimator.noLevel}, so v̂(s_0) is no baseline for a reward`,
       'use --baseline group or a number',
     );
-  if (!isLevel && rules.includes('signed'))
+  const literal = rules.find((each) => ruleOf(each).needsLevel);
+  if (!isLevel && literal !== undefined)
     throw usageError(
-      `--sigma signed divides by ζ − v̂(s_0), and the values of --estimator ${estimator} are ${kindOf(estimator)}`,
+      `--sigma ${literal} divides by ζ − v̂(s_0), and the values of --estimator ${estimator.name} are ${estimator.noLevel}`,
       '--sigma share, or another estimator',
     );
   const residual = oneOf('--residual', flags.residual, RESIDUALS);
-  if (residual !== 'uniform' && !rules.includes('rudder'))
+  if (residual !== 'uniform' && !rules.some((each) => reads(each, 'residual')))
     throw usageError(
       `--residual ${residual}: --sigma ${flags.sigma} leaves no residual`,
-      'add --sigma rudder, or leave out --residual',
+      `add --sigma ${readersOf('residual').join('|')}, or leave out --residual`,
     );
   return {
     estimator,
@@ -112,113 +112,121 @@ export function resolveCreditOptions(flags: CreditFlags): CreditOptions {
     within: oneOf('--within', flags.within, WITHINS),
     rewardRange: resolveRange(flags.rewardRange),
     ...(others.length === 0 ? {} : { others }),
-    ...resolveProver(flags, estimator),
-    ...resolveShaping(flags, rules, estimator),
+    ...resolveSteps(flags, rules, estimator),
+    ...resolveShaping(flags, rules),
     ...resolveRequests(flags, estimator),
   };
 }
 
-/** What values without a level are. */
-function kindOf(estimator: Estimator): string {
-  if (natureOf(estimator).isHinted) return 'no values of a state';
-  const { isLog, judgesSteps } = natureOf(estimator);
-  return isLog ? 'logarithms' : judgesSteps ? "a reward model's judgements of steps" : 'sums of attributions';
+/** The facts of the estimator that is asked for. @throws RredcotError (exit 2) for a name that none has, and a flag of another one */
+export function resolveEstimator(flags: FlagValues): Nature {
+  const name = oneOf(
+    '--estimator',
+    String(flags.estimator),
+    ESTIMATORS.map((each) => each.name),
+  );
+  const estimator = estimatorNamed(name) as (typeof ESTIMATORS)[number];
+  refuseForeignFlags(estimator, ESTIMATORS, flags);
+  return estimator.withFlags?.(flags) ?? estimator;
 }
 
-/** `--prover-estimator` and `--best-of`, for an estimator that has a prover. */
-function resolveProver(
-  { proverEstimator, bestOf }: CreditFlags,
-  estimator: Estimator,
-): { readonly prover?: ProverChoice } {
-  if (!natureOf(estimator).isOfProver) {
-    const given =
-      proverEstimator !== undefined ? '--prover-estimator' : bestOf !== undefined ? '--best-of' : undefined;
-    if (given === undefined) return {};
-    throw usageError(`${given} has no meaning with --estimator ${estimator}`, 'add --estimator progress');
-  }
-  const own = oneOf('--prover-estimator', proverEstimator ?? 'pr', PROVER_ESTIMATORS);
-  const best = positiveInteger('--best-of', bestOf ?? '1', 4);
-  if (best > 1 && !BEST_OF_ESTIMATORS.includes(own))
+/** The rules that share values' differences out. */
+const VALUE_RULES = SIGMA_RULES.filter((rule) => ruleOf(rule).ofSegments);
+
+function reads(rule: SigmaRule, flag: RuleFlag): boolean {
+  return ruleOf(rule).flags?.includes(flag) === true;
+}
+
+function readersOf(flag: RuleFlag): readonly SigmaRule[] {
+  return SIGMA_RULES.filter((rule) => reads(rule, flag));
+}
+
+/** `--steps`, for values of a state under the policy that wrote the trace, and where something reads them. */
+function resolveSteps(flags: CreditFlags, rules: readonly SigmaRule[], nature: Nature) {
+  const steps = oneOf('--steps', flags.steps, STEPS);
+  if (steps === 'free') return {};
+  if (!isMartingale(nature))
     throw usageError(
-      `--best-of ${best}: the values of --prover-estimator ${own} are no probabilities`,
-      `--prover-estimator ${BEST_OF_ESTIMATORS.join('|')}, or leave it out`,
+      `--steps ${steps} is for values of the policy's states, and those of --estimator ${nature.name} are ${nature.isOfProver ? "a prover's" : nature.noLevel}`,
+      'leave it out, or take another --estimator',
     );
-  return { prover: { estimator: own, bestOf: best } };
+  if (flags.method !== 'segment' && !rules.some((rule) => VALUE_RULES.includes(rule)))
+    throw usageError(
+      `--steps ${steps} has no meaning with --sigma ${rules.join(',')}`,
+      `leave it out, or take one of --sigma ${VALUE_RULES.join('|')}`,
+    );
+  return { steps };
 }
 
-/** `--tau`, `--smooth`, `--penalty` and `--lambda`, each where a rule reads it; one that changes nothing is left out. */
-function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[], estimator: Estimator) {
-  const readBy = (flag: string, readers: readonly SigmaRule[]): void => {
+/** `--even`, `--tau`, `--smooth` and `--penalty`, each where a rule reads it; one that changes nothing is left out. */
+function resolveShaping(flags: CreditFlags, rules: readonly SigmaRule[]) {
+  const readBy = (flag: RuleFlag): void => {
+    const readers = readersOf(flag);
     if (!rules.some((rule) => readers.includes(rule)))
       throw usageError(
-        `${flag} has no meaning with --sigma ${rules.join(',')}`,
+        `--${flag} has no meaning with --sigma ${rules.join(',')}`,
         `leave it out, or take one of --sigma ${readers.join('|')}`,
       );
   };
-  const shaped = SIGMA_RULES.filter((rule) => !TOKEN_RULES.includes(rule));
-  const shaping: { tau?: number; smooth?: number; penalty?: number; lambda?: number } = {};
+  const shaping: { even?: number; tau?: number; smooth?: number; penalty?: number } = {};
+  if (flags.even !== undefined) {
+    readBy('even');
+    const even = finite('--even', flags.even, 'a number from 0 to 1', '0.5');
+    if (even < 0 || even > 1)
+      throw usageError(`--even ${flags.even}: expected a number from 0 to 1`, '--even 0.5');
+    if (even !== SHARE_EVEN) shaping.even = even;
+  }
   if (flags.tau !== undefined) {
-    readBy('--tau', ['softmax']);
+    readBy('tau');
     const tau = finite('--tau', flags.tau, 'a number above 0', '0.5');
     if (tau <= 0) throw usageError(`--tau ${flags.tau}: expected a number above 0`, '--tau 0.5');
     if (tau !== 1) shaping.tau = tau;
   }
   if (flags.smooth !== undefined) {
-    readBy('--smooth', shaped);
+    readBy('smooth');
     const smooth = positiveInteger('--smooth', flags.smooth, 1, 0);
     if (smooth !== 0) shaping.smooth = smooth;
   }
   if (flags.penalty !== undefined) {
-    // of `share` each sign is shared out by itself: a factor on one of them cancels
-    readBy('--penalty', ['rudder', 'signed', 'softmax', 'abs']);
+    readBy('penalty');
     const penalty = finite('--penalty', flags.penalty, 'a number of at least 0', '2');
     if (penalty < 0) throw usageError(`--penalty ${flags.penalty}: expected at least 0`, '--penalty 2');
     if (penalty !== 1) shaping.penalty = penalty;
-  }
-  if (flags.lambda !== undefined) {
-    if (flags.method !== 'segment') readBy('--lambda', shaped);
-    const lambda = finite('--lambda', flags.lambda, 'a number from 0 to 1', '0.5');
-    if (lambda < 0 || lambda > 1)
-      throw usageError(`--lambda ${flags.lambda}: expected a number from 0 to 1`, '--lambda 0.5');
-    if (!hasLevel(estimator) && lambda !== 0)
-      throw usageError(
-        `--lambda mixes the reward into the values, and these are ${kindOf(estimator)}`,
-        'leave it out, or take another --estimator',
-      );
-    if (lambda !== 0) shaping.lambda = lambda;
   }
   return shaping;
 }
 
 /** `--method` and `--normalisers`: what is written beside σ. */
-function resolveRequests(flags: CreditFlags, estimator: CreditOptions['estimator']) {
+function resolveRequests(flags: CreditFlags, { name, hasOutcome, onRewardScale, isOfProver }: Nature) {
   const method = oneOf('--method', flags.method ?? 'sigma', METHODS);
-  if (method === 'segment' && natureOf(estimator).readsMates)
+  if (method === 'segment' && hasOutcome)
     throw usageError(
-      `--method segment takes V(s_k-1) for a baseline, and the values of --estimator ${estimator} have the trace's own outcome in them`,
+      `--method segment takes V(s_k-1) for a baseline, and the values of --estimator ${name} have the trace's own outcome in them`,
       '--estimator calibrated',
     );
-  if (method === 'segment' && !natureOf(estimator).onRewardScale)
+  if (method === 'segment' && !onRewardScale)
     throw usageError(
-      `--method segment: the values of --estimator ${estimator} are no expected rewards, so ζ − V is no advantage`,
-      `--estimator ${ESTIMATORS.filter((name) => natureOf(name).onRewardScale).join('|')}`,
+      `--method segment: the values of --estimator ${name} are no expected rewards, so ζ − V is no advantage`,
+      `--estimator ${ESTIMATORS.filter((each) => each.onRewardScale)
+        .map((each) => each.name)
+        .join('|')}`,
     );
   const isHierarchical = method === 'hierarchical';
-  if (isHierarchical && !natureOf(estimator).isOfProver)
+  if (isHierarchical && !isOfProver)
     throw usageError(
-      `--method hierarchical takes the progress of a prover, and --estimator ${estimator} has none`,
+      `--method hierarchical takes the progress of a prover, and --estimator ${name} has none`,
       '--estimator progress',
     );
-  const part = (name: keyof typeof HIERARCHICAL): number => {
-    const text = flags[name];
+  const number = (part: keyof typeof HIERARCHICAL): number => {
+    const text = flags[part];
     if (text !== undefined && !isHierarchical)
-      throw usageError(`--${name} has no meaning with --method ${method}`, 'add --method hierarchical');
-    const value = finite(`--${name}`, text ?? `${HIERARCHICAL[name]}`, 'a number of at least 0', '1');
+      throw usageError(`--${part} has no meaning with --method ${method}`, 'add --method hierarchical');
+    const value = finite(`--${part}`, text ?? `${HIERARCHICAL[part]}`, 'a number of at least 0', '1');
     if (value < 0 || value > MOST_PART)
-      throw usageError(`--${name} ${text}: expected 0 to ${MOST_PART}`, `--${name} 1`);
+      throw usageError(`--${part} ${text}: expected 0 to ${MOST_PART}`, `--${part} 1`);
     return value;
   };
-  const [alpha, beta] = [part('alpha'), part('beta')];
+  const [alpha, beta] = [number('alpha'), number('beta')];
   const normalisers =
     flags.normalisers === undefined ? [] : listOf('--normalisers', flags.normalisers, NORMALISERS);
   const needs = (flag: string, text: string | undefined, reader: Normaliser): number | undefined => {
@@ -274,12 +282,12 @@ export function checkExport(exportName: ExportName | undefined, credit: CreditOp
       `--export ${exportName} writes a trainer's columns alone`,
       'leave it out, or name one --sigma, and no --method or --normalisers',
     );
-  if (exportName === 'prm' && isMagnitude(credit.estimator))
+  if (exportName === 'prm' && credit.estimator.isMagnitude)
     throw usageError(
-      `--export prm labels steps by the sign of σ, and what segments count for by --estimator ${credit.estimator} has none`,
+      `--export prm labels steps by the sign of σ, and what segments count for by --estimator ${credit.estimator.name} has none`,
       'take another --estimator',
     );
-  if (exportName === 'prm' && rule !== 'rudder' && rule !== 'signed')
+  if (exportName === 'prm' && !ruleOf(rule).isSigned)
     throw usageError(
       `--export prm labels steps by the sign of σ, and with --sigma ${rule} all have the same`,
       'add --sigma rudder',
@@ -296,7 +304,11 @@ function resolveBaseline(text: string): Baseline {
   return baseline;
 }
 
+/** `--reward-range` where nobody has named one: the inputs say which. */
+export const ANY_RANGE = 'auto';
+
 function resolveRange(text: string): readonly [number, number] {
+  if (text === ANY_RANGE) return [0, 1];
   const expected = 'two numbers low,high with low below high, e.g. -1,1';
   const parts = text.split(',');
   if (parts.length !== 2)

@@ -1,35 +1,38 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { resolve, sep } from 'node:path';
-import { EXIT, type ExitCode, RredcotError, throwIfInterrupted } from '../../errors.js';
+import { EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import type { GroupBanks } from '../../estimate/bank.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
+import { chunkCount } from '../../io/layout/chunks.js';
 import type { Needs } from '../../io/map/sources.js';
-import { columnarColumns, type Input, resolveInputs } from '../../io/read/inputs.js';
+import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
-import { sweepFolder } from '../../io/run/claim.js';
 import type { RunCommand, RunDescription } from '../../io/run/description.js';
-import { isFiltered } from '../../io/scored/origins.js';
+import { type FoundPart, partOf } from '../../io/scored/origins.js';
 import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
+import { renamedText } from '../../io/write/column-names.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout } from '../../io/write/output-layout.js';
+import { PART_KEY, type Part, partText, wholeText } from '../../io/write/part.js';
 import { plural } from '../../plural.js';
 import { policyFacts } from '../../policy/embedded.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import type { TokenMeter } from '../../report/progress.js';
-import { terminalNotice } from '../../report/terminal-input.js';
 import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Trace } from '../../trace.js';
-import { logMapping, resolveMapping } from './mapping.js';
+import { type JobInputs, logMapping } from '../inputs/mapping.js';
+import type { RewardCheck } from '../inputs/reward-scale.js';
+import { scoredAlready } from '../inputs/scored-already.js';
+import { inFolder } from './in-folder.js';
+
 import { openRun, type Run, type RunOptions } from './open-run.js';
 import type { JobOptions } from './options.js';
 import { checkRejects } from './reject-limits.js';
 import { openSink } from './sink.js';
 import { openSource, type Source } from './source.js';
-import { surveyInputs } from './survey.js';
+import { limitPart, surveyInputs } from './survey.js';
 import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
 
 /** What a command adds to that. */
@@ -56,6 +59,8 @@ export interface Job {
   readonly needs: Needs;
   /** the reward that counts, for the groups' means; undefined where nobody needs these */
   readonly reward?: ((trace: Trace) => number | null) | undefined;
+  /** sees every reward before the first pass */
+  readonly rewards?: RewardCheck | undefined;
   /** whether traces are looked at together with others of their group, wherever these lie */
   readonly readsMates?: boolean;
   /** whether the output's reward is the input's, on the same scale */
@@ -76,35 +81,40 @@ export interface Job {
  * rejected than `--max-rejects` allows, or all of them; 75 where the run was interrupted, or removed meanwhile
  */
 export async function runJob(
-  paths: readonly string[],
+  { inputs, mapping }: JobInputs,
   opts: JobOptions & RunOptions,
   job: Job,
   log: Log,
 ): Promise<ExitCode> {
-  const inputs = await resolveInputs(paths);
-  const notice = terminalNotice(inputs.map(({ path }) => path));
-  if (notice !== undefined) log.info(notice);
   const assertInputs = await watchInputs(inputs);
   const byDefault = job.output(stemOf(inputs));
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
   const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
   // a run that is not made touches no folder
   const target: Target = job.isDry ? { ...asked, kind: 'stdout', folder: undefined } : asked;
-  const mapping = await resolveMapping(inputs, opts);
   const { map, read } = mapping;
   logMapping(mapping, opts, log);
   const { limit, maxLineBytes, maxRejects, signal } = opts;
-  const { command, policy, passes, needs, reward, banks } = job;
+  const { command, policy, passes, needs, reward, banks, rewards } = job;
   const { columns: ourChoice, choice = {}, text } = opts;
   const config = { command, ...mapping.config, limit, columns: ourChoice, ...choice, text, ...job.config };
 
   // a columnar input brings its types along
   const typed = target.format !== 'jsonl';
   const columnar = typed ? await columnarColumns(inputs) : null;
-  const surveyed = { map, needs, reward, banks, typed: typed && columnar === null, limit, maxLineBytes };
+  const surveyed = {
+    map,
+    needs,
+    reward,
+    rewards,
+    banks,
+    typed: typed && columnar === null,
+    limit,
+    maxLineBytes,
+  };
   const spans = job.readsMates;
   const surveyor = {
-    isNeeded: surveyed.typed || reward !== undefined,
+    isNeeded: surveyed.typed || reward !== undefined || rewards !== undefined || limit !== undefined,
     async make() {
       const survey = await surveyInputs(inputs, { ...surveyed, spans, maxRejects, log, signal });
       await assertInputs();
@@ -119,7 +129,10 @@ export async function runJob(
     const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
     if (run.isDone) return alreadyDone(target, run, opts, log);
-    if (run.survey?.banks !== undefined) banks?.restore(run.survey.banks);
+    const { survey } = run;
+    if (survey?.banks !== undefined) banks?.restore(survey.banks);
+    // workers have it from one survey, and their parent tells
+    if (!isWorker()) for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
     const assertUnchanged = async (): Promise<void> => {
       await assertInputs();
       await files?.assertUnchanged();
@@ -141,13 +154,22 @@ export async function runJob(
     };
     const source = await openSource(inputs, opened);
     // what follows of a group follows of what is left of it
-    if (reward !== undefined)
-      for (const input of inputs) if (await isFiltered(input)) log.warn('filtered_input', filtered(input));
+    const input = survey === undefined || reward !== undefined ? await partOf(inputs) : undefined;
+    if (reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
+    // nobody knows what follows in a stream
+    const part = survey !== undefined ? survey.part : limit !== undefined ? limitPart(limit) : input?.part;
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
-    for (const warning of layout.warnings) log.warn('column_renamed', warning);
+    const again = command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
+    if (again !== undefined) log.warn('scored_already', again);
+    for (const column of layout.renamed)
+      if (column.isJoined || again === undefined) log.warn('column_renamed', renamedText(column));
     const own = fileMetadata(config, policy, run.description?.run, inputs.length);
-    const metadata = { ...own, ...layout.metadata };
+    const chunks =
+      survey === undefined || run.folder === undefined ? 1 : chunkCount(survey.rows, run.rowsPerChunk);
+    const piece: Part | undefined =
+      part ?? (chunks > 1 ? { by: 'pieces', pieces: 1, of: chunks } : undefined);
+    const metadata = { ...own, ...layout.metadata, ...(piece && { [PART_KEY]: JSON.stringify(piece) }) };
     const { expected } = source;
     if (job.isDry) {
       for await (const _ of job.stages(source, run)) throwIfInterrupted(signal);
@@ -163,6 +185,7 @@ export async function runJob(
       expected,
       meter,
       isGrouped: reward !== undefined,
+      part,
       policy: made,
       log,
       signal,
@@ -173,39 +196,8 @@ export async function runJob(
   });
 }
 
-function filtered({ path }: Input): string {
-  return `${path}: was filtered, so that its groups may lack traces, and what follows of a group, such as its mean reward, is of those that are left: score the file before it was filtered, then filter`;
-}
-
-/** Tells a run's folder that was taken away from a failure of the machine. */
-async function inFolder(target: Target, work: () => Promise<ExitCode>): Promise<ExitCode> {
-  const started = Date.now();
-  try {
-    return await work();
-  } catch (error) {
-    const { folder, path, kind } = target;
-    if (folder === undefined || !hasLostFile(error, folder)) throw error;
-    // what the other process could not remove, since this one still wrote there
-    const isMade = ((await statIfThere(path))?.mtimeMs ?? 0) >= started;
-    if (kind === 'file') await sweepFolder(folder, isMade).catch(() => {});
-    throw new RredcotError(
-      `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
-      { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },
-    );
-  }
-}
-
-/** Whether a run's folder, or something in it, was no longer there: nobody removes a part of it. */
-function hasLostFile(error: unknown, folder: string): boolean {
-  const whole = resolve(folder);
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const { code, path, syscall } = cause as NodeJS.ErrnoException;
-    if (code !== 'ENOENT' || path === undefined) continue;
-    // where the folder cannot be made, it never was there
-    if (resolve(path).startsWith(`${whole}${sep}`) || (resolve(path) === whole && syscall !== 'mkdir'))
-      return true;
-  }
-  return false;
+function ofPart({ path, part }: FoundPart): string {
+  return `${path}: ${partText(part)}, so that its groups may lack traces, and what follows of a group, such as its mean reward, is of those that are left: score ${wholeText(part)}`;
 }
 
 /**

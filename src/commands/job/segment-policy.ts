@@ -7,7 +7,7 @@ import { noteProof } from '../../policy/canary/note-proof.js';
 import { resolveDevice } from '../../policy/device/device.js';
 import { openPolicyFolder } from '../../policy/folder.js';
 import { graphFor, PolicySession } from '../../policy/run/session.js';
-import { encodeTrace, withTexts } from '../../policy/text/encode.js';
+import { encodeTrace, thoughtStatus, withTexts } from '../../policy/text/encode.js';
 import { openTokenizer } from '../../policy/text/open-tokenizer.js';
 import { Prompts } from '../../policy/text/prompts.js';
 import type { Log } from '../../report/log.js';
@@ -39,7 +39,8 @@ export async function preparePolicy(
     const ready = eachTrace(source.traces(), async ({ trace }) => {
       const encoded = await encodeTrace(await prompts.prepare(trace), tokenizer, vocab, maxTokens);
       const pieces = cutTrace(encoded, segments);
-      return { ...encoded, trace: withTexts(encoded, tokenizer), pieces, continuations: [] };
+      const status = [...encoded.status, ...thoughtStatus(encoded, pieces.thought, tokenizer)];
+      return { ...encoded, status, trace: withTexts(encoded, tokenizer), pieces, continuations: [] };
     });
     const session = await PolicySession.open(policy, device);
     noteProof(run, log, session, 'policy');

@@ -1,6 +1,7 @@
 // Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
-import { isAnswerNow } from '../../estimate/estimators.js';
+import { isAnswerNow } from '../../estimate/nature.js';
+import { storedNature, wordsOf } from '../../estimators/registry.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { endEmptyRun } from '../../io/merge/empty-run.js';
 import { publishFile, publishRejects, rejectsHash } from '../../io/merge/publish.js';
@@ -8,9 +9,10 @@ import { openChunkWriter } from '../../io/run/chunk-writer.js';
 import { type CardSource, type ChunkRecord, sumCounts } from '../../io/run/records.js';
 import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';
-import { outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
+import { type OutputColumn, outputColumns, type WrittenColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
+import type { Part } from '../../io/write/part.js';
 import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
@@ -23,6 +25,7 @@ import { Summary } from '../../report/summary.js';
 import { isWorker, MET } from '../../report/worker-log.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
+import { madeBy } from './made-by.js';
 import { interruption, type Run } from './open-run.js';
 import {
   checkRejects,
@@ -49,6 +52,8 @@ export interface SinkOptions {
   readonly meter?: TokenMeter | undefined;
   /** something follows of a trace's group */
   readonly isGrouped: boolean;
+  /** what has cut the rows out of a data set */
+  readonly part: Part | undefined;
   /** what made the rows, where a policy did */
   readonly policy: PolicyFacts | undefined;
   readonly log: Log;
@@ -73,11 +78,16 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   const progress = new Progress(log, opts.expected, opts.meter);
   const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
   const warned = new Set<string>();
-  const names = new SeenNames(opts.isGrouped);
-  const copied = opts.passThrough.flatMap(({ arrow }) => arrow ?? []);
-  if (target.format === 'parquet' && copied.length > 0) {
-    const { refuseUnwritable } = await import('../../io/parquet/types.js');
-    refuseUnwritable(target.path, copied);
+  // of what was surveyed it has been told
+  const isNamed = typeof run.survey?.traces === 'number';
+  const names = isNamed ? undefined : new SeenNames(opts.isGrouped);
+  if (target.format === 'parquet') {
+    // before the first pass, not when the first chunk is written
+    const [{ arrowSchema }, { refuseUnwritable }] = await Promise.all([
+      import('../../io/arrow/batch.js'),
+      import('../../io/parquet/types.js'),
+    ]);
+    refuseUnwritable(target.path, arrowSchema(columnsOf(opts), {}).fields);
   }
   const destination = await openDestination(opts);
   const isAll = run.shard.count === 1;
@@ -91,7 +101,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   /** a worker's figures are a part of what its parent looks at */
   function warn(isEarly: boolean): void {
     if (isWorker()) return;
-    for (const { code, message } of figureWarnings(summary.figures, opts.policy, opts.config.rule)) {
+    for (const { code, message } of figureWarnings(summary.figures, opts.policy, madeBy(opts.config))) {
       // the first traces may well be of one side
       if (isEarly && code === 'one_sided') continue;
       if (!warned.has(code)) log.warn(code, message);
@@ -100,7 +110,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   }
   function countReject(reject: BadRow): void {
     tally.add(reject);
-    progress.reject();
+    progress.reject(reject.ordinal);
     summary.reject(reject);
     checkRejects(totals(), maxRejects, target, false);
     // a shard of many may well hold nothing but rejects; a worker's parent tells where the reasons are
@@ -111,9 +121,9 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   async function add(item: OutputRow | BadRow): Promise<void> {
     await destination.add(item);
     if (isBad(item)) return countReject(item);
-    progress.trace(item.completionIds?.length ?? 0);
+    progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
     summary.add(item);
-    names.add(item);
+    names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
   }
@@ -142,7 +152,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     const { traces, tokens, rejects } = sumCounts(records);
     const rejectsSha256 = target.kind === 'file' ? await rejectsHash(folder, records, 1) : null;
     const summarised = { run: identity, config: opts.config, folder, rejectsSha256 };
-    const figures = { ...doneRecord(), traces, tokens, rejects };
+    const figures = { ...doneRecord(), traces, tokens, rejects, part: opts.part };
     const problem = await writeSummary(target.path, summarised, figures);
     if (problem !== undefined) log.warn('summary', problem);
   }
@@ -179,6 +189,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
         if (isData) await leaveReasons();
         // a reader that has seen enough (`| head`) is no failure
         if (!(error instanceof ReaderClosedError)) throw error;
+      } finally {
+        progress.end();
       }
     },
     report(valueName) {
@@ -189,24 +201,44 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       const { figures } = summary;
       log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
       warn(false);
-      for (const { code, message } of names.warnings) log.warn(code, message);
+      for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
+      const rejected = isWorker() ? undefined : summary.rejectWarning(totals().traces);
+      if (rejected !== undefined) log.warn(rejected.code, rejected.message);
       if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
       if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
       const next =
-        isAll && suggestCalibration(figures, opts.config, target.path, isAnswerNow(opts.config.estimator));
+        isAll &&
+        suggestCalibration(figures, opts.config, target.path, isAnswerNow(storedNature(opts.config)));
       if (next) log.text(next);
       log.record('done', doneRecord());
     },
   };
 }
 
-/** What the dataset card of a folder says of its files. */
-function cardSource({ target: { format }, passThrough, ourColumns, metadata }: SinkOptions): CardSource {
-  const columns = outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns).map(({ name }) => name);
-  return { format, columns, metadata };
+function columnsOf({ target: { format }, passThrough, ourColumns }: SinkOptions): OutputColumn[] {
+  return outputColumns(format === 'jsonl' ? [] : passThrough, ourColumns);
 }
 
-function openDestination({ target, run, log, config: _, ...columns }: SinkOptions): Promise<Destination> {
+/** What the dataset card of a folder says of its files. */
+function cardSource(opts: SinkOptions): CardSource {
+  const { target, metadata, config } = opts;
+  const columns = columnsOf(opts);
+  const meanings = columns.flatMap(({ name, meaning }) => (meaning === undefined ? [] : [[name, meaning]]));
+  return {
+    ...{ format: target.format, columns: columns.map(({ name }) => name), metadata },
+    words: wordsOf(config),
+    meanings: Object.fromEntries(meanings),
+  };
+}
+
+function openDestination({
+  target,
+  run,
+  log,
+  config: _,
+  part: __,
+  ...columns
+}: SinkOptions): Promise<Destination> {
   const { folder, description, shard, rowsPerChunk, chunks, proofs, assertOurs } = run;
   if (folder === undefined || description === undefined)
     return openStreamDestination({ ...target, ...columns });

@@ -33,6 +33,9 @@ export interface SourceOptions {
   readonly log: Log;
 }
 
+/** In so many steps the done part of the inputs is told. */
+const SHARES = 1000;
+
 /** A command's inputs. */
 export interface Source {
   readonly columns: readonly PassThroughColumn[];
@@ -54,8 +57,11 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const { survey, wanted, before } = run;
   const isStream = inputs.some(({ size }) => size === null);
   const typed = opts.typed && columnar === null;
-  // of the inputs; and how many of them an earlier attempt has done, over which this one only skips
-  let [bytes, skipped] = [0, 0];
+  // read of the inputs, done, and passed over since an earlier attempt has done it
+  let [bytes, upTo, skipped] = [0, 0, 0];
+  // how much of the inputs there is up to each row that is under way: windows of them are read ahead
+  const underWay: { readonly ordinal: number; readonly bytes: number }[] = [];
+  let noted = 0;
   const onBytes = (count: number): void => {
     bytes += count;
   };
@@ -79,10 +85,13 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     columns,
     expected: {
       traces: expectedTraces(survey, opts, done),
-      share: () =>
-        isStream || opts.limit !== undefined
+      share(ordinal) {
+        while ((underWay[0]?.ordinal ?? Number.POSITIVE_INFINITY) <= ordinal)
+          upTo = underWay.shift()?.bytes ?? upTo;
+        return isStream || opts.limit !== undefined
           ? undefined
-          : Math.min(1, (bytes - skipped) / Math.max(1, size - skipped)),
+          : Math.min(1, (upTo - skipped) / Math.max(1, size - skipped));
+      },
     },
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
@@ -90,6 +99,10 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       for await (const row of rows) {
         if (taken >= limit) break;
         if (taken === done && done > 0) skipped = bytes;
+        if (bytes - noted >= size / SHARES) {
+          noted = bytes;
+          underWay.push({ ordinal: row.ordinal, bytes });
+        }
         warnIfCut(row);
         for (const trace of rowTraces(row, map, needs, check)) {
           yield isBad(trace) ? trace : { trace };

@@ -6,11 +6,16 @@ import { mapRow } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
 import { readSurveyFile, writeSurveyFile } from '../../io/run/survey-file.js';
+import { partOf } from '../../io/scored/origins.js';
 import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import type { Part } from '../../io/write/part.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
+import { type Named, SeenNames } from '../../report/names.js';
+import type { Warning } from '../../report/run-figures.js';
 import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
+import type { RewardCheck } from '../inputs/reward-scale.js';
 import { type MaxRejects, RejectTally, refuseHopeless } from './reject-limits.js';
 
 /** What the whole of the inputs holds. */
@@ -29,6 +34,10 @@ export interface Survey {
   readonly lastRow?: number;
   /** answers of each group's correct completions, where the run takes its references from them */
   readonly banks?: BankDump;
+  /** what has cut the job's rows out of a data set: its limit, or what has made the inputs */
+  readonly part?: Part;
+  /** what stands against the names of its traces; nothing where the rows were counted alone */
+  readonly warnings: readonly Warning[];
 }
 
 export interface SurveyOptions {
@@ -36,6 +45,8 @@ export interface SurveyOptions {
   readonly needs: Needs;
   /** the reward that counts, null where unknown; undefined where nobody needs the groups' means */
   readonly reward: ((trace: Trace) => number | null) | undefined;
+  /** sees every reward that it passes, and ends the run where they are of another scale */
+  readonly rewards?: RewardCheck | undefined;
   /** whether the rows between which a group's traces lie are wanted */
   readonly spans?: boolean | undefined;
   /** filled on the way, for references from a trace's group */
@@ -51,20 +62,29 @@ export interface SurveyOptions {
   readonly signal: AbortSignal;
 }
 
-/** Reads files once from end to end; rows of which nothing but their number is wanted are not parsed. */
+/**
+ * Reads files once from end to end, or as far as a limit goes where no group is needed whole. Columnar rows of which nothing but their
+ * number is wanted are not decoded.
+ */
 export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions): Promise<Survey> {
   const { reward: rewardOf, banks, typed, maxLineBytes, log, signal } = opts;
+  const { limit = Number.POSITIVE_INFINITY } = opts;
   const inference = inferColumns();
   const groupRewards: Survey['groupRewards'] = new Map();
-  // a group is needed whole
-  const limit = (rewardOf === undefined ? opts.limit : undefined) ?? Number.POSITIVE_INFINITY;
-  const isCounted = !typed && rewardOf === undefined && limit === Number.POSITIVE_INFINITY;
+  const isCounted =
+    inputs.every(({ layout }) => layout?.format !== 'json') &&
+    !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
+  const names = new SeenNames(rewardOf !== undefined);
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
-  let [rows, traces, bytes] = [0, 0, 0];
+  let [rows, traces, bytes, told] = [0, 0, 0, 0];
   let lastRow: number | undefined;
+  let [isCut, hasGroup] = [false, false];
   const onBytes = (read: number): void => {
     throwIfInterrupted(signal);
     bytes += read;
+    // thousands of rows a second: the line is not made for each
+    if (bytes < Math.min(told + mib, total)) return;
+    told = bytes;
     log.progress(`reading: ${count(Math.round(bytes / mib))} of ${count(Math.round(total / mib))} MiB`, {
       bytes,
     });
@@ -80,18 +100,28 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     refuseHopeless(traces, tally, opts.maxRejects, 'nothing was written');
   };
   for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
+    isCut ||= traces + tally.total >= limit;
+    if (isCut && rewardOf === undefined) {
+      rows = row.ordinal;
+      break;
+    }
     if (isBad(row)) {
       reject(row);
       continue;
     }
     let hasTrace = false;
     for (const trace of mapRow(row, opts.map, opts.needs)) {
+      const isTaken = traces + tally.total < limit;
+      isCut ||= !isTaken;
       if (isBad(trace)) {
         reject(trace);
         continue;
       }
       hasTrace = true;
+      hasGroup ||= trace.group !== undefined;
       traces++;
+      names.add(rewardOf ? namedTrace(trace, opts.spans) : { id: trace.id, prompt: null }, isTaken);
+      opts.rewards?.add(trace);
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
       if (trace.group === undefined || (reward === null && !opts.spans)) continue;
@@ -99,16 +129,35 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       const rows = opts.spans ? { span: [span?.[0] ?? row.ordinal, row.ordinal] as const } : {};
       groupRewards.set(trace.group, { ...withReward(before, reward), ...rows });
     }
-    if (opts.spans && traces + tally.total >= (opts.limit ?? Number.POSITIVE_INFINITY))
-      lastRow ??= row.ordinal;
+    if (opts.spans && traces + tally.total >= limit) lastRow ??= row.ordinal;
     // a row that is set aside is not written, so it has no say in the columns
     if (hasTrace && typed) inference.add(row.columns);
-    if (traces >= limit) break;
   }
-  const counted = { traces: isCounted ? null : traces, rejects: isCounted ? null : tally.total };
-  const cut = lastRow === undefined ? {} : { lastRow };
-  const found = { rows, ...counted, columns: inference.finish(), groupRewards, ...cut };
-  return banks === undefined ? found : { ...found, banks: banks.dump() };
+  opts.rewards?.assert();
+  // of a prompt that names no group all completions are sampled
+  const isWhole = opts.needs.completion === false && !hasGroup;
+  const part = isWhole ? undefined : isCut ? limitPart(limit) : (await partOf(inputs))?.part;
+  return {
+    ...{ rows, columns: inference.finish(), groupRewards },
+    ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),
+    ...(lastRow === undefined ? {} : { lastRow }),
+    ...(banks && { banks: banks.dump() }),
+    ...(part && { part }),
+    warnings: names.warnings,
+  };
+}
+
+/** The part of a data set that a limit leaves. */
+export function limitPart(limit: number): Part {
+  return { by: 'limit', limit };
+}
+
+/** @param isMate whether others of its group are told by their completions */
+function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isMate: boolean | undefined): Named {
+  return {
+    ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
+    ...(isMate && { completion: ids.completionIds?.join() ?? completion }),
+  };
 }
 
 function withReward({ sum, squares, count }: GroupRewards, reward: number | null): GroupRewards {

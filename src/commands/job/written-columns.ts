@@ -1,6 +1,7 @@
 // `--columns` and `--export`: which columns a command writes beside the input's.
 
 import { usageError } from '../../errors.js';
+import { oneOf } from '../../flag-values.js';
 import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/export/exports.js';
 import {
   isTextColumn,
@@ -11,7 +12,9 @@ import {
   type WrittenColumn,
 } from '../../io/table/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
-import { oneOf } from './flag-values.js';
+
+/** What `score` writes. */
+export const SCORE_COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
 
 /** What `--columns` and `--export` come to. */
 export interface WrittenColumns {

@@ -1,11 +1,12 @@
 // A scored file in, read once from end to end, its numbers and the traces worth a page out.
 import { TraceRejected, throwIfInterrupted } from '../../errors.js';
-import { hasLevel, isMagnitude } from '../../estimate/estimators.js';
+import { hasLevel } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
 import { readJson } from '../../io/files/json-file.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
 import { POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../io/write/output.js';
+import { partText } from '../../io/write/part.js';
 import { plural } from '../../plural.js';
 import { TraceChoice } from '../../report/counted/choice.js';
 import { RunCounts, type RunNumbers } from '../../report/counted/run-counts.js';
@@ -49,7 +50,7 @@ export async function countScored(
   const { estimator } = source.credit;
   const counts = new RunCounts(hasLevel(estimator));
   const choice = new TraceChoice(traces);
-  const magnitude = isMagnitude(estimator);
+  const magnitude = estimator.isMagnitude === true;
   let firstBad: BadRow | undefined;
   let read = 0;
   for await (const row of source.read({})) {
@@ -61,7 +62,13 @@ export async function countScored(
     firstBad ??= bad;
   }
   const { numbers } = counts;
-  return { numbers, warnings: warningsOf(numbers, vocabOf(source), source.config.rule), choice, firstBad };
+  const { part } = source;
+  const ofPart = part && {
+    code: 'part' as const,
+    text: `the file ${partText(part)}: its groups may lack traces`,
+  };
+  const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
+  return { numbers, warnings, choice, firstBad };
 
   function take(row: Exclude<Parameters<typeof storedTrace>[0], BadRow>): BadRow | undefined {
     try {

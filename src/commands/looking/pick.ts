@@ -1,7 +1,7 @@
 // A scored file in, the one of its traces that was asked for out: the worst, the best, one by chance, the first that fits.
 import { randomInt } from 'node:crypto';
 import { dataError, TraceRejected, throwIfInterrupted } from '../../errors.js';
-import { isMagnitude } from '../../estimate/estimators.js';
+import type { ReadRows } from '../../io/read/peek.js';
 import { plural } from '../../plural.js';
 import { mean } from '../../report/counted/run-counts.js';
 import { Sketch } from '../../report/counted/sketch.js';
@@ -42,7 +42,7 @@ export async function pickTrace(
   conditions: readonly Condition[],
   signal: AbortSignal,
 ): Promise<Picked> {
-  const magnitude = isMagnitude(source.credit.estimator);
+  const magnitude = source.credit.estimator.isMagnitude === true;
   let best: (Standing & { readonly ordinal: number }) | undefined;
   let [fits, traces] = [0, 0];
   const logprobs = new Sketch();
@@ -76,6 +76,19 @@ export async function pickTrace(
     why: pick === 'random' ? `one of ${plural(fits, 'trace')} by chance` : reasonOf(best, pick, magnitude),
     warnings: isForeign(median, vocabOf(source)) ? [foreignTraces(median)] : [],
   };
+}
+
+/** One of the rows that can be read, by chance. @throws RredcotError (exit 65) where there is none */
+export async function pickRow(read: ReadRows, signal: AbortSignal): Promise<Picked> {
+  let rows = 0;
+  let ordinal: number | undefined;
+  for await (const row of read({})) {
+    throwIfInterrupted(signal);
+    // each of n has its chance of 1 in n
+    if (!isBad(row) && randomInt(++rows) === 0) ordinal = row.ordinal;
+  }
+  if (ordinal === undefined) throw dataError('there is no row that can be read', '--row 0 says why');
+  return { ordinal, why: `one of ${plural(rows, 'row')} by chance`, warnings: [] };
 }
 
 /** What a trace is ordered by in the search. */

@@ -1,18 +1,19 @@
 // `rredcot report`: a scored file in, one HTML file about its run and some of its traces out.
 import { statSync } from 'node:fs';
 import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
-import { isMagnitude, valueNameOf } from '../../estimate/estimators.js';
+import { valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
 import { writeText } from '../../io/files/json-file.js';
 import { fileStem } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
+import { escapeControls } from '../../printable.js';
 import type { Kind } from '../../report/counted/choice.js';
 import type { Log } from '../../report/log.js';
 import { type PackedTrace, packTrace, scoredPage } from '../../report/page/scored-page.js';
 import { type NamedSigma, traceRecord } from '../../report/page/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import { candidateCharacters } from '../../segment/by-length.js';
-import { SEGMENTERS, type SegmentOptions } from '../../segment/segment.js';
+import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/segmenters.js';
 import { refuseInputs, refuseUnreplaceable } from '../job/target.js';
 import { openScored, type Scored } from '../scored/open-scored.js';
 import { type StoredTrace, storedTrace } from '../scored/scored-rows.js';
@@ -71,7 +72,7 @@ export async function report(path: string, opts: ReportOptions, log: Log): Promi
   log.text(
     `${plural(counted.numbers.traces, 'trace')}, ${packed.length} with a page of their own; ${count(Math.ceil(size / 1024))} KiB`,
   );
-  log.text(`written to ${output}`);
+  log.text(`written to ${escapeControls(output)}`);
   return EXIT.done;
 }
 
@@ -132,7 +133,7 @@ function packRow(
       traceRecord({
         ...{ row: placed(trace, row), texts, kinds },
         credits: creditsOf(trace, row, source),
-        isMagnitude: isMagnitude(source.credit.estimator),
+        isMagnitude: source.credit.estimator.isMagnitude === true,
         candidates: candidatesOf(texts.completion, source),
       }),
     );
@@ -160,7 +161,7 @@ export function creditsOf({ row }: StoredTrace, { columns }: InputRow, { credit 
 /** The file's segmenter, and whether where it might have cut can be told from the text alone. */
 function segmenterOf({ config }: Scored) {
   const segmenter = SEGMENTERS.find((known) => known === config.segmenter);
-  return { segmenter, hasCandidates: segmenter !== undefined && BY_TEXT.has(segmenter) };
+  return { segmenter, hasCandidates: segmenterNamed(segmenter)?.isOfText === true };
 }
 
 /** Where the text might have been cut, by the segmenters that read nothing but it. */
@@ -168,9 +169,12 @@ function candidatesOf(completion: string, source: Scored): ArrayLike<number> {
   const { config } = source;
   const { segmenter, hasCandidates } = segmenterOf(source);
   if (segmenter === undefined || !hasCandidates) return [];
-  const keywords = Array.isArray(config.keywords) ? { keywords: config.keywords as string[] } : {};
-  const options: SegmentOptions = { segmenter, fixedLength: 1, ...keywords };
+  const { keywords, thoughtTags } = config as Partial<SegmentOptions>;
+  const options = {
+    segmenter,
+    fixedLength: 1,
+    ...(keywords && { keywords }),
+    ...(thoughtTags && { thoughtTags }),
+  };
   return candidateCharacters(completion, options);
 }
-
-const BY_TEXT: ReadonlySet<string> = new Set(['hybrid', 'newline', 'sentence', 'keyword', 'adaptive']);

@@ -1,5 +1,6 @@
 // A row of a scored or segmented file in, what `inspect` shows of it out: for a person, and for programs.
-import { isMagnitude, valueNameOf } from '../../estimate/estimators.js';
+import { type Nature, stepsText, valueNameOf } from '../../estimate/nature.js';
+import { storedNature } from '../../estimators/registry.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
 import { CONFIG_KEY } from '../../io/write/output.js';
 import { mean } from '../../report/counted/run-counts.js';
@@ -8,7 +9,7 @@ import { isForeign } from '../../report/counted/warnings.js';
 import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
 import type { ShownTrace } from '../../report/shown/shown-trace.js';
 import type { InputRow } from '../../rows.js';
-import type { Mapping } from '../job/mapping.js';
+import type { Mapping } from '../inputs/mapping.js';
 import { accountBeside, type Config } from '../scored/account-beside.js';
 import { vocabOf } from './counted.js';
 import { matesOf } from './mates.js';
@@ -19,7 +20,9 @@ import { namedTexts, scoredMapping, textsOf } from './texts.js';
 export interface ShownFile {
   readonly mapping: Mapping;
   readonly named: Readonly<Record<string, unknown>>;
-  readonly estimator: unknown;
+  /** what its values are; undefined where nobody knows */
+  readonly nature: Nature | undefined;
+  readonly steps: unknown;
   /** rules of its credits; the first is that of the segments */
   readonly credits: readonly string[];
   /** of the policy; undefined where the file does not say */
@@ -51,7 +54,9 @@ export async function shownFile(
   const vocab = vocabOf({ metadata });
   const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
   const credits = rules.filter((rule) => typeof rule === 'string');
-  return { mapping: own, named: namedTexts(metadata), estimator: config?.estimator, credits, vocab, isFile };
+  const { steps } = config ?? {};
+  const nature = config && storedNature(config);
+  return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
 }
 
 function parsed(text: string | undefined): Config | undefined {
@@ -66,7 +71,7 @@ function parsed(text: string | undefined): Config | undefined {
 /** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
 export async function shownTrace(
   row: InputRow,
-  { mapping, named, estimator, credits, vocab, isFile }: ShownFile,
+  { mapping, named, nature, steps, credits, vocab, isFile }: ShownFile,
   picked: Pick<Picked, 'why' | 'warnings'> | undefined,
 ): Promise<ShownTrace | undefined> {
   if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
@@ -80,8 +85,9 @@ export async function shownTrace(
     prompt,
     references,
     mates: isFile ? await matesOf(row, mapping.read) : [],
-    valueName: valueNameOf(estimator),
-    isMagnitude: isMagnitude(estimator),
+    valueName: valueNameOf(nature),
+    steps: stepsText(steps),
+    isMagnitude: nature?.isMagnitude === true,
   };
 }
 

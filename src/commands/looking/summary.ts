@@ -1,6 +1,6 @@
 // `rredcot summary`: a scored file in, the numbers of its run page out, for a terminal or a dashboard.
 import { dataError, EXIT, type ExitCode } from '../../errors.js';
-import { valueNameOf } from '../../estimate/estimators.js';
+import { valueNameOf } from '../../estimate/nature.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { RUN_KEY } from '../../io/write/output.js';
 import { printableJson } from '../../printable.js';

@@ -7,7 +7,7 @@ import { TEXT_KEY } from '../../io/write/output.js';
 import type { TraceTexts } from '../../report/page/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { type Mapping, resolveMapping } from '../job/mapping.js';
+import { type Mapping, resolveMapping } from '../inputs/mapping.js';
 import type { Config } from '../scored/account-beside.js';
 
 /** Where the texts of a file's rows are. */

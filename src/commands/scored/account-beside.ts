@@ -4,7 +4,7 @@ import { readSum } from '../../io/files/sum-file.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { mergedPath } from '../../io/merge/merged.js';
 import { readSummary } from '../../io/run/summary-file.js';
-import { FILTERED_KEY, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
+import { REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
 import { edited } from '../../io/verify/as-written.js';
 import { ownSummary } from '../../io/verify/check-beside.js';
 
@@ -27,12 +27,10 @@ export async function accountBeside(path: string): Promise<Account | undefined> 
   if (finding !== undefined) throw edited(finding.file, finding.text);
   const beside = summary ?? (await readSummary(path));
   if (beside !== undefined) {
-    const { config, redistributed, filtered } = beside;
-    const origins = { [REDISTRIBUTED_KEY]: redistributed, [FILTERED_KEY]: filtered };
-    const told = Object.entries(origins).filter(([, origin]) => origin !== undefined);
+    const { config, redistributed } = beside;
     return {
       config,
-      origins: Object.fromEntries(told.map(([key, origin]) => [key, JSON.stringify(origin)])),
+      origins: redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) },
     };
   }
   for (const place of [runPaths(path).run, mergedPath(path)]) {

@@ -1,17 +1,18 @@
 // A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
+import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
-import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
 import type { Calibration } from '../../estimate/calibrate/calibration.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
-import { type Estimator, natureOf, scorerOf } from '../../estimate/estimators.js';
 import { MATELESS } from '../../estimate/mateless.js';
-import { GROUP_STD } from '../../estimate/requested.js';
+import type { Nature } from '../../estimate/nature.js';
+import { GROUP_STD, readsEntropies, readsLogprobs } from '../../estimate/requested.js';
 import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
-import { noReferences, storedValue } from '../../estimate/value.js';
+import { noReferences } from '../../estimate/value.js';
+import { pr } from '../../estimators/pr.js';
 import { float32Text } from '../../io/table/json.js';
 import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import { plural } from '../../plural.js';
@@ -60,36 +61,39 @@ export function refuseImpossible(
   calibration?: Calibration,
 ): void {
   const { estimator: from } = source.credit;
-  const { estimator: to, rule, others = [] } = credit;
+  const { estimator: to } = credit;
   const isOther = !hasSameValues(source.credit, credit);
   const isGroupBank = source.config.bank === 'group';
-  if (from !== to) refuseEstimator(from, to, isGroupBank);
-  else if (isOther)
-    refuseEstimator(scorerOf(source.credit), scorerOf(credit), isGroupBank, 'prover-estimator');
-  if (natureOf(to).readsMates && !sameRange(source.credit, credit))
+  if (isOther) refuseEstimator(from, to, isGroupBank, calibration);
+  if (to.hasOutcome && !sameRange(source.credit, credit))
     throw usageError(
-      `--reward-range: the values of ${to} have rewards in them, on the range that ${path} was scored with`,
-      `leave it out (${source.credit.rewardRange.join(',')}), or rredcot score --estimator ${to} --reward-range`,
+      `--reward-range: the values of ${to.name} have rewards in them, on the range that ${path} was scored with`,
+      `leave it out (${source.credit.rewardRange.join(',')}), or rredcot score --estimator ${to.name} --reward-range`,
     );
-  const rules = [rule, ...others];
-  const isOfTokens = natureOf(to).isOfTokens === true;
+  const isOfTokens = to.fromLogprobs !== undefined;
   const needed: readonly (readonly [column: string, isNeeded: boolean])[] = [
     ...NEEDED.map((name) => [name, true] as const),
     ['group', mayBeGroupMean(credit) || credit.normalisers?.includes('dapo') === true],
     ['entropies', readsEntropies(credit)],
-    ['logprobs', rules.includes('surprise') || (from !== to && isOfTokens)],
+    ['logprobs', readsLogprobs(credit) || (isOther && isOfTokens)],
     ['reference_logprobs', (isOther && !isOfTokens) || calibration !== undefined],
     ...(['id', 'group', 'logprobs'] as const).map((name) => [name, calibration !== undefined] as const),
-    ['reference_tokens', isOther && scorerOf(credit) === 'pr-geo'],
+    ['reference_tokens', isOther && !isOfTokens && calibration === undefined],
     // its first entry is the baseline
-    ['value_prior', natureOf(to).readsMates === true],
+    ['value_prior', to.hasOutcome === true],
   ];
-  const has = (name: string): boolean => source.made.has(name) && source.columns.includes(name);
-  const missing = needed.filter(([name, isNeeded]) => isNeeded && !has(name));
+  // no policy has read its traces
+  const isEmpty = (name: string) =>
+    source.config.ofPolicy !== undefined && /^(logprobs|entropies)$/.test(name);
+  const has = (name: string): boolean =>
+    source.made.has(name) && source.columns.includes(name) && !isEmpty(name);
+  const missing = needed.flatMap(([name, isNeeded]) => (isNeeded && !has(name) ? [name] : []));
   if (missing.length > 0)
     throw usageError(
-      `${path}: has no ${missing.map(([name]) => name).join(', ')}, from which the credit would follow`,
-      'score with these among --columns, or with all of them',
+      `${path}: has no ${missing.join(', ')}, from which the credit would follow`,
+      missing.some(isEmpty)
+        ? 'rredcot score with the same flag, and --policy <folder>: the policy then reads the traces'
+        : 'score with these among --columns, or with all of them',
     );
   const absent = calibration?.further.find(
     ({ column }) => !source.columns.includes(column) || source.made.has(column),
@@ -101,41 +105,34 @@ export function refuseImpossible(
     );
 }
 
-function readsEntropies({ within, method, rule, others = [] }: CreditOptions): boolean {
-  const isEntropic = [rule, ...others].some((each) => each.endsWith('entropy'));
-  return isEntropic || within === 'entropy' || method === 'hierarchical';
-}
-
 /** Whether values are made in one way. */
 function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
-  return (
-    a.estimator === b.estimator &&
-    a.prover?.estimator === b.prover?.estimator &&
-    a.prover?.bestOf === b.prover?.bestOf
-  );
+  return a.estimator.name === b.estimator.name && isDeepStrictEqual(a.estimator.config, b.estimator.config);
 }
 
-function refuseEstimator(from: Estimator, to: Estimator, isGroupBank: boolean, flag = 'estimator'): void {
-  if (from === to) return;
+function refuseEstimator(from: Nature, to: Nature, isGroupBank: boolean, calibration?: Calibration): void {
+  const [flag, own, asked] =
+    from.name === to.name
+      ? ['prover-estimator', from.config?.proverEstimator, to.config?.proverEstimator]
+      : ['estimator', from.name, to.name];
   const refuse = (why: string) =>
-    usageError(`--${flag} ${to}: ${why}`, `leave it out (${from}), or rredcot score --${flag} ${to}`);
-  const [source, wanted] = [natureOf(from), natureOf(to)];
-  if (wanted.isOfTokens) return;
-  if (source.isOfProver || wanted.isOfProver)
+    usageError(`--${flag} ${asked}: ${why}`, `leave it out (${own}), or rredcot score --${flag} ${asked}`);
+  if (to.fromLogprobs !== undefined) return;
+  if (from.isOfProver !== to.isOfProver)
     throw refuse(
-      source.isOfProver
-        ? `the references of ${from} were scored by the prover, not by the policy`
+      from.isOfProver
+        ? `the references of ${own} were scored by the prover, not by the policy`
         : 'the references of the file were scored by the policy, not by a prover',
     );
-  if (!wanted.isStored && to !== 'calibrated')
+  if (to.fromStored === undefined && calibration === undefined)
     throw refuse(
-      to === 'pr-mean'
+      to.fromTokens
         ? 'the probabilities of single tokens, whose mean it is, are not stored'
         : 'its values do not follow from what is stored',
     );
-  if (source.scores !== wanted.scores)
-    throw refuse(`${from} has scored ${source.scores}, and ${to} needs ${wanted.scores} scored`);
-  if (isGroupBank && (from === 'snis') !== (to === 'snis'))
+  if (from.scores !== to.scores)
+    throw refuse(`${own} has scored ${from.scores}, and ${asked} needs ${to.scores} scored`);
+  if (isGroupBank && from.isContrast !== to.isContrast)
     throw refuse("the bank of a group is another one: snis alone has the mates' wrong answers in it");
 }
 
@@ -155,7 +152,11 @@ export function ofWholeGroups(
   return credit.method === 'hierarchical' && !hasStd ? 'standard deviation' : undefined;
 }
 
-/** Reads the file once where others than the trace itself have a say in its credit, or where types are to be found. */
+/**
+ * Reads the file once where others than the trace itself have a say in its credit, where types are to be found, and where rewards
+ * are asked for on another range.
+ * @throws RredcotError (exit 65) where that range would make other rewards of verdicts
+ */
 export async function surveyScored(
   source: Scored,
   credit: CreditOptions,
@@ -168,12 +169,14 @@ export async function surveyScored(
   const { batchSize } = credit;
   const isText = source.typed === null;
   const needsTotals = mayBeGroupMean(credit) || credit.normalisers?.some((name) => OF_OTHERS.includes(name));
-  if (!needsTotals && !(isText && isTyped)) return { groups, batches, columns: [] };
+  const isMapped = !sameRange(source.credit, credit);
+  if (!needsTotals && !isMapped && !(isText && isTyped)) return { groups, batches, columns: [] };
   const { hasMean, hasStd } = storedOf(source, credit);
-  let n = 0;
+  let [n, isGraded] = [0, false];
   for await (const row of source.read({})) {
     throwIfInterrupted(signal);
     if (isBad(row)) continue;
+    isGraded ||= hasGrade(row);
     const light = lightOf(row, source.credit, credit);
     if (light instanceof TraceRejected) continue;
     if (isText && isTyped)
@@ -198,6 +201,11 @@ export async function surveyScored(
     if (hasStd && typeof std === 'number') found.std ??= std;
   }
   if (credit.method === 'hierarchical' && !hasStd) refuseParts(groups, source);
+  if (isMapped && !isGraded)
+    throw dataError(
+      `${source.inputs[0]?.path}: its rewards are 0 and 1, right and wrong, which --reward-range ${credit.rewardRange.join(',')} does not map`,
+      `leave it out (${source.credit.rewardRange.join(',')}), or rredcot score --reward-range`,
+    );
   return { groups, batches, columns: inference.finish() };
 }
 
@@ -245,7 +253,7 @@ function rewardOf(
   to: CreditOptions,
 ): number | null {
   if (reward === null || sameRange(from, to)) return reward;
-  if (status.includes('reward:compared') || status.includes('truncated')) return reward;
+  if (!isBrought(status)) return reward;
   const [low, high] = from.rewardRange;
   // the decimals that were meant, where float32 has their neighbour
   const raw = low + Number(float32Text(Math.fround(reward))) * (high - low);
@@ -256,6 +264,16 @@ function rewardOf(
       `the reward is ${raw}, expected ${least} to ${most}: --reward-range low,high maps other scales`,
     );
   return Math.fround((raw - least) / (most - least));
+}
+
+/** Whether a row brought its reward. */
+function isBrought(status: readonly string[]): boolean {
+  return !status.includes('reward:compared') && !status.includes('truncated');
+}
+
+/** Whether it brought one between right and wrong. */
+function hasGrade({ columns: { reward, status } }: InputRow): boolean {
+  return typeof reward === 'number' && reward > 0 && reward < 1 && isBrought(String(status).split(';'));
 }
 
 function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }: CreditOptions): boolean {
@@ -292,7 +310,7 @@ export function again(
   return {
     ...row,
     ...summary,
-    ...(isOther && natureOf(credit.estimator).isOfTokens ? unscored(values.length) : {}),
+    ...(isOther && credit.estimator.fromLogprobs ? unscored(values.length) : {}),
     requested: { ...summary.requested, ...row.requested },
     sigma,
     reward,
@@ -308,7 +326,7 @@ export function again(
         ...row.status.filter(
           (code) =>
             !isOfCredit(code) &&
-            !(isOther && natureOf(credit.estimator).isOfTokens && isOfBank(code)) &&
+            !(isOther && credit.estimator.fromLogprobs && isOfBank(code)) &&
             !(code === UNCALIBRATED && (isOther || calibration !== undefined)) &&
             !(isOther && MATELESS.includes(code)),
         ),
@@ -328,12 +346,13 @@ function valuesOf(row: OutputRow, credit: CreditOptions, calibration?: Calibrati
   ];
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const ends = Int32Array.from(thoughts, ({ end }) => end ?? 0);
-  if (natureOf(credit.estimator).isOfTokens) return surpriseValues(logprobs ?? new Float32Array(0), ends);
+  const { fromLogprobs, fromStored } = calibration === undefined ? credit.estimator : pr;
+  if (fromLogprobs) return fromLogprobs(logprobs ?? new Float32Array(0), ends);
   const values = Float32Array.from(referenceLogprobs ?? [], (lp) =>
-    storedValue(lp, tokens, utilities, scorerOf(credit), credit.prover?.bestOf),
+    Number(fromStored?.({ logprobs: lp, tokens, utilities })),
   );
   // a trace without a reference has no v̂ to be calibrated
-  if (credit.estimator !== 'calibrated' || calibration === undefined || utilities.length === 0) return values;
+  if (calibration === undefined || calibration.standsBack || utilities.length === 0) return values;
   const geoValues = geoValuesOf(referenceLogprobs ?? [], tokens, utilities);
   const columns = furtherNumbers(calibration, (name) => trace.source.columns[name], ends);
   const states = { values, geoValues, ends, logprobs: logprobs ?? new Float32Array(0), columns };

@@ -3,21 +3,22 @@ import { basename, dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
-import { storedCredit } from '../../estimate/stored-credit.js';
+import { valueColumns } from '../../estimators/registry.js';
+import { storedCredit } from '../../estimators/stored-credit.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
 import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
-import { originsIn } from '../../io/scored/origins.js';
+import { partOf, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PassThroughColumn } from '../../io/table/schema.js';
 import { assertRecorded, bytesFault, edited } from '../../io/verify/as-written.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { PART_KEY, type Part } from '../../io/write/part.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
 import { accountBeside, type Config } from './account-beside.js';
-import { valueColumns } from './value-columns.js';
 
 /** Scored traces, of one run. */
 export interface Scored {
@@ -27,8 +28,10 @@ export interface Scored {
   readonly credit: CreditOptions;
   /** the files' account of themselves; none of JSON lines */
   readonly metadata: ReadonlyMap<string, string>;
-  /** what it was made of, which stays true of what is made of it, by key of the metadata */
+  /** what it was made of, which stays true of what is made of it, by key of the metadata; `part` among it */
   readonly origins: Readonly<Record<string, string>>;
+  /** what has cut it out of a data set; undefined where nothing has */
+  readonly part: Part | undefined;
   /** columns in their order; of JSON lines the first row's */
   readonly columns: readonly string[];
   /** those of them that are ours */
@@ -59,8 +62,10 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   await assertWritten(path, inputs, stored.metadata, (file) =>
     log.warn('no_hash', `${file}: nothing says which bytes were written`),
   );
-  const { config, metadata, origins } = stored;
+  const { config, metadata } = stored;
   refuseOthers(path, config);
+  const part = (await partOf(inputs))?.part;
+  const origins = { ...stored.origins, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
   const credit = storedCredit(config);
   if (credit === undefined)
     throw usageError(
@@ -70,11 +75,11 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   const typed = isText ? null : ((await columnarColumns(inputs))?.columns ?? []);
   const columns = typed === null ? await firstKeys(inputs) : typed.map(({ name }) => name);
   const ours = ourColumns(columns, config);
-  const valued = valueColumns(credit.estimator, config.keepSamples === true);
+  const valued = valueColumns(config);
   const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
   const made = new Set<string>([...ours, ...beside]);
   return {
-    ...{ inputs, config, credit, metadata, origins, columns, ours, valued, made, typed },
+    ...{ inputs, config, credit, metadata, origins, part, columns, ours, valued, made, typed },
     read: (opts) => readRows(inputs, opts),
   };
 }
@@ -127,9 +132,10 @@ async function ownAccount(path: string, inputs: readonly Input[]) {
         );
   }
   const metadata = first?.metadata ?? new Map<string, string>();
+  const origin = metadata.get(REDISTRIBUTED_KEY);
   return {
     metadata,
-    origins: originsIn(metadata),
+    origins: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
     config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config,
   };
 }

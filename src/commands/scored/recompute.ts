@@ -1,13 +1,16 @@
 // A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
 
 import { posteriorValues } from '../../estimate/attribution/posterior.js';
-import { surpriseValues } from '../../estimate/attribution/surprise.js';
 import { bankFault, NO_BANK, ONE_SIDED } from '../../estimate/bank.js';
-import { furtherOf, modelValues, type StoredModel } from '../../estimate/calibrate/calibration.js';
+import {
+  furtherOf,
+  modelValues,
+  type StoredModel,
+  storedModel,
+} from '../../estimate/calibrate/calibration.js';
 import { groupPlace } from '../../estimate/calibrate/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from '../../estimate/calibrated.js';
-import { type CreditOptions, onRewardScale } from '../../estimate/credit.js';
-import { natureOf, scorerOf } from '../../estimate/estimators.js';
+import type { CreditOptions } from '../../estimate/credit.js';
 import {
   creditColumn,
   GROUP_STD,
@@ -23,18 +26,19 @@ import { checkSampled } from '../../estimate/sampling/check-stored.js';
 import { checkMates } from '../../estimate/siblings/check-stored.js';
 import {
   redistribute,
+  ruleOf,
   type SigmaInput,
   type SigmaRule,
   sigmaEss,
+  sigmaGain,
   sigmaMaxWeight,
 } from '../../estimate/sigma.js';
-import { storedValue } from '../../estimate/value.js';
 import type { StoredRow } from '../../io/verify/stored-rows.js';
 import { segmentSums } from '../../segment/segment.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */
 export function mayBeGroupMean(credit: CreditOptions): boolean {
-  return credit.baseline === 'group' || (credit.baseline === 'auto' && !onRewardScale(credit));
+  return credit.baseline === 'group' || (credit.baseline === 'auto' && !credit.estimator.onRewardScale);
 }
 
 /** Numbers that were rounded to float32 once on either side differ by less, relative to the larger. */
@@ -47,8 +51,13 @@ type Fault = (text: string) => void;
  * Computes again what of a row follows from the rest of it, as far as its columns go: sums over segments, values from the
  * references' log-probabilities, differences, σ and its status, effective number and largest weight.
  * @param credit undefined where the file does not say how σ was made
+ * @param config of the file
  */
-export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefined): string[] {
+export function recomputedFaults(
+  row: StoredRow,
+  credit: CreditOptions | undefined,
+  config: Readonly<Record<string, unknown>> = {},
+): string[] {
   const faults: string[] = [];
   const fault: Fault = (text) => void faults.push(text);
   const cell = row.cell('segments');
@@ -56,6 +65,7 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
   const ends = Int32Array.from(segments, ({ end }) => (typeof end === 'number' ? end : 0));
   const entropies = floats(row.cell('entropies'));
   const sigma = floats(row.cell('sigma'));
+  const logprobs = floats(row.cell('logprobs'));
   const isWhole = (list: Float32Array | null): list is Float32Array =>
     list !== null && list.length === ends.at(-1);
 
@@ -66,25 +76,26 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
   if (sigma !== null) {
     expectNumber(row, 'sigma_ess', sigmaEss(sigma), fault);
     expectNumber(row, 'sigma_max_weight', sigmaMaxWeight(sigma), fault);
+    if (isWhole(logprobs)) expectNumber(row, 'sigma_gain', sigmaGain(sigma, logprobs), fault);
   }
   if (credit === undefined) return faults;
 
   const values = storedValues(row, segments, credit);
   if (values !== undefined) checkValues(row, values, credit, fault);
-  if (values !== undefined && natureOf(credit.estimator).isOfTokens) checkSurprise(row, values, ends, fault);
-  if (values !== undefined && natureOf(credit.estimator).isHinted) checkHinted(row, values, segments, fault);
+  if (values !== undefined && credit.estimator.fromLogprobs)
+    checkOfTokens(row, values, ends, credit.estimator.fromLogprobs, fault);
+  if (values !== undefined && row.has('hint_logprobs')) checkHinted(row, values, segments, fault);
   // values that rest on mates' outcomes follow from nothing that is stored; what they were mixed with does
-  const readsMates = natureOf(credit.estimator).readsMates === true;
+  const readsMates = credit.estimator.hasOutcome === true;
   const expected = readsMates ? floats(row.cell('value_prior')) : (values ?? null);
-  if (expected !== null && credit.calibration !== undefined)
-    checkCalibrated(row, expected, credit.calibration, fault);
+  const model = storedModel(config.calibration);
+  if (expected !== null && model !== undefined) checkCalibrated(row, expected, model, fault);
   if (readsMates && values !== undefined) checkMates(row, values, expected, fault);
-  if (natureOf(credit.estimator).isSampled && values !== undefined) checkSampled(row, values, fault);
+  if (row.has('lost_fraction') && values !== undefined) checkSampled(row, values, fault);
   const start = readsMates ? expected?.[0] : numberOrNull(row.cell('value_start'));
   checkBaseline(row, credit, start ?? undefined, fault);
   const T = ends.at(-1);
   const isComplete = values !== undefined && row.has('reward') && row.has('baseline');
-  const logprobs = floats(row.cell('logprobs'));
   if (!isComplete || T === undefined) return faults;
   const utilities = floats(row.cell('reference_utilities'));
   const input: SigmaInput = {
@@ -97,12 +108,14 @@ export function recomputedFaults(row: StoredRow, credit: CreditOptions | undefin
     reward: numberOrNull(row.cell('reward')),
     baseline: numberOrNull(row.cell('baseline')) ?? undefined,
     groupStd: numberOrNull(row.cell(GROUP_STD)) ?? undefined,
-    fault: utilities === null ? undefined : bankFault(utilities, scorerOf(credit)),
+    fault: utilities === null ? undefined : bankFault(utilities, credit.estimator),
   };
   /** whether the row has all that a rule reads */
   const isReadable = (rule: SigmaRule): boolean => {
-    const readsEntropies = credit.within === 'entropy' || rule.endsWith('entropy');
-    return (!readsEntropies || isWhole(entropies)) && (rule !== 'surprise' || isWhole(logprobs));
+    const readsEntropies = credit.within === 'entropy' || ruleOf(rule).reads === 'entropies';
+    const readsLogprobs =
+      credit.within === 'unsure' || credit.steps !== undefined || ruleOf(rule).reads === 'logprobs';
+    return (!readsEntropies || isWhole(entropies)) && (!readsLogprobs || isWhole(logprobs));
   };
   if (isReadable(credit.rule)) {
     const { deltas, sigma: expected, fallback } = redistribute(input, credit);
@@ -162,34 +175,44 @@ function storedValues(row: StoredRow, segments: readonly Segment[], { estimator 
   if (!row.has('segments') || !row.has('value_start')) return undefined;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
   const values = [row.cell('value_start'), ...thoughts].map((value) =>
-    value === null && natureOf(estimator).isLog ? Number.NEGATIVE_INFINITY : value,
+    value === null && estimator.isLog ? Number.NEGATIVE_INFINITY : value,
   );
   return values.every((value) => typeof value === 'number') ? Float32Array.from(values) : undefined;
 }
 
 /** v̂ from log p, token counts and ζ as they are stored. */
-function checkValues(row: StoredRow, values: Float32Array, credit: CreditOptions, fault: Fault): void {
-  const estimator = scorerOf(credit);
+function checkValues(
+  row: StoredRow,
+  values: Float32Array,
+  { estimator: { fromStored } }: CreditOptions,
+  fault: Fault,
+): void {
   const exits = row.cell('reference_logprobs');
   const utilities = floats(row.cell('reference_utilities'));
-  if (!Array.isArray(exits) || utilities === null || !natureOf(estimator).isStored) return;
-  if (estimator === 'pr-geo' && !row.has('reference_tokens')) return;
+  if (!Array.isArray(exits) || utilities === null || fromStored === undefined) return;
+  if (!row.has('reference_tokens')) return;
   const tokens = Int32Array.from((row.cell('reference_tokens') ?? []) as ArrayLike<number>);
   for (const [k, value] of values.entries()) {
     const logprobs = floats(exits[k]);
     if (logprobs === null || logprobs.length !== utilities.length) continue;
-    const expected = storedValue(logprobs, tokens, utilities, estimator, credit.prover?.bestOf);
+    const expected = fromStored({ logprobs, tokens, utilities });
     if (isRounded(value, expected)) continue;
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${value}, from reference_logprobs it is ${Math.fround(expected)}`);
   }
 }
 
-/** Values of `surprise` from the tokens' own log p. @param ends of all segments: a value has one before it */
-function checkSurprise(row: StoredRow, values: Float32Array, ends: Int32Array, fault: Fault): void {
+/** Values from the tokens' own log p. @param ends of all segments: a value has one before it */
+function checkOfTokens(
+  row: StoredRow,
+  values: Float32Array,
+  ends: Int32Array,
+  fromLogprobs: NonNullable<CreditOptions['estimator']['fromLogprobs']>,
+  fault: Fault,
+): void {
   const logprobs = floats(row.cell('logprobs'));
   if (logprobs === null) return;
-  for (const [k, expected] of surpriseValues(logprobs, ends.subarray(0, values.length - 1)).entries()) {
+  for (const [k, expected] of fromLogprobs(logprobs, ends.subarray(0, values.length - 1)).entries()) {
     if (isRounded(values[k], expected)) continue;
     const name = k === 0 ? 'value_start' : `segments[${k - 1}].value`;
     fault(`${name} is ${values[k]}, from logprobs it is ${expected}`);
@@ -245,7 +268,7 @@ function checkBaseline(row: StoredRow, credit: CreditOptions, start: number | un
   if (baseline === 'value' && start !== undefined && !isStart)
     fault(`baseline is ${found}, expected V(s_0), ${start}`);
   const hasNoGroup = row.has('group') && row.cell('group') === null;
-  const isExpected = onRewardScale(credit);
+  const isExpected = credit.estimator.onRewardScale === true;
   if (baseline === 'auto' && (hasNoGroup || isExpected) && start !== undefined && !isStart)
     fault(`baseline is ${found}${isExpected ? '' : ' without a group'}, expected V(s_0), ${start}`);
 }
@@ -292,9 +315,10 @@ function checkFurtherCodes(
     fault(`status is ${status}, the further credits have ${[...expected].sort().join(';') || 'no code'}`);
 }
 
-function expectNumber(row: StoredRow, name: string, expected: number, fault: Fault): void {
-  if (row.has(name) && !isRounded(row.cell(name), expected))
-    fault(`${name} is ${row.cell(name)}, from sigma it is ${Math.fround(expected)}`);
+function expectNumber(row: StoredRow, name: string, expected: number | null, fault: Fault): void {
+  const found = row.cell(name);
+  if (!row.has(name) || (expected === null ? found === null : isRounded(found, expected))) return;
+  fault(`${name} is ${found}, from sigma it is ${expected === null ? null : Math.fround(expected)}`);
 }
 
 function isRounded(found: unknown, expected: number): boolean {

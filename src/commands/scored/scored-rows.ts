@@ -1,14 +1,13 @@
 // A row of a scored file in, the trace as it was scored out: its columns as numbers again, and the input's own to pass on.
 import { TraceRejected } from '../../errors.js';
 import type { Creditable } from '../../estimate/credit.js';
-import { natureOf } from '../../estimate/estimators.js';
+import { readCell } from '../../io/table/output-columns.js';
 import { checkRow } from '../../io/verify/check-row.js';
 import type { StoredRow } from '../../io/verify/stored-rows.js';
 import { segmentOf } from '../../report/scored-row.js';
 import type { InputRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
-import { storedValueColumns } from './value-columns.js';
 
 type Cells = Readonly<Record<string, unknown>>;
 
@@ -43,7 +42,7 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
   const T = ends[ends.length - 1] ?? 0;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
   // JSON has no −∞
-  const none = natureOf(credit.estimator).isLog ? Number.NEGATIVE_INFINITY : 0;
+  const none = credit.estimator.isLog ? Number.NEGATIVE_INFINITY : 0;
   const values = Float32Array.from([cell('value_start'), ...thoughts], (value) => Number(value ?? none));
   const entropies = floats(cell('entropies'));
   const logprobs = floats(cell('logprobs'));
@@ -53,7 +52,9 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
   const exits = cell('reference_logprobs');
   const item = numberOrNull(cell('source_item'));
   const group = cell('group');
-  const requested = storedValueColumns(credit.estimator, (name) => row.columns[name] ?? null);
+  const requested = Object.fromEntries(
+    valued.map(({ name, type }) => [name, readCell(type, row.columns[name] ?? null)]),
+  );
   return {
     row: {
       trace: {
@@ -64,7 +65,10 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
         references: [],
         reward,
         ...(item === null ? {} : { item }),
-        source: passedOn(row, made, Number(cell('source_row') ?? row.row)),
+        source: passedOn(row, made, {
+          file: String(cell('source_file') ?? row.file),
+          row: Number(cell('source_row') ?? row.row),
+        }),
       },
       promptIds: ids(cell('prompt_ids')),
       completionIds: ids(cell('completion_ids')),
@@ -80,6 +84,7 @@ export function storedTrace(row: InputRow, { ours, valued, made, credit }: Score
       referenceTokens: ids(cell('reference_tokens')),
       sigmaEss: numberOrNull(cell('sigma_ess')),
       sigmaMaxWeight: numberOrNull(cell('sigma_max_weight')),
+      sigmaGain: numberOrNull(cell('sigma_gain')),
       status: status === 'ok' ? [] : status.split(';'),
       ...(valued.length === 0 ? {} : { requested }),
     },
@@ -99,11 +104,16 @@ function priorStart({ value_prior: prior }: Cells): number | undefined {
 }
 
 /** The row as the input's own columns have it, in the place where the input had it. */
-function passedOn(row: InputRow, made: ReadonlySet<string>, sourceRow: number): OutputRow['trace']['source'] {
-  const { file, ordinal, byteOffset, arrow } = row;
+function passedOn(
+  row: InputRow,
+  made: ReadonlySet<string>,
+  place: { readonly file: string; readonly row: number },
+): OutputRow['trace']['source'] {
+  const { ordinal, byteOffset, arrow } = row;
   let columns: Cells | undefined;
   return {
-    ...{ file, ordinal, byteOffset, row: sourceRow },
+    ...place,
+    ...{ ordinal, byteOffset },
     ...(arrow === undefined ? {} : { arrow }),
     get columns() {
       columns ??= Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));

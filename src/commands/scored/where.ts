@@ -1,9 +1,10 @@
 // `--where`: a condition as text in, a question to ask of a scored trace out.
 import { usageError } from '../../errors.js';
-import { hasLevel } from '../../estimate/estimators.js';
+import { hasLevel } from '../../estimate/nature.js';
+import { SIGMA_RULES } from '../../estimate/sigma.js';
 import type { OurColumn } from '../../io/table/output-columns.js';
-import { didYouMean } from '../../io/table/similar.js';
 import { mayBeStatus, STATUS_CODES } from '../../io/verify/status-codes.js';
+import { didYouMean } from '../../similar.js';
 import type { Scored } from './open-scored.js';
 import type { StoredTrace } from './scored-rows.js';
 
@@ -67,6 +68,7 @@ export const FIGURES: Readonly<Record<string, Named>> = {
   },
   sigma_ess: { needs: ['sigma_ess'], of: ({ row }) => row.sigmaEss },
   sigma_max_weight: { needs: ['sigma_max_weight'], of: ({ row }) => row.sigmaMaxWeight },
+  sigma_gain: { needs: ['sigma_gain'], of: ({ row }) => row.sigmaGain },
   sigma_min: ofSigma((sigma) => lowest(sigma) * sigma.length),
   sigma_max: ofSigma((sigma) => highest(sigma) * sigma.length),
   sigma_negative: ofSigma((sigma) => sigma.filter((s) => s < 0).length / sigma.length),
@@ -82,10 +84,12 @@ export interface Condition {
 }
 
 const EXAMPLE = "--where 'status == ok' --where 'value_range >= .05 or reward == 0'";
-const COMPARISON = /^([A-Za-z_]+)\s*(==|!=|<=|>=|<|>)\s*(\S.*)$/;
+const COMPARISON = /^([A-Za-z_]+)\s*(==|!=|<=|>=|<|>)\s*(\S.*)$/s;
+/** A value in quotes, which is passed over whatever is in it, or what joins two comparisons. */
+const QUOTED_OR_JOINT = /[=<>]\s*(?:"[^"]*"|'[^']*')(?=\s|$)|\s+(and|or)\s+/g;
 
 /**
- * Reads a condition: comparisons joined by `and` and `or`, of which `and` binds first.
+ * Reads a condition: comparisons joined by `and` and `or`, of which `and` binds first; in quotes they are text.
  * @throws RredcotError (exit 2) for what is no comparison, a figure that nobody knows, and one whose columns the file lacks
  */
 export function parseWhere(
@@ -94,14 +98,28 @@ export function parseWhere(
   { ours, credit }: Pick<Scored, 'ours' | 'credit'>,
 ): Condition {
   const isLevel = hasLevel(credit.estimator);
-  const alternatives = text
-    .trim()
-    .split(/\s+or\s+/)
-    .map((part) => part.split(/\s+and\s+/).map((each) => comparison(each.trim(), text, path, ours)));
+  const alternatives = alternativesOf(text.trim()).map((all) =>
+    all.map((each) => comparison(each.trim(), text, path, ours)),
+  );
   return {
     text,
     holds: (trace) => alternatives.some((all) => all.every((fits) => fits(trace, isLevel))),
   };
+}
+
+/** The comparisons of a condition: any of the lists, of a list all. */
+function alternativesOf(text: string): string[][] {
+  const lists: string[][] = [];
+  let [all, from]: [string[], number] = [[], 0];
+  for (const { 0: found, 1: joint, index } of text.matchAll(QUOTED_OR_JOINT)) {
+    if (joint === undefined) continue;
+    all.push(text.slice(from, index));
+    from = index + found.length;
+    if (joint === 'and') continue;
+    lists.push(all);
+    all = [];
+  }
+  return [...lists, [...all, text.slice(from)]];
 }
 
 type Fits = (trace: StoredTrace, isLevel: boolean) => boolean;
@@ -111,7 +129,7 @@ function comparison(text: string, whole: string, path: string, ours: readonly Ou
   if (name === undefined || sign === undefined || given === undefined)
     throw usageError(
       `--where ${whole}: "${text}" is no comparison, expected <figure> <sign> <value> with one of == != < <= > >=`,
-      EXAMPLE,
+      `${EXAMPLE}; a value with "and" or "or" in it stands in quotes: --where 'id == "this and that"'`,
     );
   const figure = Object.hasOwn(FIGURES, name) ? FIGURES[name] : undefined;
   if (figure === undefined) {
@@ -135,9 +153,9 @@ function comparison(text: string, whole: string, path: string, ours: readonly Ou
 function words({ of }: Named, name: string, sign: string, given: string, whole: string): Fits {
   if (sign !== '==' && sign !== '!=')
     throw usageError(`--where ${whole}: ${name} is text, expected == or !=`, EXAMPLE);
-  const word = given.replace(/^(['"])(.*)\1$/, '$2');
+  const word = given.replace(/^(['"])(.*)\1$/s, '$2');
   // with != a code that no row can have keeps everything
-  if (name === 'status' && !mayBeStatus(word)) {
+  if (name === 'status' && !mayBeStatus(word, SIGMA_RULES)) {
     const meant = didYouMean(word, STATUS_CODES);
     throw usageError(
       `--where ${whole}: no status is "${word}"${meant === undefined ? '' : `, did you mean ${meant}?`}`,

@@ -1,6 +1,6 @@
 // Rows of a scored file in, one file or stdout out, whole or not at all, with the rejects and the summary beside it.
 import { createHash } from 'node:crypto';
-import { dirname } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { throwIfInterrupted, usageError } from '../../errors.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
@@ -8,10 +8,12 @@ import { removeSum, writeSum } from '../../io/files/sum-file.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
 import { comeInto } from '../../io/run/claim.js';
 import { holderText } from '../../io/run/holder.js';
+import type { Presence } from '../../io/run/presence.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import {
   CONFIG_KEY,
   INPUTS_KEY,
+  type Output,
   type OutputTarget,
   openOutput,
   POLICY_KEY,
@@ -20,7 +22,7 @@ import {
   VERSION_KEY,
   VOCAB_KEY,
 } from '../../io/write/output.js';
-import { openRejects } from '../../io/write/rejects.js';
+import { openRejects, type Rejects } from '../../io/write/rejects.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { Progress } from '../../report/progress.js';
@@ -29,6 +31,8 @@ import { Summary } from '../../report/summary.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { VERSION } from '../../version.js';
+import { inFolder } from '../job/in-folder.js';
+import { madeBy } from '../job/made-by.js';
 import type { Target } from '../job/target.js';
 
 /** What is written, and how. */
@@ -57,39 +61,27 @@ export async function writeScored(
   out: ScoredOutput,
 ): Promise<void> {
   const { target, config, log, signal } = out;
-  const { path, format } = target;
-  const isFile = path !== '-';
+  const { path, format, folder } = target;
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
-  const rejects = await openRejects(target.rejects);
-  const output = await openOutput({ ...out, path, format, metadata: metadataOf(out) });
-  try {
-    for await (const item of items) {
-      throwIfInterrupted(signal);
-      if (isBad(item)) {
-        await rejects.add(item);
-        progress.reject();
-        summary.reject(item);
-      } else {
-        await output.write([item]);
-        progress.trace(item.completionIds?.length ?? 0);
-        summary.add(item);
-      }
+  await inFolder(target, async () => {
+    // what is half written lies in the folder that goes: what a killed process leaves, the next one at this output sweeps
+    const presence = folder === undefined ? undefined : await comeInto(folder, true, signal);
+    try {
+      await write(presence);
+    } finally {
+      await presence?.leave();
+      progress.end();
     }
-    throwIfInterrupted(signal);
-    await oneAtATime(target, publish, signal);
-  } catch (error) {
-    await output.abort().catch(() => {});
-    await rejects.abort().catch(() => {});
-    // a reader that has seen enough (`| head`) is no failure
-    if (!(error instanceof ReaderClosedError)) throw error;
-  }
+  });
   const { rejects: rejected } = progress.totals();
   log.text(summary.describe(progress.totals(), undefined, out.valueName).join('\n'));
   if (rejected > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
-  if (isFile) log.text(`written to ${escapeControls(path)}`);
-  for (const { code, message } of figureWarnings(summary.figures, undefined, config.rule))
+  if (path !== '-') log.text(`written to ${escapeControls(path)}`);
+  for (const { code, message } of figureWarnings(summary.figures, undefined, madeBy(config)))
     log.warn(code, message);
+  const many = summary.rejectWarning(progress.totals().traces);
+  if (many !== undefined) log.warn(many.code, many.message);
   log.record('done', doneRecord());
 
   function doneRecord(): Record<string, unknown> {
@@ -97,22 +89,57 @@ export async function writeScored(
     const figures = figureRecord(summary.figures);
     return { traces, tokens, rejects, seconds, ...figures, ...out.figures?.(), output: path };
   }
-  async function publish(): Promise<void> {
-    await rejects.close();
-    // as a run does it: what is beside the file is there before the file is seen
-    if (isFile) await summarise();
-    if (isFile && format === 'jsonl') await removeSum(path);
-    const sha256 = await output.close();
-    const beside = summaryPath(path);
-    const hashes = [
-      [path, sha256],
-      [beside, isFile ? await sha256OfFile(beside) : null],
-    ].filter((each): each is [string, string] => each[1] !== null);
-    if (isFile && format === 'jsonl') await writeSum(path, new Map(hashes));
+  async function write(presence: Presence | undefined): Promise<void> {
+    const rejects = await openRejects(target.rejects, folder);
+    const metadata = metadataOf(out);
+    const output = await openOutput({ ...out, path, format, metadata, halfWrittenIn: folder });
+    try {
+      for await (const item of items) {
+        throwIfInterrupted(signal);
+        if (isBad(item)) {
+          await rejects.add(item);
+          progress.reject(item.ordinal);
+          summary.reject(item);
+        } else {
+          await output.write([item]);
+          progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
+          summary.add(item);
+        }
+      }
+      throwIfInterrupted(signal);
+      if (presence === undefined || folder === undefined) {
+        await rejects.close();
+        await output.close();
+      } else await oneAtATime(path, presence, () => publish(rejects, output, folder));
+    } catch (error) {
+      await output.abort().catch(() => {});
+      await rejects.abort().catch(() => {});
+      // a reader that has seen enough (`| head`) is no failure
+      if (!(error instanceof ReaderClosedError)) throw error;
+    }
   }
-  async function summarise(): Promise<void> {
+  async function publish(rejects: Rejects, output: Output, folder: string): Promise<void> {
+    const beside = summaryPath(path);
+    let sha256: string | null;
+    try {
+      await rejects.close();
+      // as a run does it: what is beside the file is there before the file is seen
+      await summarise(folder);
+      if (format === 'jsonl') await removeSum(path);
+      sha256 = await output.close();
+    } catch (error) {
+      // of a file that is not there
+      for (const each of [beside, target.rejects]) await rm(each, { force: true }).catch(() => {});
+      throw error;
+    }
+    if (format !== 'jsonl' || sha256 === null) return;
+    const besides = await sha256OfFile(beside);
+    const hashes = new Map([[path, sha256]]);
+    await writeSum(path, besides === null ? hashes : hashes.set(beside, besides), folder);
+  }
+  async function summarise(folder: string): Promise<void> {
     const rejectsSha256 = await sha256OfFile(target.rejects);
-    const run = { run: identityOf(out), config, folder: dirname(path), rejectsSha256 };
+    const run = { run: identityOf(out), config, folder, rejectsSha256 };
     const origins = Object.entries(out.made).map(([key, origin]) => [
       key.replace(OURS, ''),
       JSON.parse(origin),
@@ -129,23 +156,13 @@ const OURS = 'rredcot.';
  * Gives files that belong together their names: what two commands make at one place would else be mixed.
  * @throws RredcotError (exit 2) where a run is at work there
  */
-async function oneAtATime(
-  { path, folder }: Target,
-  publish: () => Promise<void>,
-  signal: AbortSignal,
-): Promise<void> {
-  if (folder === undefined) return publish();
-  const presence = await comeInto(folder, true, signal);
-  try {
-    const ended = await presence.alone(publish);
-    if ('holder' in ended)
-      throw usageError(
-        `${path}: another command makes it (${holderText(ended.holder)})`,
-        'wait for it, or name another output with -o',
-      );
-  } finally {
-    await presence.leave();
-  }
+async function oneAtATime(path: string, presence: Presence, publish: () => Promise<void>): Promise<void> {
+  const ended = await presence.alone(publish);
+  if ('holder' in ended)
+    throw usageError(
+      `${path}: another command makes it (${holderText(ended.holder)})`,
+      'wait for it, or name another output with -o',
+    );
 }
 
 /** What takes a run's place: a hash of what the file was made of, and how. */

@@ -1,17 +1,14 @@
 // `--dry-run`: traces that are ready for the policy in, what a run of them would be out, as lines for a terminal.
-import type { Attributes, AttributionOptions } from '../../estimate/attributing/attributed.js';
-import { type AttributionForecast, AttributionTally } from '../../estimate/attributing/forecast.js';
-import type { PassJob } from '../../estimate/passes/cut-windows.js';
-import { type Forecast, type ForecastBy, forecast } from '../../estimate/passes/forecast.js';
-import { type SamplingForecast, SamplingTally } from '../../estimate/sampling/forecast.js';
-import type { MonteCarloOptions } from '../../estimate/sampling/sampled.js';
+import { dataError } from '../../errors.js';
+import { itemsOf, windowsOf } from '../../estimate/passes/cut-windows.js';
+import { type Forecast, forecast } from '../../estimate/passes/forecast.js';
+import type { Started, ValueJob } from '../../estimators/estimator.js';
 import { count, plural } from '../../plural.js';
-import type { PolicyWrites } from '../../policy/run/continue.js';
-import { escapeControls } from '../../printable.js';
+import type { PolicyRuns } from '../../policy/run/session.js';
+import { escapeControls, printableJson } from '../../printable.js';
 import { duration } from '../../report/progress.js';
-import { type BadRow, eachTrace } from '../../rows.js';
-import type { Reference } from '../../trace.js';
-import { RejectTally } from '../job/reject-limits.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
+import { cureOf, RejectTally } from '../job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {
@@ -23,79 +20,174 @@ interface BranchText {
   readonly device: string;
 }
 
+/** What was found, and of how many rows. */
+type Found = Forecast & { readonly rows: number | undefined; readonly isTwice: boolean };
+
 const LABEL_WIDTH = 12;
 const SHOWN = 160;
 
-/** How the traces would be run. */
-interface DryRun<T extends PassJob> extends ForecastBy<T> {
-  readonly session: ForecastBy<T>['session'] & PolicyWrites & Attributes;
+/** What of a run is told beside its traces. */
+interface Facts {
   readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
-  /** how values are sampled, by a session whose decoder is open */
-  readonly monteCarlo?: MonteCarloOptions | undefined;
-  /** how segments are attributed to, where the policy reads a trace again for it */
-  readonly attribution?: AttributionOptions | undefined;
 }
 
-/** Counts the traces, runs a few of them, and tells what was found. */
-export async function dryRun<T extends PassJob & { readonly bank: readonly Reference[] }>(
-  ready: AsyncIterable<T | BadRow>,
-  { text, rows, monteCarlo, attribution, ...by }: DryRun<T>,
-  print: (line: string) => void,
+/** How it is told. */
+export interface DryRunOptions {
+  /** one JSON object in place of lines for people */
+  readonly json: boolean;
+  print(line: string): void;
+}
+
+/**
+ * Counts the traces, runs a few of them, and tells what was found.
+ * @throws RredcotError (exit 65) where every trace would be rejected
+ */
+export async function dryRun(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  { together, values, tally, isSecondPass }: Started,
+  session: PolicyRuns,
+  { text, rows }: Facts,
+  { json, print }: DryRunOptions,
 ): Promise<void> {
   const rejects = new RejectTally();
   let answer: string | undefined;
-  const sampling = monteCarlo && new SamplingTally(monteCarlo);
-  const attributing = attribution && new AttributionTally(attribution);
-  const noted = eachTrace(ready, (item) => {
+  const counted = tally?.();
+  const all = together === undefined ? ready : itemsOf(together(windowsOf(ready, () => 0)));
+  const noted = eachTrace(all, (item) => {
     answer ??= item.bank[0]?.answer;
-    sampling?.add(item);
-    attributing?.add(item);
+    counted?.add(item);
     return item;
   });
+  const inOneWindow = (items: AsyncIterable<ValueJob | BadRow>) => {
+    const windows = windowsOf(items, () => 0);
+    return together?.(windows) ?? windows;
+  };
+  const by = { session, together: inOneWindow, ...(isSecondPass && { again: values<ValueJob> }) };
   const found = await forecast(noted, by, (bad) => rejects.add(bad));
-  const isTwice = by.again !== undefined;
-  for (const line of drawForecast({ ...found, rows, isTwice }, rejects, text, answer)) print(line);
-  if (attributing !== undefined) print(drawAttribution(await attributing.measure(by.session)));
-  if (sampling !== undefined) print(drawSampling(await sampling.measure(by.session, text.maxTokens)));
+  const told = { ...found, rows, isTwice: isSecondPass === true };
+  const besides = await counted?.measure();
+  if (json)
+    print(
+      printableJson(
+        JSON.stringify({
+          ...forecastRecord(told, rejects, text, answer),
+          ...(besides && { [besides[0]]: besides[1] }),
+        }),
+      ),
+    );
+  else for (const line of drawForecast(told, rejects, text, answer)) print(line);
+  if (!json && besides !== undefined) print(label(...besides));
+  refuseEmpty(found.traces, rejects);
 }
 
-function drawAttribution({ sequences, tokens, seconds, measured }: AttributionForecast): string {
-  const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
-  const time =
-    measured === 0 ? '' : `: about ${duration(seconds)} more, by ${count(measured)} that were read`;
-  return `${'again'.padEnd(LABEL_WIDTH)}${all}${time}`;
+/** @throws RredcotError (exit 65) where every trace would be rejected */
+function refuseEmpty(traces: number, { commonest, total }: RejectTally): void {
+  if (traces === 0 && commonest !== undefined)
+    throw dataError(
+      `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
+      cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
+    );
 }
 
-function drawSampling({ completions, tokens, written, seconds }: SamplingForecast): string {
-  const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
-  const time =
-    completions === 0
-      ? ''
-      : `: about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
-  return `${'samples'.padEnd(LABEL_WIDTH)}${all}${time}`;
+/** What was counted. */
+function countRecord(traces: number, rows: number | undefined, rejects: RejectTally) {
+  return {
+    ...{ format: 1, rows: rows ?? null, traces, rejects: rejects.total },
+    reject_codes: Object.fromEntries(
+      rejects.counts.map(({ code, count, first }) => [code, { count, first }]),
+    ),
+  };
 }
 
-/** The lines, control characters made visible. */
+/** The same for programs: what was not measured is null. */
+function forecastRecord(
+  found: Found,
+  rejects: RejectTally,
+  { close, open, closer, maxTokens, device }: BranchText,
+  answer: string | undefined,
+): Record<string, unknown> {
+  const { state, traces } = found;
+  return {
+    ...countRecord(traces, found.rows, rejects),
+    prompt_tokens: found.promptTokens,
+    completion_tokens: found.completionTokens,
+    longest: found.longest,
+    max_tokens: maxTokens,
+    exits: found.exits,
+    branches: found.branches,
+    template: { close, open, closer },
+    branch: state === undefined ? null : { state, answer: answer ?? null },
+    device,
+    seconds: traces === 0 ? null : found.seconds,
+    measured_traces: found.sample,
+    bytes: traces === 0 ? null : found.bytes,
+  };
+}
+
+/** The same where no policy reads the traces: they are counted. @param rows of the inputs, where they were counted */
+export async function unreadDryRun(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  rows: number | undefined,
+  { json, print }: DryRunOptions,
+): Promise<void> {
+  const rejects = new RejectTally();
+  let [traces, tokens, exits] = [0, 0, 0];
+  for await (const item of ready) {
+    if (isBad(item)) {
+      rejects.add(item);
+      continue;
+    }
+    traces++;
+    tokens += item.completionIds.length;
+    exits += item.pieces.segments + 1;
+  }
+  if (json)
+    print(
+      printableJson(
+        JSON.stringify({
+          ...countRecord(traces, rows, rejects),
+          ...{ completion_tokens: tokens, exits, seconds: null },
+        }),
+      ),
+    );
+  else
+    for (const line of [
+      ...drawCounts(traces, rows, rejects),
+      label('tokens', `${count(tokens)} in completions`),
+      label('exits', count(exits)),
+      label('time', 'no policy runs'),
+    ])
+      print(line);
+  refuseEmpty(traces, rejects);
+}
+
+function drawCounts(traces: number, rows: number | undefined, rejects: RejectTally): string[] {
+  const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
+  return [
+    label('traces', rows === undefined ? count(traces) : `${count(traces)}, from ${plural(rows, 'row')}`),
+    label('rejected', rejects.total === 0 ? '0' : `${count(rejects.total)} (${codes})`),
+    ...rejects.counts.map(({ first }) => label('', first)),
+  ];
+}
+
+/** A line, control characters made visible. */
+function label(name: string, text: string): string {
+  return escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
+}
+
 function drawForecast(
-  found: Forecast & { readonly rows: number | undefined; readonly isTwice: boolean },
+  found: Found,
   rejects: RejectTally,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): string[] {
   const { traces, promptTokens, completionTokens, longest, exits, branches, state, isTwice } = found;
-  const label = (name: string, text: string) => escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
   const tooLong = rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
-  const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
   const tokens = `${count(completionTokens)} in completions, ${count(promptTokens)} in prompts`;
   return [
-    label(
-      'traces',
-      found.rows === undefined ? count(traces) : `${count(traces)}, from ${plural(found.rows, 'row')}`,
-    ),
-    label('rejected', rejects.total === 0 ? '0' : `${count(rejects.total)} (${codes})`),
-    ...rejects.counts.map(({ first }) => label('', first)),
+    ...drawCounts(traces, found.rows, rejects),
     label('tokens', `${tokens}; the longest trace has ${count(longest)}`),
     label('too long', `${count(tooLong)}; the policy takes ${count(maxTokens)} tokens`),
     label('exits', `${count(exits)}, with ${plural(branches, 'branch', 'branches')}`),

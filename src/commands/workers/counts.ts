@@ -1,6 +1,7 @@
 // A run folder in, what this command's own workers have done there out.
 import { readdir } from 'node:fs/promises';
-import { valueNameOf } from '../../estimate/estimators.js';
+import { valueNameOf } from '../../estimate/nature.js';
+import { storedNature } from '../../estimators/registry.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import type { RunDescription } from '../../io/run/description.js';
 import { sumCounts } from '../../io/run/records.js';
@@ -24,5 +25,5 @@ export async function ownCounts(folder: string, { index, count: n }: Shard, work
 
 /** How values are called; undefined where a command makes none. */
 function shownValues({ command, config }: RunDescription): string | undefined {
-  return command === 'score' ? valueNameOf(config.estimator) : undefined;
+  return command === 'score' ? valueNameOf(storedNature(config)) : undefined;
 }

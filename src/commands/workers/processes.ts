@@ -3,14 +3,15 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
-import { isAnswerNow } from '../../estimate/estimators.js';
+import { isAnswerNow } from '../../estimate/nature.js';
+import { storedNature } from '../../estimators/registry.js';
 import { readJson } from '../../io/files/json-file.js';
 import type { Shard } from '../../io/layout/chunks.js';
 import { runPaths } from '../../io/layout/run-paths.js';
 import { publishFile, rejectsHash } from '../../io/merge/publish.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
-import { type RunCommand, readRunDescription } from '../../io/run/description.js';
+import type { RunCommand } from '../../io/run/description.js';
 import { type ChunkRecord, holdsTraces } from '../../io/run/records.js';
 import { emptyRunFolder } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
@@ -28,6 +29,7 @@ import { SharedProgress } from '../../report/shared-progress.js';
 import { drawnHere, drawTrace } from '../../report/shown/trace-view.js';
 import { suggestCalibration } from '../../report/suggestion.js';
 import { Summary, type SummaryPart } from '../../report/summary.js';
+import { madeBy } from '../job/made-by.js';
 import type { RunOptions } from '../job/open-run.js';
 import type { MaxRejects } from '../job/reject-limits.js';
 import { resolveShard } from '../job/shard.js';
@@ -133,13 +135,16 @@ async function shareWork(
   const { traces, tokens, rejects } = total;
   const counted = { traces, tokens, rejects, seconds, workers: workers.length };
   const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
-  const { run, config } = await readRunDescription(folder);
+  const state = await readRunState(folder);
+  const { run, config } = state.description;
   const records: ChunkRecord[] = [];
-  if (target.kind === 'file')
-    for await (const record of recordsInOrder(await readRunState(folder))) records.push(record);
+  if (target.kind === 'file') for await (const record of recordsInOrder(state)) records.push(record);
   const rejectsSha256 = await rejectsHash(folder, records, shard.count * workers.length);
   const summarised = { run, config, folder, rejectsSha256 };
-  const problem = shard.count === 1 ? await writeSummary(target.path, summarised, done) : undefined;
+  const problem =
+    shard.count === 1
+      ? await writeSummary(target.path, summarised, { ...done, part: state.part })
+      : undefined;
   if (problem !== undefined) log.warn('summary', problem);
   if (target.kind === 'file')
     await publishFile(folder, target, records, shard.count * workers.length, () => {
@@ -161,9 +166,12 @@ async function shareWork(
     ].join('\n'),
   );
   const next =
-    shard.count === 1 && suggestCalibration(figures, config, target.path, isAnswerNow(config.estimator));
+    shard.count === 1 && suggestCalibration(figures, config, target.path, isAnswerNow(storedNature(config)));
   if (next) log.text(next);
-  for (const { code, message } of figureWarnings(figures, facts, config.rule)) log.warn(code, message);
+  for (const { code, message } of [...state.warnings, ...figureWarnings(figures, facts, madeBy(config))])
+    log.warn(code, message);
+  const rejected = summary.rejectWarning(traces);
+  if (rejected !== undefined) log.warn(rejected.code, rejected.message);
   log.record('done', done);
   return EXIT.done;
 }

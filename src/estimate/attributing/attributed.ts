@@ -6,7 +6,7 @@ import { summedAttributions } from '../attribution/summed.js';
 import type { PassJob } from '../passes/cut-windows.js';
 import { ImpossibleNumberError } from '../passes/possible.js';
 import { impossible, type Scored, type Valued } from '../passes/windows.js';
-import { traceValues } from '../value.js';
+import { scoredReferences } from '../value.js';
 import { type Ablated, type KeepsTrunks, type Loo, leaveOneOut } from './deletions.js';
 import { overSegments, posteriors, sequenceOf } from './sequence.js';
 
@@ -19,13 +19,6 @@ export type Attributes = KeepsTrunks &
 export type AttributionOptions =
   | { readonly estimator: 'loo'; readonly loo: Loo }
   | { readonly estimator: 'attention' | 'gradient' };
-
-/** The options as a configuration has them. */
-export function attributionConfig(opts: AttributionOptions) {
-  return opts.estimator === 'loo' ? { loo: opts.loo } : {};
-}
-/** Its keys: they go with the estimator. */
-export const ATTRIBUTION_KEYS: readonly string[] = ['loo'];
 
 /** Opens what an attribution runs. @throws RredcotError (exit 2) where the folder has it not */
 export async function openAttribution(session: Attributes, { estimator }: AttributionOptions): Promise<void> {
@@ -47,9 +40,7 @@ export function attributedValues<T extends PassJob>(
     const attributions = await attributionsOf(session, read, last, opts).catch((error: unknown) => {
       throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
     });
-    const utilities = Float32Array.from(continuations, ({ utility }) => utility);
-    // the references' log-probabilities are stored as those of pr
-    const values = { ...traceValues(branches, utilities, 'pr'), values: summedAttributions(attributions) };
+    const values = { ...scoredReferences(branches), values: summedAttributions(attributions) };
     return { job, trace, result, values };
   });
 }

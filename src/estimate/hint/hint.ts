@@ -9,7 +9,7 @@ import { HINT_TEMPLATE } from '../../policy/files.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import type { OpenTokenizer } from '../../policy/text/open-tokenizer.js';
 import type { Reference } from '../../trace.js';
-import { openProver, type Prover, proverConfig, tokenCheck } from '../prover/prover.js';
+import { openProver, type Prover, tokenCheck } from '../prover/prover.js';
 import { joinIds } from '../references.js';
 
 /** How a prompt tells the answer. */
@@ -83,13 +83,6 @@ export async function openHint(
     },
   };
 }
-
-/** What a configuration has of it. */
-export function hintConfig({ template, reader }: Hint) {
-  return { hintTemplate: template, ...(reader && { hintPolicy: proverConfig(reader) }) };
-}
-/** Its keys: they go with the estimator. */
-export const HINT_KEYS: readonly string[] = ['hintTemplate', 'hintPolicy'];
 
 async function readTemplate(path: string | undefined, folder: string): Promise<HintTemplate> {
   const place = path ?? `${folder}/${HINT_TEMPLATE}`;

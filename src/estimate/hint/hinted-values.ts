@@ -1,6 +1,5 @@
 // Scored traces in, their values by how a hint changes what the policy says of their tokens out: one more pass (METHOD §3, `posterior`).
 import { TraceRejected } from '../../errors.js';
-import { FLOAT32_LIST, type OutputColumn } from '../../io/table/output-columns.js';
 import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { posteriorValues } from '../attribution/posterior.js';
@@ -9,6 +8,7 @@ import { type Scored, scoreWindows, type Valued } from '../passes/windows.js';
 import { cutAs } from '../prover/proved-values.js';
 import type { TraceResult } from '../trace-result.js';
 import { noReferences } from '../value.js';
+import { HINT_LOGPROBS } from './columns.js';
 
 /** How the hint is read. */
 export interface HintedBy {
@@ -30,9 +30,10 @@ export async function* hintedValues<T extends PassJob>(
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, ({ job, trace, result }): HintedJob<T> => {
     if (result instanceof TraceRejected) throw result;
-    const { promptIds, hinted = promptIds, completionIds } = job;
+    const { completionIds, again } = job;
+    const promptIds = again?.promptIds ?? job.promptIds;
     const pieces = cutAs(job.pieces, result.segmentation);
-    return { trace, promptIds: hinted, completionIds, pieces, continuations: [], job, cut: result };
+    return { trace, promptIds, completionIds, pieces, continuations: [], job, cut: result };
   });
   const read = scoreWindows(windowsOf(jobs, window), session, { who: 'the reader of the hint' });
   yield* eachTrace(read, ({ job: { job, cut }, trace, result }) => {
@@ -45,17 +46,4 @@ export async function* hintedValues<T extends PassJob>(
     };
     return { job, trace, result: cut, values };
   });
-}
-
-const HINT_LOGPROBS = 'hint_logprobs';
-
-/** The column that such a run writes beside ours: log p of the completion's tokens with the hint. */
-export const HINT_COLUMNS: readonly OutputColumn[] = [
-  { name: HINT_LOGPROBS, type: FLOAT32_LIST, value: ({ requested }) => requested?.[HINT_LOGPROBS] ?? null },
-];
-
-/** What a stored row holds in it. @param cell of the row; null where there is none */
-export function storedHinted(cell: (name: string) => unknown): Readonly<Record<string, unknown>> {
-  const list = cell(HINT_LOGPROBS);
-  return { [HINT_LOGPROBS]: Array.isArray(list) ? Float32Array.from(list as number[]) : null };
 }

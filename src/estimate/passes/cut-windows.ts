@@ -11,10 +11,16 @@ export interface PassJob extends Omit<TraceJob, 'ids' | 'promptLength'> {
   readonly completionIds: Int32Array;
   /** traces of its window, guests among them, whose own log-probabilities its values need */
   readonly needs?: readonly Trace[];
-  /** (N) what another policy scores after every exit point, in a pass of its own */
-  readonly proved?: readonly Suffix[];
-  /** the prompt with a hint in it, behind which the completion is read again */
-  readonly hinted?: Int32Array;
+  /** how another model reads it, in a pass of its own */
+  readonly again?: AnotherReading | undefined;
+}
+
+/** What another model is given of a trace, beside the completion. */
+export interface AnotherReading {
+  /** the prompt as that model reads it; absent: as the policy does */
+  readonly promptIds?: Int32Array;
+  /** (N) what it scores after every exit point */
+  readonly continuations?: readonly Suffix[];
 }
 
 /** Neighbours. */
@@ -54,4 +60,9 @@ export async function* windowsOf<T extends { readonly trace: Trace }>(
     held.push(item);
   }
   if (held.length > 0) yield { items: held, guests: [] };
+}
+
+/** What windows have to pass on, one after the other. */
+export async function* itemsOf<T>(windows: AsyncIterable<Window<T>>): AsyncGenerator<T | BadRow> {
+  for await (const { items } of windows) yield* items;
 }

@@ -24,7 +24,6 @@ export interface JudgedBy extends Pick<Prm, 'folder' | 'tokenizer'> {
 interface Job extends PassJob {
   readonly tokens: TokenText;
   readonly chars: Int32Array | null;
-  readonly prmPromptIds?: Int32Array;
 }
 
 /** A trace in the model's pass. */
@@ -52,10 +51,10 @@ export async function* prmValues<T extends Job>(
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, async ({ job, trace, result }): Promise<Judged<T>> => {
     if (result instanceof TraceRejected) throw result;
-    const { tokens, chars, prmPromptIds } = job;
-    if (prmPromptIds === undefined) throw new Error('a trace without a prompt for the reward model');
+    const { tokens, chars, again } = job;
+    if (again?.promptIds === undefined) throw new Error('a trace without a prompt for the reward model');
     const steps = stepsOf(tokens, result.segmentation, chars === null);
-    const read = await stepSequence(prmPromptIds, steps, folder, tokenizer.encode);
+    const read = await stepSequence(again.promptIds, steps, folder, tokenizer.encode);
     return { job, trace, result, read, blank: steps.steps.map((step) => step.trim() === '') };
   });
   for await (const { items } of windowsOf(jobs, window)) {

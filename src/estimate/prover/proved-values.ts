@@ -3,14 +3,16 @@ import { TraceRejected } from '../../errors.js';
 import type { PolicyRuns } from '../../policy/run/session.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import type { Pieces, Segmentation } from '../../segment/segment.js';
-import type { ProverChoice } from '../estimators.js';
+import type { Nature } from '../nature.js';
 import { type PassJob, windowsOf } from '../passes/cut-windows.js';
 import { type Scored, scoreWindows, type Valued } from '../passes/windows.js';
 import type { TraceResult } from '../trace-result.js';
 import { traceValues } from '../value.js';
 
 /** How the prover is run. */
-export interface ProvedBy extends ProverChoice {
+export interface ProvedBy {
+  /** how the prover values a state */
+  readonly nature: Nature;
   readonly session: PolicyRuns;
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (row: number) => number;
@@ -25,11 +27,12 @@ interface ProverJob<T> extends PassJob {
 /** Values of every trace at the exits where the policy has cut it; entropies and log-probabilities stay the policy's. */
 export async function* provedValues<T extends PassJob>(
   scored: AsyncIterable<Scored<T> | BadRow>,
-  { session, window, estimator, bestOf }: ProvedBy,
+  { session, window, nature }: ProvedBy,
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, ({ job, trace, result }): ProverJob<T> => {
     if (result instanceof TraceRejected) throw result;
-    const { promptIds, completionIds, proved: continuations = [] } = job;
+    const { promptIds, completionIds, again } = job;
+    const continuations = again?.continuations ?? [];
     const pieces = cutAs(job.pieces, result.segmentation);
     return { trace, promptIds, completionIds, pieces, continuations, job, cut: result };
   });
@@ -37,7 +40,7 @@ export async function* provedValues<T extends PassJob>(
   yield* eachTrace(proved, ({ job: { job, cut, continuations }, trace, result }) => {
     if (result instanceof TraceRejected) throw result;
     const utilities = Float32Array.from(continuations, ({ utility }) => utility);
-    return { job, trace, result: cut, values: traceValues(result.branches, utilities, estimator, bestOf) };
+    return { job, trace, result: cut, values: traceValues(result.branches, utilities, nature) };
   });
 }
 

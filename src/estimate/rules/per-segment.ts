@@ -1,50 +1,74 @@
-// The σ rules that share credit among segments: differences of values in, σ of one token of each segment out (METHOD §4).
-
-/** What of a trace its segments' credit follows from; K thought segments, and the answer's where there is one. */
-export interface Steps {
-  /** (K or K+1) segment ends, exclusive */
-  readonly ends: Int32Array;
-  /** whether the last segment is the answer */
-  readonly answered: boolean;
-  /** (K or K+1) Δ_k; 0 for the answer */
-  readonly deltas: Float64Array;
-  /** v(s_K) */
-  readonly last: number;
-  /** ζ */
-  readonly reward: number;
-  /** R* = ζ − b; NaN where the trace has no baseline */
-  readonly advantage: number;
-}
-
-/** (K or K+1) σ of one token of each segment, or the status code that says why there is none. */
-export type PerSegment = Float64Array | string;
+// The σ rules that share credit among segments by the differences of values (METHOD §4).
+import type { PerSegment, Rule, Steps } from './rule.js';
 
 /** Below this |R*| a division by it blows up. */
 const SMALL_RETURN = 0.05;
 /** Below this sum of weights no segment helped: there is nothing to share out. */
 const SMALL_GAIN = 1e-6;
-/** λ of the `share` rule: the part of σ that is spread evenly. */
-const SHARE_UNIFORM = 0.1;
+/** λ of the `share` rule: the part of σ that is spread over all tokens alike, once the rest has been shared out. */
+export const SHARE_EVEN = 0.1;
 
 const NO_RETURN = 'uniform:small-return';
 const NO_GAIN = 'uniform:no-gain';
 
-/**
- * RUDDER's additive correction: σ of a token of segment k = (Δ_k/n_k + ρ/|o|) / R*, ρ = R* − ΣΔ.
- * @param residual where ρ goes: over all tokens, or to the answer (the literal MDP)
- */
-export function rudder(steps: Steps, residual: 'uniform' | 'answer'): PerSegment {
-  const { advantage, deltas } = steps;
-  const rho = advantage - sum(deltas);
-  return normalised(steps, rho, advantage, residual);
-}
+/** RUDDER's additive correction: σ of a token of segment k = (Δ_k/n_k + ρ/|o|) / R*, ρ = R* − ΣΔ, which may go to the answer instead. */
+const rudder: Rule = {
+  words: 'value differences over the return, what they leave unexplained spread evenly; signed',
+  isSigned: true,
+  flags: ['residual', 'smooth', 'penalty'],
+  ofSegments(steps, { residual }) {
+    const { advantage, deltas } = steps;
+    return normalised(steps, advantage - sum(deltas), advantage, residual);
+  },
+};
 
 /** METHOD eq. (2) as it stands, answer step included: r_k / Σ r, with ζ − v(s_K) for the answer. No baseline comes in. */
-export function signed(steps: Steps): PerSegment {
-  const { reward, last, deltas } = steps;
-  const outcome = reward - last;
-  return normalised(steps, outcome, sum(deltas) + outcome, 'answer');
-}
+const signed: Rule = {
+  words: 'the value differences as they stand, the answer as the last step; signed',
+  isSigned: true,
+  needsNoBaseline: true,
+  needsLevel: true,
+  flags: ['smooth', 'penalty'],
+  ofSegments(steps) {
+    const { reward, last, deltas } = steps;
+    const outcome = reward - last;
+    return normalised(steps, outcome, sum(deltas) + outcome, 'answer');
+  },
+};
+
+/** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. A factor on one sign cancels. */
+const share: Rule = {
+  words: 'the shares of the value differences that go the way of the reward; not negative',
+  flags: ['even', 'smooth'],
+  ofSegments({ deltas, advantage, ends }) {
+    if (advantage === 0) return NO_RETURN;
+    const gains = deltas.map((delta) => Math.max(0, Math.sign(advantage) * delta));
+    return proportional(gains, ends);
+  },
+};
+
+/** σ of a segment ∝ |Δ_k|: how much happened there, whichever way. */
+const abs: Rule = {
+  words: 'the sizes of the value differences; not negative',
+  needsNoBaseline: true,
+  flags: ['smooth', 'penalty'],
+  ofSegments: ({ deltas, ends }) => proportional(deltas.map(Math.abs), ends),
+};
+
+/** σ of a segment ∝ n_k · exp(sign(R*)·Δ_k / τ). */
+const softmax: Rule = {
+  words: 'a softmax of the value differences in the direction of the reward; not negative',
+  flags: ['tau', 'smooth', 'penalty'],
+  ofSegments({ deltas, advantage, ends }, { tau = 1 }) {
+    if (advantage === 0) return NO_RETURN;
+    const scores = deltas.map((delta) => (Math.sign(advantage) * delta) / tau);
+    const largest = scores.reduce((a, b) => Math.max(a, b));
+    const weights = scores.map((score, k) => segmentLength(ends, k) * Math.exp(score - largest));
+    return proportional(weights, ends);
+  },
+};
+
+export const SEGMENT_RULES = { share, rudder, signed, softmax, abs } as const;
 
 /** (Δ_k + what is left, to the answer or by length) / total: sums to 1 where total = ΣΔ + left. */
 function normalised(
@@ -61,29 +85,6 @@ function normalised(
     const share = residual === 'uniform' || !answered ? left / T : k === ends.length - 1 ? left / n : 0;
     return (delta / n + share) / total;
   });
-}
-
-/** g_k = max(0, sign(R*)·Δ_k); a segment's σ is (1−λ) g_k/Σg + λ n_k/|o|, spread over its tokens. */
-export function share({ deltas, advantage, ends }: Steps): PerSegment {
-  if (advantage === 0) return NO_RETURN;
-  const gains = deltas.map((delta) => Math.max(0, Math.sign(advantage) * delta));
-  const T = ends[ends.length - 1] as number;
-  const part = proportional(gains, ends);
-  return typeof part === 'string' ? part : part.map((s) => (1 - SHARE_UNIFORM) * s + SHARE_UNIFORM / T);
-}
-
-/** σ of a segment ∝ |Δ_k|: how much happened there, whichever way. */
-export function abs({ deltas, ends }: Steps): PerSegment {
-  return proportional(deltas.map(Math.abs), ends);
-}
-
-/** σ of a segment ∝ n_k · exp(sign(R*)·Δ_k / τ). */
-export function softmax({ deltas, advantage, ends }: Steps, tau: number): PerSegment {
-  if (advantage === 0) return NO_RETURN;
-  const scores = deltas.map((delta) => (Math.sign(advantage) * delta) / tau);
-  const largest = scores.reduce((a, b) => Math.max(a, b));
-  const weights = scores.map((score, k) => segmentLength(ends, k) * Math.exp(score - largest));
-  return proportional(weights, ends);
 }
 
 function proportional(weights: Float64Array, ends: Int32Array): PerSegment {

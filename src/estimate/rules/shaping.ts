@@ -1,20 +1,5 @@
-// What is done to values before they are told apart, to differences before they are shared out, and to σ after (METHOD §3, §4).
+// What is done to differences before they are shared out, and to segments' σ on its way to tokens (METHOD §4).
 import { segmentLength } from './per-segment.js';
-
-/**
- * `--lambda`: a backward sweep v_k ← (1−λ) v̂_k + λ v_{k+1}, with v_{K+1} = ζ, as TD(λ) mixes the outcome in.
- * @param values (K+1) v̂(s_0..K)
- */
-export function swept(values: Float32Array, reward: number | null, lambda: number): Float64Array {
-  const mixed = Float64Array.from(values);
-  if (lambda === 0 || reward === null) return mixed;
-  let next = reward;
-  for (let k = mixed.length - 1; k >= 0; k--) {
-    next = (1 - lambda) * (mixed[k] as number) + lambda * next;
-    mixed[k] = next;
-  }
-  return mixed;
-}
 
 /** `--penalty`: a factor on the differences of segments that lowered the value. */
 export function penalised(deltas: Float64Array, penalty: number): Float64Array {
@@ -45,24 +30,52 @@ export function smoothed(perSegment: Float64Array, ends: Int32Array, n: number):
   return result;
 }
 
-/** σ_t = m_t · σ of the segment's tokens; m_t is 1, or H_t over the segment's mean H (1 where that is 0). */
+/**
+ * m_t of each token, of mean 1 in its segment: 1; ∝ H_t (`entropy`); ∝ 1 − p_t (`unsure`). 1 where a segment has none of that.
+ * @param ends (K) segment ends, exclusive
+ * @param entropies (T) nats
+ * @param logprobs (T) nats
+ */
+export function tokenWeights(
+  { ends, entropies, logprobs }: { ends: Int32Array; entropies: Float32Array; logprobs: Float32Array },
+  within: 'uniform' | 'entropy' | 'unsure',
+): Float64Array {
+  const weights = new Float64Array(ends[ends.length - 1] as number).fill(1);
+  if (within === 'uniform') return weights;
+  for (const t of weights.keys())
+    weights[t] =
+      within === 'entropy' ? Math.max(0, entropies[t] as number) : unsureness(logprobs[t] as number);
+  let start = 0;
+  for (const end of ends) {
+    const own = weights.subarray(start, end);
+    const mean = own.reduce((sum, weight) => sum + weight, 0) / own.length;
+    for (const i of own.keys()) own[i] = mean === 0 ? 1 : (own[i] as number) / mean;
+    start = end;
+  }
+  return weights;
+}
+
+/** 1 − p of a token. @param logprob nats; rounding makes it a little more than 0, and an entropy a little less */
+export function unsureness(logprob: number): number {
+  return Math.max(0, -Math.expm1(logprob));
+}
+
+/**
+ * σ_t = (1−λ) m_t · σ of one token of its segment + λ/T.
+ * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param even λ, spread over all tokens alike
+ */
 export function spread(
   perSegment: Float64Array,
   ends: Int32Array,
-  entropies: Float32Array,
-  within: 'uniform' | 'entropy',
+  weights: Float64Array,
+  even = 0,
 ): Float32Array {
-  const sigma = new Float32Array(ends[ends.length - 1] as number);
+  const T = weights.length;
+  const sigma = new Float32Array(T);
   let start = 0;
-  for (let k = 0; k < ends.length; k++) {
-    const end = ends[k] as number;
-    let total = 0;
-    for (let t = start; t < end; t++) total += entropies[t] as number;
-    const mean = total / (end - start);
-    for (let t = start; t < end; t++) {
-      const m = within === 'uniform' || mean === 0 ? 1 : (entropies[t] as number) / mean;
-      sigma[t] = m * (perSegment[k] as number);
-    }
+  for (const [k, end] of ends.entries()) {
+    for (let t = start; t < end; t++)
+      sigma[t] = (1 - even) * (weights[t] as number) * (perSegment[k] as number) + even / T;
     start = end;
   }
   return sigma;

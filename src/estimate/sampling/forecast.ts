@@ -4,7 +4,7 @@ import { rowKey } from '../../policy/run/random.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { PassJob } from '../passes/cut-windows.js';
 import { joinIds } from '../references.js';
-import type { MonteCarloOptions } from './sampled.js';
+import type { MonteCarloOptions } from './options.js';
 
 /** What would be written. */
 export interface SamplingForecast {

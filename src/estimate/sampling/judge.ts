@@ -1,7 +1,6 @@
 // Judges what a policy has sampled against the references of its prompt.
-import type { ExitTemplate } from '../../policy/folder.js';
 import type { Reference } from '../../trace.js';
-import { compareAnswer, ownAnswer, type Reward } from '../reward.js';
+import { type AnswerMarks, compareAnswer, ownAnswer, type Reward } from '../reward.js';
 
 /** By the documented comparison (docs/answers.md), or letter by letter. */
 export const JUDGES = ['compare', 'exact'] as const;
@@ -16,12 +15,12 @@ export type Judge = (typeof JUDGES)[number];
 export function judged(
   text: string,
   references: readonly Reference[],
-  template: ExitTemplate,
+  marks: AnswerMarks,
   judge: Judge,
   prompt = '',
 ): Reward {
-  if (judge === 'compare') return compareAnswer(text, references, template, prompt);
-  const own = ownAnswer(text, template)?.trim();
+  if (judge === 'compare') return compareAnswer(text, references, marks, prompt);
+  const own = ownAnswer(text, marks);
   const equal = references.filter(({ answer }) => answer.trim() === own);
   return { reward: Math.max(0, ...equal.map(({ utility }) => utility)), status: ['reward:compared'] };
 }

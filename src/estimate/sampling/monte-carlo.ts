@@ -5,6 +5,7 @@ import {
   INT32,
   INT32_LIST,
   type OutputColumn,
+  requestedColumn,
   STRING,
 } from '../../io/table/output-columns.js';
 import type { TraceValues } from '../value.js';
@@ -72,16 +73,27 @@ function deviationOfMean(x: readonly number[]): number {
 
 /** The columns that Monte Carlo adds. @param keep the samples themselves too */
 export function monteCarloColumns(keep: boolean): OutputColumn[] {
-  const column = (name: string, type: OutputColumn['type']): OutputColumn => ({
-    name,
-    type,
-    value: ({ requested }) => requested?.[name] ?? null,
-  });
   const samples = { kind: 'list', element: { kind: 'struct', fields: SAMPLE_FIELDS } } as const;
   return [
-    column('value_sd', FLOAT32_LIST),
-    column('lost_fraction', FLOAT32_LIST),
-    ...(keep ? [column('samples', samples)] : []),
+    requestedColumn(
+      'value_sd',
+      FLOAT32_LIST,
+      'standard deviation of the value at each exit point, by the bootstrap over its samples',
+    ),
+    requestedColumn(
+      'lost_fraction',
+      FLOAT32_LIST,
+      'share of the samples at each exit point that were cut, or could not be judged',
+    ),
+    ...(keep
+      ? [
+          requestedColumn(
+            'samples',
+            samples,
+            'the samples: number of the exit point, text, token ids, how it ended, what it earned',
+          ),
+        ]
+      : []),
   ];
 }
 
@@ -92,19 +104,3 @@ const SAMPLE_FIELDS: readonly { name: string; key?: keyof Sample; type: OutputCo
   { name: 'finish_reason', key: 'finish', type: STRING },
   { name: 'utility', type: FLOAT32 },
 ];
-
-/** What a stored row holds in these columns, as they were written. @param cell of the row; null where there is none */
-export function storedMonteCarlo(cell: (name: string) => unknown): MonteCarloValues['columns'] {
-  const samples = cell('samples');
-  const sampleOf = (stored: Readonly<Record<string, unknown>>) =>
-    Object.fromEntries(SAMPLE_FIELDS.map(({ name, key = name }) => [key, stored[name] ?? null]));
-  return {
-    value_sd: floats(cell('value_sd')),
-    lost_fraction: floats(cell('lost_fraction')),
-    ...(Array.isArray(samples) ? { samples: samples.map(sampleOf) } : {}),
-  };
-}
-
-function floats(list: unknown): Float32Array | null {
-  return Array.isArray(list) ? Float32Array.from(list as number[]) : null;
-}

@@ -1,6 +1,5 @@
 // Traces whose segments are known in, values of their exits by completions sampled there out.
 import { TraceRejected } from '../../errors.js';
-import type { ExitTemplate } from '../../policy/folder.js';
 import type { Begun, PolicyWrites, Start } from '../../policy/run/continue.js';
 import type { Written } from '../../policy/run/decoding-run.js';
 import { rowKey } from '../../policy/run/random.js';
@@ -12,42 +11,19 @@ import type { Reference } from '../../trace.js';
 import type { PassJob } from '../passes/cut-windows.js';
 import type { Scored, Valued } from '../passes/windows.js';
 import { joinIds } from '../references.js';
+import type { AnswerMarks } from '../reward.js';
 import type { TraceResult } from '../trace-result.js';
 import { noReferences } from '../value.js';
 import { continued } from './continued.js';
-import { type Judge, judged } from './judge.js';
-import { type MonteCarloValues, monteCarloValues, type Sample, type Unfinished } from './monte-carlo.js';
-
-/** How states are sampled from. */
-export interface MonteCarloOptions {
-  /** completions an exit */
-  readonly samples: number;
-  readonly sampling: SamplingOptions;
-  readonly judge: Judge;
-  readonly unfinished: Unfinished;
-  /** write the samples themselves */
-  readonly keep: boolean;
-}
-
-/** The options as a configuration has them: keys by which flags are found, nothing that leaves the bytes as they are. */
-export function monteCarloConfig({ samples, sampling, judge, unfinished, keep }: MonteCarloOptions) {
-  const { temperature, topP, maxTokens, seed } = sampling;
-  return {
-    ...{ mcSamples: samples, mcMaxTokens: maxTokens, mcUnfinished: unfinished },
-    ...{ temperature, topP, seed, judge, keepSamples: keep },
-  };
-}
-
-/** Keys of {@link monteCarloConfig}: they go with the estimator. */
-export const MONTE_CARLO_KEYS: readonly string[] = [
-  ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
-];
+import { judged } from './judge.js';
+import { type MonteCarloValues, monteCarloValues, type Sample } from './monte-carlo.js';
+import type { MonteCarloOptions } from './options.js';
 
 /** What of the policy it takes. */
 export interface SampledFrom {
   readonly session: PolicyWrites;
   readonly tokenizer: Spelling;
-  readonly template: ExitTemplate;
+  readonly marks: AnswerMarks;
   readonly stops: readonly number[];
   /** tokens of the longest sequence */
   readonly maxTokens: number;
@@ -105,7 +81,7 @@ function valuesOf(
   { segmentation }: TraceResult,
   exits: readonly number[],
   written: readonly Written[],
-  { tokenizer, template }: SampledFrom,
+  { tokenizer, marks }: SampledFrom,
   { judge, unfinished, keep, samples: M }: MonteCarloOptions,
 ): MonteCarloValues {
   const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
@@ -113,7 +89,7 @@ function valuesOf(
     const exit = exits[i] as number;
     const whole = joinIds(completionIds.subarray(0, segmentation.exits[exit]), ids);
     const text = spelledText(whole, tokenizer);
-    const utility = finish === 'length' ? null : judged(text, references, template, judge, prompt).reward;
+    const utility = finish === 'length' ? null : judged(text, references, marks, judge, prompt).reward;
     return { exit, completion: spelledText(ids, tokenizer), ids, finish, utility };
   });
   const utilities = Array.from(segmentation.exits, (_, k) => {

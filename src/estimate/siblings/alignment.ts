@@ -38,7 +38,8 @@ export function pieceBags(ids: Int32Array, start: number, ends: Int32Array): Pie
 /**
  * Aligns the pieces of two thoughts in order (Needleman and Wunsch, without a price for gaps), by the Dice similarity of their
  * tokens, where a token that many pieces of the two have counts less. No policy is asked, and no reward is read. The state that
- * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k.
+ * corresponds to s_k is the mate's last one before the next piece of its own that is aligned to a piece after s_k. Of alignments
+ * that are equally good it is the one whose pieces lie latest: what has nothing in common goes side by side, from the end.
  */
 export function align(first: PieceBags, second: PieceBags): Alignment {
   const [K, J] = [first.length, second.length];

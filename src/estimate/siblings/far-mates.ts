@@ -19,6 +19,8 @@ export interface Candidate<T = Related> {
   readonly item: number;
   /** the same for two traces of one prompt */
   readonly prompt: string;
+  /** the same for two traces of one completion, whatever their ids */
+  readonly completion: string;
   get(): Promise<T>;
 }
 
@@ -29,11 +31,19 @@ export interface FarMates {
 }
 
 /** A trace as a candidate. @param get gives it, where it is asked for */
-export function candidateOf<T>({ trace, promptIds }: PassJob, get: () => Promise<T>): Candidate<T> {
+export function candidateOf<T>(
+  { trace, promptIds, completionIds }: PassJob,
+  get: () => Promise<T>,
+): Candidate<T> {
   const { id, source, item = 0 } = trace;
-  const bytes = Buffer.from(promptIds.buffer, promptIds.byteOffset, promptIds.byteLength);
-  const prompt = createHash('sha256').update(bytes).digest('base64');
-  return { id, ordinal: source.ordinal, item, prompt, get };
+  const [prompt, completion] = [hashOf(promptIds), hashOf(completionIds)];
+  return { id, ordinal: source.ordinal, item, prompt, completion, get };
+}
+
+function hashOf({ buffer, byteOffset, byteLength }: Int32Array): string {
+  return createHash('sha256')
+    .update(Buffer.from(buffer, byteOffset, byteLength))
+    .digest('base64');
 }
 
 /** The groups that may not lie in one window as a whole, and the rows between the first and the last of each. */

@@ -28,6 +28,8 @@ export interface Mate<T> {
 /** A mate that a trace was given, with its ζ. */
 export interface GivenMate extends Mate<Pick<Sibling, 'completionIds'>> {
   readonly reward: number;
+  /** traces of its group with its completion */
+  readonly draws: number;
 }
 
 /** One that has begun as the trace did, word for word: at the states of that beginning its outcome counts as a whole. */

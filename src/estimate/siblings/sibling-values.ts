@@ -1,5 +1,5 @@
 // Values of a trace's states from how its mates went on from corresponding ones (METHOD §3, `siblings`).
-import { FLOAT32_LIST, type OutputColumn } from '../../io/table/output-columns.js';
+import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../../io/table/output-columns.js';
 import { NO_FIT, NO_MATE } from '../mateless.js';
 import type { TraceResult } from '../trace-result.js';
 import type { TraceValues } from '../value.js';
@@ -26,6 +26,11 @@ const PRIOR_SHARE = 0.25;
  * no longer does it counts for nothing, and what that changes is credit of nobody: not a whole one, by what was measured.
  */
 const BEGUN_ALIKE = 0.5;
+/**
+ * A completion that its group has several times counts as often, since it was drawn as often; but not one of a smaller probability
+ * than this, which nobody draws twice: there it is one trace under several ids.
+ */
+const DRAWN_TWICE = 1e-4;
 /** Where all mates together weigh less than this from s_1 on, none of them has anything to say. */
 const FITS = 0.1;
 
@@ -36,13 +41,15 @@ export function siblingConfig({ mates, mateTokens }: MateOptions) {
     matePrior: PRIOR,
     matePriorShare: PRIOR_SHARE,
     mateBegunAlike: BEGUN_ALIKE,
+    mateDrawnTwice: DRAWN_TWICE,
   };
   return { mates, mateTokens, ...constants };
 }
 
 /** The keys of these. */
 export const SIBLING_KEYS: readonly string[] = [
-  ...['mates', 'mateTokens', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
+  ...(['mates', 'mateTokens', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'] as const),
+  'mateDrawnTwice',
 ];
 
 /** A trace whose values are asked for. */
@@ -53,6 +60,7 @@ export interface Mated {
   /** absent where it was given none */
   readonly mates?: readonly GivenMate[];
   readonly begunAlike?: readonly SharedBeginning[];
+  readonly draws?: number;
 }
 
 /** Values, and what is told of them. */
@@ -65,21 +73,29 @@ export interface SiblingValues extends TraceValues {
 }
 
 /**
- * V(s_k) = (1 − λ)·(R + Σ_j w_j r_j + c·V_c(s_k)) / (1 + Σ_j w_j + c) + λ·V_c(s_k), with log w_j the log-ratio of the first L tokens of mate j's tail
- * at s_k and at its own corresponding state, held between −30 and 3 nats. An unknown R is left out. Of those that are no mates but
- * began as the trace did, each counts as a half of one up to the state at which they part.
+ * V(s_k) = (1 − λ)·(n R + Σ_j n_j w_j r_j + c·V_c(s_k)) / (n + Σ_j n_j w_j + c) + λ·V_c(s_k), with log w_j the log-ratio of the first L tokens of mate j's tail
+ * at s_k and at its own corresponding state, held between −30 and 3 nats, and n how often a completion was drawn. An unknown R is left out. Of those that are no
+ * mates but began as the trace did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
  * @param needed (mates) of (T) log-probabilities of each mate's own tokens, nats; undefined where the policy could not read it
  */
 export function siblingValues(
   prior: TraceValues,
-  { segmentation, tails = [] }: Pick<TraceResult, 'segmentation' | 'tails'>,
-  { pieces, reward: { reward: own }, mates = [], begunAlike = [] }: Mated,
+  {
+    segmentation,
+    logprobs: ownLogprobs,
+    tails = [],
+  }: Pick<TraceResult, 'segmentation' | 'logprobs' | 'tails'>,
+  { pieces, reward: { reward: own }, mates = [], begunAlike = [], draws = 1 }: Mated,
   needed: readonly (Float32Array | undefined)[],
   { mateTokens }: MateOptions,
 ): SiblingValues {
   const places = placesOf(pieces);
-  const one = own === null ? 0 : 1;
+  const [ownTimes, ...times] = drawnTimes([
+    { draws, logprobs: ownLogprobs },
+    ...mates.map((mate, n) => ({ draws: mate.draws, logprobs: needed[n] })),
+  ]) as [number, ...number[]];
+  const drawn = own === null ? 0 : ownTimes;
   // without a reference there is no V_c
   const [c, lambda] = prior.referenceTokens.length === 0 ? [0, 0] : [PRIOR, PRIOR_SHARE];
   const states = Array.from(segmentation.exits, (exit, k) => {
@@ -95,9 +111,10 @@ export function siblingValues(
       if (logprobs === undefined) continue;
       const ratio = here - sum(logprobs.subarray(from, from + length));
       const weight = Math.exp(Math.min(CLIP[1], Math.max(CLIP[0], ratio)));
-      sums.weights += weight;
-      sums.squares += weight ** 2;
-      sums.rewards += weight * reward;
+      const counted = (times[n] as number) * weight;
+      sums.weights += counted;
+      sums.squares += counted * weight;
+      sums.rewards += counted * reward;
     }
     for (const { tokens, reward } of begunAlike) {
       if (tokens < exit) continue;
@@ -111,13 +128,13 @@ export function siblingValues(
     mates.length > 0 && (states.length < 2 || states.slice(1).some(({ weights }) => weights >= FITS));
   const values = states.map(({ weights, rewards }, k) => {
     const value = prior.values[k] as number;
-    const total = one + weights + c;
+    const total = drawn + weights + c;
     if (!fits || total === 0) return value;
-    return ((1 - lambda) * (one * (own ?? 0) + rewards + c * value)) / total + lambda * value;
+    return ((1 - lambda) * (drawn * (own ?? 0) + rewards + c * value)) / total + lambda * value;
   });
   const effective = states.map(({ weights, squares }) => {
     if (!fits) return 0;
-    return one + squares === 0 ? 0 : (one + weights) ** 2 / (one + squares);
+    return drawn + squares === 0 ? 0 : (drawn + weights) ** 2 / (drawn + squares);
   });
   return {
     ...prior,
@@ -129,19 +146,30 @@ export function siblingValues(
 }
 
 /** Columns that a run with mates writes beside ours: V_c at every exit, and how many outcomes stand behind each value. */
-export const SIBLING_COLUMNS: readonly OutputColumn[] = ['value_prior', 'value_ess'].map((name) => ({
-  name,
-  type: FLOAT32_LIST,
-  value: ({ requested }) => requested?.[name] ?? null,
-}));
+export const SIBLING_COLUMNS: readonly OutputColumn[] = [
+  requestedColumn(
+    'value_prior',
+    FLOAT32_LIST,
+    'the calibrated value at each exit point, before mates were heard',
+  ),
+  requestedColumn(
+    'value_ess',
+    FLOAT32_LIST,
+    'effective number of outcomes behind the value at each exit point',
+  ),
+];
 
-/** What a stored row holds in them. @param cell of the row; null where there is none */
-export function storedSiblings(cell: (name: string) => unknown): SiblingValues['columns'] {
-  return Object.fromEntries(
-    SIBLING_COLUMNS.map(({ name }) => {
-      const list = cell(name as string);
-      return [name, Array.isArray(list) ? Float32Array.from(list as number[]) : null];
-    }),
+/**
+ * As how many draws the trace's own completion counts, and those of its mates. Of those that nobody draws twice the least number of
+ * rows says how often the input has each of its traces.
+ */
+function drawnTimes(
+  all: readonly { readonly draws: number; readonly logprobs: Float32Array | undefined }[],
+): readonly number[] {
+  const isRare = all.map(({ logprobs }) => logprobs !== undefined && sum(logprobs) < Math.log(DRAWN_TWICE));
+  const copies = Math.min(...all.map(({ draws }, n) => (isRare[n] ? draws : Number.POSITIVE_INFINITY)));
+  return all.map(({ draws }, n) =>
+    isRare[n] ? 1 : copies === Number.POSITIVE_INFINITY ? draws : Math.max(1, draws / copies),
   );
 }
 

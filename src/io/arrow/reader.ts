@@ -23,6 +23,8 @@ import { nameOf } from './values.js';
 export interface NumberedBatch {
   readonly batch: RecordBatch;
   readonly row: number;
+  /** how much of the file comes before it, and how much with it; 0 and 0 of a stream without a known end */
+  readonly share: readonly [before: number, until: number];
 }
 
 /** A columnar input under way. */
@@ -57,19 +59,31 @@ export async function openArrowFile(path: string): Promise<BatchSource> {
   try {
     await checkFooter(file, path);
     const reader = await RecordBatchReader.from(boundedFile(file));
-    return await openReader(reader, path, () => file.close());
+    return await openReader(
+      reader,
+      path,
+      (n, of) => (n + 1) / of,
+      () => file.close(),
+    );
   } catch (error) {
     await file.close().catch(() => {});
     throw damaged(error, path, 'its footer');
   }
 }
 
-/** Opens a stream, which may be a file; a source that can be read only once is opened once. */
-export function openArrowStream(path: string, stream: ByteSource | null): Promise<BatchSource> {
-  if (stream === null) return openStream(path, openByteSource(path));
+/**
+ * Opens a stream, which may be a file; a source that can be read only once is opened once.
+ * @param size bytes; null where nobody knows
+ */
+export function openArrowStream(
+  path: string,
+  stream: ByteSource | null,
+  size: number | null,
+): Promise<BatchSource> {
+  if (stream === null) return openStream(path, openByteSource(path), size);
   let opened = openStreams.get(stream);
   if (opened === undefined) {
-    opened = openStream(path, stream);
+    opened = openStream(path, stream, size);
     openStreams.set(stream, opened);
   }
   return opened;
@@ -77,10 +91,18 @@ export function openArrowStream(path: string, stream: ByteSource | null): Promis
 
 const openStreams = new WeakMap<ByteSource, Promise<BatchSource>>();
 
-async function openStream(path: string, source: ByteSource): Promise<BatchSource> {
-  const bytes = source.bytes();
+async function openStream(path: string, source: ByteSource, size: number | null): Promise<BatchSource> {
+  let read = 0;
+  async function* counted(): AsyncGenerator<Buffer> {
+    for await (const chunk of source.bytes()) {
+      read += chunk.length;
+      yield chunk;
+    }
+  }
+  const bytes = counted();
+  const until = (): number => (size === null ? 0 : Math.min(1, read / size));
   try {
-    return await openReader(await RecordBatchReader.from(bytes), path, async () => {
+    return await openReader(await RecordBatchReader.from(bytes), path, until, async () => {
       await bytes.return(undefined);
     });
   } catch (error) {
@@ -126,19 +148,31 @@ async function* fileBatches(reader: AsyncRecordBatchFileReader): AsyncGenerator<
 }
 
 /** Schema and record batches of one of arrow-js's readers. @throws Error where it finds none, now or at a batch */
-export async function readBatches(
-  reader: unknown,
-): Promise<{ readonly schema: Schema; readonly found: AsyncIterable<RecordBatch> }> {
+export async function readBatches(reader: unknown): Promise<{
+  readonly schema: Schema;
+  readonly found: AsyncIterable<RecordBatch>;
+  /** record batches; 0 of a stream, which does not say */
+  readonly count: number;
+}> {
   const opened = await (reader as AsyncRecordBatchStreamReader).open();
   // without a schema arrow-js takes a stream for an empty one
   if (!opened.schema) throw new Error('no schema');
   // an empty name is null in the schema, and "null" in its batches
   for (const field of opened.schema.fields) Object.assign(field, { name: nameOf(field) });
-  return { schema: opened.schema, found: opened.isFile() ? fileBatches(opened) : opened };
+  const { schema } = opened;
+  return opened.isFile()
+    ? { schema, found: fileBatches(opened), count: opened.numRecordBatches }
+    : { schema, found: opened, count: 0 };
 }
 
-async function openReader(reader: unknown, path: string, close: () => Promise<void>): Promise<BatchSource> {
-  const { schema, found } = await readBatches(reader);
+/** @param until how much of the file has been read with its n-th record batch of so many */
+async function openReader(
+  reader: unknown,
+  path: string,
+  until: (n: number, of: number) => number,
+  close: () => Promise<void>,
+): Promise<BatchSource> {
+  const { schema, found, count } = await readBatches(reader);
   refuseSameNames(schema, path);
   return {
     schema,
@@ -146,12 +180,15 @@ async function openReader(reader: unknown, path: string, close: () => Promise<vo
     async *batches() {
       let batches = 0;
       let rows = 0;
+      let before = 0;
       try {
         for await (const batch of found) {
           checkBatch(batch);
-          if (batch.numRows > 0) yield { batch, row: rows };
+          const share = [before, until(batches, count)] as const;
+          if (batch.numRows > 0) yield { batch, row: rows, share };
           batches++;
           rows += batch.numRows;
+          before = share[1];
         }
       } catch (error) {
         throw damaged(error, path, `record batch ${batches}, which begins with row ${rows},`);

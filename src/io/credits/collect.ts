@@ -4,7 +4,13 @@ import { NO_LABEL } from '../../compare/credit-table.js';
 import { TraceRejected } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import { CreditFault } from './credit-sources.js';
-import { type CreditRequest, type TraceCredits, traceCredits, UNIFORM } from './trace-credits.js';
+import {
+  type CreditRequest,
+  type FileCredits,
+  type TraceCredits,
+  traceCredits,
+  UNIFORM,
+} from './trace-credits.js';
 
 /** A row that is left out of the comparison. */
 export interface Refusal {
@@ -74,13 +80,12 @@ export class CreditCollector {
   /**
    * Reads one file's rows.
    * @param nameOf what a credit of the file is called in the table
-   * @param isMagnitude as of {@link traceCredits}
    */
   async add(
     file: string,
     rows: AsyncIterable<InputRow | BadRow>,
     nameOf: (own: string) => string,
-    isMagnitude = false,
+    of: FileCredits = {},
   ): Promise<void> {
     const isFirst = this.fallbacks.length === 0;
     this.fallbacks.push(new Map());
@@ -93,7 +98,7 @@ export class CreditCollector {
         continue;
       }
       try {
-        this.addTrace(traceCredits(row, this.asked, isMagnitude), isFirst, nameOf);
+        this.addTrace(traceCredits(row, this.asked, of), isFirst, nameOf);
       } catch (error) {
         if (error instanceof TraceRejected) this.refuse({ ...place, code: error.code, reason: error.reason });
         else if (error instanceof CreditFault)

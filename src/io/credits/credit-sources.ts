@@ -43,13 +43,14 @@ export function columnCredit(
   { name, meaning, path }: CreditColumn,
   K: number,
 ): Float64Array | null {
-  const found = listAt(row, path);
+  const flag = `--${meaning} ${name}`;
+  const found = listAt(row, path, flag);
   if (found === null) return null;
   const expected = meaning === 'values' ? `${K} or ${K + 1}` : `${K}`;
   const fits = found.length === K || (meaning === 'values' && found.length === K + 1);
   if (!fits)
     throw new CreditFault(
-      `${name}: ${path.text} has ${found.length} numbers, expected ${expected} for ${K} thought segments`,
+      `${flag}: ${path.text} has ${found.length} numbers, expected ${expected} for ${K} thought segments`,
     );
   if (meaning === 'credit') return found;
   const first = meaning === 'values' ? 0 : -1;
@@ -62,23 +63,28 @@ function at(list: Float64Array, k: number): number {
 
 /**
  * The numbers at a path; NaN for null and for what an item of a list lacks. Null where the row has nothing there.
+ * @param flag that names the path
  * @throws CreditFault for anything else
  */
-export function listAt(row: Readonly<Record<string, unknown>>, path: FieldPath): Float64Array | null {
+export function listAt(
+  row: Readonly<Record<string, unknown>>,
+  path: FieldPath,
+  flag: string,
+): Float64Array | null {
   const found = resolvePath(row, path);
   if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
-  if (found.kind === 'no list') throw new CreditFault(`${path.text} is no list`);
+  if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);
   const list =
     found.kind === 'each'
       ? found.items.map((item) => item?.value ?? null)
       : (numbers(found.value) ?? found.value);
   if (!Array.isArray(list) && !ArrayBuffer.isView(list))
-    throw new CreditFault(`${path.text} is no list of numbers`);
+    throw new CreditFault(`${flag}: ${path.text} is no list of numbers`);
   return Float64Array.from(list as ArrayLike<unknown>, (item, k) => {
     if (item === null || item === undefined) return Number.NaN;
     if (typeof item === 'number') return item;
     throw new CreditFault(
-      `${path.text}: number ${k} is ${JSON.stringify(item)?.slice(0, 40)}, expected a number or null`,
+      `${flag}: ${path.text}: number ${k} is ${JSON.stringify(item)?.slice(0, 40)}, expected a number or null`,
     );
   });
 }

@@ -16,6 +16,18 @@ export interface CreditRequest {
   readonly reward: FieldPath | undefined;
 }
 
+/** What is known of a file's credits as a whole. */
+export interface FileCredits {
+  /** its differences are magnitudes, whatever their sign: they take that of R* */
+  readonly isMagnitude?: boolean;
+  /** further credits of a row by name, of its K+1 values, ends of its K segments and its tokens' log-probabilities */
+  readonly further?: (
+    values: Float64Array,
+    ends: Int32Array,
+    logprobs: Float32Array,
+  ) => Iterable<readonly [string, Float64Array]>;
+}
+
 /** One trace; K thought segments. */
 export interface TraceCredits {
   readonly id: string;
@@ -41,13 +53,12 @@ export const SIGMA = 'sigma';
 type Segment = Readonly<Record<string, unknown>>;
 
 /**
- * @param isMagnitude the file's differences are magnitudes, whatever their sign: they take that of R*
  * @throws CreditFault naming what is not as it should be
  */
 export function traceCredits(
   { columns: row, stem, row: number }: InputRow,
   asked: CreditRequest,
-  isMagnitude = false,
+  { isMagnitude = false, further }: FileCredits = {},
 ): TraceCredits {
   const all = row.segments;
   if (!Array.isArray(all) || all.length === 0)
@@ -89,6 +100,15 @@ export function traceCredits(
           Float64Array.from({ length: K }, (_, k) => weights * sumOver(list, ends as number[], k)),
         );
     }
+  const logprobs = numbers(row.logprobs);
+  const values = [row.value_start, ...thoughts.map(({ value }) => value)].map(number_);
+  if (further !== undefined && unit === 'end' && logprobs?.length === total && values.every(Number.isFinite))
+    for (const [name, credit] of further(
+      Float64Array.from(values),
+      Int32Array.from(ends.slice(0, K) as number[]),
+      Float32Array.from(logprobs),
+    ))
+      credits.set(name, credit);
   for (const column of asked.columns) {
     const found = columnCredit(row, column, K);
     if (found !== null) credits.set(column.name, found);
@@ -151,9 +171,9 @@ function firstWrongOf(row: InputRow['columns'], path: FieldPath | undefined, K: 
 }
 
 function deviationsOf(row: InputRow['columns'], path: FieldPath | undefined, K: number): Float64Array | null {
-  const found = path === undefined ? null : listAt(row, path);
+  const found = path === undefined ? null : listAt(row, path, '--truth-sd');
   if (found === null || found.length === K + 1) return found;
   throw new CreditFault(
-    `${path?.text} has ${found.length} numbers, expected ${K + 1}: one for each exit point`,
+    `--truth-sd: ${path?.text} has ${found.length} numbers, expected ${K + 1}: one for each exit point`,
   );
 }

@@ -1,4 +1,5 @@
 // A failure of the file system in, the user's error out: which file, what is wrong, whether starting again helps.
+import { constants } from 'node:os';
 import { EXIT, RredcotError } from '../../errors.js';
 
 /** What the user has to fix before the same command can work; everything else the machine did. */
@@ -25,8 +26,8 @@ const MACHINE_ERRORS: Readonly<Record<string, string>> = {
  * command may well succeed later. Other errors are handed back as they are.
  */
 export function fileError(error: unknown, path: string, action: 'read' | 'written'): unknown {
-  const code = (error as NodeJS.ErrnoException | null)?.code;
-  if (error instanceof RredcotError || code === undefined || !/^E[A-Z0-9]+$/.test(code)) return error;
+  const code = systemCode(error);
+  if (error instanceof RredcotError || code === undefined) return error;
   const ofCall = CALL_ERRORS[code];
   const isFull = code === 'ENOSPC' || code === 'EDQUOT';
   const again = isFull ? 'free some space and start again' : 'the same command again';
@@ -36,4 +37,17 @@ export function fileError(error: unknown, path: string, action: 'read' | 'writte
     hint: ofCall === undefined ? again : other,
     cause: error,
   });
+}
+
+/**
+ * What the system calls an error, by its number where Node has no name for it (`Unknown system error -122` for EDQUOT);
+ * undefined for what is no error of the system.
+ */
+function systemCode(error: unknown): string | undefined {
+  const { code } = (error ?? {}) as NodeJS.ErrnoException;
+  if (typeof code !== 'string' || /^E[A-Z0-9]+$/.test(code)) return code;
+  const [, number] = /^Unknown system error -(\d+)$/.exec(code) ?? [];
+  if (number === undefined) return undefined;
+  const named = Object.entries(constants.errno).find(([, errno]) => errno === Number(number));
+  return named?.[0] ?? `error ${number} of the system`;
 }

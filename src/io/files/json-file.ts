@@ -12,9 +12,9 @@ export function writeJson(path: string, value: unknown): Promise<void> {
   return writeText(path, `${JSON.stringify(value)}\n`);
 }
 
-/** The same for a text. */
-export function writeText(path: string, text: string): Promise<void> {
-  return againWhereTaken(() => writeOnce(path, text));
+/** The same for a text. @param folder where it lies until it is whole; by default beside itself */
+export function writeText(path: string, text: string, folder?: string): Promise<void> {
+  return againWhereTaken(() => writeOnce(path, text, folder));
 }
 
 const TRIES = 5;
@@ -34,8 +34,8 @@ export async function againWhereTaken<T>(write: () => Promise<T>): Promise<T> {
     }
 }
 
-async function writeOnce(path: string, text: string): Promise<void> {
-  const file = await AtomicFile.open(path);
+async function writeOnce(path: string, text: string, folder: string | undefined): Promise<void> {
+  const file = await AtomicFile.open(path, folder);
   try {
     await file.write(Buffer.from(text));
     await file.commit();
@@ -67,7 +67,7 @@ export async function readGivenJson(flag: string, path: string, hint: string): P
     throw fileError(error, path, 'read');
   });
   try {
-    return JSON.parse(text);
+    return JSON.parse(text.replace(/^\uFEFF/, '')); // which editors of Windows put in front
   } catch (error) {
     throw usageError(`${flag} ${path}: is not JSON: ${(error as Error).message}`, hint);
   }

@@ -11,10 +11,14 @@ export function sumPath(path: string): string {
   return `${path}.sha256`;
 }
 
-/** Writes it. @param hashes SHA-256 in hexadecimal digits by the paths of files that lie beside each other, its own first */
-export function writeSum(path: string, hashes: ReadonlyMap<string, string>): Promise<void> {
+/**
+ * Writes it.
+ * @param hashes SHA-256 in hexadecimal digits by the paths of files that lie beside each other, its own first
+ * @param folder where it lies until it is whole; by default beside itself
+ */
+export function writeSum(path: string, hashes: ReadonlyMap<string, string>, folder?: string): Promise<void> {
   const lines = Array.from(hashes, ([file, sha256]) => sumLine(sha256, basename(file)));
-  return writeText(sumPath(path), lines.join(''));
+  return writeText(sumPath(path), lines.join(''), folder);
 }
 
 /** Removes it before the file is replaced: none says nothing, and another file's says something wrong. */

@@ -1,6 +1,6 @@
 // `--map` and what is known of a file in, the places where each field of a trace is looked for out.
 import { usageError } from '../../errors.js';
-import { didYouMean } from '../table/similar.js';
+import { didYouMean } from '../../similar.js';
 import { type FieldPath, parsePath } from './path.js';
 import { FIELDS, type Field, type FieldMap, type FieldSource, type FieldSources, isEach } from './sources.js';
 
@@ -15,9 +15,8 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
     const [, field, text] = /^\s*([^=\s]+)\s*=\s*(.+?)\s*$/.exec(entry) ?? [];
     if (field === undefined || text === undefined) refuseMap(`"${entry}" is not field=path`);
     if (!isField(field)) {
-      const near = ALIASES[field.toLowerCase()] ?? didYouMean(field, FIELDS);
-      const meant = isField(text) ? `${text}=${field}` : near && `${near}=${text}`;
-      refuseMap(`unknown field "${field}"${meant === undefined ? '' : `, did you mean ${meant}?`}`);
+      const meant = meantEntry(field, text);
+      refuseMap(`"${field}" is no field of a trace${meant === undefined ? '' : `, did you mean ${meant}?`}`);
     }
     if (mapped.has(field)) refuseMap(`field "${field}" is mapped twice`);
     try {
@@ -27,6 +26,16 @@ export function parseFieldMap(spec: string | undefined): FieldMap {
     }
   }
   return withSources({ mapped }, []);
+}
+
+/** What an entry with an unknown field was meant to be: the field misspelled, or the two sides turned round. */
+function meantEntry(field: string, text: string): string | undefined {
+  const near = didYouMean(field, FIELDS);
+  // `rewards=reward` names a column of that name, `rewrad=reward` the field itself
+  const isTurned = isField(text) && (near !== text || field === `${text}s`);
+  if (isTurned) return `${text}=${field}`;
+  const known = ALIASES[field.toLowerCase()] ?? near;
+  return known && `${known}=${text}`;
 }
 
 /**

@@ -1,7 +1,7 @@
 // A row that nobody has mapped in, paths for `--map` out: by the names that such columns have, where their values fit.
 
 import { shellWord } from '../../printable.js';
-import { didYouMean } from '../table/similar.js';
+import { didYouMean } from '../../similar.js';
 import { isDialogue } from './dialogue.js';
 import type { Columns } from './path.js';
 import { FIELDS, type Field } from './sources.js';

@@ -7,6 +7,7 @@ import type { Reference, Trace } from '../../trace.js';
 import { describeKeys, describeValue } from '../table/describe.js';
 import { asNumber } from '../table/json.js';
 import { completionText } from './dialogue.js';
+import { beginsWithPrompt, checkPrompt } from './held-completion.js';
 import { parseMessages } from './messages.js';
 import { Mismatch } from './mismatch.js';
 import { mapText, meantPath, proposePaths } from './propose.js';
@@ -60,19 +61,25 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
       throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
     }
-    return {
-      id,
-      ...(group === undefined ? {} : { group }),
+    const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
       ...(typeof promptText === 'string' ? { promptText } : {}),
       completion,
       ...(promptIds === undefined ? {} : { promptIds }),
       ...(completionIds === undefined ? {} : { completionIds }),
+    };
+    // what nobody reads may be what it likes
+    if (needs.prompt) checkPrompt(texts, cells.get(promptIds ? 'prompt_ids' : 'prompt')?.path ?? 'prompt');
+    return {
+      id,
+      ...(group === undefined ? {} : { group }),
+      ...texts,
+      ...(needs.prompt && beginsWithPrompt(texts) ? { status: ['completion:has-prompt'] } : {}),
       ...(segmentEnds === undefined ? {} : { segmentEnds }),
       ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
       ...(values === undefined ? {} : { values }),
       references: references(row, cells, needs.references, group !== undefined),
-      reward: reward(cells),
+      ...reward(cells),
       ...(place.index === undefined ? {} : { item: place.index }),
       // the row itself: a columnar one makes its text only when asked
       source: row,
@@ -240,7 +247,15 @@ function withSolution(parsed: readonly Reference[], cell: Cell | undefined): rea
   );
 }
 
-function reward(cells: Cells): number | null {
+/** The reward; a verdict is on no scale: true, false, and what verl dumps as `acc` between 0 and 1. */
+function reward(cells: Cells): Pick<Trace, 'reward' | 'isVerdict'> {
+  const { path = 'reward', value } = cells.get('reward') ?? {};
+  const found = rewardNumber(cells);
+  const isNamed = /(?:^|\.)acc$/.test(path) && found !== null && found >= 0 && found <= 1;
+  return { reward: found, ...(typeof asNumber(value) === 'boolean' || isNamed ? { isVerdict: true } : {}) };
+}
+
+function rewardNumber(cells: Cells): number | null {
   const { path = 'reward', value: found } = cells.get('reward') ?? {};
   const value = asNumber(found);
   if (value === undefined || value === null || Number.isNaN(value)) return null;

@@ -12,6 +12,7 @@ import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { joinParquet } from '../parquet/join.js';
 import type { BatchWriter } from '../table/row-writer.js';
 import { type OutputFormat, RUN_KEY, sealable } from '../write/output.js';
+import { PART_KEY, parsePart } from '../write/part.js';
 import { openChunkBatches } from './chunk-batches.js';
 
 /** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
@@ -31,6 +32,8 @@ export interface JoinedFileOptions {
   readonly to: OutputFormat;
   /** where what is half written lies, on the file system of the file; undefined: beside it */
   readonly folder?: string | undefined;
+  /** what the file says of itself besides what its chunks say */
+  readonly metadata?: Readonly<Record<string, string>>;
   /** called every few megabytes; may throw to stop */
   readonly onProgress: () => void;
 }
@@ -66,10 +69,26 @@ async function told<T>(step: Promise<T>, path: string, action: 'read' | 'written
   }
 }
 
+/** What a file says of itself that chunks are put into: what the first one says, but that it is one of several. */
+function joinedMetadata(
+  first: ReadonlyMap<string, string>,
+  added: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const { [PART_KEY]: said, ...others } = Object.fromEntries(first);
+  const kept = said === undefined || parsePart(said)?.by === 'pieces' ? {} : { [PART_KEY]: said };
+  return { ...others, ...kept, ...added };
+}
+
 /** Row groups after row groups, as they are. */
-async function joinRowGroups(path: string, { folder, onProgress }: JoinedFileOptions): Promise<JoinedFile> {
+async function joinRowGroups(
+  path: string,
+  { folder, metadata = {}, onProgress }: JoinedFileOptions,
+): Promise<JoinedFile> {
   const file = (await AtomicFile.open(path, folder)).hashed().sealed();
-  return { ...(await joinParquet(file, onProgress)), abort: () => file.abort() };
+  return {
+    ...(await joinParquet(file, (first) => joinedMetadata(first, metadata), onProgress)),
+    abort: () => file.abort(),
+  };
 }
 
 /** Lines after lines, packed where the file's name says so. */
@@ -94,7 +113,7 @@ export async function joinLines(
 
 async function joinBatches(
   path: string,
-  { to, folder, onProgress }: JoinedFileOptions,
+  { to, folder, metadata = {}, onProgress }: JoinedFileOptions,
   from: 'parquet' | 'arrow',
   parquet: ChunkReader,
 ): Promise<JoinedFile> {
@@ -111,7 +130,7 @@ async function joinBatches(
       if (first === undefined) {
         first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
         schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
-        writer = await openJoinedWriter(file, to, schema, found.metadata);
+        writer = await openJoinedWriter(file, to, schema, joinedMetadata(found.metadata, metadata));
       } else if (!util.compareSchemas(first.schema, found.schema))
         throw new Error(`${chunk} has other columns than ${first.path}`);
       if (found.metadata.get(RUN_KEY) !== first.run)
@@ -147,10 +166,10 @@ async function openJoinedWriter(
   file: AtomicFile,
   to: OutputFormat,
   schema: Schema,
-  metadata: ReadonlyMap<string, string>,
+  metadata: Readonly<Record<string, string>>,
 ): Promise<BatchWriter> {
   // whatever order a format has kept it in
-  const sorted = Object.entries(sealable(Object.fromEntries(metadata))).sort(([a], [b]) => (a < b ? -1 : 1));
+  const sorted = Object.entries(sealable(metadata)).sort(([a], [b]) => (a < b ? -1 : 1));
   if (to === 'parquet') {
     const { refuseUnwritable } = await import('../parquet/types.js');
     refuseUnwritable(file.path, schema.fields);

@@ -8,12 +8,14 @@ import { sha256OfFile } from '../files/file-bytes.js';
 import { writeText } from '../files/json-file.js';
 import { removeSum, writeSum } from '../files/sum-file.js';
 import { shardOf } from '../layout/chunks.js';
-import { CARD_NAME, runPaths } from '../layout/run-paths.js';
+import { CARD_NAME, runPaths, summaryPath } from '../layout/run-paths.js';
 import { type ChunkReader, openChunkReader } from '../parquet/chunk-reader.js';
 import { datasetCard } from '../run/dataset-card.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from '../run/records.js';
 import { damagedRun, type RunState, recordsInOrder } from '../run/state.js';
+import { writeSummary } from '../run/summary-file.js';
 import type { OutputFormat } from '../write/output.js';
+import { PART_KEY } from '../write/part.js';
 import { type JoinedFile, joinLines, openJoined } from './join.js';
 import { mergedRun, writeMerged } from './merged.js';
 
@@ -49,7 +51,7 @@ export async function mergeRun(
 ): Promise<Merged> {
   const { folder, description } = state;
   const paths = runPaths(folder);
-  const files = await openFiles(target, description.output, () => onTraces(traces));
+  const files = await openFiles(target, state, () => onTraces(traces));
   let rejectsFile: JoinedFile | undefined;
   let [traces, rejects] = [0, 0];
   const parquet = openChunkReader();
@@ -80,7 +82,14 @@ export async function mergeRun(
     let rejectsSha256: string | null = null;
     if (rejectsFile === undefined) await rm(target.rejects, { force: true });
     else rejectsSha256 = await rejectsFile.close();
-    const made = await files.close(async (made, counts) => {
+    const summarise = async (): Promise<string | null> => {
+      const { run, config } = description;
+      const { tokens } = expected;
+      const figures = { traces, tokens, rejects, output: target.path, part: state.part };
+      await writeSummary(target.path, { run, config, folder: files.hidden, rejectsSha256 }, figures);
+      return sha256OfFile(summaryPath(target.path));
+    };
+    const made = await files.close(summarise, async (made, counts) => {
       const facts = state.card && { ...state.card, rows: traces, rejects, format: target.format };
       const card = facts && datasetCard({ ...facts, files: `data-*.${target.format}` });
       if (card !== undefined) await writeText(join(made, CARD_NAME), card);
@@ -92,7 +101,7 @@ export async function mergeRun(
       await writeMerged(made, {
         ...mergedRun(description),
         output: target.format,
-        partial: !state.isFinished,
+        part: state.part ?? null,
         ...{ traces, rejects, rejects_sha256: rejectsSha256, files: inFolder },
         card_sha256: card === undefined ? null : createHash('sha256').update(card).digest('hex'),
       });
@@ -110,14 +119,27 @@ interface Files {
   /** where all is until it is whole; a merge that was killed leaves it, and the next one drops it */
   readonly hidden: string;
   add(chunk: string, record: ChunkRecord, parquet: ChunkReader): Promise<void>;
-  /** @param complete puts what belongs beside the files, with their traces, into their folder. @returns their names */
-  close(complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>): Promise<string[]>;
+  /**
+   * @param summarise says beside a single file of JSON lines what these cannot, and returns the hash of that
+   * @param complete puts what belongs beside the files of a folder, with their traces, into it
+   * @returns their names
+   */
+  close(
+    summarise: () => Promise<string | null>,
+    complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>,
+  ): Promise<string[]>;
   abort(): Promise<void>;
 }
 
 /** The files that are made: one, or those of a folder, which is made hidden and appears at once. */
-async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: () => void): Promise<Files> {
+async function openFiles(
+  target: MergeTarget,
+  { description: { output: from }, part }: RunState,
+  onProgress: () => void,
+): Promise<Files> {
   const { path, fileBytes, format: to } = target;
+  // what a limit has cut out says so in each chunk
+  const metadata = part?.by === 'pieces' ? { [PART_KEY]: JSON.stringify(part) } : {};
   const hidden = join(dirname(path), `.${basename(path)}.rredcot-merge`);
   const isFolder = fileBytes !== undefined;
   await rm(hidden, { recursive: true, force: true });
@@ -143,7 +165,7 @@ async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: ()
         file = undefined;
         [bytes, chunks] = [0, 0];
       }
-      file ??= await openJoined(nextPath(), { from, to, folder: hidden, onProgress }, parquet);
+      file ??= await openJoined(nextPath(), { from, to, folder: hidden, metadata, onProgress }, parquet);
       bytes += size;
       chunks++;
       made.set(name, (made.get(name) ?? 0) + record.traces);
@@ -153,11 +175,17 @@ async function openFiles(target: MergeTarget, from: OutputFormat, onProgress: ()
       if (found !== undefined && found !== record.traces)
         throw damagedRun(`${chunk}: holds ${found} traces, its record says ${record.traces}`);
     },
-    async close(complete) {
+    async close(summarise, complete) {
       if (file === undefined) throw damagedRun(`${path}: there is no chunk to merge`);
-      if (!isFolder && to === 'jsonl') await removeSum(path);
+      const isLines = !isFolder && to === 'jsonl';
+      if (isLines) await removeSum(path);
+      const beside = isLines ? await summarise() : null;
       const sha256 = await file.close();
-      if (!isFolder && sha256 !== null) await writeSum(path, new Map([[path, sha256]]));
+      if (isLines && sha256 !== null)
+        await writeSum(
+          path,
+          new Map([[path, sha256], ...(beside === null ? [] : [[summaryPath(path), beside] as const])]),
+        );
       if (!isFolder) return [path];
       await complete(hidden, made);
       await syncFolder(hidden);

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { readJson, writeJson } from '../files/json-file.js';
 import type { RunDescription } from '../run/description.js';
 import { FORMATS } from '../write/output.js';
+import { PartSchema } from '../write/part.js';
 
 const Count = z.int().nonnegative();
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -22,8 +23,8 @@ const MergedSchema = z.strictObject({
   output: z.enum(FORMATS),
   /** how many the run has read */
   inputs: Count,
-  /** whether the run was not finished when it was merged */
-  partial: z.boolean(),
+  /** what has cut the rows out of a data set: `--limit`, or `--partial`; null where nothing has */
+  part: PartSchema.nullable(),
   traces: Count,
   rejects: Count,
   /** of the rejects beside the folder; null without any */

@@ -63,7 +63,7 @@ export async function publishFile(
   if (format === 'jsonl' && sha256 !== null) {
     const own = new Map([[path, sha256]]);
     const summary = await summaryHash(path, (sorted[0] as ChunkRecord).run);
-    await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary));
+    await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary), folder);
   }
   await emptyRunFolder(folder);
 }

@@ -30,8 +30,15 @@ export interface JoinedParquet {
   close(): Promise<null>;
 }
 
-/** @param onProgress called every few megabytes; may throw to stop */
-export async function joinParquet(file: AtomicFile, onProgress: () => void): Promise<JoinedParquet> {
+/**
+ * @param metadataFor what the file says of itself, where the first of those that are put into it says something of itself
+ * @param onProgress called every few megabytes; may throw to stop
+ */
+export async function joinParquet(
+  file: AtomicFile,
+  metadataFor: (first: ReadonlyMap<string, string>) => Readonly<Record<string, string>>,
+  onProgress: () => void,
+): Promise<JoinedParquet> {
   let first: { readonly path: string; readonly footer: ThriftStruct; readonly columns: Buffer } | undefined;
   const groups: ThriftStruct[] = [];
   let [end, rows] = [MAGIC.length, 0];
@@ -73,7 +80,9 @@ export async function joinParquet(file: AtomicFile, onProgress: () => void): Pro
     },
     async close() {
       if (first === undefined) throw new Error(`${file.path}: there is no file to join`);
-      await file.write(footerOf(unsealed(first.footer), groups, BigInt(rows)));
+      await file.write(
+        footerOf(unsealed(first.footer, metadataFor(metadataOf(first.footer))), groups, BigInt(rows)),
+      );
       await file.flush();
       const { rows: found } = await readParquetFooter(file.temporaryPath);
       if (found !== rows)
@@ -91,14 +100,15 @@ function metadataOf(footer: ThriftStruct): ReadonlyMap<string, string> {
   return new Map(all.filter(([key]) => key !== HASH_KEY));
 }
 
-/** The footer with a place for the hash of the file that it ends. */
-function unsealed(footer: ThriftStruct): ThriftStruct {
+/** The footer with these metadata, and a place for the hash of the file that it ends. */
+function unsealed(footer: ThriftStruct, metadata: Readonly<Record<string, string>>): ThriftStruct {
   const binary = (value: string): ThriftValue => ({ type: THRIFT.binary, value: Buffer.from(value) });
-  const pairs = footer.has(FILE.keyValues) ? structs(footer, FILE.keyValues) : [];
-  const others = pairs.filter((pair) => text(pair, PAIR.key) !== HASH_KEY);
-  const own: ThriftStruct = new Map([
-    [PAIR.key, binary(HASH_KEY)],
-    [PAIR.value, binary(UNSEALED)],
-  ]);
-  return new Map(footer).set(FILE.keyValues, structList([...others, own]));
+  const pairs = Object.entries({ ...metadata, [HASH_KEY]: UNSEALED }).map(
+    ([key, value]): ThriftStruct =>
+      new Map([
+        [PAIR.key, binary(key)],
+        [PAIR.value, binary(value)],
+      ]),
+  );
+  return new Map(footer).set(FILE.keyValues, structList(pairs));
 }

@@ -45,7 +45,8 @@ export async function openParquet(path: string): Promise<BatchSource> {
                 for (const batch of RecordBatchReader.from(ipc)) {
                   if (batch.numRows === 0) continue;
                   checkBatch(batch);
-                  yield { batch, row };
+                  const share = [row / footer.rows, (row + batch.numRows) / footer.rows] as const;
+                  yield { batch, row, share };
                   row += batch.numRows;
                 }
               // parquet-wasm may end early without a word

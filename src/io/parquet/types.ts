@@ -1,7 +1,8 @@
-// Which of Arrow's types parquet-wasm can write: those that it was tested with, and no others.
+// What parquet-wasm can write: the types of Arrow that it was tested with, and no others; and how many columns.
 
 import { DataType, type Field, IntervalUnit } from 'apache-arrow';
 import { usageError } from '../../errors.js';
+import { count } from '../../plural.js';
 import { typeName } from '../arrow/types.js';
 
 /** Types without parameters that matter here. */
@@ -29,12 +30,21 @@ const NESTED_TYPES: readonly ((type: DataType) => boolean)[] = [
   DataType.isMap,
 ];
 
+/** More take minutes a file, and soon all of the module's memory. */
+const MOST_COLUMNS = 10_000;
+
 /**
- * Asks before anything is written: parquet-wasm answers a type that it does not know with a file of no rows, a crash, or
- * not at all.
- * @throws RredcotError (exit 2) naming the first column of another type
+ * Asks before anything is written: parquet-wasm answers a type that it does not know, and too many columns, with a file of
+ * no rows, a crash, or not at all.
+ * @throws RredcotError (exit 2) naming the first column of another type, or how many columns there are
  */
 export function refuseUnwritable(path: string, fields: readonly Field[]): void {
+  const leaves = countLeaves(fields);
+  if (leaves > MOST_COLUMNS)
+    throw usageError(
+      `${path}: ${count(leaves)} columns (a struct's fields counted each), Parquet files are written with ${count(MOST_COLUMNS)} at most`,
+      '-o <file>.arrow, which takes any number, or fewer columns: score, segment and redistribute have --keep <a,b>',
+    );
   for (const { name, type } of fields) {
     const found = unwritable(type);
     if (found === null) continue;
@@ -43,6 +53,14 @@ export function refuseUnwritable(path: string, fields: readonly Field[]): void {
       '-o <file>.arrow or --format arrow, which keep every type',
     );
   }
+}
+
+/** The columns that a Parquet file has of them: one for every value that is no list, struct or map. */
+export function countLeaves(fields: readonly Field[]): number {
+  return fields.reduce((sum, { type }) => {
+    const children = (type.children ?? []) as readonly Field[];
+    return sum + (children.length === 0 ? 1 : countLeaves(children));
+  }, 0);
 }
 
 /** The first type, its own or a child's, that cannot be written. */

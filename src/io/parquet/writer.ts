@@ -11,6 +11,7 @@ import { fileError } from '../files/file-error.js';
 import type { OutputColumn } from '../table/output-columns.js';
 import type { BatchWriter, RowWriter } from '../table/row-writer.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
+import { countLeaves, refuseUnwritable } from './types.js';
 
 /** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
 const ROW_GROUP_BYTES = 48 * 2 ** 20;
@@ -20,8 +21,10 @@ const MAX_FILE_BYTES = 4_000_000_000;
 const SAMPLE_BYTES = 8 * 2 ** 20;
 /** Batches on their way to the worker: one being encoded, one waiting. */
 const MAX_BATCHES_IN_FLIGHT = 2;
+/** With more, pages are plain: the encodings of whole numbers and of text take a megabyte or two a column, of four gigabytes. */
+const MOST_ENCODED_COLUMNS = 1000;
 /** Values that repeat from row to row, in flat columns: parquet-wasm knows no others by name. */
-const DICTIONARY_COLUMNS: readonly string[] = ['group', 'status'];
+const DICTIONARY_COLUMNS: readonly string[] = ['group', 'source_file', 'status'];
 
 /** Limits that tests lower. */
 export interface ParquetLimits {
@@ -29,13 +32,14 @@ export interface ParquetLimits {
   readonly maxFileBytes?: number;
 }
 
-/** Opens a Parquet writer on a file. */
+/** Opens a Parquet writer on a file. @throws RredcotError (exit 2) as {@link refuseUnwritable} */
 export function openParquetWriter(
   file: AtomicFile,
   columns: readonly OutputColumn[],
   metadata: Readonly<Record<string, string>>,
   limits: ParquetLimits = {},
 ): RowWriter {
+  refuseUnwritable(file.path, arrowSchema(columns, {}).fields);
   const schema = arrowSchema(columns, {}, parquetType);
   return batchedRows(openParquetBatches(file, schema, metadata, limits), batchBuilder(schema, columns));
 }
@@ -65,6 +69,7 @@ export function openParquetBatches(
       rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / heldBytes) * rowsWritten)),
       rowGroupBytes,
       maxFileBytes,
+      isPlain: countLeaves(schema.fields) > MOST_ENCODED_COLUMNS,
     });
     for (const { ipc, rows } of held.splice(0)) await encoder.send(ipc, rows);
     return encoder;

@@ -1,6 +1,7 @@
 // All presets, and which of them a file is.
 
 import { usageError } from '../../errors.js';
+import { didYouMean } from '../../similar.js';
 import type { Columns } from '../map/path.js';
 import type { Preset } from './preset.js';
 import { SOLUTIONS } from './solutions.js';
@@ -40,8 +41,9 @@ export function choosePreset(asked: string, first: Columns | undefined): Choice 
   const named = PRESETS.filter(({ name }) => name === asked);
   const preset = named.find((each) => first !== undefined && fits(each, first)) ?? named[0];
   if (preset === undefined) {
+    const meant = didYouMean(asked, PRESET_NAMES);
     throw usageError(
-      `--preset ${asked}: no such preset`,
+      `--preset ${asked}: no such preset${meant === undefined ? '' : `, did you mean ${meant}?`}`,
       `--preset auto, none, ${PRESET_NAMES.join(', ')}; a data set of prompts and answers is given with --join`,
     );
   }

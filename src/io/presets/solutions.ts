@@ -96,7 +96,7 @@ const openthoughtsConversations = preset({
   },
   notes: [
     'it has no references: take the metadata configuration, or --join <file> --join-on <field=field>',
-    'the 114k edition opens and closes thoughts with <|begin_of_thought|> and the like, which are kept',
+    'the 114k edition opens and closes thoughts with <|begin_of_thought|> and <|end_of_thought|>, which are known',
   ],
 });
 

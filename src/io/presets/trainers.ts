@@ -100,6 +100,23 @@ const trlCompletions = preset({
   ],
 });
 
+const openrlhf = preset({
+  name: 'openrlhf',
+  what: "OpenRLHF's batch_inference --eval_task rm",
+  columns: ['input', 'output', 'reward'],
+  fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
+  fields: {
+    prompt: 'input',
+    completion: 'output',
+    reward: 'reward',
+    group: rule("the file's name and a hash of input", ({ input }, row) => `${row.stem}/${shortHash(input)}`),
+  },
+  notes: [
+    "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
+    'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>',
+  ],
+});
+
 /** The messages up to the assistant's last, which is the completion. */
 function lastTurn(columns: Columns, path: string): { prompt: readonly unknown[]; completion: string } {
   const messages = at(columns, path);
@@ -145,7 +162,7 @@ const promptCompletion = preset({
 });
 
 /** Dumps with columns of their own. */
-export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, trlCompletions];
+export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, trlCompletions, openrlhf];
 
 /** Formats that others may look like: recognised last. */
 export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];

@@ -6,6 +6,7 @@ import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { readJson, readSmallFile } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../layout/run-paths.js';
+import { addressError } from './elsewhere.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;
@@ -21,6 +22,8 @@ const PATTERN = /[*?[\]{}]/;
 export async function findFiles(path: string): Promise<string[]> {
   const found = await stat(path).catch(() => null);
   if (found?.isDirectory()) return folderFiles(path);
+  const address = found === null ? addressError(path) : undefined;
+  if (address !== undefined) throw address;
   // a name may hold a bracket: a pattern is one only where there is no such file
   if (found !== null || !PATTERN.test(path)) return [path];
   const { glob } = await import('tinyglobby');

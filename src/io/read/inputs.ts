@@ -3,7 +3,7 @@
 import { open, realpath, stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import type { BadRow, InputRow, ReadOptions, RowOptions } from '../../rows.js';
+import { type BadRow, type InputRow, isBad, type ReadOptions, type RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
 import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/byte-source.js';
@@ -11,6 +11,7 @@ import { decompress } from '../files/decompress.js';
 import { fileError } from '../files/file-error.js';
 import { findFiles } from './find-files.js';
 import { type FileLayout, type InputFormat, layoutOf } from './formats.js';
+import { type HiveKeys, hiveKeys } from './hive-keys.js';
 import { readJsonRows } from './jsonl.js';
 import { rejectedRow } from './rejected-line.js';
 
@@ -26,6 +27,8 @@ export interface Input {
   readonly layout: FileLayout | null;
   /** what can be read only once */
   readonly stream: ByteSource | null;
+  /** columns that its path stands for, and those of the other inputs */
+  readonly keys?: HiveKeys;
 }
 
 /**
@@ -135,6 +138,10 @@ export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, s
   return source.schema.metadata;
 }
 
+/** In so many pieces a packed file is unpacked, each of so many bytes at least: fewer say less of where its rows are, more take longer. */
+const PIECES = 256;
+const LEAST_PIECE = 2 ** 14;
+
 type RowReader = (input: Input, layout: FileLayout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
 
 const READERS: Readonly<Record<InputFormat, RowReader>> = {
@@ -161,17 +168,22 @@ export async function* readRows(
   }
 }
 
-async function* readJsonInput(input: Input, _: FileLayout, opts: RowOptions) {
-  const rows = readJsonRows(jsonBytes(input, opts), opts);
-  for await (const row of rows) yield row.kind === 'bad' ? row : rejectedRow(row, fileStem);
+async function* readJsonInput(input: Input, { compression }: FileLayout, { onBytes, ...opts }: RowOptions) {
+  const { path, stream, size } = input;
+  const bytes = (stream ?? openByteSource(path)).bytes();
+  const rows =
+    compression === null
+      ? readJsonRows(bytes, { ...opts, onBytes })
+      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), compression, path), opts);
+  for await (const row of rows) yield row.kind === 'bad' ? row : withKeys(rejectedRow(row, fileStem), input);
 }
 
-/** The text of a JSON input, unpacked. */
-async function* jsonBytes(input: Input, { onBytes }: Pick<ReadOptions, 'onBytes'>): AsyncGenerator<Buffer> {
-  const { path, stream } = input;
-  const { compression } = await inputLayout(input);
-  const bytes = countedBytes((stream ?? openByteSource(path)).bytes(), onBytes);
-  yield* compression === null ? bytes : decompress(bytes, compression, path);
+/** A row with the hive keys of its file, which for one that was set aside is another. */
+function withKeys(row: InputRow | BadRow, { path, keys }: Input): InputRow | BadRow {
+  if (keys === undefined || isBad(row)) return row;
+  const own = row.file === path ? keys : { ...keys, ...hiveKeys(row.file) };
+  const added = Object.entries(own).filter(([name]) => !Object.hasOwn(row.columns, name));
+  return added.length === 0 ? row : { ...row, columns: { ...row.columns, ...Object.fromEntries(added) } };
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
@@ -179,17 +191,24 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
   const { file, stem, onBytes, firstOrdinal = 0 } = opts;
   const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
   const source = await openBatches(input, layout);
+  let told = 0;
+  const tell = (share: number): void => {
+    onBytes?.((share - told) * (input.size ?? 0));
+    told = share;
+  };
   try {
-    for await (const { batch: recordBatch, row } of source.batches(choice.any)) {
+    for await (const { batch: recordBatch, row, share } of source.batches(choice.any)) {
+      const [from, until] = share;
       const batch = columnarBatch(recordBatch);
-      onBytes?.(Math.round(batch.rowBytes * recordBatch.numRows));
       if (!choice.any(row, row + recordBatch.numRows)) continue;
       for (let index = 0; index < recordBatch.numRows; index++) {
+        tell(from + ((until - from) * (index + 1)) / recordBatch.numRows);
         if (!choice.has(row + index)) continue;
         const place = { file, stem, row: row + index, ordinal: firstOrdinal + row + index };
         yield arrowRow({ batch, index }, place);
       }
     }
+    tell(1);
   } finally {
     await source.close();
   }
@@ -218,7 +237,14 @@ function rowChoice(wanted: (row: number) => boolean) {
 }
 
 // the readers cost 50 to 150 ms to load: only where they are needed
-async function openBatches({ path, stream }: Input, { format }: FileLayout): Promise<BatchSource> {
+async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
+  const source = await openOwnBatches(input, layout);
+  if (Object.keys(input.keys ?? {}).length === 0) return source;
+  const { withConstants } = await import('../arrow/constant-columns.js');
+  return withConstants(source, input.keys ?? {});
+}
+
+async function openOwnBatches({ path, stream, size }: Input, { format }: FileLayout): Promise<BatchSource> {
   if (format === 'parquet') {
     if (stream !== null)
       throw usageError(
@@ -229,7 +255,7 @@ async function openBatches({ path, stream }: Input, { format }: FileLayout): Pro
     return openParquet(path);
   }
   const { openArrowFile, openArrowStream } = await import('../arrow/reader.js');
-  if (format === 'arrow-stream') return openArrowStream(path, stream);
+  if (format === 'arrow-stream') return openArrowStream(path, stream, size);
   if (stream === null) return openArrowFile(path);
   throw usageError(
     `${path}: is an Arrow file, which cannot be read from a stream`,
@@ -237,14 +263,19 @@ async function openBatches({ path, stream }: Input, { format }: FileLayout): Pro
   );
 }
 
+/** Packed bytes in pieces, each told before what is in it is unpacked. */
 async function* countedBytes(
   bytes: AsyncIterable<Buffer>,
+  size: number | null,
   onBytes: ReadOptions['onBytes'],
 ): AsyncGenerator<Buffer> {
-  for await (const chunk of bytes) {
-    onBytes?.(chunk.length);
-    yield chunk;
-  }
+  const length = size === null ? Number.POSITIVE_INFINITY : Math.max(LEAST_PIECE, Math.ceil(size / PIECES));
+  for await (const chunk of bytes)
+    for (let at = 0; at < chunk.length; at += length) {
+      const piece = chunk.subarray(at, at + length);
+      onBytes?.(piece.length);
+      yield piece;
+    }
 }
 
 /** The file's name without folder and extension, as ids begin: `stdin` for `-`. */

@@ -21,9 +21,10 @@ export async function* readJsonRows(
   bytes: AsyncIterable<Buffer>,
   opts: RowOptions,
 ): AsyncGenerator<InputRow | BadRow> {
-  const { file, wanted, firstOrdinal = 0 } = opts;
+  const { file, wanted, onBytes, firstOrdinal = 0 } = opts;
   const maxRowBytes = lineLimit(opts);
   let row = 0;
+  let told = 0;
   let splitter = lineSplitter({ file, maxRowBytes });
   let isStarted = false;
   let isList = false;
@@ -33,6 +34,8 @@ export async function* readJsonRows(
   function take(found: RowBytes): InputRow | BadRow | undefined {
     const bytes = isList ? found.bytes : withoutLineEnd(found.bytes);
     const { length, offset } = found;
+    onBytes?.(offset + length - told);
+    told = offset + length;
     if (!isList && length === found.bytes.length && isBlank(bytes)) return undefined;
     const number = row++;
     const ordinal = firstOrdinal + number;

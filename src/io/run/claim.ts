@@ -10,7 +10,7 @@ import type { AskedRun, RunDescription, SameRun } from './description.js';
 import { type Holder, holderText } from './holder.js';
 import { enterFolder, type Presence } from './presence.js';
 import { holdsTraces } from './records.js';
-import { dropRun, emptyRunFolder, isBegun } from './remove.js';
+import { dropRun, emptyRunFolder, halfWritten, isBegun, removeHalfWritten } from './remove.js';
 
 export interface ClaimOptions {
   /** a folder of our own beside a single file: without a trace in a whole chunk nothing in it is worth keeping */
@@ -39,22 +39,36 @@ export interface FolderPresence extends Pick<Presence, 'alone'> {
   leave(): Promise<void>;
 }
 
-/** Comes into a run folder; an empty one that it has made, or that is hidden, goes when it leaves. @param signal ends its waiting */
+/**
+ * Comes into a run folder; an empty one that it has made, or that is hidden, goes when it leaves. What processes that were
+ * killed have left half written in a hidden one goes now, where nobody else is there.
+ * @param signal ends its waiting
+ */
 export async function comeInto(
   folder: string,
   isHidden: boolean,
   signal?: AbortSignal,
 ): Promise<FolderPresence & Presence> {
   const isNew = (await statIfThere(folder)) === null;
-  const presence = await enterFolder(folder, signal);
-  return {
-    ...presence,
-    async leave() {
-      await presence.leave();
-      // what is in it stays
-      if (isHidden || isNew) await rmdir(folder).catch(() => {});
-    },
+  // what is in it stays
+  const drop = (): Promise<unknown> =>
+    isHidden || isNew ? rmdir(folder).catch(() => {}) : Promise.resolve();
+  const presence = await enterFolder(folder, signal).catch(async (error: unknown) => {
+    await drop();
+    throw error;
+  });
+  const leave = async (): Promise<void> => {
+    await presence.leave();
+    await drop();
   };
+  try {
+    if (isHidden && (await halfWritten(folder)).length > 0)
+      await presence.alone(() => removeHalfWritten(folder), 'all');
+  } catch (error) {
+    await leave();
+    throw error;
+  }
+  return { ...presence, leave };
 }
 
 /**

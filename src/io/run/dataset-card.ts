@@ -15,6 +15,10 @@ export interface CardFacts {
   readonly columns: readonly string[];
   /** of every file: `rredcot.version`, `rredcot.config`, and `rredcot.policy.sha256` where there was a policy */
   readonly metadata: Readonly<Record<string, string>>;
+  /** what the estimator and the σ rule do */
+  readonly words?: { readonly estimator?: string | undefined; readonly rule?: string | undefined };
+  /** of columns that were asked for beside ours, by name */
+  readonly meanings?: Readonly<Record<string, string>>;
   /** traces in all files */
   readonly rows: number;
   readonly rejects: number;
@@ -40,10 +44,13 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   baseline: 'the baseline b; R* = ζ − b is what σ spreads',
   reference_utilities: 'what each reference answer earns',
   reference_tokens: 'how many tokens of each reference answer were scored',
+  source_file: 'input that the trace comes from, by the path that was given',
   source_row: 'row of the input that the trace comes from, counted from 0',
   source_item: 'place in the list of a row that held several traces, counted from 0; null for a row of one',
   sigma_ess: 'effective number of tokens that carry the credit, 1/Σσ²',
   sigma_max_weight: 'the largest σ·T of a token, without its sign',
+  sigma_gain:
+    'how much larger the gradient gets, Σ σ_t·T·(1 − p_t) / Σ (1 − p_t); null where the policy was sure of every token',
   status: '`ok`, or codes for what was out of the ordinary',
 };
 
@@ -51,45 +58,6 @@ const DONE: Readonly<Record<RunCommand, string>> = {
   score: 'scored',
   segment: 'cut into segments',
   sample: 'sampled',
-};
-
-const ESTIMATES: Readonly<Record<string, string>> = {
-  pr: 'the probability of the reference answer, if the policy had to answer there',
-  'pr-mean': 'the mean token probability of the reference answer, if the policy had to answer there',
-  'pr-geo':
-    'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
-  joint: 'the log-probability of the reference solution and answer as the continuation',
-  'joint-log': 'the same, with differences of the logarithm',
-  snis: 'the share of right answers in the probability of all in the bank, if the policy had to answer there',
-  calibrated:
-    'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
-  siblings:
-    "the probability of winning by going on, from the outcomes of the trace and of its group's most similar completions, weighted by how likely their next tokens are there",
-  loo: 'no value: what the segments so far count for, each by how much less likely the reference answer is without it, as a logarithm',
-  gradient:
-    "no value: what the segments so far count for, each by the norm of the gradient of the reference answer's log-probability in its input embeddings",
-  attention:
-    'no value: what the segments so far count for, each by the share of attention that it gets from the tokens of the reference answer',
-  surprise:
-    'no value: what the segments so far count for, each by the negative log-probability of its least likely token',
-  posterior:
-    'no value: how far a hint of the reference answer makes the tokens so far likelier, as a probability',
-  progress:
-    'the probability of the reference answer if another policy, the prover, had to answer there (`proverEstimator` says how that is read, `bestOf` of how many answers one has to be right)',
-  prm: 'the probability that the step before the exit is right, by a process reward model (`prm`); 1 before the first step',
-  given: 'values that the input brought along',
-};
-
-const RULES: Readonly<Record<string, string>> = {
-  signed: 'the value differences as they stand, the answer as the last step; signed',
-  softmax: 'a softmax of the value differences in the direction of the reward; not negative',
-  abs: 'the sizes of the value differences; not negative',
-  surprise: 'the negative log-probabilities of the tokens, whatever the values',
-  entropy: 'the entropies of the tokens, whatever the values',
-  'top-entropy': 'the fifth of the tokens with most entropy, whatever the values',
-  rudder: 'value differences over the return, what they leave unexplained spread evenly; signed',
-  share: 'the shares of the value differences that go the way of the reward; not negative',
-  uniform: '1/T: no redistribution',
 };
 
 /** Writes the card. */
@@ -135,28 +103,27 @@ function sizeCategory(rows: number): string {
   return bounds.find(([bound]) => rows < bound)?.[1] ?? 'n>1B';
 }
 
-function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
+function body({ format, columns, metadata, rows, rejects, words, meanings = {} }: CardFacts): string {
   const config = JSON.parse(metadata[CONFIG_KEY] ?? '{}') as Record<string, unknown>;
   const hasSigma = columns.includes('sigma');
   const form = EXPORT_FORMS[config.export as ExportName];
-  const requested = requestedMeanings(config);
   // beside an export stand the input's columns alone, whatever their names
   const ours = new Set<string>(
-    form === undefined ? [...OUR_COLUMNS, ...Object.keys(requested)] : form.columns.map(({ name }) => name),
+    form === undefined ? [...OUR_COLUMNS, ...Object.keys(meanings)] : form.columns.map(({ name }) => name),
   );
   const input = columns.filter((name) => !ours.has(name));
   const written = columns.filter((name) => ours.has(name));
   const parts = [
     config.command === 'sample' ? '# Sampled reasoning traces' : '# Reasoning traces with token-wise credit',
     `${count(rows)} chain-of-thought traces, ${DONE[config.command as RunCommand] ?? 'scored'} offline by rredcot ${metadata['rredcot.version'] ?? ''}; ${count(rejects)} more were set aside.`,
-    ...(config.command === 'score' ? sigmaSection(config, hasSigma) : []),
-    ...policySection(metadata),
+    ...(config.command === 'score' ? sigmaSection(config, words, hasSigma) : []),
+    ...policySection(metadata, config),
     ...besideSection(config),
     '## Columns',
     form === undefined
       ? table(
           ['column', 'meaning'],
-          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? requested[name] ?? '']),
+          written.map((name) => [`\`${name}\``, MEANINGS[name as OurColumn] ?? meanings[name] ?? '']),
         )
       : `The columns of \`--export ${config.export}\`: ${listed(written)}.`,
     ...(input.length === 0 ? [] : [`Besides, from the input: ${listed(input)}.`]),
@@ -167,71 +134,38 @@ function body({ format, columns, metadata, rows, rejects }: CardFacts): string {
   return `${parts.join('\n\n')}\n`;
 }
 
-const HIERARCHICAL: readonly (readonly [string, string])[] = [
-  [
-    'token_advantage',
-    "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
-  ],
-  ['outcome_advantage', '(ζ − mean)/(std + 1e-4) of the group; ζ − b without a group'],
-  ['group_std', "standard deviation of the group's rewards (n − 1); null without a group"],
-  ['progress', "how far each segment moved the prover's value; 0 for the answer"],
-  ['token_factor', "what each token takes of its segment's advantage, by its entropy; mean 1 in a segment"],
-];
-
-const SAMPLED: readonly (readonly [string, string])[] = [
-  ['value_sd', 'standard deviation of the value at each exit point, by the bootstrap over its samples'],
-  ['lost_fraction', 'share of the samples at each exit point that were cut, or could not be judged'],
-  ['samples', 'the samples: number of the exit point, text, token ids, how it ended, what it earned'],
-];
-
-/** What the columns mean that were asked for beside ours. */
-function requestedMeanings(config: Record<string, unknown>): Record<string, string> {
-  const { rule, method, normalisers, mcSamples } = config;
-  const names = (value: unknown) => (Array.isArray(value) ? (value as unknown[]).map(String) : []);
-  const credits = names(rule).slice(1);
-  const meanings = [
-    ...credits.map((each) => [
-      `sigma_${each.replaceAll('-', '_')}`,
-      `the same credit by another rule: ${RULES[each] ?? each}`,
-    ]),
-    ...(method === 'segment'
-      ? [
-          [
-            'token_advantage',
-            'advantages of segments as actions: Δ of the segment, ζ − V at its end for the answer; no σ, not return-equivalent',
-          ],
-        ]
-      : []),
-    ...(method === 'hierarchical' ? HIERARCHICAL : []),
-    ...(mcSamples === undefined ? [] : SAMPLED),
-    ...names(normalisers).map((each) => [`normaliser_${each}`, `the weight of every token under ${each}`]),
-  ];
-  return Object.fromEntries(meanings) as Record<string, string>;
-}
-
-function sigmaSection(config: Record<string, unknown>, hasSigma: boolean): string[] {
-  const named = (key: string, names: Readonly<Record<string, string>>): string => {
-    const name = String([config[key]].flat()[0]);
-    return names[name] === undefined ? `\`${name}\`` : `\`${name}\`: ${names[name]}`;
+function sigmaSection(
+  config: Record<string, unknown>,
+  words: CardFacts['words'],
+  hasSigma: boolean,
+): string[] {
+  const named = (key: 'estimator' | 'rule'): string => {
+    const name = `\`${String([config[key]].flat()[0])}\``;
+    return words?.[key] === undefined ? name : `${name}: ${words[key]}`;
   };
   const use = `In a trainer, multiply each token's advantage by w = σ·T, which has mean 1 over the trace (by σ itself where the loss sums over tokens). Multiply advantages, never rewards.`;
   return [
     '## How σ was made',
     [
       `- segments: \`${config.segmenter}\`${config.maxSegments === undefined ? '' : `, ${config.maxSegments} thoughts at most`}`,
-      `- value of a state, ${named('estimator', ESTIMATES)}`,
-      `- from values to σ, ${named('rule', RULES)}`,
-      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\``,
+      `- value of a state, ${named('estimator')}`,
+      `- from values to σ, ${named('rule')}`,
+      `- baseline \`${config.baseline}\`, residual \`${config.residual}\`, within a segment \`${config.within}\`${config.even === undefined ? '' : `, \`${config.even}\` of σ spread evenly`}${config.steps === undefined ? '' : `, steps \`${config.steps}\``}`,
     ].join('\n'),
     ...(hasSigma ? [use] : []),
     'The method is RREDCoT ([arXiv 2606.06475](https://arxiv.org/abs/2606.06475)); exit template, σ rule and baselines are choices of rredcot.',
   ];
 }
 
-function policySection(metadata: Readonly<Record<string, string>>): string[] {
+function policySection(
+  metadata: Readonly<Record<string, string>>,
+  { ofPolicy }: Record<string, unknown>,
+): string[] {
   const files = metadata['rredcot.policy.sha256'];
   if (files === undefined) return [];
-  return ['## The policy that scored it', hashTable(JSON.parse(files))];
+  const title =
+    ofPolicy === undefined ? 'The policy that scored it' : 'The policy whose tokenizer counted its tokens';
+  return [`## ${title}`, hashTable(JSON.parse(files))];
 }
 
 /** The files of another policy, or of a reward model, where values are its. */

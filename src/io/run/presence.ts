@@ -22,10 +22,14 @@ export interface Presence {
    */
   work(): Promise<void>;
   /**
-   * Does what no other process may be in the way of: nobody begins to work meanwhile.
-   * @returns undefined where another one is at work, and then nothing was done
+   * Does what no other process may be in the way of: nobody comes or begins to work meanwhile.
+   * @param others who is in the way: those at work, or also those that have only come
+   * @returns the other one where there is one, and then nothing was done
    */
-  alone<T>(action: () => Promise<T>): Promise<{ readonly done: T } | { readonly holder: Holder }>;
+  alone<T>(
+    action: () => Promise<T>,
+    others?: 'working' | 'all',
+  ): Promise<{ readonly done: T } | { readonly holder: Holder }>;
   /** Harmless a second time. */
   leave(): Promise<void>;
 }
@@ -75,15 +79,15 @@ export async function enterFolder(folder: string, signal?: AbortSignal): Promise
       await sleep(LOOK_MS);
     }
   }
-  /** The first other process that works here; files of dead ones are removed. */
-  async function otherAtWork(): Promise<Holder | undefined> {
+  /** The first other process here; files of dead ones are removed. */
+  async function other(others: 'working' | 'all'): Promise<Holder | undefined> {
     for (const name of await readdir(folder)) {
-      const other = join(folder, name);
+      const theirs = join(folder, name);
       if (!NAME.test(name) || name.includes(id)) continue;
-      const found = await readHolder(other);
+      const found = await readHolder(theirs);
       if (found === undefined) continue;
-      if (!(await isAlive(found, own, path))) await rm(other, { force: true });
-      else if (name.startsWith(WORKING)) return found.holder ?? own;
+      if (!(await isAlive(found, own, path))) await rm(theirs, { force: true });
+      else if (others === 'all' || name.startsWith(WORKING)) return found.holder ?? own;
     }
     return undefined;
   }
@@ -93,7 +97,7 @@ export async function enterFolder(folder: string, signal?: AbortSignal): Promise
     const last = path;
     path = undefined;
     if (last === undefined) return;
-    await otherAtWork().catch(() => {});
+    await other('working').catch(() => {});
     // nobody else would take it away while this process lives
     await rm(last, { force: true }).catch(() => rm(last, { force: true }));
   }
@@ -117,11 +121,11 @@ export async function enterFolder(folder: string, signal?: AbortSignal): Promise
       }
       await untilUnlocked();
     },
-    async alone(action) {
+    async alone(action, others = 'working') {
       if (path === undefined) return { done: await action() };
       while (!(await exclusiveLink(path, lock))) await untilUnlocked();
       try {
-        const holder = await otherAtWork();
+        const holder = await other(others);
         return holder === undefined ? { done: await action() } : { holder };
       } finally {
         await rm(lock, { force: true });
@@ -144,6 +148,7 @@ async function write(folder: string, path: string, own: Holder): Promise<string 
       return path;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
+      await rm(`${path}.tmp`, { force: true }).catch(() => {});
       // the process that was here before has just removed the folder, or swept what was half written
       if (code === 'ENOENT' && tries < TRIES) continue;
       const isReadOnly = code === 'EACCES' || code === 'EROFS';

@@ -72,7 +72,7 @@ export type ChunkRecord = Readonly<z.infer<typeof ChunkSchema>>;
 export type ShardRecord = Readonly<z.infer<typeof ShardSchema>>;
 
 /** What a dataset card says of the chunks themselves. */
-export type CardSource = Pick<CardFacts, 'format' | 'columns' | 'metadata'>;
+export type CardSource = Pick<CardFacts, 'format' | 'columns' | 'metadata' | 'words' | 'meanings'>;
 
 /** The part of a run's description that its records are held against. */
 export interface RecordedRun {

@@ -96,13 +96,23 @@ export async function emptyRunFolder(folder: string): Promise<void> {
   for (let tries = 1; tries <= REMOVALS; tries++)
     try {
       await removeRun(folder);
-      for (const name of await readdir(folder).catch((): string[] => []))
-        if (HALF_WRITTEN.test(name)) await rm(join(folder, name), { recursive: true, force: true });
+      await removeHalfWritten(folder);
       return;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
       await sleep(20 * tries);
     }
+}
+
+/** What is half written in the folder itself. */
+export async function halfWritten(folder: string): Promise<string[]> {
+  const names = await readdir(folder).catch((): string[] => []);
+  return names.filter((name) => HALF_WRITTEN.test(name)).map((name) => join(folder, name));
+}
+
+/** The caller knows that nobody writes there. */
+export async function removeHalfWritten(folder: string): Promise<void> {
+  for (const path of await halfWritten(folder)) await rm(path, { recursive: true, force: true });
 }
 
 /** What attempts that were killed have left half written; what another attempt writes now is younger. */

@@ -2,10 +2,10 @@
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
-import { readJson } from '../files/json-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
 import { chunkNumber, hiddenFolder, runPaths } from '../layout/run-paths.js';
+import { type Part, parsePart } from '../write/part.js';
 import { type RunDescription, readRunDescription } from './description.js';
 import {
   type CardSource,
@@ -16,6 +16,7 @@ import {
   readShard,
   sumCounts,
 } from './records.js';
+import { readSurveyFile } from './survey-file.js';
 
 /** A shard as its records tell it. */
 export interface ShardState {
@@ -34,6 +35,19 @@ export interface ShardState {
   readonly updatedMs: number | null;
 }
 
+/** Something that the survey has found; the code is for programs. */
+interface SurveyWarning {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** What of `survey.json` is looked at here. */
+interface StoredSurvey {
+  readonly rows?: number;
+  readonly part?: unknown;
+  readonly warnings?: readonly SurveyWarning[];
+}
+
 /** A run as its records tell it; nothing in it grows with the chunks that are done. */
 export interface RunState {
   readonly folder: string;
@@ -44,6 +58,10 @@ export interface RunState {
   readonly hasSuccess: boolean;
   /** rows of all inputs; null where nobody has counted them */
   readonly rows: number | null;
+  /** what has cut the chunks that are done out of a data set; undefined where nothing has */
+  readonly part: Part | undefined;
+  /** what the survey has found against the names of the run's traces */
+  readonly warnings: readonly SurveyWarning[];
   /** no chunk that is done has this number or a higher one */
   readonly end: number;
   /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
@@ -80,10 +98,10 @@ export async function readRunState(
 ): Promise<RunState> {
   const description = await readRunDescription(folder);
   const paths = runPaths(folder);
-  const survey = await readJson<{ run?: string; rows?: number }>(paths.survey);
+  const survey = await readSurveyFile<StoredSurvey>(paths.survey, description.run);
   // a run that stops after so many traces does not read all rows
-  const isLimited = typeof description.config.limit === 'number';
-  const rows = isLimited ? null : countedRows(survey, description);
+  const { limit } = description.config;
+  const rows = typeof limit === 'number' ? null : countedRows(survey, description);
   const shards: (ShardState & { card: CardSource | undefined; end: number })[] = [];
   for (let first = 0; first < description.shards; first += SHARDS_AT_ONCE) {
     const indices = Array.from({ length: SHARDS_AT_ONCE }, (_, n) => first + n);
@@ -92,10 +110,15 @@ export async function readRunState(
       ...(await Promise.all(some.map((index) => shardState(folder, description, index, rows, onForeign)))),
     );
   }
+  const isFinished = shards.every(({ isDone, missing }) => isDone && missing.length === 0);
+  // nobody has seen what follows in a stream
+  const whole = survey ?? (typeof limit === 'number' ? { part: { by: 'limit' as const, limit } } : {});
   return {
     folder,
     description,
-    isFinished: shards.every(({ isDone, missing }) => isDone && missing.length === 0),
+    isFinished,
+    part: isFinished ? (parsePart(whole.part) ?? undefined) : piecesOf(shards),
+    warnings: survey?.warnings ?? [],
     hasSuccess: (await statIfThere(paths.success)) !== null,
     rows,
     end: shards.reduce((most, { end }) => Math.max(most, end), 0),
@@ -153,14 +176,24 @@ function refuse(error: ForeignRecordError): never {
   throw error;
 }
 
-/** Rows of all inputs, by the survey of this run; null where nobody has counted them, or to a number that cannot be. */
+/** Rows of all inputs, by the survey of the run; null where nobody has counted them, or to a number that cannot be. */
 function countedRows(
-  survey: { readonly run?: string; readonly rows?: number } | undefined,
-  { run, rows_per_chunk: rowsPerChunk }: RunDescription,
+  survey: StoredSurvey | undefined,
+  { rows_per_chunk: rowsPerChunk }: RunDescription,
 ): number | null {
-  const rows = survey?.run === run ? survey.rows : undefined;
+  const rows = survey?.rows;
   const isCount = Number.isSafeInteger(rows) && (rows as number) >= 0;
   return isCount && chunkCount(rows as number, rowsPerChunk) <= MAX_CHUNKS ? (rows as number) : null;
+}
+
+/** The chunks of a run that is not finished. */
+function piecesOf(shards: readonly ShardState[]): Part {
+  const counted = shards.map(({ expected }) => expected).filter((expected) => expected !== null);
+  return {
+    by: 'pieces',
+    pieces: shards.reduce((sum, { chunks }) => sum + chunks, 0),
+    of: counted.length < shards.length ? null : counted.reduce((sum, expected) => sum + expected, 0),
+  };
 }
 
 async function numbersIn(folder: string, extension: string): Promise<Set<number>> {

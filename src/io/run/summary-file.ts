@@ -6,6 +6,7 @@ import { VERSION } from '../../version.js';
 import { fileError } from '../files/file-error.js';
 import { readJson } from '../files/json-file.js';
 import { summaryPath } from '../layout/run-paths.js';
+import { PartSchema } from '../write/part.js';
 
 /** A place beside the output that is not ours to write, or another disk's: no reason to fail. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EXDEV']);
@@ -21,9 +22,9 @@ const SummarySchema = z.object({
   /** of the rejects file beside a single file; null where there is none */
   rejects_sha256: Sha256.nullable(),
   config: z.record(z.string(), z.unknown()),
-  /** what a file was made of, where it was made of another, as the metadata of columnar files say it */
+  /** what a file was made of, where it was made of another, and what has cut it out of a data set, as the metadata of columnar files say it */
   redistributed: z.record(z.string(), z.unknown()).optional(),
-  filtered: z.record(z.string(), z.unknown()).optional(),
+  part: PartSchema.optional(),
 });
 
 /** What of a summary the file beside it can be held against. */

@@ -1,19 +1,94 @@
-// What a scored file was made of: the keys under which it says so, and inputs that are a part of another file.
+// What a scored file was made of: where it says so, and whether what is read is a part of a data set.
+import { basename, dirname, resolve } from 'node:path';
+import { dataError } from '../../errors.js';
+import { statIfThere } from '../files/stat-if-there.js';
+import { runPaths } from '../layout/run-paths.js';
+import { readMerged } from '../merge/merged.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
+import { readRunState } from '../run/state.js';
 import { readSummary } from '../run/summary-file.js';
+import { RUN_KEY } from '../write/output.js';
+import { PART_KEY, type Part, parsePart } from '../write/part.js';
 
-/** The keys of a file's metadata under which stands what it was redistributed from, and what was filtered out of it. */
+/** The key of a file's metadata under which stands what it was redistributed from. */
 export const REDISTRIBUTED_KEY = 'rredcot.redistributed';
-export const FILTERED_KEY = 'rredcot.filtered';
 
-/** What columnar files say of what they were made of. */
-export function originsIn(metadata: ReadonlyMap<string, string>): Record<string, string> {
-  const keys = [REDISTRIBUTED_KEY, FILTERED_KEY].filter((key) => metadata.has(key));
-  return Object.fromEntries(keys.map((key) => [key, metadata.get(key) as string]));
+/** A file that is a part of a data set. */
+export interface FoundPart {
+  readonly path: string;
+  readonly part: Part;
 }
 
-/** Whether `rredcot filter` has made the input: its groups may lack traces. JSON lines on stdin do not tell. */
-export async function isFiltered(input: Input): Promise<boolean> {
-  if ((await inputMetadata(input)).has(FILTERED_KEY)) return true;
-  return input.layout?.format === 'json' && (await readSummary(input.path))?.filtered !== undefined;
+/** What an input says of itself, or is by its place. */
+interface Said {
+  readonly part: Part;
+  /** identity of its run */
+  readonly run: string | undefined;
+}
+
+/** The run folder, or the merged one, in which an input lies. */
+interface Place {
+  readonly run: string;
+  /** what has cut its rows out */
+  readonly part: Part | undefined;
+  /** pieces of the whole; null where nobody has counted them */
+  readonly pieces: number | null;
+}
+
+/**
+ * The first of the inputs that is a part of a data set: by what its metadata say, or the summary beside JSON lines, or as one piece of
+ * a run or of a merged folder, the others of which are not among the inputs. JSON lines on stdin do not tell.
+ * @throws RredcotError (exit 65) for metadata that no rredcot has written
+ */
+export async function partOf(inputs: readonly Input[]): Promise<FoundPart | undefined> {
+  const places = new Map<string, Place | undefined>();
+  const runs = new Map<string, { readonly path: string; pieces: number; readonly of: number | null }>();
+  for (const input of inputs) {
+    const folder = dirname(resolve(input.path));
+    if (!places.has(folder) && input.stream === null) places.set(folder, await placeAt(folder));
+    const place = places.get(folder);
+    const said = place === undefined ? await saidBy(input) : pieceOf(place);
+    if (said === undefined) continue;
+    const { part, run } = said;
+    if (part.by !== 'pieces' || part.pieces !== 1 || run === undefined) return { path: input.path, part };
+    const found = runs.get(run) ?? { path: input.path, pieces: 0, of: part.of };
+    found.pieces++;
+    runs.set(run, found);
+  }
+  for (const { path, pieces, of } of runs.values())
+    if (pieces !== of) return { path, part: { by: 'pieces', pieces, of } };
+  return undefined;
+}
+
+function pieceOf({ run, part, pieces }: Place): Said {
+  return { part: part ?? { by: 'pieces', pieces: 1, of: pieces }, run };
+}
+
+async function saidBy(input: Input): Promise<Said | undefined> {
+  if (input.layout?.format === 'json') {
+    const { part, run } = (await readSummary(input.path)) ?? {};
+    return part && { part, run };
+  }
+  const metadata = await inputMetadata(input);
+  const part = parsePart(metadata.get(PART_KEY));
+  if (part === null)
+    throw dataError(
+      `${input.path}: nobody can read what its metadata say under ${PART_KEY}`,
+      'score the traces again, or write the rows to a file without these metadata',
+    );
+  return part && { part, run: metadata.get(RUN_KEY) };
+}
+
+/** @param folder in which chunks of a run lie, or files of a merged folder; undefined for any other */
+async function placeAt(folder: string): Promise<Place | undefined> {
+  const merged = await readMerged(folder);
+  if (merged) return { run: merged.run, part: merged.part ?? undefined, pieces: merged.files.length };
+  const above = dirname(dirname(folder));
+  const isChunks = basename(dirname(folder)) === 'chunks';
+  if (!isChunks || (await statIfThere(runPaths(above).run)) === null) return undefined;
+  const { shards, part, description } = await readRunState(above, () => {});
+  const { run } = description;
+  if (part?.by === 'pieces') return { run, part: undefined, pieces: part.of };
+  const pieces = shards.reduce((sum, { chunks }) => sum + chunks, 0);
+  return { run, part: part ?? (await readSummary(above))?.part, pieces };
 }

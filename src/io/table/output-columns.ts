@@ -8,6 +8,8 @@ import type { ColumnType, PassThroughColumn } from './schema.js';
 export interface OutputColumn {
   readonly name: string;
   readonly type: ColumnType;
+  /** what stands in it, for a dataset card; absent of the input's, and of ours that every run may have */
+  readonly meaning?: string;
   /** its value in a row; undefined where the input row has no such key */
   readonly value: (row: OutputRow) => unknown;
   /** of a columnar input: the column to copy, by its name there, and its type */
@@ -70,12 +72,32 @@ const OURS = [
   { name: 'baseline', type: FLOAT32, value: (row) => row.baseline },
   { name: 'reference_utilities', type: FLOAT32_LIST, value: (row) => row.referenceUtilities },
   { name: 'reference_tokens', type: INT32_LIST, value: (row) => row.referenceTokens },
+  { name: 'source_file', type: STRING, value: (row) => row.trace.source.file },
   { name: 'source_row', type: { kind: 'int64' }, value: (row) => row.trace.source.row },
   { name: 'source_item', type: INT32, value: (row) => row.trace.item ?? null },
   { name: 'sigma_ess', type: FLOAT32, value: (row) => row.sigmaEss },
   { name: 'sigma_max_weight', type: FLOAT32, value: (row) => row.sigmaMaxWeight },
+  { name: 'sigma_gain', type: FLOAT32, value: (row) => row.sigmaGain },
   { name: 'status', type: STRING, value: (row) => statusText(row.status) },
 ] as const satisfies readonly OutputColumn[];
+
+/** A column that is asked for beside ours: its value stands in a row's `requested`. */
+export function requestedColumn(name: string, type: ColumnType, meaning: string): OutputColumn {
+  return { name, type, meaning, value: ({ requested }) => requested?.[name] ?? null };
+}
+
+/** A cell of such a column as rows have it, from what a reader gives: lists of numbers are typed arrays. @param cell null where there is none */
+export function readCell(type: ColumnType, cell: unknown): unknown {
+  if (type.kind === 'struct' && typeof cell === 'object' && cell !== null) {
+    const found = cell as Readonly<Record<string, unknown>>;
+    return Object.fromEntries(
+      type.fields.map(({ name, key = name, type: own }) => [key, readCell(own, found[name] ?? null)]),
+    );
+  }
+  if (type.kind !== 'list' || !Array.isArray(cell)) return cell;
+  if (type.element.kind === 'float32') return Float32Array.from(cell as number[]);
+  return type.element.kind === 'struct' ? cell.map((each) => readCell(type.element, each)) : cell;
+}
 
 /** Name of one of our columns. */
 export type OurColumn = (typeof OURS)[number]['name'];

@@ -122,6 +122,13 @@ export async function* chunkFindings(
       const place = expected.done ? undefined : expected.value;
       if (place?.row !== undefined && sourceRow !== null && sourceRow !== place.row)
         yield { file, row, text: `source_row is ${sourceRow}, expected ${place.row} of ${place.file}` };
+      const from = found.stored?.cell('source_file') ?? null;
+      if (place?.file !== undefined && from !== null && from !== place.file)
+        yield {
+          file,
+          row,
+          text: `source_file is ${JSON.stringify(from)}, expected ${JSON.stringify(place.file)}`,
+        };
       if (place?.expected !== undefined && found.stored !== null)
         for (const text of traceFaults(found.stored, place.expected)) yield { file, row, text };
       yield* advance();

@@ -1,6 +1,7 @@
 // A stored row in, what is wrong with it out: METHOD's invariants, as any reader of the file can check them.
 
 import { plural } from '../../plural.js';
+import { UNREAD } from '../../scored.js';
 import { checkRanges, type Numbers, numbers } from './check-ranges.js';
 import { statusFault } from './status-codes.js';
 import type { StoredRow } from './stored-rows.js';
@@ -18,7 +19,7 @@ export interface CheckedRow {
 const SIGMA_TOLERANCE = 1e-6;
 /** lists with one entry a completion token; `--columns` may leave out any of them */
 const TOKEN_LISTS = ['completion_ids', 'logprobs', 'entropies', 'sigma'] as const;
-const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight'] as const;
+const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'] as const;
 const SEGMENT_SCALARS = ['entropy', 'value', 'delta', 'sigma'] as const;
 
 /** What of a run its rows are held against. */
@@ -29,19 +30,18 @@ export interface RowRules {
   readonly vocab?: number | undefined;
 }
 
-/** Columns that no scored row lacks, nor one that a policy has cut. */
-const NEVER_NULL = {
-  scored: [
-    'sigma',
-    'value_start',
-    'reference_logprobs',
-    'reference_utilities',
-    'reference_tokens',
-    'sigma_ess',
-    'sigma_max_weight',
-  ],
-  cut: ['prompt_ids', 'completion_ids', 'logprobs', 'entropies'],
-} as const;
+/** Columns that no scored row lacks. */
+const NEVER_NULL = [
+  'sigma',
+  'value_start',
+  'reference_logprobs',
+  'reference_utilities',
+  'reference_tokens',
+  'sigma_ess',
+  'sigma_max_weight',
+] as const;
+/** And none that a policy has read, nor has one that none has read them. */
+const OF_A_PASS = ['logprobs', 'entropies'] as const;
 
 /** Checks one row of a scored or segmented file; columns that the file lacks are not asked for. */
 export function checkRow(row: StoredRow, rules: RowRules = {}): CheckedRow {
@@ -52,6 +52,7 @@ export function checkRow(row: StoredRow, rules: RowRules = {}): CheckedRow {
   const source = row.cell('source_row');
   const sourceRow = typeof source === 'bigint' || typeof source === 'number' ? Number(source) : null;
   if (row.has('source_row') && sourceRow === null) fault('has no source_row');
+  if (row.has('source_file') && typeof row.cell('source_file') !== 'string') fault('has no source_file');
   const status = row.cell('status');
   if (row.has('status') && (typeof status !== 'string' || status === '')) fault('has no status');
   else if (typeof status === 'string') {
@@ -87,7 +88,12 @@ export function checkRow(row: StoredRow, rules: RowRules = {}): CheckedRow {
     fault(`${name} is ${value}, expected a finite number`);
   }
   const isScored = rules.isScored ?? row.has('sigma');
-  for (const name of [...NEVER_NULL.cut, ...(isScored ? NEVER_NULL.scored : [])])
+  const isUnread = hasStatus(row, UNREAD);
+  if (isUnread)
+    for (const name of OF_A_PASS)
+      if (row.cell(name) !== null) fault(`${name} is there, and status is ${status}`);
+  const ofPass = isUnread ? [] : [...OF_A_PASS, 'prompt_ids'];
+  for (const name of ['completion_ids', ...ofPass, ...(isScored ? NEVER_NULL : [])])
     if (row.has(name) && row.cell(name) === null && !isZeroBank(row, name, Number.NEGATIVE_INFINITY))
       fault(`${name} is null`);
   checkRanges(row, rules.vocab, fault);
@@ -109,7 +115,8 @@ function checkNulls(row: StoredRow, fault: (text: string) => void): void {
   if (codes.includes('truncated') && row.has('reward') && row.cell('reward') !== 0)
     fault(`reward is ${row.cell('reward')}, and status is ${status}`);
   for (const [k, { entropy, value, delta, sigma, kind }] of segmentsOf(row).entries()) {
-    for (const [name, cell] of Object.entries({ entropy, delta, sigma }))
+    const never = codes.includes(UNREAD) ? { delta, sigma } : { entropy, delta, sigma };
+    for (const [name, cell] of Object.entries(never))
       if (typeof cell !== 'number') fault(`segments[${k}].${name} is ${cell}`);
     const isNone = value === null || value === undefined;
     if (kind === 'answer' && !isNone)

@@ -16,8 +16,10 @@ const OURS = [
     'baseline',
     'sigma_ess',
     'sigma_max_weight',
+    'sigma_gain',
   ],
-  ...['reference_logprobs', 'reference_utilities', 'reference_tokens', 'source_row', 'status'],
+  ...['reference_logprobs', 'reference_utilities', 'reference_tokens'],
+  ...['source_file', 'source_row', 'status'],
 ];
 
 /** What has been seen of the rows of a run or of a file. */
@@ -25,7 +27,7 @@ export class SeenRows {
   readonly #ids = new HashSet();
   /** b of each group whose rows have the group's mean */
   readonly #baselines = new Map<string, number>();
-  #last: { readonly source: number; readonly id: string } | undefined;
+  #last: { readonly file: unknown; readonly source: number; readonly id: string } | undefined;
   #restarts = 0;
   /** those of OURS that the first row has */
   #columns: readonly string[] | undefined;
@@ -46,7 +48,9 @@ export class SeenRows {
     const source = row.cell('source_row');
     if (typeof id === 'string' && !this.#ids.add(id)) faults.push('its id stands in an earlier row too');
     if (typeof source === 'number' || typeof source === 'bigint')
-      faults.push(...this.#orderFaults(Number(source), typeof id === 'string' ? id : ''));
+      faults.push(
+        ...this.#orderFaults(row.cell('source_file'), Number(source), typeof id === 'string' ? id : ''),
+      );
     const [group, baseline] = [row.cell('group'), row.cell('baseline')];
     // a group without any known reward has no mean; a file that does not say so may have V(s_0) for its baseline
     const isOwn = baseline === row.cell('value_start');
@@ -67,13 +71,14 @@ export class SeenRows {
   }
 
   /** Rows come in the order of the inputs; those of one input row have numbers behind its id. */
-  #orderFaults(source: number, id: string): string[] {
+  #orderFaults(file: unknown, source: number, id: string): string[] {
     const last = this.#last;
-    this.#last = { source, id };
+    this.#last = { file, source, id };
     if (last === undefined || source > last.source) return [];
     if (source === last.source && (id === '' || (/\/\d+$/.test(id) && /\/\d+$/.test(last.id)))) return [];
-    // another input begins
-    if (++this.#restarts < (this.inputs ?? Number.POSITIVE_INFINITY)) return [];
+    // another input begins, which a file of some columns does not say
+    const isSameFile = typeof file === 'string' && file === last.file;
+    if (!isSameFile && ++this.#restarts < (this.inputs ?? Number.POSITIVE_INFINITY)) return [];
     return [`source_row is ${source} after ${last.source}, expected the order of the input`];
   }
 

@@ -5,10 +5,13 @@ export const STATUS_CODES: readonly string[] = [
   'ok',
   'bank:no-solution',
   'bank:row',
+  'completion:has-prompt',
   'ids:not-utf8',
   'ids:text-mismatch',
   'mc:lost',
+  'policy:none',
   'prompt:messages-as-text',
+  'prompt:raw-question',
   'prompt:retemplated',
   'prompt:stripped',
   'prompt:text-mismatch',
@@ -18,6 +21,12 @@ export const STATUS_CODES: readonly string[] = [
   'siblings:no-fit',
   'siblings:no-mate',
   'text:normalized',
+  'thought:begin-of-thought',
+  'thought:named',
+  'thought:reasoning',
+  'thought:reopened',
+  'thought:thinking',
+  'thought:thought',
   'truncated',
   'uniform:flat-values',
   'uniform:graded-reward',
@@ -30,28 +39,27 @@ export const STATUS_CODES: readonly string[] = [
   'value:uncalibrated',
 ];
 
-/** Rules whose credit may be a further one, with codes of its own. */
-const RULES = ['share', 'rudder', 'signed', 'softmax', 'abs', 'surprise', 'entropy', 'top-entropy'];
+/** A code of a further credit, `<rule>:<reason>`, as that of the first one, `uniform:<reason>`. */
+function asFirst(code: string): string {
+  return code.replace(/^[a-z-]+:/, 'uniform:');
+}
 
-/** All codes: those above, and those of a further credit, `<rule>:<reason>`. */
-const ALL_CODES: readonly string[] = [
-  ...STATUS_CODES,
-  ...RULES.flatMap((rule) =>
-    STATUS_CODES.filter((code) => code.startsWith('uniform:')).map((code) => code.replace('uniform', rule)),
-  ),
-];
+function isCode(code: string): boolean {
+  return STATUS_CODES.includes(code) || STATUS_CODES.includes(asFirst(code));
+}
 
-/** Whether a row may have a code, or, with `*` at the end, one that begins so. */
-export function mayBeStatus(code: string): boolean {
-  return code.endsWith('*')
-    ? ALL_CODES.some((known) => known.startsWith(code.slice(0, -1)))
-    : ALL_CODES.includes(code);
+/** Whether a row may have a code, or, with `*` at the end, one that begins so. @param rules of further credits */
+export function mayBeStatus(code: string, rules: readonly string[]): boolean {
+  const [rule = ''] = code.split(':', 1);
+  const known = rules.includes(rule) ? asFirst(code) : code;
+  if (!known.endsWith('*')) return STATUS_CODES.includes(known);
+  return STATUS_CODES.some((each) => each.startsWith(known.slice(0, -1)));
 }
 
 /** What is wrong with a status; undefined where nothing is. */
 export function statusFault(status: string): string | undefined {
   const codes = status.split(';');
-  const unknown = codes.find((code) => !ALL_CODES.includes(code));
+  const unknown = codes.find((code) => !isCode(code));
   if (unknown !== undefined) return `status is ${status}: ${unknown} is no code`;
   const isSorted = codes.every((code, n) => n === 0 || (codes[n - 1] as string) < code);
   if (!isSorted || (codes.length > 1 && codes.includes('ok')))

@@ -8,7 +8,7 @@ import type { PassThroughColumn } from '../table/schema.js';
 /**
  * Finds output names for the input's columns where some are ours. A column that ours repeats (the trace's
  * own `id`, `group`, `prompt_ids`, `completion_ids`, `reward`, taken from there) is left out; any other becomes
- * `input_<name>`, with a warning.
+ * `input_<name>`.
  * @param rewardAsIs the output's reward is the input's, on the same scale
  * @param isSampled completions, and with them the traces' ids, are not the input's
  */
@@ -18,12 +18,12 @@ export function resolveColumnNames(
   map: FieldMap,
   rewardAsIs: boolean,
   isSampled = false,
-): { columns: PassThroughColumn[]; warnings: string[] } {
+): { columns: PassThroughColumn[]; renamed: PassThroughColumn[] } {
   const ours: ReadonlySet<string> = new Set(ourColumns.map(columnName));
   const own = new Set(passThrough.filter(({ isJoined }) => !isJoined).map(({ name }) => name));
   const taken = new Set([...ours, ...passThrough.map(({ name }) => name)]);
   const columns: PassThroughColumn[] = [];
-  const warnings: string[] = [];
+  const renamed: PassThroughColumn[] = [];
   for (const column of passThrough) {
     const { name, isJoined = false } = column;
     if (!ours.has(name) && !(isJoined && own.has(name))) {
@@ -37,10 +37,14 @@ export function resolveColumnNames(
     while (taken.has(as)) as = `${prefix}${as}`;
     taken.add(as);
     columns.push({ ...column, as });
-    const whose = isJoined ? 'joined' : 'input';
-    warnings.push(`${whose} column "${name}" has the name of an output column: written as "${as}"`);
+    renamed.push({ ...column, as });
   }
-  return { columns, warnings };
+  return { columns, renamed };
+}
+
+/** What is said of a renamed column. */
+export function renamedText({ name, as, isJoined }: PassThroughColumn): string {
+  return `${isJoined ? 'joined' : 'input'} column "${name}" has the name of an output column: written as "${as}"`;
 }
 
 const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies (

@@ -1,11 +1,11 @@
 // What stands in the output: our columns, the input's with `--keep` and `--drop`, the joined file's, and the traces' texts.
 
 import { usageError } from '../../errors.js';
+import { didYouMean } from '../../similar.js';
 import type { Columns } from '../map/path.js';
 import type { FieldMap } from '../map/sources.js';
 import { isTextColumn, type TextColumn, type WrittenColumn } from '../table/output-columns.js';
 import type { PassThroughColumn } from '../table/schema.js';
-import { didYouMean } from '../table/similar.js';
 import { type ColumnChoice, isWritten } from './column-choice.js';
 import { resolveColumnNames } from './column-names.js';
 import { TEXT_KEY } from './output.js';
@@ -18,7 +18,8 @@ export interface OutputLayout {
   readonly passThrough: readonly PassThroughColumn[];
   /** which columns hold the texts, for the file's metadata */
   readonly metadata: Readonly<Record<string, string>>;
-  readonly warnings: readonly string[];
+  /** those of them that have another name there */
+  readonly renamed: readonly PassThroughColumn[];
 }
 
 export interface LayoutOptions {
@@ -53,14 +54,14 @@ export function outputLayout(
   const holding = (name: string, isJoined: boolean) => (isJoined ? ofJoined(name) : ofInput(name));
   const texts = chooseTexts(possible, text, map, holding, typed);
   const ourColumns = [...columns, ...texts.ours];
-  const { columns: passThrough, warnings } = resolveColumnNames(
+  const { columns: passThrough, renamed } = resolveColumnNames(
     [...written, ...joined],
     ourColumns,
     map,
     rewardAsIs,
     isSampled,
   );
-  return { ourColumns, passThrough, metadata: textMetadata(texts, ourColumns, passThrough), warnings };
+  return { ourColumns, passThrough, metadata: textMetadata(texts, ourColumns, passThrough), renamed };
 }
 
 function textMetadata(

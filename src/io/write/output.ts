@@ -80,6 +80,8 @@ export interface OutputTarget {
   /** which of an input row's own keys JSONL has */
   readonly choice?: ColumnChoice;
   readonly metadata: Readonly<Record<string, string>>;
+  /** where the file lies until it is whole; by default beside itself */
+  readonly halfWrittenIn?: string | undefined;
 }
 
 /** Opens the output; nothing is visible under `path` before `close`. */
@@ -136,7 +138,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
 }
 
 async function openWriter(target: OutputTarget): Promise<RowWriter> {
-  const { path, format, metadata } = target;
+  const { path, format, metadata, halfWrittenIn } = target;
   const columns = outputColumns(format === 'jsonl' ? [] : target.passThrough, target.ourColumns);
   if (path === '-') {
     if (format === 'parquet') {
@@ -152,10 +154,12 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   // the writers' modules cost 50 to 150 ms to load: only the one that is used
   if (format === 'parquet') {
     const { openParquetWriter } = await import('../parquet/writer.js');
-    return openParquetWriter((await AtomicFile.open(path)).sealed(), columns, sealable(metadata));
+    const file = (await AtomicFile.open(path, halfWrittenIn)).sealed();
+    return openParquetWriter(file, columns, sealable(metadata));
   }
   if (format === 'jsonl') {
-    const sink: ByteSink = path === '-' ? openStreamSink() : (await AtomicFile.open(path)).hashed();
+    const sink: ByteSink =
+      path === '-' ? openStreamSink() : (await AtomicFile.open(path, halfWrittenIn)).hashed();
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     const { choice } = target;
     if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns, choice);
@@ -164,7 +168,7 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   }
   const { openArrowWriter } = await import('../arrow/writer.js');
   if (path === '-') return openArrowWriter(openStreamSink(), columns, { layout: 'stream', metadata });
-  const file = (await AtomicFile.open(path)).hashed().sealed();
+  const file = (await AtomicFile.open(path, halfWrittenIn)).hashed().sealed();
   const layout = path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
   return openArrowWriter(file, columns, { layout, metadata: sealable(metadata) });
 }

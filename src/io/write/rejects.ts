@@ -18,9 +18,10 @@ export interface Rejects {
 /**
  * Opens the rejects file of a run. The file is made at the first reject; one that an earlier run left
  * is replaced, or removed, when this one ends: no file means no reject.
+ * @param folder where it lies until it is whole; by default beside itself
  * @throws RredcotError (exit 2) where something else than a file has its name
  */
-export async function openRejects(path: string): Promise<Rejects> {
+export async function openRejects(path: string, folder?: string): Promise<Rejects> {
   let file: AtomicFile | null = null;
   const present = await statIfThere(path);
   if (present !== null && !present.isFile())
@@ -38,7 +39,7 @@ export async function openRejects(path: string): Promise<Rejects> {
     raw,
     rejection: { code, reason },
   }: BadRow): Promise<void> {
-    file ??= await AtomicFile.open(path);
+    file ??= await AtomicFile.open(path, folder);
     const line = { file: from, row, byte_offset: byteOffset, id, code, reason, raw };
     await file.write(Buffer.from(`${stringifyJson(line)}\n`));
   }

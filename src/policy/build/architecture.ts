@@ -1,6 +1,7 @@
 // Reads a Hugging Face config.json into the few sizes that the scoring graphs are built from.
 import { z } from 'zod';
 import { usageError } from '../../errors.js';
+import { count } from '../../plural.js';
 import { CLASSIFIER_NAMES, classifierOf, FAMILIES, FAMILY_NAMES, type Family } from './families.js';
 import { RopeScalingSchema } from './rope.js';
 import { parseRope } from './rope-config.js';
@@ -8,6 +9,11 @@ import { parseRope } from './rope-config.js';
 const size = z.number().int().positive();
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
 const layerCount = size.max(10_000);
+
+/** Four times the longest context that a checkpoint of these families is known to have; its rotary tables alone take 8 GB. */
+const MOST_TOKENS = 2 ** 24;
+const TOO_LONG = `more than ${count(MOST_TOKENS)} tokens, which is four times the longest context that such models have`;
+const contextTokens = size.max(MOST_TOKENS, TOO_LONG);
 
 /** The shape of a Llama-style decoder, as policy.json holds it; fields that a plain one lacks are optional. */
 const Sizes = z.object({
@@ -21,7 +27,7 @@ const Sizes = z.object({
   intermediate: size,
   vocab: size,
   /** longest sequence the checkpoint declares */
-  maxTokens: size,
+  maxTokens: contextTokens,
   rmsNormEps: z.number().positive(),
   ropeTheta: z.number().positive(),
   /** the output head is the embedding matrix */
@@ -61,7 +67,7 @@ const Config = z.object({
   head_dim: size.nullish(),
   intermediate_size: size,
   vocab_size: size,
-  max_position_embeddings: size,
+  max_position_embeddings: contextTokens,
   rms_norm_eps: z.number().positive(),
   rope_theta: z.number().positive().optional(),
   rope_scaling: z.record(z.string(), z.unknown()).nullish(),
@@ -118,6 +124,7 @@ export function parseArchitecture(config: unknown, path: string): Architecture {
   } catch (error) {
     return refuse((error as Error).message);
   }
+  if (rope.maxTokens > MOST_TOKENS) return refuse(`its rope scaling makes ${TOO_LONG}`);
   if (c.layer_types && c.layer_types.length !== c.num_hidden_layers)
     return refuse(`layer_types names ${c.layer_types.length} of ${c.num_hidden_layers} layers`);
   const slidingWindow = windowFrom(c, family, rope.maxTokens);

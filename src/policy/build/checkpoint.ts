@@ -11,6 +11,9 @@ import { lastOfHead, type Weight } from './layers.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
+/** what mends a folder that is none */
+export const CHECKPOINT_FILES =
+  'give the folder that holds config.json, model.safetensors and tokenizer.json';
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -208,10 +211,7 @@ async function sameBytes(a: Located & WeightFile, b: Located & WeightFile): Prom
 // ------ small things
 
 function notACheckpoint(folder: string): RredcotError {
-  return usageError(
-    `${folder}: not a checkpoint (no config.json)`,
-    'give the folder that holds config.json, model.safetensors and tokenizer.json',
-  );
+  return usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
 }
 
 function lie(path: string, found: string): RredcotError {

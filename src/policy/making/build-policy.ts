@@ -48,6 +48,7 @@ export async function buildPolicyFolder(
   let exitTemplate: ExitTemplate;
   let stops: readonly number[];
   let ids: CheckedIds;
+  const promptStart = tokenizer.start.id;
   try {
     const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
     exitTemplate = { ...derived, ...given };
@@ -76,7 +77,17 @@ export async function buildPolicyFolder(
     graphs,
     canary: [CANARY, () => policyCanary(unproved, ids)] as const,
     manifest: (files: PolicyFolder['files'], canary: CanaryFile) => ({
-      ...{ format: FORMAT, architecture, exitTemplate, cuda, decoding, attribution, canary, files },
+      ...{
+        format: FORMAT,
+        architecture,
+        exitTemplate,
+        cuda,
+        decoding,
+        attribution,
+        canary,
+        promptStart,
+        files,
+      },
     }),
   };
   await writeFolder(checkpoint, out, parts, opts.log);

@@ -9,6 +9,8 @@ export interface SamplingOptions extends Omit<Choosing, 'stops'> {
   /** new tokens at most */
   readonly maxTokens: number;
   readonly seed: number;
+  /** a token that ends a completion, beside the policy's own: its text, or its id */
+  readonly stop?: string;
   /** rows that write at once: no part of what is written */
   readonly batch: number;
 }

@@ -22,7 +22,8 @@ export interface ThreadSource {
   readonly hint: string;
   readonly file: URL;
   readonly workerData: unknown;
-  readonly memoryMb?: number;
+  /** most memory, of a process of its own; absent: a thread of this one, without a bound */
+  readonly processMb?: number;
 }
 
 /** A thread that is started when the first call comes, and keeps no process alive between calls. Its calls come one by one. */
@@ -84,8 +85,7 @@ export class BoundedThread<F extends Functions<F>> {
   }
 
   private start(): Thread<F> {
-    const { file, workerData, memoryMb } = this.source;
-    const resourceLimits = memoryMb === undefined ? {} : { maxOldGenerationSizeMb: memoryMb };
-    return startThread('its thread', file, { workerData, resourceLimits });
+    const { file, workerData, processMb } = this.source;
+    return startThread('its thread', file, { workerData, processMb });
   }
 }

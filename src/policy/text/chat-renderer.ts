@@ -13,7 +13,7 @@ const MEMORY_MB = 512;
 const MOST_STOPPED = 3;
 const HINT = 'build the policy with another chat_template.jinja, or give prompts as text';
 
-/** Renders messages, one conversation at a time, in a thread that is started when the first one comes. */
+/** Renders messages, one conversation at a time, in a process that is started when the first one comes. */
 export class ChatRenderer {
   private readonly thread: BoundedThread<ChatThread>;
 
@@ -25,7 +25,7 @@ export class ChatRenderer {
     const workerData: ChatInit = { source, variables, maxLength: MAX_LENGTH };
     const thread = new URL('./chat-thread.js', import.meta.url);
     this.thread = new BoundedThread(
-      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, memoryMb: MEMORY_MB },
+      { title: `${file}: the chat template`, hint: HINT, file: thread, workerData, processMb: MEMORY_MB },
       { timeoutMs, mostStopped: MOST_STOPPED, signal },
     );
   }

@@ -1,6 +1,6 @@
 // Turns a trace into the token ids that the policy reads, aligned with the text they spell.
 import { TraceRejected } from '../../errors.js';
-import type { TokenText } from '../../segment/span.js';
+import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import { alignNormalized, alignTokens } from './align.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
@@ -32,6 +32,18 @@ export async function encodeTrace(
   maxTokens: number,
 ): Promise<EncodedTrace> {
   const promptIds = await encodePrompt(trace, tokenizer, vocab);
+  const encoded = await encodeBehind(promptIds, trace, tokenizer, vocab, maxTokens);
+  return { ...encoded, status: [...encoded.status, ...promptStatus(trace, tokenizer)] };
+}
+
+/** The same behind ids of a prompt that are known, or behind none where nothing reads them. */
+export async function encodeBehind(
+  promptIds: Int32Array,
+  trace: Trace,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+  maxTokens = Number.POSITIVE_INFINITY,
+): Promise<EncodedTrace> {
   const completionIds = trace.completionIds ?? (await tokenizer.encode(trace.completion));
   if (completionIds.length === 0)
     throw new TraceRejected('empty_completion', 'the completion has no token, expected at least one');
@@ -43,9 +55,21 @@ export async function encodeTrace(
       `prompt and completion have ${total} tokens, the policy takes ${maxTokens} with the reference: --policy <one with a longer context>`,
     );
   const completion = align(trace, completionIds, tokenizer);
-  const status = [...(trace.status ?? []), ...promptStatus(trace, tokenizer), ...completion.status];
+  const status = [...(trace.status ?? []), ...completion.status];
   return { trace, promptIds, completionIds, ...completion, status };
 }
+
+/** {@link tagStatus} of an encoded trace, which may have been given by its ids alone. */
+export function thoughtStatus(
+  { promptIds, tokens }: EncodedTrace,
+  { tags }: ThoughtSpan,
+  tokenizer: Spelling,
+): readonly string[] {
+  return tagStatus(tokens.text, tags, tokenizer.decode(promptIds.subarray(-TAG_TOKENS)).toString('utf8'));
+}
+
+/** A tag has hardly more, spelled letter by letter. */
+const TAG_TOKENS = 32;
 
 /** The ids of a trace's prompt, checked. @throws TraceRejected where nothing can follow it */
 export async function encodePrompt(

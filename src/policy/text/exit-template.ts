@@ -1,8 +1,10 @@
 // The exit template of a policy: what is put between a state and a reference answer (METHOD §3), given or derived.
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
+import { THOUGHT_TAGS } from '../../segment/span.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
@@ -14,41 +16,60 @@ export interface ExitTemplate {
 
 export const ExitTemplateSchema = z.strictObject({ close: z.string(), open: z.string(), closer: z.string() });
 
-/** Reads an exit template given as a JSON file {close, open, closer}. */
+/** The file of a checkpoint that is taken where no flag names another. */
+const OWN_FILE = 'exit_template.json';
+
+/** Reads an exit template that a flag gives as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
 export async function readExitTemplate(path: string): Promise<ExitTemplate> {
-  const fail = (reason: string, cause?: unknown): never => {
-    throw new RredcotError(`${path}: ${reason}`, {
-      exitCode: EXIT.usage,
-      hint: 'expected a file with {"close": …, "open": …, "closer": …}',
-      cause,
-    });
-  };
-  const text = await readFile(path, 'utf8').catch((cause) => fail('exit template cannot be read', cause));
+  const text = await readFile(path, 'utf8').catch((cause) =>
+    fail(path, 'exit template cannot be read', cause),
+  );
+  return parseExitTemplate(text, path);
+}
+
+/** The exit template that a checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
+export async function ownExitTemplate(checkpoint: string): Promise<ExitTemplate | undefined> {
+  const text = await foreignText(checkpoint, OWN_FILE);
+  return text === undefined ? undefined : parseExitTemplate(text, join(checkpoint, OWN_FILE));
+}
+
+function parseExitTemplate(text: string, path: string): ExitTemplate {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    return fail(`not JSON (${(cause as Error).message})`, cause);
+    return fail(path, `not JSON (${(cause as Error).message})`, cause);
   }
   const parsed = ExitTemplateSchema.safeParse(value);
-  return parsed.success ? parsed.data : fail(z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
+  return parsed.success
+    ? parsed.data
+    : fail(path, z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
 }
 
-const THINK_END = '</think>';
+function fail(path: string, reason: string, cause?: unknown): never {
+  throw new RredcotError(`${path}: ${reason}`, {
+    exitCode: EXIT.usage,
+    hint: 'expected a file with {"close": …, "open": …, "closer": …}',
+    cause,
+  });
+}
 
 /**
- * A policy that thinks between tags has </think> as a token or writes it in its chat template, as one token or as
+ * A policy that thinks between tags has the closing one as a token or writes it in its chat template, as one token or as
  * several; it leaves its thoughts by the tag, any other by an empty line. Both then give a boxed answer.
  */
 export async function deriveExitTemplate(
   tokenizer: PolicyTokenizer,
   chatTemplate: string,
 ): Promise<ExitTemplate> {
-  const ids = await tokenizer.encode(THINK_END);
-  const isToken = ids.length === 1 && tokenizer.decode(ids).toString('utf8') === THINK_END; // not <unk>
-  const thinks = isToken || chatTemplate.includes(THINK_END);
+  let found: string | undefined;
+  for (const [, tag] of THOUGHT_TAGS) {
+    const ids = await tokenizer.encode(tag);
+    const isToken = ids.length === 1 && tokenizer.decode(ids).toString('utf8') === tag; // not <unk>
+    if (isToken || chatTemplate.includes(tag)) found ??= tag;
+  }
   return {
-    close: thinks ? `\n${THINK_END}\n\n` : '\n\n',
+    close: found === undefined ? '\n\n' : `\n${found}\n\n`,
     open: '**Final Answer**\n\\boxed{',
     closer: '}',
   };
@@ -61,18 +82,6 @@ export async function readChatTemplate(folder: string): Promise<string> {
   const file = (await foreignText(folder, 'chat_template.jinja')) ?? '';
   // one template, or a list of {name, template}; JSON escapes nothing that a tag is made of
   return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
-}
-
-/** Tokens of each part; every part is tokenised on its own, as it is when references are scored. */
-export async function templateTokens(
-  template: ExitTemplate,
-  tokenizer: PolicyTokenizer,
-): Promise<Record<keyof ExitTemplate, number>> {
-  return {
-    close: (await tokenizer.encode(template.close)).length,
-    open: (await tokenizer.encode(template.open)).length,
-    closer: (await tokenizer.encode(template.closer)).length,
-  };
 }
 
 /** @throws RredcotError (exit 2) where the policy's tokenizer cannot spell the template */
@@ -97,8 +106,7 @@ export async function checkExitTemplate(
         'config.json and tokenizer.json must be of the same checkpoint',
       );
   }
-  const { close, open } = await templateTokens(template, tokenizer);
-  if (close + open === 0)
+  if (template.close + template.open === '')
     throw usageError(
       'the exit template is empty before the answer',
       'give --exit-close or --exit-open a text',

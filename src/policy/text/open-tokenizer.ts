@@ -36,6 +36,7 @@ export async function openTokenizer(
   const thread = new BoundedThread<TokenizerThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {
     kind,
+    start,
     bytes: all,
     ends,
     special,
@@ -65,6 +66,7 @@ export async function openTokenizer(
   };
   return {
     kind,
+    start,
     encodePrompt: (text) => encoded('encodePrompt', text),
     encodeTemplated: (text) => encoded('encodeTemplated', text),
     encode: (text) => encoded('encode', text),

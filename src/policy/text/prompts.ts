@@ -8,6 +8,7 @@ import {
   readStripped,
   type StrippedShape,
   strippedShapes,
+  templateMark,
   withoutSpecials,
 } from './stripped.js';
 import type { PolicyTokenizer } from './tokenizer.js';
@@ -21,6 +22,7 @@ const MESSAGES_AS_TEXT = /^\s*\[\s*\{\s*(["'])(?:role|content)\1\s*:/;
 /** Prepares the prompts of one run; owns the thread that renders. */
 export class Prompts {
   private shapes: readonly StrippedShape[] | undefined;
+  private mark: string | undefined;
   private readonly told = new Set<string>();
 
   private constructor(
@@ -55,11 +57,15 @@ export class Prompts {
       );
       return { ...trace, status: [...(trace.status ?? []), 'prompt:messages-as-text'] };
     }
-    if (this.chat === undefined) return trace;
+    if (this.chat === undefined) return this.plain(trace);
     if (typeof trace.prompt !== 'string') return this.rendered(trace);
     this.shapes ??= await strippedShapes(this.chat, this.tokenizer);
     const messages = readStripped(trace.prompt, this.shapes);
-    if (messages === undefined) return trace;
+    if (messages === undefined) {
+      this.mark ??= await templateMark(this.chat);
+      const isRaw = this.mark !== '' && !trace.prompt.includes(this.mark);
+      return this.plain(trace, ...(isRaw ? ['prompt:raw-question'] : []));
+    }
     // what was found is right where rendering and stripping it gives the dump's text, and nothing else would
     if (!hasRoleLines(messages)) {
       const text = await this.chat.render(messages);
@@ -76,6 +82,13 @@ export class Prompts {
       'prompts were dumped without their special tokens, and are scored so; give their messages with --map prompt=<path>, or prompt_ids',
     );
     return { ...trace, status: [...(trace.status ?? []), 'prompt:stripped'] };
+  }
+
+  /** A prompt that is read as the text that it is. */
+  private plain(trace: Trace, ...status: readonly string[]): Trace {
+    const { doubt } = this.tokenizer.start;
+    if (doubt !== undefined && typeof trace.prompt === 'string') this.warn('add_bos_token', doubt);
+    return status.length === 0 ? trace : { ...trace, status: [...(trace.status ?? []), ...status] };
   }
 
   async close(): Promise<void> {

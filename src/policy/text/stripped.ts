@@ -56,6 +56,22 @@ export async function strippedShapes(
   return shapes;
 }
 
+/**
+ * What every prompt that the template made has in it, and a question on its own has not: what stands first behind the user's words.
+ * Empty where nothing does.
+ */
+export async function templateMark(chat: ChatRenderer): Promise<string> {
+  const [probe] = PROBES;
+  const rendered = await chat.render(probe as readonly Message[]).catch((error: unknown) => {
+    if (error instanceof TraceRejected) return ''; // whoever renders messages says what is wrong with it
+    throw error;
+  });
+  const [, behind = ''] = rendered.split('rredcot4user');
+  const line = behind.trimStart().split(/[\r\n]/, 1)[0] as string;
+  // an opened thought belongs to the switches of a run
+  return line.replace(/<think>.*$/, '').trim();
+}
+
 /** The messages of a prompt's text, by the first shape that fits; undefined where none does. */
 export function readStripped(text: string, shapes: readonly StrippedShape[]): Message[] | undefined {
   for (const { roles, around } of shapes) {

@@ -1,7 +1,7 @@
 // The thread that tokenises: the patterns of a downloaded tokenizer.json may take for ever, and are stopped from outside.
 import { workerData } from 'node:worker_threads';
 import { moved, serve } from '../../thread.js';
-import { type LoadedTokenizer, loadTokenizer, type TokenizerKind } from './tokenizer.js';
+import { type LoadedTokenizer, loadTokenizer, type PromptStart, type TokenizerKind } from './tokenizer.js';
 
 /** How a text is encoded: the functions of a tokenizer. */
 export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
@@ -9,6 +9,7 @@ export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
 /** What all V tokens spell. */
 export interface SpellingTable {
   readonly kind: TokenizerKind;
+  readonly start: PromptStart;
   /** UTF-8 bytes of all tokens, one behind the other */
   readonly bytes: Uint8Array;
   /** (V) where each token's bytes end */
@@ -29,7 +30,7 @@ function loaded(): Promise<LoadedTokenizer> {
 
 async function spelling(): Promise<SpellingTable> {
   const tokenizer = await loaded();
-  const { kind, size } = tokenizer;
+  const { kind, size, start } = tokenizer;
   const ends = new Int32Array(size);
   const special = new Uint8Array(size);
   const parts: Uint8Array[] = [];
@@ -43,7 +44,7 @@ async function spelling(): Promise<SpellingTable> {
   }
   const bytes = new Uint8Array(end);
   for (const [id, part] of parts.entries()) bytes.set(part, (ends[id] as number) - part.length);
-  return moved({ kind, bytes, ends, special }, bytes, ends, special);
+  return moved({ kind, start, bytes, ends, special }, bytes, ends, special);
 }
 
 async function encode(how: Encoding, text: string): Promise<EncodeReply> {

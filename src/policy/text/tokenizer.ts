@@ -19,7 +19,16 @@ export interface Spelling {
   isSpecial(id: number): boolean;
 }
 
+/** What begins a prompt of plain text: tokenizer.json decides, as in Hugging Face's transformers. */
+export interface PromptStart {
+  /** the token; null where there is none */
+  readonly id: number | null;
+  /** where `add_bos_token` of tokenizer_config.json says something else */
+  readonly doubt?: string;
+}
+
 export interface PolicyTokenizer extends Spelling {
+  readonly start: PromptStart;
   /**
    * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
    * brings its start token gets no second one.
@@ -59,6 +68,11 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const added = tokenizer.get_added_tokens_decoder();
   /** what the tokenizer puts before every prompt */
   const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
+  const doubt = startDoubt(
+    config,
+    start,
+    (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
+  );
   const cache = new Map<number, Uint8Array>();
   let size = 0;
   for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
@@ -77,6 +91,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   return {
     kind,
     size,
+    start: { id: start ?? null, ...(doubt === undefined ? {} : { doubt }) },
     encodePrompt(text) {
       const ids = Int32Array.from(tokenizer.encode(text, { add_special_tokens: true }).ids);
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
@@ -103,6 +118,19 @@ async function readTokenizerFile(folder: string, name: string): Promise<Record<s
       cause,
     });
   }
+}
+
+/** @param start what tokenizer.json puts before every prompt */
+function startDoubt(
+  { add_bos_token: says, bos_token: token }: Record<string, unknown>,
+  start: number | undefined,
+  encode: (text: string) => readonly number[],
+): string | undefined {
+  const bos = typeof token === 'object' ? (token as { content?: unknown } | null)?.content : token;
+  if (typeof says !== 'boolean' || typeof bos !== 'string') return undefined;
+  const adds = start !== undefined && encode(bos)[0] === start;
+  if (says === adds) return undefined;
+  return `tokenizer_config.json has add_bos_token ${says}, and tokenizer.json puts ${adds ? '' : 'no '}${bos} before a text: prompts of plain text are read ${adds ? 'with' : 'without'} it; where the policy was asked otherwise, give --map prompt_ids=<path>`;
 }
 
 /** The library fills a table up to the largest id. */

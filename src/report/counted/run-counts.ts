@@ -33,7 +33,14 @@ export interface Levels {
 }
 
 export const DISTRIBUTIONS = [
-  ...(['sigma_ess', 'sigma_ess_share', 'sigma_max_weight', 'value_range', 'mean_logprob'] as const),
+  ...([
+    'sigma_ess',
+    'sigma_ess_share',
+    'sigma_max_weight',
+    'sigma_gain',
+    'value_range',
+    'mean_logprob',
+  ] as const),
   ...(['mean_entropy', 'tokens', 'segments', 'segment_tokens'] as const),
 ] as const;
 export type DistributionName = (typeof DISTRIBUTIONS)[number];
@@ -99,7 +106,7 @@ export class RunCounts {
   constructor(private readonly hasLevel: boolean) {}
 
   add({ row, values, place }: CountedTrace): void {
-    const { reward, status, segments, sigma, sigmaEss, sigmaMaxWeight, logprobs, entropies } = row;
+    const { reward, status, segments, sigma, sigmaEss, sigmaMaxWeight, sigmaGain, logprobs, entropies } = row;
     const T = sigma?.length ?? segments.at(-1)?.end ?? 0;
     this.traces++;
     this.tokens += T;
@@ -114,6 +121,7 @@ export class RunCounts {
       this.sketch('sigma_ess_share', sigmaEss / T);
     }
     if (hasCredit && sigmaMaxWeight !== null) this.sketch('sigma_max_weight', sigmaMaxWeight);
+    if (hasCredit && sigmaGain !== null) this.sketch('sigma_gain', sigmaGain);
     this.sketch('mean_logprob', mean(logprobs));
     this.sketch('mean_entropy', mean(entropies));
     if (T > 0) this.sketch('tokens', T);

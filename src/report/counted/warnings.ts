@@ -5,7 +5,13 @@ import type { RunNumbers } from './run-counts.js';
 
 /** Something that stands against a run; the code is for programs. */
 export interface RunWarning {
-  readonly code: 'foreign_traces' | 'mostly_uniform' | 'one_sided' | 'values_do_not_tell' | 'label_noise';
+  readonly code:
+    | 'part'
+    | 'foreign_traces'
+    | 'mostly_uniform'
+    | 'one_sided'
+    | 'values_do_not_tell'
+    | 'label_noise';
   readonly text: string;
 }
 

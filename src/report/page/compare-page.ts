@@ -5,7 +5,7 @@ import { plural } from '../../plural.js';
 import { type DrawnComparison, marked, NOTES } from '../compare-view.js';
 import { pageDocument } from './document.js';
 import { html, type Markup } from './html.js';
-import { type Axis, chart, type Marks, numeral, type Point } from './svg.js';
+import { type Axis, chart, legend, type Marks, numeral, type Point } from './svg.js';
 
 export interface ComparePage {
   readonly report: DrawnComparison;
@@ -100,7 +100,7 @@ function curves(report: DrawnComparison, pairs: readonly Pair[]): Markup {
       { as: 'dots' as const, tone, points },
     ]),
   })}
-<p class="quantiles">${lines.map(({ pair, tone }) => html`<span class="key ${tone}">${nameOf(report, pair)}</span>   `)}</p></figure>`;
+${legend(lines.map(({ pair, tone }) => ({ tone, text: nameOf(report, pair) })))}</figure>`;
 }
 
 function figureTable(report: DrawnComparison, pairs: readonly Pair[]): Markup {

@@ -5,7 +5,7 @@ import type { Doubt, Levels, RunNumbers } from '../counted/run-counts.js';
 import type { Distribution } from '../counted/sketch.js';
 import type { RunWarning } from '../counted/warnings.js';
 import { html, type Markup } from './html.js';
-import { chart, numeral } from './svg.js';
+import { chart, legend, numeral } from './svg.js';
 
 /** What is said of how the file was made, by name. */
 export type Facts = readonly (readonly [name: string, text: string])[];
@@ -40,6 +40,7 @@ ${reliability("Calibration of the group's mean", numbers.calibration.group_mean,
 ${figure('Effective share of tokens', of.sigma_ess_share, '1/Σσ² over T: 1 is uniform, near 0 is few tokens')}
 ${figure('Effective tokens', of.sigma_ess, '1/Σσ²')}
 ${figure('Largest weight', of.sigma_max_weight, 'the largest |σ·T| of a trace')}
+${figure('Gain of the gradient', of.sigma_gain, 'Σ σ·T·(1 − p) / Σ (1 − p): 1 is uniform')}
 ${positions(numbers)}
 </div></section>
 <section aria-labelledby="h-policy"><h2 id="h-policy">Did this policy write these traces?</h2>
@@ -82,9 +83,9 @@ ${unreadable.map(([code, n]) => html`<tr><th scope="row">not readable: <code>${c
 function levels({ right, wrong }: { readonly right: Levels; readonly wrong: Levels }, name: string): Markup {
   const row = (title: string, of: Distribution) =>
     html`<tr><th scope="row">${title}</th><td>${numeral(of.n, 0)}</td>${[of.mean, of.p05, of.p25, of.median, of.p75, of.p95].map((v) => html`<td>${numeral(v)}</td>`)}</tr>`;
-  return html`<table><caption>${name} before the first thought and after the last, by reward</caption>
+  return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table><caption>${name} at the start and the end, by reward</caption>
 <thead><tr><th scope="col">traces</th><th scope="col">number</th><th scope="col">mean</th><th scope="col">5 %</th><th scope="col">25 %</th><th scope="col">median</th><th scope="col">75 %</th><th scope="col">95 %</th></tr></thead>
-<tbody>${row('right, start', right.start)}${row('right, end', right.end)}${row('wrong, start', wrong.start)}${row('wrong, end', wrong.end)}</tbody></table>`;
+<tbody>${row('right, start', right.start)}${row('right, end', right.end)}${row('wrong, start', wrong.start)}${row('wrong, end', wrong.end)}</tbody></table></div>`;
 }
 
 /** A distribution as bars, with its numbers under it. */
@@ -173,7 +174,11 @@ ${chart({
   y: { label: 'σ·T', low, high },
   marks: [even, ...line('plus', right), ...line('minus', wrong)],
 })}
-<p class="quantiles"><span class="key plus">right traces, solid</span> · <span class="key minus">wrong traces, dashed</span> · 1 is uniform</p>
+${legend([
+  { tone: 'plus', text: 'right traces' },
+  { tone: 'minus', text: 'wrong traces' },
+  { tone: 'guide', text: '1, uniform' },
+])}
 <details><summary>numbers</summary><table><thead><tr><th scope="col">from %</th><th scope="col">right</th><th scope="col">wrong</th></tr></thead>
 <tbody>${Array.from({ length: n }, (_, k) => html`<tr><th scope="row">${(100 * k) / n}</th><td>${numeral(right?.[k] ?? null, 2)}</td><td>${numeral(wrong?.[k] ?? null, 2)}</td></tr>`)}</tbody></table></details></figure>`;
 }

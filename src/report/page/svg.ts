@@ -84,6 +84,14 @@ ${marks.map((each) => drawn(each))}
   }
 }
 
+/** What the lines of a chart stand for, each behind a piece of it. */
+export function legend(keys: readonly { readonly tone: string; readonly text: string }[]): Markup {
+  return html`<p class="legend">${keys.map(
+    ({ tone, text }) =>
+      html`<span class="key"><svg viewBox="0 0 24 8" aria-hidden="true"><line class="${tone} stroke" x1="0" x2="24" y1="4" y2="4"/></svg>${text}</span>`,
+  )}</p>`;
+}
+
 function clamped(v: number, { low, high }: Axis): number {
   return Math.min(high, Math.max(low, v));
 }

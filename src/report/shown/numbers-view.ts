@@ -58,6 +58,7 @@ export function drawNumbers(
     ['mean entropy a token', of.mean_entropy],
     ['σ: effective tokens / T', of.sigma_ess_share],
     ['σ: largest weight', of.sigma_max_weight],
+    ['σ: gain of the gradient', of.sigma_gain],
     ['tokens a trace', of.tokens],
     ['segments a trace', of.segments],
     ['tokens a segment', of.segment_tokens],

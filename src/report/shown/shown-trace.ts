@@ -33,6 +33,8 @@ export interface ShownTrace {
   readonly references: readonly string[];
   readonly mates: readonly Mate[];
   readonly valueName: string;
+  /** what is to be said of the differences */
+  readonly steps: string | undefined;
   readonly isMagnitude: boolean;
 }
 
@@ -73,6 +75,7 @@ export function drawShown(shown: ShownTrace, opts: ShownOptions): string[] {
     ),
     ...section('answer', own === '' ? [] : folded(own, room, all ? Number.POSITIVE_INFINITY : TEXT_LINES)),
     ...section(valueName, curveLines(row, room)),
+    ...section('Δ', shown.steps === undefined ? [] : wrapped(shown.steps, room)),
     ...section('σ by', creditLines(shown, room)),
     ...(isScored ? ['', ...table, '', ...turnLines(shown, characters, width)] : []),
     ...section('text', characters.length === 0 ? [] : textLines(row, characters, room, opts)),

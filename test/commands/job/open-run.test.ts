@@ -30,7 +30,7 @@ it.each([
     { shard: undefined, rowsPerChunk: 4, restart: false, limit: undefined, signal: stop.signal },
     {
       isNeeded: false,
-      make: async () => ({ rows: 4, traces, rejects: 4, columns: [], groupRewards: new Map() }),
+      make: async () => ({ rows: 4, traces, rejects: 4, columns: [], groupRewards: new Map(), warnings: [] }),
     },
     {} as Log,
   );

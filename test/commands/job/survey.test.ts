@@ -1,6 +1,7 @@
 // The first pass over the inputs: what it counts, which types it finds, and what does not fit them later.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { inferFromWindow } from '../../../dist/commands/job/first-rows.js';
 import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
@@ -85,9 +86,34 @@ describe('survey', () => {
     expect((await survey(undefined)).lastRow).toBeUndefined();
   });
 
-  it('counts rows alone where nothing else is wanted', async () => {
+  it('tells whether a limit cuts something, also inside of a row, and reads no further where no group counts', async () => {
     const path = join(await temporaryFolder(), 'traces.jsonl');
-    await writeFile(path, '{"c":"x"}\n\nno json\n{"c":"y"}');
+    await writeFile(path, '{"c":["x","y"]}\n{"c":["x","y","z"]}\nno json\n');
+    const survey = async (limit: number, reward?: () => number) => {
+      const opts = { map: parseFieldMap('completion=c[]'), needs: { prompt: false, references: false } };
+      const { signal } = new AbortController();
+      const made = await surveyInputs(await resolveInputs([path]), {
+        ...{ ...opts, typed: true, reward, limit, maxLineBytes: undefined, log: LOG, signal },
+      });
+      return [made.part, made.rows];
+    };
+    const part = (limit: number) => ({ by: 'limit', limit });
+    expect(await survey(2)).toEqual([part(2), 1]);
+    expect(await survey(2, () => 1)).toEqual([part(2), 3]);
+    expect(await survey(4)).toEqual([part(4), 2]);
+    expect(await survey(5)).toEqual([part(5), 2]);
+    expect(await survey(6)).toEqual([undefined, 3]);
+    await writeFile(path, '{"c":["x","y"]}\n');
+    expect(await survey(1, () => 1)).toEqual([part(1), 1]);
+    expect(await survey(2, () => 1)).toEqual([undefined, 1]);
+  });
+
+  it('counts rows of columns alone where nothing else is wanted', async () => {
+    const path = join(await temporaryFolder(), 'traces.arrow');
+    await writeFile(
+      path,
+      tableToIPC(new Table({ c: vectorFromArray(['x', null, 'y'], new Utf8()) }), 'file'),
+    );
     const survey = await surveyInputs(await resolveInputs([path]), {
       map: parseFieldMap('completion=c'),
       needs: { prompt: false, references: false },
@@ -98,7 +124,8 @@ describe('survey', () => {
       log: LOG,
       signal: new AbortController().signal,
     });
-    expect(survey).toEqual({ rows: 3, traces: null, rejects: null, columns: [], groupRewards: new Map() });
+    const none = { columns: [], groupRewards: new Map(), warnings: [] };
+    expect(survey).toEqual({ rows: 3, traces: null, rejects: null, ...none });
   });
 
   it('turns down rows of a stream that do not fit its first window', async () => {

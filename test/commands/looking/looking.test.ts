@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { resolveMapping } from '../../../dist/commands/inputs/mapping.js';
 import { fitting, pickTrace } from '../../../dist/commands/looking/pick.js';
 import { shownTrace } from '../../../dist/commands/looking/shown.js';
 import { rowAfter, rowBefore } from '../../../dist/commands/looking/steps.js';
@@ -65,6 +65,24 @@ describe('summary', () => {
     expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
     expect(stdout).toMatch(/\nthroughput +\d+ tokens\/s/);
     expect(stdout).not.toContain('NaN');
+  });
+
+  it('--random shows a row of a file that has no values: cut, or not even that', async () => {
+    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '9', '-o', 'cuts.jsonl', '--quiet');
+    expect(cut.code, cut.stderr).toBe(0);
+    const numbers = new Set<string | undefined>();
+    for (let n = 0; n < 12; n++) {
+      const { stdout, stderr, code } = await here('inspect', 'cuts.jsonl', '--random');
+      expect(code, stderr).toBe(0);
+      expect(stdout).toMatch(/\[1\] <think>/);
+      numbers.add(/^row +([0-8]) of cuts.jsonl: one of 9 rows by chance$/m.exec(stdout)?.[1]);
+    }
+    // twelve times the same of nine: once in 3e10
+    expect(numbers.size).toBeGreaterThan(1);
+    expect(numbers).not.toContain(undefined);
+    expect((await here('inspect', FIXTURES, '--random')).stdout).toMatch(/^trace +\S+, the only one/m);
+    const worst = await here('inspect', 'cuts.jsonl', '--worst');
+    expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
   });
 
   it('of a file that nobody has scored, or that was changed, is refused', async () => {

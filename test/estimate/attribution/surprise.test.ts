@@ -2,20 +2,21 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { summedAttributions } from '../../../dist/estimate/attribution/summed.js';
-import { surpriseValues } from '../../../dist/estimate/attribution/surprise.js';
-import { ESTIMATORS, natureOf } from '../../../dist/estimate/estimators.js';
 import { redistribute, type SigmaInput, type SigmaOptions } from '../../../dist/estimate/sigma.js';
+import { ESTIMATORS } from '../../../dist/estimators/registry.js';
+import { surpriseValues } from '../../../dist/estimators/surprise.js';
 import { randomToy, seeded, toyLogprobs } from '../../oracle/toy.js';
+import { named } from '../../support/estimators.js';
 
 const SHARE: SigmaOptions = { rule: 'share', residual: 'uniform', within: 'uniform' };
-const ATTRIBUTIONS = ESTIMATORS.filter((name) => natureOf(name).isAttribution);
+const ATTRIBUTIONS = ESTIMATORS.filter(({ isAttribution }) => isAttribution).map(({ name }) => name);
 
 /** Three thought segments of 2, 3 and 5 tokens that count for 1, 3 and 0, and an answer. */
 const TRACE: SigmaInput = {
   ends: Int32Array.of(2, 5, 10, 12),
   answered: true,
   values: Float32Array.of(0, 1, 4, 4),
-  estimator: 'surprise',
+  estimator: named('surprise'),
   entropies: new Float32Array(12),
   logprobs: new Float32Array(12),
   reward: 0,
@@ -82,9 +83,12 @@ describe('σ of attributions', () => {
 
   it.each(ATTRIBUTIONS)('%s: the size alone changes nothing, whatever the rule', (estimator) => {
     for (const rule of ['share', 'rudder', 'softmax', 'abs'] as const) {
-      const once = shares({ ...TRACE, estimator }, { ...SHARE, rule });
+      const once = shares({ ...TRACE, estimator: named(estimator) }, { ...SHARE, rule });
       const values = TRACE.values.map((value) => 100 * value);
-      for (const [k, share] of shares({ ...TRACE, estimator, values }, { ...SHARE, rule }).entries())
+      for (const [k, share] of shares(
+        { ...TRACE, estimator: named(estimator), values },
+        { ...SHARE, rule },
+      ).entries())
         expect(share).toBeCloseTo(once[k] as number, 6);
     }
   });
@@ -101,10 +105,11 @@ describe('σ of attributions', () => {
 
   it('is uniform where nothing counts: below .001 nats, or of what has no unit below rounding', () => {
     for (const estimator of ATTRIBUTIONS) {
-      const largest = natureOf(estimator).isUnitless ? 9e-7 : 9e-4;
+      const largest = named(estimator).isUnitless ? 9e-7 : 9e-4;
       // the trace is wrong: what has a sign of its own helps towards that where it is negative
       const of = (a: number) =>
-        redistribute({ ...TRACE, estimator, values: Float32Array.of(0, -a, -a, -a) }, SHARE).fallback;
+        redistribute({ ...TRACE, estimator: named(estimator), values: Float32Array.of(0, -a, -a, -a) }, SHARE)
+          .fallback;
       expect(of(largest), estimator).toBe('uniform:flat-values');
       expect(of(2 * largest), estimator).toBeUndefined();
     }

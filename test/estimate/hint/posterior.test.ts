@@ -10,6 +10,7 @@ import { scoreWindows } from '../../../dist/estimate/passes/windows.js';
 import { redistribute } from '../../../dist/estimate/sigma.js';
 import { isBad } from '../../../dist/rows.js';
 import { randomToy, seeded, toyLogprobs } from '../../oracle/toy.js';
+import { named } from '../../support/estimators.js';
 import { expectedResult, FakePolicy, fakeStats, jobOf } from '../../support/fake-policy.js';
 
 describe.each([1, 2, 3, 4])('toy %i', (seed) => {
@@ -55,7 +56,7 @@ describe('posteriorValues', () => {
   it('is a magnitude: σ of a wrong trace blames the segment that the hint changes most, whichever way', () => {
     const input = {
       ...{ ends: Int32Array.of(1, 2, 3), answered: true, values: Float32Array.of(0.5, 0.45, 0.95) },
-      ...({ estimator: 'posterior', entropies: new Float32Array(3), logprobs: new Float32Array(3) } as const),
+      ...{ estimator: named('posterior'), entropies: new Float32Array(3), logprobs: new Float32Array(3) },
       ...{ baseline: 0.5 },
     };
     const opts = { rule: 'share', residual: 'uniform', within: 'uniform' } as const;
@@ -79,7 +80,7 @@ describe('hintedValues', () => {
     return {
       trace: { id: `${row}`, prompt: '', completion: '', references: [], reward: 1, source },
       ...{ promptIds, completionIds: ids.subarray(promptLength), pieces, continuations: [] },
-      hinted: Int32Array.of(...promptIds, 7, 7),
+      again: { promptIds: Int32Array.of(...promptIds, 7, 7) },
     };
   });
 
@@ -92,7 +93,7 @@ describe('hintedValues', () => {
       const job = jobs[n] as PassJob;
       if (isBad(item)) throw new Error('nothing was found');
       const own = expectedResult({ ...shape, name: ++n }, jobOf({ ...shape, name: n }));
-      const hinted = job.hinted as Int32Array;
+      const hinted = job.again?.promptIds as Int32Array;
       const { logprobs } = fakeStats([...hinted, ...job.completionIds], hinted.length);
       expect(item.result).toEqual(own);
       expect(item.values.values).toEqual(posteriorValues(own.logprobs, logprobs, own.segmentation.exits));

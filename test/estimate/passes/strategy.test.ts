@@ -18,6 +18,7 @@ import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import { cutPieces } from '../../../dist/segment/segment.js';
 import { loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
+import { named } from '../../support/estimators.js';
 import { plainTokens, segmentsOf } from '../../support/fake-policy.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
 import { randomPolicy } from '../../support/random-policy.js';
@@ -267,7 +268,7 @@ test('traces that are said to share a prompt and do not are refused', async () =
 async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Promise<TraceJob[]> {
   const { folder } = policy('embedded');
   const tokenizer = await loadTokenizer(folder.path);
-  const bank = await bankMaker(folder.exitTemplate, 'pr', tokenizer.encode);
+  const bank = await bankMaker(folder.exitTemplate, named('pr'), tokenizer.encode);
   const { vocab, maxTokens } = folder.architecture;
   const jobs = rows.map(async (row, i): Promise<TraceJob> => {
     const promptIds = Int32Array.from(row.prompt_ids);
@@ -286,7 +287,7 @@ async function fixtureJobs(rows: readonly FixtureRow[], maxSegments: number): Pr
   return Promise.all(jobs);
 }
 
-const values = (result: TraceResult) => traceValues(result.branches, Float32Array.of(1), 'pr').values;
+const values = (result: TraceResult) => traceValues(result.branches, Float32Array.of(1), named('pr')).values;
 
 describe('fixture traces', () => {
   /** one of every other group */

@@ -1,10 +1,10 @@
 // The reward model's pass: steps of segments in, P(right) as values out, in runs of one window and in input order.
 import { describe, expect, it } from 'vitest';
 import { OutOfMemoryError, TraceRejected } from '../../../dist/errors.js';
-import { natureOf } from '../../../dist/estimate/estimators.js';
 import { type JudgedBy, prmValues } from '../../../dist/estimate/prm/prm-values.js';
 import type { ReadSteps } from '../../../dist/policy/run/prm-session.js';
 import { isBad, rejectTrace } from '../../../dist/rows.js';
+import { named } from '../../support/estimators.js';
 
 const PROMPT = Int32Array.of(1, 2);
 
@@ -34,7 +34,12 @@ function scored(row: number, text: string, ends: readonly number[]) {
   const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
   const trace = { id: `${row}`, prompt: '', completion: text, references: [], reward: 1, source };
   const units = Int32Array.from({ length: text.length + 1 }, (_, t) => t);
-  const job = { trace, tokens: { text, units, textEnd: text.length }, chars: units, prmPromptIds: PROMPT };
+  const job = {
+    trace,
+    tokens: { text, units, textEnd: text.length },
+    chars: units,
+    again: { promptIds: PROMPT },
+  };
   const segmentation = {
     exits: Int32Array.of(0, ...ends),
     thoughtEnds: Int32Array.from(ends),
@@ -97,7 +102,7 @@ describe('prmValues', () => {
     ]);
     // like lengths together, and nothing is run for a trace without a step
     expect(session.runs).toEqual([[29, 8, 4]]);
-    expect(natureOf('prm')).toMatchObject({ scores: 'nothing', onRewardScale: false, isStored: false });
+    expect(named('prm')).toMatchObject({ scores: 'nothing', valueName: 'P(right)' });
   });
 
   it('never runs traces of two windows together', async () => {

@@ -7,6 +7,7 @@ import { type Scored, scoreWindows } from '../../../dist/estimate/passes/windows
 import { provedValues } from '../../../dist/estimate/prover/proved-values.js';
 import { tokenCheck } from '../../../dist/estimate/prover/prover.js';
 import { traceValues } from '../../../dist/estimate/value.js';
+import { progress } from '../../../dist/estimators/progress.js';
 import type { PackedTrace } from '../../../dist/policy/run/pack.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
 import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
@@ -32,7 +33,7 @@ function proved(row: number, shape: JobShape): PassJob {
     completionIds: ids.subarray(promptLength),
     pieces,
     continuations: [],
-    proved: continuations,
+    again: { continuations },
   };
 }
 
@@ -63,11 +64,13 @@ const shapes = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
+const reading = (bestOf: number) => progress.withFlags?.({ bestOf: `${bestOf}` }) ?? progress;
+
 /** Both passes over some jobs, three rows a window. */
 async function values(jobs: readonly (PassJob | BadRow)[], prover: FakePolicy, bestOf = 1) {
   const window = (row: number): number => Math.floor(row / 3);
   const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
-  const how = { session: prover, window, estimator: 'pr', bestOf } as const;
+  const how = { session: prover, window, nature: reading(bestOf) };
   return drain(provedValues(scored, how));
 }
 
@@ -96,7 +99,7 @@ describe('provedValues', () => {
             }),
           );
           const utilities = new Float32Array(job.continuations.length).fill(1);
-          expect(item.values).toEqual(traceValues(branches, utilities, 'pr', K));
+          expect(item.values).toEqual(traceValues(branches, utilities, reading(K)));
         }
       }),
       { numRuns: 20 },
@@ -151,7 +154,7 @@ describe('provedValues', () => {
       ...{ job: first, trace: first.trace, needed: [] },
       result: new TraceRejected('out_of_memory', 'by the policy'),
     };
-    const how = { session: prover, window: () => 0, estimator: 'pr', bestOf: 1 } as const;
+    const how = { session: prover, window: () => 0, nature: reading(1) };
     const [only] = await drain(provedValues(streamOf([turnedDown]), how));
     expect(only && isBad(only) && only.rejection).toMatchObject({
       code: 'out_of_memory',

@@ -60,6 +60,19 @@ describe('alignment', () => {
     expect([...aligned([a, b, c, d], [a, c, d]).states]).toEqual([0, 1, 1, 2, 3]);
   });
 
+  it('of alignments that are equally good takes the one whose pieces lie latest', () => {
+    const [a, b] = [
+      [1, 11, 21],
+      [2, 12, 22],
+    ] as const;
+    // the last of two that are the same
+    expect([...aligned([a, b], [a, b, b]).states]).toEqual([0, 2, 3]);
+    expect([...aligned([a, b, b], [a, b]).states]).toEqual([0, 1, 1, 2]);
+    // what has nothing in common goes side by side, from the end
+    expect([...aligned([a, a], [b, b]).states]).toEqual([0, 1, 2]);
+    expect([...aligned([a, a, a], [b, b]).states]).toEqual([0, 0, 1, 2]);
+  });
+
   it('counts a token that every piece has for less than one that two have', () => {
     const a = [
       [0, 1],

@@ -12,20 +12,21 @@ interface ScoredMate {
   readonly mate: { readonly completionIds: Int32Array };
   readonly at: Int32Array;
   readonly reward: number;
+  readonly draws?: number;
   readonly logprobs: Float32Array | undefined;
 }
 
 const siblingValues = (
   prior: Parameters<typeof valuesOf>[0],
-  result: Parameters<typeof valuesOf>[1],
+  result: Omit<Parameters<typeof valuesOf>[1], 'logprobs'> & { readonly logprobs?: Float32Array },
   { reward, ...own }: Omit<Parameters<typeof valuesOf>[2], 'mates' | 'reward'> & { reward: number | null },
   mates: readonly ScoredMate[],
   opts: Parameters<typeof valuesOf>[4],
 ) =>
   valuesOf(
     prior,
-    result,
-    { ...own, reward: { reward }, mates },
+    { logprobs: new Float32Array(0), ...result },
+    { ...own, reward: { reward }, mates: mates.map((mate) => ({ draws: 1, ...mate })) },
     mates.map(({ logprobs }) => logprobs),
     opts,
   );
@@ -45,12 +46,27 @@ function traceOf(K: number, prior: readonly number[]) {
   };
 }
 
+/** As how many draws each of some completions counts: the rare ones once, the others by how often the rare ones are there. */
+function oracleTimes(
+  all: readonly { readonly draws: number; readonly logprobs: readonly number[] }[],
+): number[] {
+  const isRare = all.map(
+    ({ logprobs }) => logprobs.reduce((p, lp) => p * Math.exp(Math.fround(lp)), 1) < 1e-4,
+  );
+  const rare = all.flatMap(({ draws }, n) => (isRare[n] ? [draws] : []));
+  const each = rare.length === 0 ? 1 : Math.min(...rare);
+  return all.map(({ draws }, n) => (isRare[n] ? 1 : Math.max(1, draws / each)));
+}
+
 const nats = fc.float({ min: -4, max: 0, noNaN: true });
+const draws = fc.integer({ min: 1, max: 5 });
 const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
   fc.record({
     K: fc.constant(K),
     prior: fc.array(fc.float({ min: 0, max: 1, noNaN: true }), { minLength: K + 1, maxLength: K + 1 }),
     reward: fc.constantFrom(0, 0.5, 1),
+    draws,
+    logprobs: fc.array(nats, { minLength: K, maxLength: K }),
     begunAlike: fc.array(
       fc.record({ tokens: fc.integer({ min: 0, max: 6 }), reward: fc.constantFrom(0, 0.5, 1) }),
       { maxLength: 4 },
@@ -62,6 +78,7 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
           logprobs: fc.array(nats, { minLength: T, maxLength: T }),
           at: fc.array(fc.integer({ min: 0, max: T }), { minLength: K + 1, maxLength: K + 1 }),
           reward: fc.constantFrom(0, 1),
+          draws,
           here: fc.array(fc.array(nats, { minLength: 4, maxLength: 4 }), {
             minLength: K + 1,
             maxLength: K + 1,
@@ -74,9 +91,10 @@ const scene = fc.integer({ min: 1, max: 5 }).chain((K) =>
 );
 
 describe('siblings', () => {
-  it('is ¾ (R + Σ w r + ½ Σ r_b + ½ V) / (1½ + Σ w + ½ B) + ¼ V, and the prior where no mate fits', () => {
+  it('is ¾ (n R + Σ n w r + ½ Σ r_b + ½ V) / (n + Σ n w + ½ B + ½) + ¼ V, and the prior where no mate fits', () => {
     fc.assert(
-      fc.property(scene, ({ K, prior, reward, L, mates, begunAlike }) => {
+      fc.property(scene, ({ K, prior, reward, draws, logprobs: ownLogprobs, L, mates, begunAlike }) => {
+        const [times = 1, ...mateTimes] = oracleTimes([{ draws, logprobs: ownLogprobs }, ...mates]);
         const { pieces, segmentation, values } = traceOf(K, prior);
         const lengthAt = ({ logprobs, at }: (typeof mates)[number], k: number) =>
           Math.min(L, logprobs.length - (at[k] as number));
@@ -86,25 +104,31 @@ describe('siblings', () => {
             return n === 0 ? [] : [Float32Array.from((mate.here[k] as number[]).slice(0, n))];
           }),
         );
-        const scored: ScoredMate[] = mates.map(({ logprobs, at, reward: outcome }) => ({
+        const scored: ScoredMate[] = mates.map(({ logprobs, at, draws, reward: outcome }) => ({
+          draws,
           mate: { completionIds: new Int32Array(logprobs.length) },
           at: Int32Array.from(at),
           reward: outcome,
           logprobs: Float32Array.from(logprobs),
         }));
-        const own = { pieces, reward, begunAlike };
-        const found = siblingValues(values, { segmentation, tails }, own, scored, {
-          mates: 3,
-          mateTokens: L,
-        });
+        const own = { pieces, reward, draws, begunAlike };
+        const result = { segmentation, tails, logprobs: Float32Array.from(ownLogprobs) };
+        const found = siblingValues(values, result, own, scored, { mates: 3, mateTokens: L });
         const sum = (x: readonly number[]) => x.reduce((a, b) => a + Math.fround(b), 0);
         const pairs = Array.from({ length: K + 1 }, (_, k) =>
-          mates.flatMap((mate) => {
+          mates.flatMap((mate, j) => {
             const n = lengthAt(mate, k);
             const from = mate.at[k] as number;
             if (n === 0) return [];
             const own = sum(mate.logprobs.slice(from, from + n));
-            return [{ here: sum((mate.here[k] as number[]).slice(0, n)), own, reward: mate.reward }];
+            return [
+              {
+                here: sum((mate.here[k] as number[]).slice(0, n)),
+                own,
+                reward: mate.reward,
+                draws: mateTimes[j] as number,
+              },
+            ];
           }),
         );
         const passed = (k: number) =>
@@ -114,7 +138,7 @@ describe('siblings', () => {
             .slice(1)
             .map((all, k) =>
               all.reduce(
-                (w, { here, own }) => w + Math.exp(Math.min(3, here - own)),
+                (w, { here, own, draws }) => w + draws * Math.exp(Math.min(3, here - own)),
                 passed(k + 1).length / 2,
               ),
             ),
@@ -125,7 +149,7 @@ describe('siblings', () => {
         for (const [k, all] of pairs.entries())
           expect(found.values[k]).toBeCloseTo(
             fits
-              ? oracleSibling(reward, Math.fround(prior[k] as number), all, passed(k))
+              ? oracleSibling(reward, Math.fround(prior[k] as number), all, passed(k), times)
               : Math.fround(prior[k] as number),
             6,
           );
@@ -134,7 +158,8 @@ describe('siblings', () => {
         expect(found.columns.value_prior).toEqual(values.values);
         for (const ess of found.columns.value_ess as Float32Array) {
           expect(ess).toBeGreaterThanOrEqual(0);
-          expect(ess).toBeLessThanOrEqual(1 + mates.length + begunAlike.length + 1e-5);
+          const most = [times, ...mateTimes].reduce((sum, each) => sum + each, 0);
+          expect(ess).toBeLessThanOrEqual(most + begunAlike.length + 1e-4);
         }
       }),
       { numRuns: 300 },
@@ -188,6 +213,21 @@ describe('siblings', () => {
     },
   );
 
+  it('takes nothing from mates that together weigh less than .1 at every state but the first', () => {
+    const { pieces, segmentation, values } = traceOf(2, [0.5, 0.5, 0.5]);
+    /** two mates of equal weight at each state */
+    const fits = (...weights: number[]) => {
+      const tails = weights.map((weight) => [0, 1].map(() => Float32Array.of(Math.log(weight / 2))));
+      const mate = { mate: { completionIds: new Int32Array(1) }, at: new Int32Array(3), reward: 1 };
+      const mates = [0, 1].map(() => ({ ...mate, logprobs: Float32Array.of(0) }));
+      const own = { pieces, reward: 0 };
+      const opts = { mates: 2, mateTokens: 1 };
+      return !siblingValues(values, { segmentation, tails }, own, mates, opts).status.includes(NO_FIT);
+    };
+    expect([fits(0.01, 0.01, 0.11), fits(0.01, 0.11, 0.01)]).toEqual([true, true]);
+    expect(fits(1, 0.09, 0.09)).toBe(false);
+  });
+
   it('has no prior where no reference was scored', () => {
     const { pieces, segmentation, values } = traceOf(1, [0, 0]);
     const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];
@@ -200,6 +240,30 @@ describe('siblings', () => {
       { mates: 1, mateTokens: 1 },
     );
     expect([...found.values]).toEqual([0.5, 0.5]);
+  });
+
+  it('counts a completion that nobody draws twice once, and is the same where all are there twice', () => {
+    const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
+    const tails = [
+      [Float32Array.of(-1), Float32Array.of(-1)],
+      [Float32Array.of(-1), Float32Array.of(-1)],
+    ];
+    const valuesAt = (own: number, likely: number, rare: number) => {
+      const mate = (draws: number, reward: number, ...logprobs: number[]) => ({
+        mate: { completionIds: new Int32Array(1) },
+        ...{ at: Int32Array.of(0, 0), reward, draws, logprobs: Float32Array.of(...logprobs) },
+      });
+      const mates = [mate(likely, 1, -1, -1), mate(rare, 0, -1, -20)];
+      const result = { segmentation, tails, logprobs: Float32Array.of(-20) };
+      const trace = { pieces, reward: 1, draws: own };
+      return [...siblingValues(values, result, trace, mates, { mates: 2, mateTokens: 1 }).values];
+    };
+    expect(valuesAt(2, 1, 1)).toEqual(valuesAt(1, 1, 1));
+    expect(valuesAt(1, 1, 2)).toEqual(valuesAt(1, 1, 1));
+    expect(valuesAt(2, 8, 2)).toEqual(valuesAt(1, 4, 1));
+    expect(valuesAt(1, 4, 1)).toEqual(
+      [0.5, 0.25].map((v) => Math.fround((0.75 * (5 + v / 2)) / 6.5 + v / 4)),
+    );
   });
 
   it('leaves out what is not known: the own outcome, and a mate that the policy could not read', () => {

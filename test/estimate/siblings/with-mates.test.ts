@@ -17,12 +17,16 @@ import { chooseMates } from '../../../dist/estimate/siblings/mates.js';
 import { withMates } from '../../../dist/estimate/siblings/with-mates.js';
 import { openSpill } from '../../../dist/io/scored/spill.js';
 import { isBad } from '../../../dist/rows.js';
+import { candidateExits } from '../../../dist/segment/segment.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../../support/fake-policy.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 type Shaped = Related & { readonly shape: JobShape };
 
 const SHAPE: JobShape = { name: 1, prompt: 3, tokens: 12, piece: 3, maxSegments: 40, continuations: [] };
+
+/** tokens that the policy takes, more than any trace needs */
+const ROOM = 1000;
 
 /** All of one prompt. */
 function jobHere(shape: JobShape) {
@@ -95,6 +99,7 @@ describe('withMates', () => {
             windowsOf(streamOf(items), () => 0),
             undefined,
             opts,
+            ROOM,
           );
           const scored = await drain(scoreWindows(windows, new FakePolicy(), { strategy }));
           expect(scored).toHaveLength(items.length);
@@ -103,7 +108,9 @@ describe('withMates', () => {
             const { job, result, needed } = item;
             const whole = jobHere(job.shape);
             expect(result).toMatchObject(expectedResult(job.shape, whole));
-            expect(job.mates).toHaveLength(Math.min(2, items.length - 1));
+            // two shapes may make one completion, which is one mate, and none of its own
+            const distinct = new Set(items.map(({ completionIds }) => completionIds.join()));
+            expect(job.mates).toHaveLength(Math.min(2, distinct.size - 1));
             for (const [k, exit] of result.segmentation.exits.entries()) {
               const before = whole.ids.subarray(0, whole.promptLength + exit);
               const place = [...job.pieces.ends].indexOf(exit) + 1;
@@ -128,8 +135,8 @@ describe('withMates', () => {
   it('takes no mate of another group or prompt, of unknown reward, nor the trace itself; without a group there is none', async () => {
     const items = [
       related(0, 'a', SHAPE),
-      related(1, 'a', SHAPE),
-      related(2, 'a', { ...SHAPE, name: 2 }, null),
+      related(1, 'a', { ...SHAPE, name: 2 }),
+      related(2, 'a', { ...SHAPE, name: 3 }, null),
       related(3, 'b', SHAPE),
       related(4, undefined, SHAPE),
       { ...related(5, 'a', SHAPE), promptIds: Int32Array.of(1, 2, 3) },
@@ -140,6 +147,7 @@ describe('withMates', () => {
         windowsOf(streamOf(items), () => 0),
         undefined,
         { mates: 9, mateTokens: 4 },
+        ROOM,
       ),
     );
     const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id)));
@@ -147,8 +155,89 @@ describe('withMates', () => {
     expect(window?.guests).toEqual([]);
   });
 
+  it('turns a trace down where a tail has no room behind it, and lets it be a mate all the same', async () => {
+    const far = { mates: 2, mateTokens: 6 };
+    const rejected: number[] = [];
+    await fc.assert(
+      fc.asyncProperty(shapes, fc.integer({ min: 33, max: 40 }), async (all, room) => {
+        // the first one has no mate, however long it is
+        const items = all.map((shape, n) => related(n, n === 0 ? undefined : 'g', shape));
+        const windowsFor = (most: number) =>
+          withMates(
+            windowsOf(streamOf(items), () => 0),
+            undefined,
+            far,
+            most,
+          );
+        const [free] = await drain(windowsFor(ROOM));
+        const scored = await drain(scoreWindows(windowsFor(room), new FakePolicy()));
+        expect(scored).toHaveLength(items.length);
+        for (const [n, item] of scored.entries()) {
+          const { promptIds, pieces, tails, needs } = (free as Window<PassJob>).items[n] as PassJob;
+          const most = Math.max(
+            0,
+            ...[...candidateExits(pieces)].flatMap((exit) =>
+              (tails?.(exit) ?? []).map(({ ids }) => promptIds.length + exit + ids.length),
+            ),
+          );
+          expect(isBad(item)).toBe(most > room);
+          if (!isBad(item)) expect(item.needed.map((own) => own?.length)).toEqual(needs?.map(lengthOf));
+          else {
+            rejected.push(most - room);
+            const { code, reason } = item.rejection;
+            const fits = far.mateTokens - (most - room);
+            expect(code).toBe('too_long');
+            expect(reason).toMatch(fits > 0 ? `: --mate-tokens ${fits}, or --policy` : ': --policy');
+          }
+        }
+        function lengthOf({ id }: { readonly id: string }): number | undefined {
+          return items[Number(id)]?.completionIds.length;
+        }
+      }),
+    );
+    expect(rejected.length).toBeGreaterThan(0);
+  });
+
+  it('takes one mate of a completion that has several ids, near or far, and none of its own', async () => {
+    // two traces, each twice, and a third one
+    const items = [1, 2, 1, 2, 3].map((name, n) => related(n, 'g', { ...SHAPE, name }));
+    const candidates = items.map((item) => candidateOf(item, async () => item));
+    for (const far of [undefined, { of: () => candidates }]) {
+      const near = far === undefined ? items : items.slice(0, 2);
+      const [window] = await drain(
+        withMates(
+          windowsOf(streamOf(near), () => 0),
+          far,
+          { mates: 9, mateTokens: 4 },
+          ROOM,
+        ),
+      );
+      const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id).sort()));
+      const [first, second] = [
+        ['1', '4'],
+        ['2', '4'],
+      ];
+      expect(ids?.slice(0, 2)).toEqual([first, second]);
+      // both of a completion were drawn
+      for (const item of window?.items ?? []) {
+        if (isBad(item)) throw new Error('set aside');
+        const nth = Number(item.trace.id);
+        expect(item.draws).toBe(nth === 4 ? 1 : 2);
+        for (const [k, { id }] of (item.needs ?? []).entries())
+          expect(item.mates[k]?.draws).toBe(id === '4' ? 1 : 2);
+      }
+      if (far === undefined)
+        expect(ids?.slice(2)).toEqual([
+          ['3', '4'],
+          ['0', '4'],
+          ['0', '1'],
+        ]);
+    }
+  });
+
   it('takes no second row of the same id, near or far: it is the trace itself again', async () => {
-    const items = [related(0, 'g', SHAPE), related(1, 'g', SHAPE), related(2, 'g', { ...SHAPE, name: 2 })];
+    const shapes = [1, 2, 3].map((name) => ({ ...SHAPE, name }));
+    const items = shapes.map((shape, n) => related(n, 'g', shape));
     const [first, , other] = items as [Shaped, Shaped, Shaped];
     const twice = [
       first,
@@ -160,6 +249,7 @@ describe('withMates', () => {
         windowsOf(streamOf(twice), () => 0),
         undefined,
         { mates: 9, mateTokens: 4 },
+        ROOM,
       ),
     );
     const ids = window?.items.map((item) => (isBad(item) ? [] : item.needs?.map(({ id }) => id)));
@@ -181,7 +271,7 @@ describe('withMates', () => {
     expect([0, 1, 4, 5].map((row) => apart.wanted(row))).toEqual([true, true, true, false]);
     const spill = await openSpill(path);
     const far: FarMates = await keepFarMates(streamOf(items), apart.groups, spill);
-    const asked = withMates(windowsOf(streamOf(items), windowOf), far, { mates: 1, mateTokens: 4 });
+    const asked = withMates(windowsOf(streamOf(items), windowOf), far, { mates: 1, mateTokens: 4 }, ROOM);
     const windows: Window<Shaped & { readonly needs?: readonly { readonly id: string }[] }>[] =
       await drain(asked);
     expect(windows.map(({ guests }) => guests.length)).toEqual([1, 1, 1]);
@@ -235,6 +325,7 @@ describe('withMates', () => {
         windowsOf(streamOf(items), (row) => row),
         far,
         { mates: 9, mateTokens: 4 },
+        ROOM,
       ),
     );
     const [first] = windows[0]?.items ?? [];
@@ -259,6 +350,7 @@ describe('withMates', () => {
         windowsOf(near, () => 0),
         far,
         { mates: 3, mateTokens: 4 },
+        ROOM,
       ),
     );
     // 90 is compared with 91 and fourteen more, 91 with these and one more; behind the last comes the first
@@ -275,6 +367,7 @@ describe('withMates', () => {
           windowsOf(streamOf(items), () => 0),
           undefined,
           { mates, mateTokens: 4 },
+          ROOM,
         ),
       );
       return windows.flatMap(({ items: all }) => all.map((item) => (isBad(item) ? 0 : item.mates.length)));

@@ -30,7 +30,7 @@ const NOTHING = { columns: [], firstWrong: undefined, deviations: undefined, rew
 function creditsOf(
   columns: Record<string, unknown>,
   asked: Partial<Parameters<typeof traceCredits>[1]> = {},
-  isMagnitude = false,
+  of: Parameters<typeof traceCredits>[2] = {},
 ) {
   const row = {
     kind: 'row' as const,
@@ -42,7 +42,7 @@ function creditsOf(
     raw: '',
     columns,
   };
-  return traceCredits(row, { ...NOTHING, ...asked }, isMagnitude);
+  return traceCredits(row, { ...NOTHING, ...asked }, of);
 }
 const column = (meaning: CreditColumn['meaning'], text: string): CreditColumn => ({
   meaning,
@@ -63,7 +63,8 @@ describe('a scored row', () => {
   });
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
-    const of = (change: object) => creditsOf({ ...SCORED, ...change }, {}, true).credits.get('delta');
+    const of = (change: object) =>
+      creditsOf({ ...SCORED, ...change }, {}, { isMagnitude: true }).credits.get('delta');
     // whatever their own sign, as for σ
     expect(of({})).toEqual(Float64Array.of(-0.5, -0.25));
     expect(of({ reward: 1 })).toEqual(Float64Array.of(0.5, 0.25));

@@ -14,6 +14,18 @@ function map(columns: Record<string, unknown>, spec?: string, needs = ALL) {
 const outcome = (columns: Record<string, unknown>, spec?: string, needs = ALL) =>
   map(columns, spec, needs).map((item) => ('kind' in item ? item.rejection : item));
 
+it('a prompt that nobody reads may be what it likes, and hold the completion', () => {
+  const [asked, completion] = ['How many legs has a hen, in all?', 'A hen has two legs, so: 2'];
+  const held = { prompt: `${asked}${completion}`, completion };
+  expect(outcome(held)).toMatchObject([{ code: 'prompt_holds_completion' }]);
+  const begun = { prompt: asked, completion: `${asked}${completion}`, answer: '2' };
+  expect(outcome(begun)).toMatchObject([{ status: ['completion:has-prompt'] }]);
+  for (const row of [held, begun]) {
+    const [trace] = outcome(row, undefined, NONE);
+    expect([trace && 'completion' in trace, trace && 'status' in trace]).toEqual([true, false]);
+  }
+});
+
 describe('where completions are not looked at', () => {
   const PROMPTS = { prompt: true, references: false, completion: false };
   const row = {
@@ -64,7 +76,7 @@ const plain = { prompt: 'p', completion: 'c', answer: '1' };
 
 describe('--map', () => {
   it.each([
-    ['color=x', 'unknown field "color"'],
+    ['color=x', '"color" is no field of a trace'],
     ['prompt', 'not field=path'],
     ['prompt=', 'not field=path'],
     ['prompt=a,,id=b', 'not field=path'],
@@ -357,6 +369,27 @@ describe('fields', () => {
     expect(rewards({ acc: null, score: 1 })).toMatchObject([{ reward: 1 }]);
     expect(rewards({ score: null })).toMatchObject([{ reward: null }]);
     expect(rewards({})).toMatchObject([{ code: 'map', reason: expect.stringContaining('no "acc|score"') }]);
+    // true, false and an acc between 0 and 1 are verdicts, wherever they stand
+    const isVerdict = (path: string, row: object) => {
+      const [trace] = outcome({ ...plain, ...row }, `reward=${path}`) as object[];
+      return 'isVerdict' in (trace as object);
+    };
+    for (const [path, row] of [
+      ['ok', { ok: false }],
+      ['acc', { acc: 0 }],
+      ['info.acc', { info: { acc: 0.5 } }],
+      ['acc|score', { acc: 1 }],
+    ] as const)
+      expect(isVerdict(path, row), path).toBe(true);
+    for (const [path, row] of [
+      ['score', { score: 1 }],
+      ['acc', { acc: 5 }],
+      ['acc', { acc: -1 }],
+      ['acc', { acc: null }],
+      ['acc|score', { score: 1 }],
+      ['vacc', { vacc: 1 }],
+    ] as const)
+      expect(isVerdict(path, row), path).toBe(false);
     expect(outcome({ ...plain, b: ['x', 'y'] }, 'completion=a[]|b[]')).toMatchObject([
       { completion: 'x' },
       { completion: 'y' },
@@ -364,8 +397,20 @@ describe('fields', () => {
   });
 });
 
-it('--map the wrong way round says so', () => {
-  expect(() => parseFieldMap('full_response=completion')).toThrow(
-    'unknown field "full_response", did you mean completion=full_response?',
-  );
+describe('--map', () => {
+  it.each([
+    ['full_response=completion', 'completion=full_response'],
+    ['answer=reference', 'reference=answer'],
+    ['rewards=reward', 'reward=rewards'],
+  ])('the wrong way round says so: %s', (given, meant) => {
+    const field = given.split('=')[0];
+    expect(() => parseFieldMap(given)).toThrow(`"${field}" is no field of a trace, did you mean ${meant}?`);
+  });
+
+  it('with a misspelled field is not the wrong way round', () => {
+    expect(() => parseFieldMap('rewrad=reward')).toThrow(
+      '"rewrad" is no field of a trace, did you mean reward=reward?',
+    );
+    expect(() => parseFieldMap('rewrad=score')).toThrow('did you mean reward=score?');
+  });
 });

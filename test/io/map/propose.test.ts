@@ -5,7 +5,7 @@ import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { mapText, proposePaths } from '../../../dist/io/map/propose.js';
 import { FIELDS } from '../../../dist/io/map/sources.js';
-import { didYouMean } from '../../../dist/io/table/similar.js';
+import { didYouMean } from '../../../dist/similar.js';
 import { inputRow } from '../../support/io-helpers.js';
 
 const ALL = { prompt: true, references: true };
@@ -100,10 +100,10 @@ describe('reasons', () => {
 describe('--map', () => {
   it('says which field was meant', () => {
     expect(() => parseFieldMap('answer=gold')).toThrow(
-      'unknown field "answer", did you mean reference=gold?',
+      '"answer" is no field of a trace, did you mean reference=gold?',
     );
     expect(() => parseFieldMap('completon=x')).toThrow('did you mean completion=x?');
-    expect(() => parseFieldMap('zzz=x')).toThrow(/unknown field "zzz"$/);
+    expect(() => parseFieldMap('zzz=x')).toThrow(/"zzz" is no field of a trace$/);
   });
 });
 
@@ -113,5 +113,12 @@ describe('similar names', () => {
     expect(didYouMean('ab', ['ba', 'abc'])).toBe('abc');
     expect(didYouMean('xyz', ['completion'])).toBeUndefined();
     expect(didYouMean('a', [])).toBeUndefined();
+  });
+
+  it('begin with the word, where one alone does', () => {
+    const names = ['trl-completions', 'verl-rollout', 'openmathreasoning', 'openthoughts'];
+    expect(didYouMean('VERL', names)).toBe('verl-rollout');
+    expect(didYouMean('open', names)).toBeUndefined();
+    expect(didYouMean('tr', names)).toBeUndefined();
   });
 });

@@ -84,12 +84,14 @@ describe('a row', () => {
       },
       { role: 'user', content: 'Hi', name: 'Ann' },
       { role: 'assistant', content: null, tool_calls: [{}] },
+      { role: 'tool', content: '4' },
     ];
     const { prompt } = traceOf({ prompt: messages, answer: '1' }) as Trace;
     expect(prompt).toEqual([
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: 'Hi', name: 'Ann' },
       { role: 'assistant', content: '', tool_calls: [{}] },
+      { role: 'tool', content: '4' },
     ]);
   });
 

@@ -2,7 +2,15 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { Int32, type RecordBatch, Table, tableFromIPC, tableToIPC, vectorFromArray } from 'apache-arrow';
+import {
+  Int32,
+  type RecordBatch,
+  Schema,
+  Table,
+  tableFromIPC,
+  tableToIPC,
+  vectorFromArray,
+} from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openArrowFile } from '../../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
@@ -60,7 +68,7 @@ describe('Parquet', () => {
         return typeof value === 'function' ? value.bind(file) : value;
       },
     });
-    const all = await joinParquet(read, () => {});
+    const all = await joinParquet(read, Object.fromEntries, () => {});
     await all.add(await chunk('a', 0, 5000));
     await expect(all.close()).rejects.toThrow('5000 rows were copied, its footer counts 7');
     await file.abort();
@@ -112,6 +120,23 @@ describe('Parquet', () => {
     const found = await readWithHyparquet(path('all.parquet'));
     expect(found.map((row) => (row as { a: number }).a)).toEqual([0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
   });
+});
+
+it.each(['arrow', 'parquet'] as const)('chunks of two runs are not joined as %s', async (to) => {
+  for (const run of ['one', 'two']) {
+    const { schema, batches } = new Table({ a: vectorFromArray([1], new Int32()) });
+    const ours = new Schema(schema.fields, new Map([['rredcot.run', run]]));
+    await writeFile(path(run), tableToIPC(new Table(ours, batches), 'file'));
+  }
+  const [one, two] = [path('one'), path('two')];
+  expect(await joined(`same.${to}`, [one, one], { from: 'arrow', to })).toEqual([1, 1]);
+  const mixed = joined(`all.${to}`, [one, two], { from: 'arrow', to });
+  await expect(mixed).rejects.toThrow(`${two} is of another run than ${one}`);
+  // and so with pages that are copied
+  const as = (run: string) => joined(`${run}.parquet`, [path(run)], { from: 'arrow', to: 'parquet' });
+  await Promise.all(['one', 'two'].map(as));
+  const copied = joined('copied.parquet', ['one.parquet', 'two.parquet'].map(path), BOTH);
+  await expect(copied).rejects.toThrow(`${two}.parquet is of another run than ${one}.parquet`);
 });
 
 it.each(['all.jsonl', 'all.jsonl.gz'])('lines follow each other in %s', async (name) => {

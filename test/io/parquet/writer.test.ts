@@ -56,7 +56,7 @@ import { blobOfFile } from '../../../dist/io/parquet/blob.js';
 import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { chunkDamage } from '../../../dist/io/run/records.js';
-import { type OurColumn, outputColumns } from '../../../dist/io/table/output-columns.js';
+import { type OurColumn, outputColumns, STRING } from '../../../dist/io/table/output-columns.js';
 import type { RowWriter } from '../../../dist/io/table/row-writer.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
@@ -74,6 +74,7 @@ const encoderOf = (descriptor: number, temporaryPath = file.temporaryPath) =>
     rowsPerGroup: 1000,
     rowGroupBytes: 2 ** 20,
     maxFileBytes: 2 ** 30,
+    isPlain: false,
   });
 
 beforeEach(async () => {
@@ -226,6 +227,19 @@ describe('types', () => {
     expect(act).toThrow(`x.parquet: column "c" ${found}, which cannot be written as Parquet`);
   });
 
+  it('are counted as the columns that they become', () => {
+    const columns = (n: number, type: DataType) =>
+      Array.from({ length: n }, (_, i) => new Field(`c${i}`, type, true));
+    const four = new Struct([
+      item(new Int32()),
+      item(new List(new Field('x', new Struct(columns(3, new Utf8()))))),
+    ]);
+    expect(() => refuseUnwritable('x.parquet', columns(2500, four))).not.toThrow();
+    expect(() => refuseUnwritable('x.parquet', [...columns(2500, four), item(new Utf8())])).toThrow(
+      "x.parquet: 10,001 columns (a struct's fields counted each), Parquet files are written with 10,000 at most",
+    );
+  });
+
   // parquet-wasm drops the error of such a column, and where one before it is written already, it never ends its stream
   it('that the module cannot write end in an error even unasked', async () => {
     const data = makeData({ type: monthDayNano, length: 2, nullCount: 0, data: new Int32Array(8) });
@@ -261,6 +275,18 @@ describe('the writer', () => {
       expect((await readMetadata(path)).keys.get('key 3')).toBe('value 3');
     }
     expect(hashes.size).toBe(1);
+  });
+
+  it('writes as many columns as it lets through, with pages that cost it no memory', async () => {
+    const wide = Array.from({ length: 2500 }, (_, n) => ({
+      name: `c${n}`,
+      type: STRING,
+      value: () => `x${n}`,
+    }));
+    const writer = openParquetWriter(file, wide, {});
+    await write(writer, [bareRow({})]);
+    await writer.close();
+    expect(await queryDuckdb(`select c0, c2499 from '${file.path}'`)).toEqual([{ c0: 'x0', c2499: 'x2499' }]);
   });
 
   it('stops below the size that would wrap the offsets', async () => {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type MappingOptions, resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { type MappingOptions, resolveMapping } from '../../../dist/commands/inputs/mapping.js';
 import { parseFieldMap, withSources } from '../../../dist/io/map/field-map.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { JOINS } from '../../../dist/io/presets/joins.js';

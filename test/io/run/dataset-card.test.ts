@@ -2,6 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
+import { ESTIMATORS, wordsOf } from '../../../dist/estimators/registry.js';
 import { EXPORT_FORMS } from '../../../dist/io/export/exports.js';
 import { type CardFacts, datasetCard } from '../../../dist/io/run/dataset-card.js';
 import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
@@ -29,6 +30,7 @@ function card(changes: Partial<CardFacts> = {}): string {
     rows: 1234,
     rejects: 5,
     files: 'chunks/*-of-*/*.parquet',
+    words: wordsOf(CONFIG),
     ...changes,
   });
 }
@@ -78,6 +80,12 @@ describe('a dataset card', () => {
     expect(text).toContain('w = σ·T');
     expect(text).toContain('Besides, from the input: `no`, `messages`, `a: "b"`.');
     expect(card()).toBe(text);
+  });
+
+  it.each(ESTIMATORS)('says what the values of $name are', ({ name: estimator }) => {
+    const config = { ...CONFIG, estimator };
+    const text = card({ metadata: { 'rredcot.config': JSON.stringify(config) }, words: wordsOf(config) });
+    expect(text).toMatch(new RegExp(`^- value of a state, \`${estimator}\`: .{20}`, 'm'));
   });
 
   it('of an export or a segmentation tells what there is', () => {

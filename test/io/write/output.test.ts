@@ -77,6 +77,7 @@ const FULL: OutputRow = {
   sigmaEss: 1.4,
   finish: 'stop',
   sigmaMaxWeight: 2.7,
+  sigmaGain: 1.2,
   status: ['uniform:flat', 'truncated', 'truncated'],
 };
 const BARE = bareRow({}, 4);
@@ -124,16 +125,19 @@ const FULL_EXPECTED = {
   reward: 1,
   reference_utilities: [1, 0.5],
   reference_tokens: [2, 1],
+  source_file: 'traces.jsonl',
   source_row: 3n,
   source_item: 2,
   sigma_ess: r(1.4),
   sigma_max_weight: r(2.7),
+  sigma_gain: r(1.2),
   status: 'truncated;uniform:flat',
 };
 const BARE_EXPECTED = {
   ...Object.fromEntries(Object.keys(FULL_EXPECTED).map((name) => [name, null])),
   id: 'traces:4',
   segments: [],
+  source_file: 'traces.jsonl',
   source_row: 4n,
   prompt: '',
   completion: 'x',
@@ -201,10 +205,12 @@ describe('our columns', () => {
       reward: 'FLOAT',
       reference_utilities: 'FLOAT[]',
       reference_tokens: 'INTEGER[]',
+      source_file: 'VARCHAR',
       source_row: 'BIGINT',
       source_item: 'INTEGER',
       sigma_ess: 'FLOAT',
       sigma_max_weight: 'FLOAT',
+      sigma_gain: 'FLOAT',
       status: 'VARCHAR',
     });
     expect(columns.map(({ column_name }) => column_name)).toEqual(['question', ...OUR_COLUMNS]);
@@ -325,13 +331,8 @@ describe('names', () => {
     return inference.finish();
   };
   const resolve = (row: Record<string, unknown>, spec?: string, rewardAsIs = true) => {
-    const { columns, warnings } = resolveColumnNames(
-      infer(row),
-      OUR_COLUMNS,
-      parseFieldMap(spec),
-      rewardAsIs,
-    );
-    return [columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)), warnings.length];
+    const { columns, renamed } = resolveColumnNames(infer(row), OUR_COLUMNS, parseFieldMap(spec), rewardAsIs);
+    return [columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)), renamed.length];
   };
 
   it('of the input give way to ours, and what ours repeats is left out', () => {

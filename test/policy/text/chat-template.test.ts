@@ -181,10 +181,31 @@ describe('rendering', () => {
       'a prompt',
       "{% set ns = namespace(x='ab') %}{% for i in range(25) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
     ],
-    ['a recursion', '{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}'],
+    ['a recursion', '{% macro f(x) %}{{ f(x ~ x) }}{% endmacro %}{{ f("a") }}'],
+    ['an expression', `{{ ${'('.repeat(20_000)}1${')'.repeat(20_000)} }}`],
   ])('survives %s that grows without end', async (_, source) => {
+    await expect(renderer(source).render([user('x')])).rejects.toMatchObject({
+      name: source.startsWith('{{ (') ? 'RredcotError' : 'TraceRejected',
+    });
+  });
+
+  // in a thread of this process each of them ends this process: V8 has no other answer to an array that it cannot have
+  it.each([
+    ['a range', '{% for i in range(1000000000) %}{% endfor %}'],
+    [
+      'a text replaced by itself',
+      '{% set ns = namespace(x="aaaaaaaa") %}{% for i in range(100) %}{% set ns.x = ns.x.replace("a", "aaaaaaaa") %}{% endfor %}',
+    ],
+    [
+      'a text cut into letters',
+      '{% set ns = namespace(x="aa") %}{% for i in range(26) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x.split("a") | length }}',
+    ],
+  ])('bounds the memory of %s', async (_, source) => {
     const chat = renderer(source);
-    await expect(chat.render([user('x')])).rejects.toThrow(TraceRejected);
+    await expect(chat.render([user('x')])).rejects.toMatchObject({
+      code: 'chat_template',
+      reason: expect.stringContaining('takes more than 512 MB of memory'),
+    });
   });
 });
 
@@ -283,17 +304,21 @@ describe('Qwen3', () => {
     },
   );
 
+  it.each([RENDERED, `${RENDERED}<think>\n`])('a prompt as it should be is left alone: %j', async (text) => {
+    const given = trace({ prompt: text });
+    expect(await (await promptsOf()).prepare(given)).toBe(given);
+  });
+
   it.each([
-    RENDERED,
     '[{"a": 1}] has how many keys?',
     'What is 2+2?',
     'user\nWhat is 2+2?',
     'The user said what?\n',
     '',
     'assistant\n',
-  ])('a prompt as it should be, or a plain one, is left alone: %j', async (text) => {
+  ])('a plain one too, and the status says that the template did not make it: %j', async (text) => {
     const given = trace({ prompt: text });
-    expect(await (await promptsOf()).prepare(given)).toBe(given);
+    expect(await (await promptsOf()).prepare(given)).toEqual({ ...given, status: ['prompt:raw-question'] });
   });
 });
 

@@ -130,7 +130,7 @@ describe.skipIf(!existsSync(stories))('stories260K (skipped where ../shared/mode
     const policy = join(scratch, 'policy');
     const build = await rredcotHere(['policy', 'build', stories, '-o', policy]);
     expect(build.code, build.stderr).toBe(0);
-    expect(build.stderr).toContain('close  "\\n\\n" (2 tokens)');
+    expect(build.stderr).toContain('close  "\\n\\n"');
     const reference = join(stories, 'reference.json');
     const check = await rredcotHere([
       'policy',

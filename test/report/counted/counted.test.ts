@@ -15,10 +15,9 @@ import { bareRow } from '../../support/io-helpers.js';
 
 describe('a sketch', () => {
   it('has quantiles within half a percent, exact ends, and bars that hold every number', () => {
-    const numbers = fc.array(fc.double({ noNaN: true, min: -1e6, max: 1e6 }), {
-      minLength: 1,
-      maxLength: 300,
-    });
+    // a sort keeps the order of 0 and -0, which are one number here: + 0 leaves no -0
+    const number = fc.double({ noNaN: true, min: -1e6, max: 1e6 }).map((x) => x + 0);
+    const numbers = fc.array(number, { minLength: 1, maxLength: 300 });
     fc.assert(
       fc.property(numbers, (list) => {
         const sketch = new Sketch();

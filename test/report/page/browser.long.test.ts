@@ -69,6 +69,32 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
     },
   );
 
+  it('breaks no number at the width of a telephone, and scrolls tables alone', async () => {
+    const { page } = await openPage(browser, path);
+    await page.setViewportSize({ width: 400, height: 900 });
+    for (const hash of ['#run', '#trace-2']) {
+      await page.goto(`${page.url().split('#')[0]}${hash}`);
+      await page.evaluate(() => {
+        for (const each of document.querySelectorAll('details')) each.open = true;
+      });
+      const { broken, numbers } = await page.evaluate(() => {
+        const cells = [...document.querySelectorAll('td')].filter((cell) =>
+          /^[−+]?[\d.,]+$/.test(cell.textContent),
+        );
+        const lines = (cell: Node) => {
+          const range = document.createRange();
+          range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size;
+        };
+        return { broken: cells.filter((cell) => lines(cell) > 1).length, numbers: cells.length };
+      });
+      expect(numbers).toBeGreaterThan(20);
+      expect(broken).toBe(0);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(400);
+    }
+    await page.close();
+  });
+
   it('shows a hostile trace as text', async () => {
     const { page, heard } = await openPage(browser, path, { hash: '#traces' });
     await page.fill('#search', 'onerror');

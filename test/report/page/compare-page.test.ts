@@ -33,7 +33,9 @@ const page = comparePage({ report, table, text: 'Pearson </pre><script>' });
 
 describe('the page of a comparison', () => {
   it('draws a curve and a scatter plot for each credit, which say their numbers', () => {
-    expect(page.match(/<svg/g)?.length).toBe(3);
+    expect(page.match(/<svg class="chart"/g)?.length).toBe(3);
+    // the curves' legend has a piece of each
+    expect(page.match(/class="key"/g)?.length).toBe(2);
     // twice the truth goes with it everywhere; a last quarter of one segment has no correlation
     expect(page).toContain('&lt;img src=x&gt; 1.00, 1.00, 1.00;');
     const dots = [...page.matchAll(/<g class="one fill dots">(.*?)<\/g>/gs)].map(

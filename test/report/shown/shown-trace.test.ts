@@ -117,7 +117,7 @@ function shown(K: number, length: number, more: Partial<ShownTrace> = {}, charac
       references: ['7'],
       valueName: 'v̂',
     },
-    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], isMagnitude: false },
+    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], isMagnitude: false, steps: undefined },
     ...more,
   };
 }

@@ -1,0 +1,18 @@
+"""Writes problems as prompts for `rredcot sample`: groups of their own, on which nothing was chosen."""
+import argparse
+import importlib
+import json
+import task
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--task", choices=("task", "puzzles"), default="task")
+parser.add_argument("--seed", default="held-out-1", help="a name that no other set has")
+parser.add_argument("--problems", type=int, default=24, help="a family")
+args = parser.parse_args()
+puzzle = importlib.import_module(args.task)
+for family in puzzle.FAMILIES:
+    for number, problem in enumerate(puzzle.problems(args.seed, family, args.problems)):
+        prompt = puzzle.prompt_text(problem)
+        name = f"{family}-{number:04d}"
+        print(json.dumps({"id": name, "group": name, "prompt": prompt, "prompt_ids": task.encode(prompt),
+                          "answer": puzzle.true_answer(problem)}))

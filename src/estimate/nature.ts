@@ -1,0 +1,82 @@
+// What an estimator's values are made of, and what they mean: the facts by which the rest of the method goes (METHOD §3).
+
+/** (N) of one bank at one exit, as a row stores them. */
+export interface StoredBank {
+  /** summed log-probabilities, nats */
+  readonly logprobs: Float32Array;
+  /** scored tokens */
+  readonly tokens: Int32Array;
+  /** ζ_n in [0, 1] */
+  readonly utilities: Float32Array;
+}
+
+/** The facts. Estimators declare them; nobody asks for an estimator by its name. */
+export interface Nature {
+  readonly name: string;
+  /** what is scored after every exit: the answer behind the exit template, a whole continuation, or nothing */
+  readonly scores: 'answers' | 'continuations' | 'nothing';
+  /** v̂(s) from what a row stores of its references; absent where it does not follow from that */
+  readonly fromStored?: ((bank: StoredBank) => number) | undefined;
+  /** the same from the log-probabilities of the references' single tokens, where it follows from these alone */
+  readonly fromTokens?: (logprobs: readonly Float32Array[], utilities: Float32Array) => number;
+  /** (K+1) values from the tokens' own log-probabilities (T) and the thought segments' ends (K), for those that follow from these */
+  readonly fromLogprobs?: (logprobs: Float32Array, ends: Int32Array) => Float32Array;
+  /** what `fromStored` was made of beside the name, by key of the configuration */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** how a value is called where it is shown; v̂ where absent */
+  readonly valueName?: string;
+  /** what values are whose size says nothing of the reward, such as logarithms; absent where it does */
+  readonly noLevel?: string;
+  /** values are logarithms */
+  readonly isLog?: true;
+  /** differences are taken of exp(value − the trace's largest), and scaled to Σ|Δ| = |R*| */
+  readonly hasOwnScale?: true;
+  /** values are expected rewards, so that ζ − V(s) is an advantage */
+  readonly onRewardScale?: true;
+  /** values have the trace's own outcome in them: right to share it out, wrong as a baseline */
+  readonly hasOutcome?: true;
+  /** right references are set against wrong ones */
+  readonly isContrast?: true;
+  /** no state has a value: they are sums of what the segments so far count for, a_1 + … + a_k, and v_0 = 0 */
+  readonly isAttribution?: true;
+  /** of an attribution: a_k has no sign of its own, the outcome's stands for it */
+  readonly isMagnitude?: true;
+  /** of an attribution: a_k is no number of nats, and its size alone says nothing */
+  readonly isUnitless?: true;
+  /** values are the row's own: nothing of the policy is read for them */
+  readonly isOfRow?: true;
+  /** the references are scored by another policy, the prover, and values are its own */
+  readonly isOfProver?: true;
+}
+
+/** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */
+export function isAnswerNow(nature: Nature | undefined): boolean {
+  if (nature === undefined) return false;
+  const { scores, onRewardScale, isAttribution, isOfProver } = nature;
+  return scores === 'answers' && !onRewardScale && !isAttribution && !isOfProver;
+}
+
+/** Whether the size of a value says something of the reward. */
+export function hasLevel({ noLevel }: Nature): boolean {
+  return noLevel === undefined;
+}
+
+/**
+ * Whether its values are of the states of the policy that wrote the trace, on one scale: a martingale under it, but for their error,
+ * so that what it was sure to write cannot have changed them (METHOD §3).
+ */
+export function isMartingale(nature: Nature): boolean {
+  return hasLevel(nature) && nature.isOfProver !== true;
+}
+
+/** How its values are called where they are shown. @param nature undefined for what nobody knows */
+export function valueNameOf(nature: Nature | undefined): string {
+  return nature?.valueName ?? 'v̂';
+}
+
+/** What is to be said of the differences that a file has, where they are not plainly those of its values. */
+export function stepsText(steps: unknown): string | undefined {
+  if (steps === 'scaled') return 'scaled by 1 − π, how unsure the policy was of the segment';
+  if (steps === 'smoothed') return 'of values smoothed by 1 − π, how unsure the policy was of each segment';
+  return undefined;
+}

@@ -1,0 +1,119 @@
+// Values are a martingale under the policy: what it was sure to write cannot have changed them (METHOD §3, `--steps`).
+
+/**
+ * Values and their differences (K) where a segment cannot have changed more than 1 − π_k: `scaled`, Δ_k (1 − π_k), with the values as
+ * they are; `smoothed`, the differences of {@link smoothedValues}.
+ * @param values (K+1) @param ends (K or more) segment ends, exclusive @param logprobs (T) nats
+ */
+export function boundedSteps(
+  values: Float64Array,
+  ends: Int32Array,
+  logprobs: Float32Array,
+  steps: 'scaled' | 'smoothed',
+): { readonly values: Float64Array; readonly deltas: Float64Array } {
+  const pi = certainty(ends, logprobs, values.length - 1);
+  const own = steps === 'smoothed' ? smoothedValues(values, pi) : values;
+  const deltas = pi.map((p, k) => {
+    const delta = (own[k + 1] as number) - (own[k] as number);
+    return steps === 'scaled' ? delta * (1 - p) : delta;
+  });
+  return { values: own, deltas };
+}
+
+/**
+ * π(u_k | s_{k−1}) of each thought segment: how likely the policy was to write just this.
+ * @param ends (K or more) segment ends, exclusive
+ * @param logprobs (T) nats
+ * @returns (K) in 0..1
+ */
+export function certainty(ends: Int32Array, logprobs: Float32Array, K: number): Float64Array {
+  return Float64Array.from({ length: K }, (_, k) => {
+    let sum = 0;
+    for (let t = k === 0 ? 0 : (ends[k - 1] as number); t < (ends[k] as number); t++)
+      sum += logprobs[t] as number;
+    return Math.min(1, Math.exp(sum)); // rounding makes a certain token's log-probability a little more than 0
+  });
+}
+
+/** Values that the smoother tells apart, at the middles of so many equal parts of 0..1. */
+const GRID = 101;
+const LEVELS = Float64Array.from({ length: GRID }, (_, i) => (i + 0.5) / GRID);
+const LOGITS = LEVELS.map((p) => Math.log(p / (1 - p)));
+/** Standard deviation of a step behind a segment that could not be foreseen, and of one that could. */
+const FREE_STEP = 0.6;
+const SURE_STEP = 0.01;
+/** Standard deviation of an estimate's logit about the value's. */
+const ESTIMATE = 1;
+
+/**
+ * The mean of each value given all estimates of the trace: a hidden walk on a grid, whose k-th step is normal with standard
+ * deviation .6 (1 − π_k) + .01, seen through estimates whose logits are normal about its own, by a forward and a backward
+ * pass. The outcome is not looked at: on held-out groups it changed nothing.
+ * @param values (K+1) estimates of V(s_0..K), in 0..1
+ * @param pi (K) of {@link certainty}
+ * @returns (K+1)
+ */
+export function smoothedValues(values: ArrayLike<number>, pi: Float64Array): Float64Array {
+  const K = pi.length;
+  const seen = Array.from({ length: K + 1 }, (_, k) => emission(values[k] as number));
+  const steps = Array.from(pi, (p) => stepKernel(FREE_STEP * (1 - p) + SURE_STEP));
+  // (K+1, GRID) chances of what is seen before each state, and of what is seen from it on
+  const before: Float64Array[] = [new Float64Array(GRID).fill(1)];
+  for (let k = 0; k < K; k++) {
+    const at = times(before[k] as Float64Array, seen[k] as Float64Array);
+    before.push(normalised(carried(at, steps[k] as Float64Array, 'forward')));
+  }
+  const smooth = new Float64Array(K + 1);
+  let after = new Float64Array(GRID).fill(1);
+  for (let k = K; k >= 0; k--) {
+    const from = times(after, seen[k] as Float64Array);
+    const posterior = normalised(times(from, before[k] as Float64Array));
+    smooth[k] = posterior.reduce((mean, p, i) => mean + p * (LEVELS[i] as number), 0);
+    if (k > 0) after = normalised(carried(from, steps[k - 1] as Float64Array, 'backward'));
+  }
+  return smooth;
+}
+
+/** (GRID) chance of an estimate at each value, the most likely 1. */
+function emission(value: number): Float64Array {
+  const nearest = Math.min(Math.max(value, LEVELS[0] as number), LEVELS[GRID - 1] as number);
+  const logit = Math.log(nearest / (1 - nearest));
+  return LOGITS.map((own) => Math.exp(-0.5 * ((logit - own) / ESTIMATE) ** 2));
+}
+
+/** (GRID, GRID) chance of a step from one value (row) to another; each row sums to 1. */
+function stepKernel(deviation: number): Float64Array {
+  // by distance, of which there are few
+  const near = Float64Array.from({ length: GRID }, (_, d) => Math.exp(-0.5 * (d / GRID / deviation) ** 2));
+  const kernel = new Float64Array(GRID * GRID);
+  for (let i = 0; i < GRID; i++) {
+    let total = 0;
+    for (let j = 0; j < GRID; j++) total += near[Math.abs(i - j)] as number;
+    for (let j = 0; j < GRID; j++) kernel[i * GRID + j] = (near[Math.abs(i - j)] as number) / total;
+  }
+  return kernel;
+}
+
+/** `forward`: Σ_i p_i kernel(i, j) for each j; `backward`: Σ_j kernel(i, j) p_j for each i. */
+function carried(p: Float64Array, kernel: Float64Array, way: 'forward' | 'backward'): Float64Array {
+  const sums = new Float64Array(GRID);
+  for (let i = 0; i < GRID; i++)
+    for (let j = 0; j < GRID; j++) {
+      const [from, to] = way === 'forward' ? [i, j] : [j, i];
+      sums[to] = (sums[to] as number) + (p[from] as number) * (kernel[i * GRID + j] as number);
+    }
+  return sums;
+}
+
+function times(a: Float64Array, b: Float64Array): Float64Array<ArrayBuffer> {
+  return a.map((x, i) => x * (b[i] as number));
+}
+
+/**
+ * Chances that sum to 1. However long a trace is, and however much its estimates contradict each other, no sum comes below 1e-170:
+ * what is improbable is reached by steps.
+ */
+function normalised(p: Float64Array): Float64Array<ArrayBuffer> {
+  const total = p.reduce((sum, x) => sum + x, 0);
+  return p.map((x) => x / total);
+}

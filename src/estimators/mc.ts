@@ -1,0 +1,99 @@
+// `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion.
+
+import { monteCarloColumns, UNFINISHED } from '../estimate/sampling/monte-carlo.js';
+import { type MonteCarloOptions, monteCarloConfig } from '../estimate/sampling/options.js';
+import { type Flag, oneOf, positiveInteger } from '../flag-values.js';
+import { count, plural } from '../plural.js';
+import { stopsOf } from '../policy/text/stops.js';
+import { duration, TokenMeter } from '../report/progress.js';
+import type { Asked, Estimator, FlagValues } from './estimator.js';
+import { resolveSampling, samplingFlags } from './sampling-flags.js';
+
+const OF = 'of mc and mc-truncated: ';
+
+/** Tokens a completion at most. */
+const MOST = { mc: 4096, truncated: 256 } as const;
+
+const FLAGS: readonly Flag[] = [
+  ['--mc-samples <n>', `${OF}completions an exit point (default: 20)`],
+  [
+    '--mc-max-tokens <n>',
+    `${OF}new tokens a completion at most (default: ${MOST.mc}; ${MOST.truncated} for mc-truncated)`,
+  ],
+  ['--mc-unfinished <how>', `${OF}what a completion without a verdict counts: zero|drop (default: zero)`],
+  ['--keep-samples', `${OF}write the completions too`],
+  ...samplingFlags(OF),
+];
+
+const OF_SAMPLES = {
+  scores: 'nothing',
+  onRewardScale: true,
+  flags: FLAGS,
+  configKeys: [
+    ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
+    'stop',
+  ],
+  columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
+} as const satisfies Partial<Estimator>;
+
+export const mc: Estimator = {
+  ...OF_SAMPLES,
+  name: 'mc',
+  card: 'the mean reward of going on from there, over completions that the policy wrote (`mcSamples` of them, `mcMaxTokens` long at most)',
+  ask: (values) => sampled(values, MOST.mc),
+};
+
+export const mcTruncated: Estimator = {
+  ...OF_SAMPLES,
+  name: 'mc-truncated',
+  card: 'the mean reward of going on from there for a few tokens (`mcMaxTokens`), over `mcSamples` completions that the policy wrote; `mcUnfinished` says what one that was cut counts',
+  ask: (values) => sampled(values, MOST.truncated),
+};
+
+function sampled(values: FlagValues, most: number): Asked {
+  const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
+  const opts: MonteCarloOptions = {
+    samples: positiveInteger('--mc-samples', String(mcSamples), 20),
+    unfinished: oneOf('--mc-unfinished', String(mcUnfinished), UNFINISHED),
+    keep: keepSamples === true,
+    ...resolveSampling(values, '--mc-max-tokens', String(mcMaxTokens)),
+  };
+  return {
+    config: monteCarloConfig(opts),
+    readsReferences: true,
+    async open({ policy, tokenizer, marks, signal, log }) {
+      const { openWriting } = await import('../policy/check/open-writing.js');
+      const { sampledValues } = await import('../estimate/sampling/sampled.js');
+      const { SamplingTally } = await import('../estimate/sampling/forecast.js');
+      const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
+      const meter = new TokenMeter();
+      const { maxTokens } = policy.architecture;
+      return {
+        openSession: openWriting,
+        meter,
+        start({ session, window }) {
+          const writer = { session, tokenizer, marks, stops, maxTokens };
+          const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
+          return {
+            values: (scored) => sampledValues(scored, writer, how, window),
+            tally() {
+              const tally = new SamplingTally(opts);
+              return {
+                add: (job) => tally.add(job),
+                async measure() {
+                  const { completions, tokens, written, seconds } = await tally.measure(session, maxTokens);
+                  const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
+                  const time =
+                    completions === 0
+                      ? ''
+                      : `: about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
+                  return ['samples', `${all}${time}`];
+                },
+              };
+            },
+          };
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,54 @@
+// `prm`: the probability that a step is right, by a process reward model that reads the segments as steps.
+import { usageError } from '../errors.js';
+import type { Estimator } from './estimator.js';
+
+export const prm: Estimator = {
+  name: 'prm',
+  scores: 'nothing',
+  noLevel: "a reward model's judgements of steps",
+  valueName: 'P(right)',
+  card: 'the probability that the step before the exit is right, by a process reward model (`prm`); 1 before the first step',
+  flags: [
+    [
+      '--prm <folder>',
+      'of --estimator prm: folder of the process reward model that judges segments as steps, which it needs; rredcot policy build makes one (default: none)',
+    ],
+    [
+      '--prm-reference',
+      "of --estimator prm: the model's prompt has the reference answer in it, by the folder's template",
+    ],
+  ],
+  configKeys: ['prm', 'prmReference'],
+  ask({ prm: folder, prmReference: reference = false }) {
+    if (typeof folder !== 'string')
+      throw usageError(
+        '--estimator prm needs a process reward model',
+        '--prm <folder>; rredcot policy build makes one of a checkpoint whose head classifies',
+      );
+    return {
+      readsReferences: reference === true,
+      async open({ tokenizer, log, choice, signal }) {
+        const { openPrm, prmConfig } = await import('../estimate/prm/prm.js');
+        const opts = { folder, reference: reference === true };
+        const model = await openPrm(opts, tokenizer, { device: choice, signal }, log);
+        return {
+          config: { prmReference: opts.reference, prm: prmConfig(model) },
+          beside: [model.folder],
+          prepare: async ({ given }) => ({ promptIds: await model.promptIds(given) }),
+          async start({ window, note }) {
+            const { PrmSession } = await import('../policy/run/prm-session.js');
+            const { prmValues } = await import('../estimate/prm/prm-values.js');
+            const session = await PrmSession.open(model.folder, model.device);
+            note(session, 'prm');
+            return {
+              isSecondPass: true,
+              values: (scored) => prmValues(scored, { ...model, session, window }),
+              [Symbol.asyncDispose]: () => session.close(),
+            };
+          },
+          [Symbol.asyncDispose]: () => model[Symbol.asyncDispose](),
+        };
+      },
+    };
+  },
+};

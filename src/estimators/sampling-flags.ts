@@ -1,0 +1,49 @@
+// The flags by which a policy samples: those of `rredcot sample`, and of the estimators that sample completions.
+import { usageError } from '../errors.js';
+import { JUDGES } from '../estimate/sampling/judge.js';
+import { type Flag, finite, oneOf, positiveInteger } from '../flag-values.js';
+import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling-options.js';
+import type { FlagValues } from './estimator.js';
+
+/** @param of what they are about, for the help of a command with other flags */
+export function samplingFlags(of = ''): readonly Flag[] {
+  return [
+    ['--temperature <t>', `${of}1 samples from the policy itself, 0 takes the likeliest token (default: 1)`],
+    ['--top-p <p>', `${of}only the likeliest tokens that hold so much probability together (default: 1)`],
+    ['--seed <n>', `${of}the same seed writes the same, whatever --batch, shards or workers (default: 0)`],
+    ['--batch <n>', `${of}completions that are written at once (default: ${DEFAULT_BATCH})`],
+    [
+      '--stop <text|id>',
+      `${of}a token that ends a completion, beside those that the policy names (default: none)`,
+    ],
+    [
+      '--judge <how>',
+      `${of}reward: compare (docs/answers.md)|exact (the answer's very text) (default: compare)`,
+    ],
+  ];
+}
+
+/**
+ * Checks the values.
+ * @param maxTokensFlag of the flag with the limit, @param maxTokens its raw value
+ * @throws RredcotError (exit 2)
+ */
+export function resolveSampling(values: FlagValues, maxTokensFlag: string, maxTokens: string) {
+  const text = (name: string, fallback: string): string => String(values[name] ?? fallback);
+  const [t, p] = [text('temperature', '1'), text('topP', '1')];
+  const temperature = finite('--temperature', t, 'a number of at least 0', '1');
+  if (temperature < 0)
+    throw usageError(`--temperature ${t}: expected a number of at least 0`, '--temperature 1');
+  const topP = finite('--top-p', p, 'a number above 0, up to 1', '0.95');
+  if (topP <= 0 || topP > 1)
+    throw usageError(`--top-p ${p}: expected a number above 0, up to 1`, '--top-p 0.95');
+  const sampling: SamplingOptions = {
+    temperature,
+    topP,
+    maxTokens: positiveInteger(maxTokensFlag, maxTokens, 2048),
+    seed: positiveInteger('--seed', text('seed', '0'), 1, 0),
+    batch: positiveInteger('--batch', text('batch', String(DEFAULT_BATCH)), DEFAULT_BATCH),
+    ...(values.stop === undefined ? {} : { stop: String(values.stop) }),
+  };
+  return { sampling, judge: oneOf('--judge', text('judge', 'compare'), JUDGES) };
+}

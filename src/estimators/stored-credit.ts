@@ -1,0 +1,58 @@
+// A stored configuration in, the options out that its credit was made with.
+import type { Baseline, CreditOptions } from '../estimate/credit.js';
+import { METHODS } from '../estimate/requested.js';
+import { NORMALISERS } from '../estimate/rules/normalisers.js';
+import { RESIDUALS, SIGMA_RULES, STEPS, WITHINS } from '../estimate/sigma.js';
+import type { Config } from './estimator.js';
+import { storedNature } from './registry.js';
+
+/** The part of a configuration that credit follows from; undefined where it says nothing of that, or what nobody knows. */
+export function storedCredit(config: Config): CreditOptions | undefined {
+  const estimator = storedNature(config);
+  const [rule, ...others] = listOf(SIGMA_RULES, config.rule) ?? [];
+  const residual = oneOf(RESIDUALS, config.residual);
+  const within = oneOf(WITHINS, config.within);
+  const baseline = baselineOf(config.baseline);
+  const normalisers = listOf(NORMALISERS, config.normalisers ?? []);
+  const method = oneOf(METHODS, config.method ?? 'sigma');
+  const steps = oneOf(STEPS, config.steps ?? 'free');
+  if (estimator === undefined || rule === undefined || residual === undefined || within === undefined)
+    return undefined;
+  if (baseline === undefined || normalisers === undefined) return undefined;
+  if (method === undefined || steps === undefined) return undefined;
+  return {
+    ...{ rule, residual, within, baseline, rewardRange: rangeOf(config.rewardRange) },
+    estimator,
+    ...(others.length === 0 ? {} : { others }),
+    ...(method === 'sigma' ? {} : { method }),
+    ...(steps === 'free' ? {} : { steps }),
+    ...(normalisers.length === 0 ? {} : { normalisers }),
+    ...numbersOf(config, [
+      ...['even', 'tau', 'smooth', 'penalty', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
+    ]),
+  };
+}
+
+function oneOf<T extends string>(names: readonly T[], value: unknown): T | undefined {
+  return names.find((name) => name === value);
+}
+
+/** One name or several; undefined where one of them is unknown. */
+function listOf<T extends string>(names: readonly T[], value: unknown): readonly T[] | undefined {
+  const given: readonly unknown[] = Array.isArray(value) ? value : [value];
+  const found = given.flatMap((each) => oneOf(names, each) ?? []);
+  return found.length === given.length ? found : undefined;
+}
+
+function baselineOf(value: unknown): Baseline | undefined {
+  return typeof value === 'number' ? value : oneOf(['auto', 'group', 'value'] as const, value);
+}
+
+function rangeOf(value: unknown): readonly [number, number] {
+  return Array.isArray(value) ? (value as unknown as readonly [number, number]) : [0, 1];
+}
+
+function numbersOf(config: Config, names: readonly string[]): Readonly<Record<string, number>> {
+  const found = names.map((name) => [name, config[name]] as const);
+  return Object.fromEntries(found.filter(([, value]) => typeof value === 'number')) as Record<string, number>;
+}

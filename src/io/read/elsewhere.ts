@@ -1,0 +1,62 @@
+// A path that is nothing on this machine in, how its user gets what it names out: addresses, and models of the Hugging Face Hub.
+import { basename } from 'node:path';
+import { type RredcotError, usageError } from '../../errors.js';
+import { shellWord } from '../../printable.js';
+import { statIfThere } from '../files/stat-if-there.js';
+
+const ADDRESS = /^(?!file:)([a-z][a-z0-9+.-]*):\/\/.+$/i;
+/** An address of the Hub: of a data set or a model, its owner and name. */
+const HUB = /^(?:hf:\/\/|https?:\/\/(?:www\.)?(?:huggingface\.co|hf\.co)\/)(datasets\/)?([\w.-]+\/[\w.-]+)/i;
+/** How models are called there; a path that begins with a dot is one of this machine. */
+const HUB_NAME = /^(?!\.)[\w.-]+\/[\w.-]+$/;
+/** A file by its name, and no version as in `Qwen2.5`. */
+const FILE = /\.[a-z]+(\.(gz|zst))?$/i;
+
+const NO_CONNECTION = 'and rredcot opens no connection';
+
+/** What is wrong with a path that is an address; undefined where it is none. */
+export function addressError(path: string): RredcotError | undefined {
+  const [, scheme] = ADDRESS.exec(path) ?? [];
+  if (scheme === undefined) return undefined;
+  const [, datasets, repository] = HUB.exec(path) ?? [];
+  const command = repository === undefined ? copying(path, scheme) : hubDownload(repository, datasets);
+  return usageError(
+    `${path}: is an address, ${NO_CONNECTION}`,
+    `download it first${command === undefined ? '' : `: ${command}`}, then give that file or folder`,
+  );
+}
+
+/** The command that most have for it; of a pattern none has one. */
+function copying(path: string, scheme: string): string | undefined {
+  if (/[*?[\]{}]/.test(path)) return undefined;
+  const [address, folder] = [shellWord(path), shellWord(basename(path))];
+  if (/^https?$/i.test(scheme)) return `curl -LO ${address}`;
+  if (!/^s3$/i.test(scheme)) return undefined;
+  return FILE.test(path) ? `aws s3 cp ${address} .` : `aws s3 sync ${address} ${folder}`;
+}
+
+/** @param datasets `datasets/` where it is no model's */
+function hubDownload(repository: string, datasets?: string): string {
+  const type = datasets === undefined ? '' : ' --repo-type dataset';
+  return `hf download ${repository}${type} --local-dir ${shellWord(basename(repository))}`;
+}
+
+/**
+ * That a model's folder is there, of which nothing else is known yet.
+ * @param expected what it should be
+ * @param hint what mends any other path
+ * @throws RredcotError (exit 2) for what is no folder of this machine, saying how to get it where its name tells
+ */
+export async function assertModelFolder(path: string, expected: string, hint: string): Promise<void> {
+  const found = await statIfThere(path);
+  if (found?.isDirectory()) return;
+  if (found !== null) throw usageError(`${path}: is a file, expected ${expected}`, hint);
+  const [, datasets, ofAddress] = HUB.exec(path) ?? [];
+  const repository = ofAddress ?? (HUB_NAME.test(path) ? path : undefined);
+  if (repository === undefined || datasets !== undefined)
+    throw addressError(path) ?? usageError(`${path}: no such folder, expected ${expected}`, hint);
+  throw usageError(
+    `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first, ${NO_CONNECTION}`,
+    `${hubDownload(repository)} (of old: huggingface-cli download), then rredcot policy build ${shellWord(basename(repository))} -o <folder>`,
+  );
+}

@@ -1,0 +1,277 @@
+// The segmenters: where each cuts a thought, by which flags, and what of a stored row cannot be its work. Nobody else has their names.
+import { usageError } from '../errors.js';
+import { type Flag, finite, positiveInteger } from '../flag-values.js';
+import { plural } from '../plural.js';
+import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
+import { splitFixed, splitGiven, splitHybrid, splitKeyword, splitNewline, splitSentence } from './split.js';
+import { cutpointCuts, entropyCuts, type TokenFigures } from './token-cuts.js';
+
+/** How a thought is cut. */
+export interface SegmentOptions {
+  readonly segmenter: Segmenter;
+  /** what the policy thinks between, where the known pairs have it not */
+  readonly thoughtTags?: ThoughtTags;
+  /** merge down to so many thought segments; absent: as many as the segmenter makes */
+  readonly maxSegments?: number;
+  /** tokens a segment of `fixed` */
+  readonly fixedLength: number;
+  /** tokens beyond which `hybrid` and `adaptive` split a piece at sentence ends */
+  readonly longPiece?: number;
+  /** words that open a piece, for `hybrid`, `keyword` and `adaptive`; absent: METHOD's transition words */
+  readonly keywords?: readonly string[];
+  /** share of the thought's tokens before which `entropy` cuts */
+  readonly entropyShare?: number;
+  /** in its place: nats from which on a token is cut before */
+  readonly entropyThreshold?: number;
+  /** `cutpoint`: tokens of a lower probability are cutpoints, before every so many of which is cut */
+  readonly cutpointProbability?: number;
+  readonly cutpointEvery?: number;
+  /** `adaptive`: neighbours are merged while the lowest sum of two is at most so much (nats; characters without a policy) */
+  readonly adaptiveLimit?: number;
+}
+
+/** Ends of a stored row's thought segments, in what the row is counted in. */
+export interface StoredThoughts {
+  /** (K) */
+  readonly ends: Int32Array;
+  /** (T) nats; null where the file has none, and without a policy */
+  readonly entropies: Float32Array | null;
+  readonly logprobs: Float32Array | null;
+  readonly isByLength: boolean;
+}
+
+type Flags = Readonly<Record<string, string | undefined>>;
+type Options = Omit<SegmentOptions, 'segmenter'>;
+
+/** What a segmenter declares of itself. */
+interface Declared {
+  /** where it cuts, in the words of help */
+  readonly words: string;
+  readonly flags?: readonly Flag[];
+  /** Checks them. @throws RredcotError (exit 2) */
+  readonly options?: (flags: Flags) => Partial<SegmentOptions>;
+  /** (P) piece ends; every one that may be, where that shows late. @param given of the row's columns */
+  readonly ends: (tokens: TokenText, thought: ThoughtSpan, opts: Options, given?: Int32Array) => Int32Array;
+  /** cuts by what the policy says of the tokens: where, shows when it has read the trace */
+  readonly cuts?: (tokens: TokenText, thought: ThoughtSpan, figures: TokenFigures, opts: Options) => number[];
+  /** of so many places for a cut, those that it takes, where its options tell */
+  readonly likely?: (places: number, opts: Options) => number;
+  /** what it merges down to where nobody says so */
+  readonly maxSegments?: number;
+  /** it reads nothing but the text */
+  readonly isOfText?: true;
+  /** what of a stored row's segments it cannot have made */
+  readonly faults?: (thoughts: StoredThoughts, opts: Partial<SegmentOptions>) => string[];
+}
+
+/** METHOD §2: thought segments a trace is cut into. */
+const MOST_SEGMENTS = 40;
+const LENGTH = 64;
+/** METHOD §2, but for the share, which is ours: a piece for twenty tokens. */
+const SHARE = 0.05;
+const CUTPOINT = { probability: 0.9, every: 5 };
+/** Sums in another order differ by less, relative to the limit. */
+const ROUNDING = 1e-6;
+
+const KEYWORDS: Flag = [
+  '--keywords <a,b|file>',
+  'words that open a step at the start of a line or sentence, for hybrid, keyword and adaptive; a file has one a line (default: Wait, But, So, …: docs/method.md)',
+];
+
+const everyToken = (_: TokenText, thought: ThoughtSpan): Int32Array => splitFixed(1, thought);
+
+const hybrid: Declared = {
+  words: 'lines, sentences that open with a keyword',
+  isOfText: true,
+  maxSegments: MOST_SEGMENTS,
+  flags: [KEYWORDS],
+  ends: (tokens, thought, { longPiece, keywords }) => splitHybrid(tokens, thought, longPiece, keywords),
+};
+
+const newline: Declared = { words: 'lines', isOfText: true, ends: splitNewline };
+
+const sentence: Declared = { words: 'sentences', isOfText: true, ends: splitSentence };
+
+const keyword: Declared = {
+  words: 'at keywords',
+  isOfText: true,
+  flags: [KEYWORDS],
+  ends: (tokens, thought, { keywords }) => splitKeyword(tokens, thought, keywords),
+};
+
+const fixed: Declared = {
+  words: 'every so many tokens',
+  flags: [['--fixed-length <n>', `tokens a segment of --segmenter fixed (default: ${LENGTH})`]],
+  options: ({ fixedLength = `${LENGTH}` }) => ({
+    fixedLength: positiveInteger('--fixed-length', fixedLength, LENGTH),
+  }),
+  ends: (_, thought, { fixedLength }) => splitFixed(fixedLength, thought),
+  // all but the first, which a leading tag makes longer, and the last have the length
+  faults({ ends }, { fixedLength, maxSegments }) {
+    if (fixedLength === undefined || maxSegments !== undefined) return [];
+    return Array.from(ends, (end, k) => end - (ends[k - 1] ?? 0)).flatMap((length, k, { length: K }) => {
+      const isLast = k === K - 1;
+      const isFit = isLast
+        ? k === 0 || length <= fixedLength
+        : k === 0
+          ? length >= fixedLength
+          : length === fixedLength;
+      return isFit ? [] : [`segments[${k}] has ${length} tokens, expected ${fixedLength} (--fixed-length)`];
+    });
+  },
+};
+
+const entropy: Declared = {
+  words: 'before uncertain tokens',
+  flags: [
+    [
+      '--entropy-share <f>',
+      `of --segmenter entropy: the share of tokens, those of most entropy, before which is cut (default: ${SHARE})`,
+    ],
+    [
+      '--entropy-threshold <nats>',
+      'in its place: cut before every token of at least so much entropy (default: none, --entropy-share says where)',
+    ],
+  ],
+  options({ entropyShare, entropyThreshold }) {
+    if (entropyThreshold === undefined)
+      return { entropyShare: share('--entropy-share', entropyShare ?? String(SHARE)) };
+    if (entropyShare !== undefined)
+      throw usageError('--entropy-share and --entropy-threshold both say where to cut', 'leave out one');
+    return { entropyThreshold: atLeastZero('--entropy-threshold', entropyThreshold, '1.5') };
+  },
+  ends: everyToken,
+  cuts: (tokens, thought, figures, { entropyShare = SHARE, entropyThreshold: threshold }) =>
+    entropyCuts(tokens, thought, figures, threshold === undefined ? { share: entropyShare } : { threshold }),
+  likely: (places, { entropyShare = SHARE, entropyThreshold }) =>
+    entropyThreshold === undefined ? 1 + Math.ceil(places * entropyShare) : places,
+  faults(thoughts, { entropyThreshold = 0, entropyShare = 1 }) {
+    const { ends, entropies } = thoughts;
+    if (entropies === null) return [];
+    const most = Math.floor(entropyShare * (ends.at(-1) ?? 0));
+    return [
+      ...uncut(thoughts, 'entropies', entropies, (entropy) => entropy >= entropyThreshold),
+      ...(ends.length > most + 1
+        ? [`has ${plural(ends.length, 'thought segment')}, expected at most ${most + 1} (--entropy-share)`]
+        : []),
+    ];
+  },
+};
+
+const cutpoint: Declared = {
+  words: 'before every 5th unlikely one',
+  flags: [
+    [
+      '--cutpoint-probability <p>',
+      `of --segmenter cutpoint: a token less likely than this is a cutpoint (default: ${CUTPOINT.probability})`,
+    ],
+    ['--cutpoint-every <m>', `cut before every m-th cutpoint (default: ${CUTPOINT.every})`],
+  ],
+  options: ({
+    cutpointProbability = String(CUTPOINT.probability),
+    cutpointEvery = String(CUTPOINT.every),
+  }) => ({
+    cutpointProbability: share('--cutpoint-probability', cutpointProbability),
+    cutpointEvery: positiveInteger('--cutpoint-every', cutpointEvery, CUTPOINT.every),
+  }),
+  ends: everyToken,
+  cuts(tokens, thought, figures, opts) {
+    const { cutpointProbability: probability = CUTPOINT.probability, cutpointEvery: every = CUTPOINT.every } =
+      opts;
+    return cutpointCuts(tokens, thought, figures, { probability, every });
+  },
+  likely: (places, { cutpointEvery = CUTPOINT.every }) => 1 + Math.ceil(places / cutpointEvery),
+  faults(thoughts, { cutpointProbability = 1 }) {
+    const { logprobs } = thoughts;
+    if (logprobs === null) return [];
+    return uncut(thoughts, 'logprobs', logprobs, (logprob) => logprob < Math.log(cutpointProbability));
+  },
+};
+
+const adaptive: Declared = {
+  isOfText: true,
+  ends: hybrid.ends,
+  words: 'hybrid, merged to a limit',
+  flags: [
+    KEYWORDS,
+    [
+      '--adaptive-limit <nats>',
+      'of --segmenter adaptive: neighbours are merged while their entropies sum to at most so much; with --no-policy characters (default: none, adaptive needs one)',
+    ],
+  ],
+  options({ adaptiveLimit: limit }) {
+    if (limit === undefined)
+      throw usageError(
+        '--segmenter adaptive: expected the sum of entropies up to which neighbours are merged',
+        '--adaptive-limit <nats>, e.g. 4 (without a policy: characters, e.g. 200)',
+      );
+    return { adaptiveLimit: atLeastZero('--adaptive-limit', limit, '4') };
+  },
+  faults({ ends, entropies, isByLength }, { adaptiveLimit: limit }) {
+    if (limit === undefined || (entropies === null && !isByLength)) return [];
+    const sums =
+      entropies === null ? ends.map((end, k) => end - (ends[k - 1] ?? 0)) : segmentSums(entropies, ends);
+    return Array.from(sums.subarray(1), (sum, k) => sum + (sums[k] as number)).flatMap((pair, k) =>
+      pair > limit * (1 - ROUNDING)
+        ? []
+        : [`segments[${k}] and [${k + 1}] sum to ${pair}, expected more than ${limit} (--adaptive-limit)`],
+    );
+  },
+};
+
+const given: Declared = {
+  words: 'by the row',
+  ends: (tokens, thought, _, ends) => splitGiven(ends ?? new Int32Array(0), tokens, thought),
+};
+
+const TABLE = { hybrid, newline, sentence, keyword, fixed, entropy, cutpoint, adaptive, given } as const;
+export type Segmenter = keyof typeof TABLE;
+/** In the order in which help names them; the first is the default. */
+export const SEGMENTERS = Object.keys(TABLE) as readonly Segmenter[];
+
+/** What a segmenter declares; undefined for a name that none has. */
+export function segmenterNamed(name: unknown): Declared | undefined {
+  return SEGMENTERS.some((known) => known === name) ? TABLE[name as Segmenter] : undefined;
+}
+
+/** The same of one that is known. */
+export function declarationOf(name: Segmenter): Declared {
+  return TABLE[name];
+}
+
+/** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */
+export function segmentSums(values: Float32Array, ends: Int32Array): Float64Array {
+  const sums = new Float64Array(ends.length);
+  let t = 0;
+  for (let k = 0; k < ends.length; k++)
+    for (; t < (ends[k] as number); t++) sums[k] = (sums[k] as number) + (values[t] as number);
+  return sums;
+}
+
+/** Cuts that stand before a token which is no reason for one; the last end is the thought's own. */
+function uncut(
+  { ends }: StoredThoughts,
+  name: string,
+  figures: Float32Array,
+  isReason: (figure: number) => boolean,
+): string[] {
+  return Array.from(ends.subarray(0, -1)).flatMap((end, k) =>
+    isReason(figures[end] as number)
+      ? []
+      : [`segments[${k}] ends before token ${end}, whose ${name} ${figures[end]} is no reason to cut`],
+  );
+}
+
+function share(flag: string, text: string): number {
+  const expected = 'a number above 0, at most 1';
+  const value = finite(flag, text, expected, '0.9');
+  if (value > 0 && value <= 1) return value;
+  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} 0.9`);
+}
+
+function atLeastZero(flag: string, text: string, example: string): number {
+  const expected = 'a number of nats, at least 0';
+  const value = finite(flag, text, expected, example);
+  if (value >= 0) return value;
+  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} ${example}`);
+}

@@ -1,0 +1,140 @@
+// An estimator in one file, which nobody else knows: in help, forecast, output, summary, card, verify, redistribute; and the built-in ones in the same form.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { ESTIMATORS } from '../../dist/estimators/registry.js';
+import { attributeOf } from '../../dist/flag-values.js';
+import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES, ROOT, readJsonl, type ScoredRow, storedValues } from '../support/program.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const MODULE = `export default {
+  name: 'halving', scores: 'nothing', onRewardScale: true,
+  card: 'one minus a power of a factor',
+  flags: [['--factor <x>', 'of halving: the factor (default: 0.5)']],
+  of: ({ exits }, { factor = '0.5' }) => Array.from(exits, (_, k) => 1 - Number(factor) ** (k + 1)),
+};`;
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+const run = (line: string) => rredcotHere(line.split(' '), { cwd: folder });
+const done = async (line: string) => {
+  const { code, stdout, stderr } = await run(line);
+  expect(code, stderr).toBe(0);
+  return stdout + stderr;
+};
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  await writeFile(at('halving.mjs'), MODULE);
+  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 8);
+  await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
+  await done('score traces.jsonl --estimator ./halving.mjs --factor 0.25 -o scored.jsonl');
+});
+
+describe("a module of the user's own", () => {
+  it('gives the values, which are the baseline too, since it says that they are on the scale', async () => {
+    for (const row of await readJsonl<ScoredRow & { baseline: number }>(at('scored.jsonl'))) {
+      const values = storedValues(row);
+      for (const [k, value] of values.entries()) expect(value).toBeCloseTo(1 - 0.25 ** (k + 1), 6);
+      expect(row.baseline).toBe(0.75);
+    }
+  });
+
+  it('is in help, dry run, configuration, summary, card, verify and redistribute', async () => {
+    expect(await done('score --estimator ./halving.mjs --help')).toMatch(
+      /--factor <x> +of halving: the factor/,
+    );
+    expect(await done('score --help')).not.toMatch(/--elsewhere/);
+    expect(await done('score traces.jsonl --estimator ./halving.mjs --dry-run')).toMatch(/^traces +8/m);
+    const { config } = JSON.parse(await readFile(at('scored.jsonl.summary.json'), 'utf8'));
+    expect(config).toMatchObject({
+      ...{ estimator: 'halving', factor: '0.25', estimatorModule: expect.stringMatching(/^[0-9a-f]{64}$/) },
+      estimatorFacts: { scores: 'nothing', onRewardScale: true },
+    });
+    expect(await done('summary scored.jsonl')).toContain('range of v̂');
+    await done('score traces.jsonl --estimator ./halving.mjs -o card/');
+    expect(await readFile(at('card/README.md'), 'utf8')).toContain(
+      '- value of a state, `halving`: one minus a power of a factor',
+    );
+    for (const path of ['scored.jsonl', 'card'])
+      expect(await done(`verify ${path}`)).toContain('nothing found');
+    await done('redistribute scored.jsonl --sigma rudder -o rudder.jsonl');
+    expect(await done('verify rudder.jsonl')).toContain('nothing found');
+  });
+
+  it('is another run when its file or its flags are others', async () => {
+    await done('score traces.jsonl --estimator ./halving.mjs -o twice/');
+    await writeFile(at('other.mjs'), `${MODULE.replace("'halving'", "'halving-2'")} // another`);
+    for (const flags of ['./halving.mjs --factor 0.1', './other.mjs']) {
+      const { code, stderr } = await run(`score traces.jsonl --estimator ${flags} -o twice/`);
+      expect([code, stderr]).toEqual([2, expect.stringMatching(/factor|estimator/)]);
+    }
+  });
+
+  it.each([
+    ['nowhere.mjs', undefined, 'nowhere.mjs'],
+    ['broken.mjs', 'export default {', 'cannot be loaded'],
+    ['empty.mjs', '', 'default export'],
+    ['misspelt.mjs', MODULE.replace('scores:', 'score:'), 'scores'],
+    ['taken.mjs', MODULE.replace("'halving'", "'pr'"), 'calls itself pr'],
+    [
+      'short.mjs',
+      MODULE.replace("'halving'", "'short'").replace('Array.from(exits,', 'Array.from([0],'),
+      'gave 1 values',
+    ],
+    ['nan.mjs', MODULE.replace("'halving'", "'nan'").replace('1 - Number', 'NaN * Number'), 'NaN'],
+  ])('%s is refused and says why', async (name, text, expected) => {
+    if (text !== undefined) await writeFile(at(name), text);
+    const { code, stderr } = await run(`score traces.jsonl --estimator ./${name} -o no.jsonl`);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(expected)]);
+  });
+});
+
+describe('every estimator', () => {
+  it('has a sentence for the card, and its flags in help and completion', async () => {
+    const help = (await done('score --help')).replaceAll(/\s+/g, ' ');
+    const completion = await done('completion bash');
+    for (const { name, card, flags = [], creditFlags = [] } of ESTIMATORS.filter(
+      ({ config }) => !config?.estimatorModule,
+    )) {
+      expect(card.length, name).toBeGreaterThan(20);
+      expect(help).toContain(name);
+      for (const [flag] of [...flags, ...creditFlags]) {
+        expect(help).toContain(flag);
+        expect(completion).toContain(flag.split(' ')[0]);
+      }
+    }
+  });
+
+  it('is told when a flag is given that it does not have', async () => {
+    for (const { name, flags = [] } of ESTIMATORS.filter(
+      ({ flags, config }) => flags && !config?.estimatorModule,
+    )) {
+      const flag = flags[0] as (typeof flags)[number];
+      const value = flag[0].includes('<') ? ' 3' : '';
+      const { code, stderr } = await run(`score traces.jsonl ${flag[0].split(' ')[0]}${value} -o no.jsonl`);
+      expect([code, stderr], attributeOf(flag)).toEqual([
+        2,
+        expect.stringMatching(/has no meaning with --estimator pr[\s\S]*add --estimator/),
+      ]);
+      expect(name).not.toBe('pr');
+    }
+  });
+});
+
+it('the example of the docs is one', async () => {
+  const own = join(ROOT, 'examples/own_estimator.mjs');
+  expect((await readFile(own, 'utf8')).split('\n').length).toBeLessThanOrEqual(30);
+  await done(`score traces.jsonl --estimator ${own} -o doubt.jsonl`);
+  for (const row of await readJsonl<ScoredRow>(at('doubt.jsonl'))) {
+    const lowest = Math.min(
+      0,
+      ...(row.logprobs as number[]).slice(
+        0,
+        row.segments.findLast(({ kind }) => kind === 'thought')?.end ?? 0,
+      ),
+    );
+    expect(storedValues(row).at(-1)).toBeCloseTo(Math.max(0.01, Math.exp(lowest)), 5);
+  }
+});

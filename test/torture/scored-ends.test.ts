@@ -1,0 +1,107 @@
+// What `redistribute` and `filter` leave where they are killed, or a call of the file system fails: nothing but a whole file, for good.
+import { spawn } from 'node:child_process';
+import { appendFile, mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { main } from '../../dist/cli/program.js';
+import { rredcotHere } from '../support/in-process.js';
+import { BROKEN, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
+import { type FsPlan, fsReport, installFsHook, planFs } from './fs-hook.mjs';
+import { snapshot } from './snapshot.js';
+
+let work: string;
+const at = (name: string) => join(work, name);
+
+beforeAll(async () => {
+  process.setMaxListeners(0);
+  work = await temporaryFolder();
+  await writeFixtures(at('in.jsonl'), 6);
+  for (const name of ['scored.jsonl', 'scored.parquet']) {
+    const { code, stderr } = await rredcotHere(['score', at('in.jsonl'), '-o', at(name)]);
+    expect(code, stderr).toBe(0);
+  }
+  // a reject
+  await appendFile(at('scored.jsonl'), `${BROKEN}\n`);
+  await rm(at('scored.jsonl.sha256'));
+});
+
+const JOBS = [
+  ['redistribute to JSONL', 'jsonl', ['redistribute', 'scored.jsonl', '--sigma', 'rudder']],
+  ['redistribute to Parquet', 'parquet', ['redistribute', 'scored.jsonl', '--sigma', 'rudder']],
+  ['filter of Parquet', 'parquet', ['filter', 'scored.parquet', '--where', 'reward == 1']],
+] as const;
+
+const argsOf = ([command, source, ...flags]: readonly string[], output: string) => [
+  ...[command as string, at(source as string), ...flags, '-o', output, '--quiet'],
+];
+
+const MOMENTS: readonly (readonly [string, Omit<FsPlan, 'under'>])[] = [
+  ['in the file', { op: 'write', path: '\\.out\\.\\w+\\.[0-9a-f]{8}\\.tmp$', nth: 0, when: 'before' }],
+  ['before the summary', { op: 'rename', path: 'summary\\.json$', nth: 0, when: 'before' }],
+  ['after the summary', { op: 'rename', path: 'summary\\.json$', nth: 0, when: 'after' }],
+  ['before the final rename', { op: 'rename', path: '/out\\.\\w+$', nth: 0, when: 'before' }],
+  ['after the final rename', { op: 'rename', path: '/out\\.\\w+$', nth: 0, when: 'after' }],
+  ['in the hash beside it', { op: 'rename', path: 'out\\.jsonl\\.sha256$', nth: 0, when: 'before' }],
+];
+
+/** @returns how it was ended */
+function killedAt(plan: Omit<FsPlan, 'under'>, args: readonly string[]): Promise<NodeJS.Signals | null> {
+  const hook = ['--import', join(ROOT, 'test/torture/fs-hook.mjs'), join(ROOT, 'bin/rredcot.js')];
+  const env = { ...process.env, RREDCOT_FS_PLAN: JSON.stringify({ under: work, ...plan }) };
+  const child = spawn(process.execPath, [...hook, ...args], { env, stdio: 'ignore' });
+  return new Promise((resolve) => child.on('close', (_, signal) => resolve(signal)));
+}
+
+describe.each(JOBS)('%s', (name, format, job) => {
+  const place = () => at(name.replaceAll(' ', '-'));
+  const args = () => argsOf(job, join(place(), `out.${format}`));
+  const anew = async (): Promise<void> => {
+    await rm(place(), { recursive: true, force: true });
+    await mkdir(place());
+  };
+  let whole: Record<string, string>;
+  beforeAll(async () => {
+    await anew();
+    const { code, stderr } = await rredcotHere(args());
+    expect(code, stderr).toBe(0);
+    whole = await snapshot(place());
+  });
+
+  const moments = MOMENTS.filter(([moment]) => format === 'jsonl' || !moment.includes('hash'));
+  it.each(moments)('killed %s: the same command sweeps what is left', async (_, plan) => {
+    await anew();
+    expect(await killedAt(plan, args())).toBe('SIGKILL');
+    const left = await snapshot(place());
+    for (const each of Object.keys(left).filter((path) => !/(^|\/)\./.test(path)))
+      expect(left[each], each).toBe(whole[each]);
+    const { code, stderr } = await rredcotHere(args());
+    expect(code, stderr).toBe(0);
+    expect(await snapshot(place())).toEqual(whole);
+    expect((await readdir(place())).filter((each) => each.startsWith('.'))).toEqual([]);
+  });
+
+  it('a call that fails leaves nothing, or the whole file', async () => {
+    await installFsHook();
+    const quiet = vi.spyOn(process.stderr, 'write').mockImplementation(() => true);
+    let faults = 0;
+    for (const op of ['open', 'write', 'sync', 'rename', 'mkdir'])
+      for (let [nth, isCalled] = [0, true]; isCalled; nth++) {
+        await anew();
+        planFs({ under: place(), op, nth, code: nth % 2 === 0 ? 'ENOSPC' : 'EDQUOT' });
+        const code = await main(['node', 'rredcot', ...args()]);
+        isCalled = fsReport().fired;
+        planFs(null);
+        const what = `${op} ${nth}: exit ${code}`;
+        const left = await readdir(place());
+        if (isCalled) faults++;
+        if (left.includes(`out.${format}`))
+          expect((await snapshot(place()))[`out.${format}`], what).toBe(whole[`out.${format}`]);
+        else {
+          expect(code, what).toBe(75);
+          expect(left, what).toEqual([]);
+        }
+      }
+    quiet.mockRestore();
+    expect(faults).toBeGreaterThan(5);
+  });
+});
