@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { usageError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import type { Estimator } from './estimator.js';
-import { add, ESTIMATORS } from './registry.js';
+import { ESTIMATORS, setOwn } from './registry.js';
 
 const FUNCTION = z.custom<(...args: never[]) => unknown>(
   (value) => typeof value === 'function',
@@ -56,7 +56,9 @@ export async function loadEstimator(path: string): Promise<string> {
     throw fileError(error, path, 'read');
   });
   const sha256 = createHash('sha256').update(bytes).digest('hex');
-  const module = (await import(pathToFileURL(resolve(path)).href).catch((error: Error) => {
+  // Node keeps what it has loaded by its URL: an edited file is another one
+  const url = `${pathToFileURL(resolve(path)).href}?${sha256}`;
+  const module = (await import(url).catch((error: Error) => {
     throw usageError(`--estimator ${path}: cannot be loaded: ${error.message}`, HINT);
   })) as { readonly default?: unknown };
   const parsed = Module.safeParse(module.default);
@@ -70,6 +72,6 @@ export async function loadEstimator(path: string): Promise<string> {
   if (known !== undefined && known.config?.estimatorModule !== sha256)
     throw usageError(`--estimator ${path}: calls itself ${own.name}, as another one does`, 'another name');
   const estimatorFacts = Facts.parse(own);
-  if (known === undefined) add({ ...own, config: { estimatorModule: sha256, estimatorFacts } });
+  if (known === undefined) setOwn({ ...own, config: { estimatorModule: sha256, estimatorFacts } });
   return own.name;
 }

@@ -29,12 +29,14 @@ const known: Estimator[] = [
   ...[loo, gradient, attention, surprise, posterior],
 ];
 
-/** Those, and what {@link add} has added. */
+const BUILT_IN = known.length;
+
+/** Those, and the user's own where a command line names one. */
 export const ESTIMATORS: readonly Estimator[] = known;
 
-/** Adds one of the user's own. */
-export function add(estimator: Estimator): void {
-  known.push(estimator);
+/** Puts one of the user's own behind them, in the place of that of the command line before; undefined: none. */
+export function setOwn(estimator: Estimator | undefined): void {
+  known.splice(BUILT_IN, 1, ...(estimator === undefined ? [] : [estimator]));
 }
 
 /** The one with a name; undefined for a name that none has, and for what is no name. */

@@ -45,7 +45,7 @@ describe("a module of the user's own", () => {
     expect(await done('score --estimator ./halving.mjs --help')).toMatch(
       /--factor <x> +of halving: the factor/,
     );
-    expect(await done('score --help')).not.toMatch(/--elsewhere/);
+    expect(await done('score --help')).not.toMatch(/--factor/);
     expect(await done('score traces.jsonl --estimator ./halving.mjs --dry-run')).toMatch(/^traces +8/m);
     const { config } = JSON.parse(await readFile(at('scored.jsonl.summary.json'), 'utf8'));
     expect(config).toMatchObject({
@@ -70,6 +70,15 @@ describe("a module of the user's own", () => {
       const { code, stderr } = await run(`score traces.jsonl --estimator ${flags} -o twice/`);
       expect([code, stderr]).toEqual([2, expect.stringMatching(/factor|estimator/)]);
     }
+  });
+
+  it('is read anew where its file has changed', async () => {
+    await writeFile(at('changing.mjs'), MODULE);
+    await done('score traces.jsonl --estimator ./changing.mjs -o before.jsonl');
+    await writeFile(at('changing.mjs'), MODULE.replace('1 - Number', '0.1 + 0 * Number'));
+    await done('score traces.jsonl --estimator ./changing.mjs -o after.jsonl');
+    for (const row of await readJsonl<ScoredRow>(at('after.jsonl')))
+      for (const value of storedValues(row)) expect(value).toBeCloseTo(0.1, 6);
   });
 
   it.each([

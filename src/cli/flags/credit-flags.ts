@@ -6,7 +6,7 @@ import { NORMALISERS } from '../../estimate/rules/normalisers.js';
 import { SHARE_EVEN } from '../../estimate/rules/per-segment.js';
 import { RESIDUALS, SIGMA_RULES, STEPS, WITHINS } from '../../estimate/sigma.js';
 import { isModule, loadEstimator } from '../../estimators/module.js';
-import { ESTIMATORS, flagsOfAll } from '../../estimators/registry.js';
+import { ESTIMATORS, flagsOfAll, setOwn } from '../../estimators/registry.js';
 
 /** What `score` takes where a flag is not given. */
 const DEFAULTS: Readonly<Record<string, string>> = {
@@ -37,6 +37,7 @@ export async function namedEstimator(
 
 /** Loads the module that a command line names, so that its flags are there; what is wrong with it is said when the command runs. */
 export async function withModule(argv: readonly string[]): Promise<void> {
+  setOwn(undefined);
   const at = argv.findIndex((word) => /^--estimator(=|$)/.test(word));
   const given = argv[at]?.includes('=') ? argv[at]?.slice('--estimator='.length) : argv[at + 1];
   if (at >= 0 && given !== undefined && isModule(given)) await loadEstimator(given).catch(() => {});
