@@ -1,35 +1,28 @@
 // The main job, and the map of the method: traces in, every token's entropy, values at exit points, σ, rows out.
-import { type ExitCode, TraceRejected } from '../errors.js';
-import { type BankSource, GroupBanks } from '../estimate/bank.js';
+import type { ExitCode } from '../errors.js';
+import type { BankSource } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
 import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { valueNameOf } from '../estimate/nature.js';
-import { windowsOf } from '../estimate/passes/cut-windows.js';
-import { scoreWindows, type Valued } from '../estimate/passes/windows.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
-import { resolveReward } from '../estimate/reward.js';
-import type { Asked, ValueJob } from '../estimators/estimator.js';
+import type { Asked } from '../estimators/estimator.js';
 import { valueColumns } from '../estimators/registry.js';
 import { type ExportName, withExport } from '../io/export/exports.js';
-import { windowOf } from '../io/layout/chunks.js';
-import { noteProof } from '../policy/canary/note-proof.js';
 import { openPolicy } from '../policy/run/open-policy.js';
-import { graphFor, PolicySession } from '../policy/run/session.js';
-import { spelledText } from '../policy/text/encode.js';
+import { graphFor } from '../policy/run/session.js';
 import type { Log } from '../report/log.js';
-import { type BadRow, eachTrace } from '../rows.js';
-import type { OutputRow } from '../scored.js';
-import type { Trace } from '../trace.js';
+import { eachTrace } from '../rows.js';
 import { openInputs } from './inputs/mapping.js';
 import { openRewards } from './inputs/reward-scale.js';
-import type { Run, RunOptions } from './job/open-run.js';
+import type { RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
-import { runJob } from './job/run-job.js';
-import type { Source } from './job/source.js';
+import { type Job, runJob } from './job/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from './job/written-columns.js';
-import { type DryRunOptions, dryRun as tellDryRun, unreadDryRun as tellUnread } from './scoring/dry-run.js';
-import { needNotice, policyNeed, unread } from './scoring/policy-need.js';
+import type { DryRunOptions } from './scoring/dry-run.js';
+import { needNotice, policyNeed } from './scoring/policy-need.js';
 import { preparing } from './scoring/prepare.js';
+import { rewarding } from './scoring/rewards.js';
+import { closing, valuesOf } from './scoring/values.js';
 
 export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;
@@ -61,7 +54,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const needs = { prompt: need === 'pass', references: opts.bank !== 'group' && readsReferences };
   const { rewardRange, rewards } = await openRewards(given, opts, needs, log);
   await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
-  const { policy, device, tokenizer } = opened;
+  const { policy, device } = opened;
   const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
   const estimator = await asked.open({ ...opened, choice: opts.device, marks, log, signal });
   await using _ = closing(estimator);
@@ -70,15 +63,14 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
     if (notice !== undefined) log.info(notice);
 
-  const textOf = (trace: Trace) => () =>
-    trace.completion ||
-    (need === 'nothing' ? '' : spelledText(trace.completionIds ?? new Int32Array(0), tokenizer));
-  const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), marks);
-  const banks = opts.bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined;
+  const { rewardOf, counted, banks } = rewarding({
+    ...{ ...opened, need, rewardRange, marks, nature },
+    bank: opts.bank,
+  });
   const usesMean = credit.baseline === 'group' || (credit.baseline === 'auto' && !nature.onRewardScale);
   const usesGroups = banks !== undefined || usesMean || asked.readsMates === true;
 
-  async function* stages(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
+  const stages: Job['stages'] = async function* (source, run) {
     const isStream = run.survey === undefined;
     // read, map, find the reward
     const traces = isStream ? rewards.watched(source.traces()) : source.traces();
@@ -102,50 +94,15 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     });
     const ready = eachTrace(withMeans, prepare);
 
+    // score: segments and the references' log-probabilities at exit points, and values there
+    const made = { need, estimator, opened, run, source, prepare, rewardOf, dryRun, log };
+    const valued = valuesOf(ready, made);
+
     // the baseline, σ, the row; a trainer's form of it where one is asked for
-    const credited = ({ job, result, values }: Valued<ValueJob>) =>
-      withExport(creditTrace(job, result, values, credit), written.export);
-
-    // the rows' own values, of tokens that nobody has to read
-    if (need !== 'pass') {
-      if (estimator.values === undefined)
-        throw new TypeError(`${nature.name}: values of rows need nothing started`);
-      if (dryRun !== undefined) await tellUnread(ready, run.survey?.rows, dryRun);
-      else yield* eachTrace(estimator.values(unread(ready)), credited);
-      return;
-    }
-
-    // the policy and the estimator's own models, which prove themselves
-    const session = await (estimator.openSession ?? PolicySession.open)(policy, device);
-    await using _session = closing({ [Symbol.asyncDispose]: () => session.close() });
-    noteProof(run, log, session, 'policy');
-    const window = (row: number): number => windowOf(row, run.rowsPerChunk);
-    const whole = {
-      ...{ again: source.again, run },
-      prepare: ({ trace }: { readonly trace: Trace }) =>
-        prepare({ trace, reward: rewardOf(trace), groupMean: undefined }),
-    };
-    const started = await estimator.start({
-      ...{ session, window, whole: dryRun === undefined ? whole : undefined },
-      note: (other, model) => noteProof(run, log, other, model),
-    });
-    await using _started = closing(started);
-    if (dryRun !== undefined) {
-      const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens: policy.architecture.maxTokens };
-      const facts = { text: { ...text, device: device.name }, rows: run.survey?.rows };
-      await tellDryRun(ready, started, session, facts, dryRun);
-      return;
-    }
-
-    // score: segments and the references' log-probabilities at exit points
-    const windows = windowsOf(ready, window);
-    const scored = scoreWindows(started.together?.(windows) ?? windows, session);
-
-    // values at the exit points
-    const valued = started.values(scored);
-
-    yield* eachTrace(valued, credited);
-  }
+    yield* eachTrace(valued, ({ job, result, values }) =>
+      withExport(creditTrace(job, result, values, credit), written.export),
+    );
+  };
 
   const config = {
     ...{ export: opts.exportName, bank: opts.bank, chatTemplateArgs },
@@ -165,25 +122,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     policiesBeside: estimator.beside ?? [],
     passes: need === 'pass' ? { precision: graphFor(policy, device).precision } : null,
     meter: estimator.meter,
-    reward: usesGroups ? (trace: Trace) => orNull(() => rewardOf(trace).reward) : undefined,
+    reward: usesGroups ? counted : undefined,
     readsMates: asked.readsMates === true,
     rewardAsIs: rewardRange[0] === 0 && rewardRange[1] === 1,
     valueName: valueNameOf(nature),
   };
   return await runJob(given, opts, job, log);
-}
-
-/** Closes at the end of a block what may have nothing to close. */
-function closing(it: Partial<AsyncDisposable>): AsyncDisposable {
-  return { [Symbol.asyncDispose]: async () => it[Symbol.asyncDispose]?.() };
-}
-
-/** The survey passes over what is turned down later, where the rejects file is open. */
-function orNull<T>(action: () => T | null): T | null {
-  try {
-    return action();
-  } catch (error) {
-    if (error instanceof TraceRejected) return null;
-    throw error;
-  }
 }
