@@ -69,11 +69,9 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       const status = [...(trace.status ?? []), ...promptStatus(trace, tokenizer)];
       const text = typeof trace.prompt === 'string' && trace.prompt !== '';
       const prompt = text ? (trace.prompt as string) : tokenizer.decode(ids).toString('utf8');
-      const starts = Array.from({ length: samples }, (_, m) => ({
-        exit: ids.length,
-        key: rowKey(sampling.seed, trace.id, 0, m),
-        most: Math.min(sampling.maxTokens, room),
-      }));
+      const [exit, most] = [ids.length, Math.min(sampling.maxTokens, room)];
+      const keys = Array.from({ length: samples }, (_, m) => rowKey(sampling.seed, trace.id, 0, m));
+      const starts = keys.map((key) => ({ exit, key, most }));
       return { trace: { ...trace, prompt }, begun: { ids, starts }, status };
     });
 

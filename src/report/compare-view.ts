@@ -92,40 +92,23 @@ export function drawComparison(report: DrawnComparison): string {
       ]),
     ),
   );
-  const judged = figures.filter(({ measure }) => measure === 'sign_of_large');
-  if (judged.length > 0)
-    lines.push(
-      '',
-      ...table(
-        [`agrees with ${truth}`, 'sign of large changes', 'worst segment of wrong traces'],
-        judged.map(({ credit }) => [
-          escapeControls(credit),
-          ...['sign_of_large', 'worst_segment'].map((measure) =>
-            shown(
-              figures.find((f) => f.measure === measure && f.credit === credit),
-              againstChance,
-            ),
-          ),
-        ]),
-      ),
-    );
-  const labelled = figures.filter(({ measure }) => measure === 'auc');
-  if (labelled.length > 0)
-    lines.push(
-      '',
-      ...table(
-        ['first wrong segment', 'ROC AUC', 'hit@1'],
-        labelled.map(({ credit }) => [
-          escapeControls(credit),
-          ...['auc', 'hit_at_1'].map((measure) =>
-            shown(
-              figures.find((f) => f.measure === measure && f.credit === credit),
-              againstChance,
-            ),
-          ),
-        ]),
-      ),
-    );
+  /** a row a credit, of figures that chance is held against */
+  const againstTruth = (heads: readonly [string, ...string[]], measures: readonly [string, ...string[]]) => {
+    const judged = figures.filter(({ measure }) => measure === measures[0]);
+    if (judged.length === 0) return [];
+    const rows = judged.map(({ credit }) => {
+      const own = measures.map((name) => figures.find((f) => f.measure === name && f.credit === credit));
+      return [escapeControls(credit), ...own.map((figure) => shown(figure, againstChance))];
+    });
+    return ['', ...table(heads, rows)];
+  };
+  lines.push(
+    ...againstTruth(
+      [`agrees with ${truth}`, 'sign of large changes', 'worst segment of wrong traces'],
+      ['sign_of_large', 'worst_segment'],
+    ),
+    ...againstTruth(['first wrong segment', 'ROC AUC', 'hit@1'], ['auc', 'hit_at_1']),
+  );
   return `${[...lines, ...remarks(report, [...drawn])].join('\n')}\n`;
 }
 

@@ -35,6 +35,11 @@ export interface ThriftList {
 /** Deeper than any Parquet schema nests its own structures; damaged bytes must not exhaust the stack. */
 const MAX_DEPTH = 64;
 
+/** A signed number, which the protocol writes as 0, −1, 1, −2, … */
+function signed(value: bigint): bigint {
+  return value & 1n ? -((value + 1n) >> 1n) : value >> 1n;
+}
+
 /** Reads a struct. @throws Error where the bytes end too early or hold no such thing */
 export function readThrift(bytes: Uint8Array): ThriftStruct {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -59,10 +64,7 @@ export function readThrift(bytes: Uint8Array): ThriftStruct {
     }
     throw new Error('thrift data holds an endless number');
   }
-  function zigzag(): bigint {
-    const value = varint();
-    return value & 1n ? -((value + 1n) >> 1n) : value >> 1n;
-  }
+  const zigzag = (): bigint => signed(varint());
   function take(length: number): Uint8Array {
     if (at + length > bytes.length) throw new Error('thrift data is cut off');
     at += length;

@@ -41,6 +41,20 @@ function holdsLarge(value: unknown, levels: number): boolean {
   return found;
 }
 
+function put(fields: Record<string, unknown>, key: string, value: unknown): void {
+  // a plain assignment of `__proto__` would set the prototype
+  if (key === '__proto__')
+    Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });
+  else fields[key] = value;
+}
+
+/** Whether an odd number of backslashes stands before a place. */
+function isEscaped(text: string, at: number): boolean {
+  let backslashes = 0;
+  while (text[at - 1 - backslashes] === '\\') backslashes++;
+  return backslashes % 2 === 1;
+}
+
 // a plain recursive descent: V8's parser offers no hook on number texts before Node 21
 function parseLossless(text: string): unknown {
   let at = 0;
@@ -60,11 +74,9 @@ function parseLossless(text: string): unknown {
         at = text.length;
         fail();
       }
-      let backslashes = 0;
-      while (text[quote - 1 - backslashes] === '\\') backslashes++;
       at = quote + 1;
       // the native parser decodes the escapes and refuses control characters
-      if (backslashes % 2 === 0) return JSON.parse(text.slice(start, at)) as string;
+      if (!isEscaped(text, quote)) return JSON.parse(text.slice(start, at)) as string;
     }
   }
   function word<T>(name: string, value: T): T {
@@ -78,10 +90,8 @@ function parseLossless(text: string): unknown {
     if (match === null) return fail();
     at += match[0].length;
     const value = Number(match[0]);
-    const isWord = match[0].endsWith('N') || match[0].endsWith('y');
-    if (isWord || match[1] !== undefined || match[2] !== undefined || Number.isSafeInteger(value))
-      return value;
-    return BigInt(match[0]);
+    const isInteger = match[1] === undefined && match[2] === undefined && !/[Ny]$/.test(match[0]);
+    return isInteger && !Number.isSafeInteger(value) ? BigInt(match[0]) : value;
   }
   function list(levels: number): unknown[] {
     const items: unknown[] = [];
@@ -105,11 +115,7 @@ function parseLossless(text: string): unknown {
       const key = string();
       space();
       word(':', null);
-      const value = any(levels);
-      // a plain assignment of `__proto__` would set the prototype
-      if (key === '__proto__') {
-        Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });
-      } else fields[key] = value;
+      put(fields, key, any(levels));
       if (text[at] === '}') return word('}', fields);
       word(',', null);
     }

@@ -72,27 +72,7 @@ export function sequenceLayers(
   const row = (t: string) => g.node('Unsqueeze', [t, g.ints([0])]);
   const all = g.node('Range', [g.ints([0], []), g.node('Squeeze', [length]), g.ints([1], [])]);
 
-  // a row sees what stands before it and is the trace's, or of its own reference
-  const isTrace = g.node('Equal', [row(number), g.ints([-1])]);
-  const isOwn = g.node('Equal', [row(number), column(number)]);
-  const isBefore = g.node('LessOrEqual', [row(all), column(all)]);
-  const visible = g.node('And', [isBefore, g.node('Or', [isTrace, isOwn])]); // [S,S]
-  const biases = new Map<number | undefined, string>();
-  const biasOf = (window: number | undefined): string => {
-    const known = biases.get(window);
-    if (known !== undefined) return known;
-    const inWindow =
-      window === undefined
-        ? visible
-        : g.node('And', [
-            visible,
-            g.node('Greater', [row(pos), column(g.node('Sub', [pos, g.ints([window])]))]),
-          ]);
-    const made = g.node('Where', [inWindow, g.float(0), g.float(HIDDEN)]);
-    biases.set(window, made);
-    return made;
-  };
-
+  const biasOf = attentionBias(g, { pos, number }, { all, column, row });
   const [cosRows, sinRows] = [cos, sin].map((table) => g.node('Gather', [table, pos])) as [string, string];
   const backSin = g.node('Neg', [sinRows]);
   /** half-split rotation of t [heads,S,hd] to its positions, or back from them: of a gradient that is the transpose */
@@ -174,4 +154,32 @@ export type SequenceLayers = ReturnType<typeof sequenceLayers>;
 /** A boolean tensor as 0 and 1, float32. */
 export function asNumbers(g: Graph, t: string): string {
   return g.node('Cast', [t], { to: DTYPE.f32 });
+}
+
+/** What is added to the attention scores [S,S] of a layer, by how far it sees; made once a window. */
+function attentionBias(
+  g: Graph,
+  { pos, number }: Pick<SequenceInputs, 'pos' | 'number'>,
+  { all, column, row }: { all: string; column(t: string): string; row(t: string): string },
+): (window: number | undefined) => string {
+  // a row sees what stands before it and is the trace's, or of its own reference
+  const isTrace = g.node('Equal', [row(number), g.ints([-1])]);
+  const isOwn = g.node('Equal', [row(number), column(number)]);
+  const isBefore = g.node('LessOrEqual', [row(all), column(all)]);
+  const visible = g.node('And', [isBefore, g.node('Or', [isTrace, isOwn])]); // [S,S]
+  const biases = new Map<number | undefined, string>();
+  return (window: number | undefined): string => {
+    const known = biases.get(window);
+    if (known !== undefined) return known;
+    const inWindow =
+      window === undefined
+        ? visible
+        : g.node('And', [
+            visible,
+            g.node('Greater', [row(pos), column(g.node('Sub', [pos, g.ints([window])]))]),
+          ]);
+    const made = g.node('Where', [inWindow, g.float(0), g.float(HIDDEN)]);
+    biases.set(window, made);
+    return made;
+  };
 }

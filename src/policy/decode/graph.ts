@@ -77,21 +77,8 @@ export function buildDecodingGraph(
     inverseTemperature,
     topP,
   });
-  const isStop = body.node('Equal', [body.node('Unsqueeze', [chosen.token, body.ints([1])]), stops]); // [N,n]
-  const stopCount = body.node('ReduceSum', [body.node('Cast', [isStop], { to: DTYPE.f32 }), body.ints([1])], {
-    keepdims: 0,
-  });
-  const isOver = body.node('Greater', [stopCount, body.float(0)]);
-  const nextLeft = body.node('Where', [
-    isOver,
-    body.ints([0], []),
-    body.node('Sub', [stillLeft, body.ints([1], [])]),
-  ]);
-  const isAlive = body.node('Cast', [body.node('Greater', [nextLeft, body.ints([0], [])])], {
-    to: DTYPE.f32,
-  });
-  const alive = body.node('ReduceSum', [isAlive, body.ints([0])], { keepdims: 0 });
-  body.output('step.is_on', body.node('Greater', [alive, body.float(0)]), 'bool', []);
+  const { nextLeft, isOn } = countDown(body, { token: chosen.token, stops, left: stillLeft });
+  body.output('step.is_on', isOn, 'bool', []);
   body.output('step.next_token', chosen.token, 'i64', ['N']);
   body.output('step.next_left', nextLeft, 'i64', ['N']);
   for (const [i, { k, v }] of written.entries())
@@ -118,4 +105,20 @@ export function buildDecodingGraph(
   g.output('logprobs', 'logprobs', 'f32', ['t', 'N']);
   for (const name of cache) g.output(name, name, 'f32', ['G', kvHeads, 'R', 't', headDim]);
   return g;
+}
+
+/** Tokens that each row [N] may still write after this one, and whether any row may: a stop token ends its row. */
+function countDown(body: Graph, { token, stops, left }: Record<'token' | 'stops' | 'left', string>) {
+  const anyOf = (flags: string, axis: number): string => {
+    const ones = body.node('Cast', [flags], { to: DTYPE.f32 });
+    const sum = body.node('ReduceSum', [ones, body.ints([axis])], { keepdims: 0 });
+    return body.node('Greater', [sum, body.float(0)]);
+  };
+  const isStop = body.node('Equal', [body.node('Unsqueeze', [token, body.ints([1])]), stops]); // [N,n]
+  const nextLeft = body.node('Where', [
+    anyOf(isStop, 1),
+    body.ints([0], []),
+    body.node('Sub', [left, body.ints([1], [])]),
+  ]);
+  return { nextLeft, isOn: anyOf(body.node('Greater', [nextLeft, body.ints([0], [])]), 0) };
 }
