@@ -19,7 +19,7 @@ const score = processorTime([
   one,
   '-o',
   join(folder, 'scored.jsonl'),
-  '--restart',
+  '--overwrite',
   '--quiet',
 ]);
 rmSync(folder, { recursive: true });

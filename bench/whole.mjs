@@ -80,7 +80,7 @@ const ms = await interleaved(
           signal,
           device: { name: 'cpu' },
           rowsPerChunk: 512,
-          restart: false,
+          overwrite: false,
           preset: 'none',
           bank: 'row',
           chatTemplateArgs: {},

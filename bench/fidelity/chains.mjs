@@ -25,7 +25,7 @@ export function realChains(work, isQuick) {
 }
 
 function score(input, output, ...flags) {
-  rredcot('score', input, '-o', output, '--restart', ...flags);
+  rredcot('score', input, '-o', output, '--overwrite', ...flags);
   return readLines(output);
 }
 

@@ -57,7 +57,7 @@ export function prepare(policy, work, samples) {
   const { fit, judge } = splitGroups(readLines(policy.traces), policy);
   writeLines(at('fit.jsonl'), fit);
   writeLines(at('judge.jsonl'), judge);
-  const common = ['--policy', folder, '--segmenter', 'newline', '--restart', '--quiet'];
+  const common = ['--policy', folder, '--segmenter', 'newline', '--overwrite', '--quiet'];
   const score = (input, output, ...flags) =>
     rredcot('score', at(input), '-o', at(output), ...common, ...flags);
 

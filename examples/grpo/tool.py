@@ -68,13 +68,13 @@ class Tool:
     def score_to(self, rows, flags, name, columns=("sigma",)):
         """A scored file, for `calibrate` and `redistribute`, and some of its columns in the rows' order."""
         source, path = self.write(rows, f"{name}.rows.jsonl"), self.path(f"{name}.jsonl")
-        self.run("score", source, "--policy", self.policy, *flags, "-o", path, "--restart", "--log-json")
+        self.run("score", source, "--policy", self.policy, *flags, "-o", path, "--overwrite", "--log-json")
         return path, picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
 
     def redistribute(self, rows, scored, flags, columns):
         """Columns of another credit for stored values, in the rows' order."""
         path = self.path("redistributed.jsonl")
-        self.run("redistribute", scored, *flags, "-o", path, "--log-json")
+        self.run("redistribute", scored, *flags, "-o", path, "--overwrite", "--log-json")
         return picked(in_order(rows, path.read_text(encoding="utf-8")), columns)
 
     def calibrate(self, files, name="calibration.json"):

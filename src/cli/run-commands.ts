@@ -4,6 +4,7 @@ import type { ExitCode } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { escapeControls } from '../printable.js';
+import { OVERWRITE_FLAG } from './flags/job-flags.js';
 
 /** Flags of every command that reports on stderr. */
 interface LogFlags {
@@ -56,6 +57,7 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
       '--file-size <size>',
       'bytes a file of a folder at most, one chunk alone may have more: 512MiB, 2GiB (default: 1GiB)',
     )
+    .option(...OVERWRITE_FLAG)
     .option('--partial', 'take what is done of a run that is not finished', false)
     .summary('put the chunks of a run together')
     .description(
@@ -65,12 +67,19 @@ export function addRunCommands(program: Command, signal: AbortSignal, done: (cod
     .action(
       async (
         out: string,
-        flags: LogFlags & { output: string; format?: string; fileSize?: string; partial: boolean },
+        flags: LogFlags & {
+          output: string;
+          format?: string;
+          fileSize?: string;
+          partial: boolean;
+          overwrite: boolean;
+        },
       ) => {
         const { merge, parseFileSize } = await import('../commands/merge.js');
         const format = flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS);
         const fileSize = parseFileSize(flags.fileSize);
-        const opts = { output: flags.output, format, fileSize, partial: flags.partial, signal };
+        const { output, partial, overwrite } = flags;
+        const opts = { output, format, fileSize, partial, overwrite, signal };
         const { openLog } = await import('../report/log.js');
         done(await merge(out, opts, openLog({ quiet: flags.quiet, json: flags.logJson })));
       },

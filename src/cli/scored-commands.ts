@@ -5,12 +5,13 @@ import { parseColumnChoice, parseColumns } from '../commands/job/written-columns
 import type { ExitCode } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { appended } from './flags/job-flags.js';
+import { appended, OVERWRITE_FLAG } from './flags/job-flags.js';
 import { lazily } from './flags/lazily.js';
 
 interface ScoredFlags {
   readonly output?: string;
   readonly format?: string;
+  readonly overwrite: boolean;
   readonly quiet: boolean;
   readonly logJson: boolean;
 }
@@ -48,13 +49,15 @@ export function addScoredCommands(
           Partial<CreditFlags> & { columns?: string; keep?: string; drop?: string; calibration?: string },
       ) => {
         const { redistribute } = await import('../commands/redistribute.js');
-        const { output, format, columns, keep, drop, calibration, quiet, logJson, ...credit } = flags;
+        const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
+          flags;
         const opts = {
           flags: credit,
           calibration,
           ...outputOf({ output, format }),
           columns: parseColumns(columns),
           choice: parseColumnChoice(keep, drop),
+          overwrite,
           signal,
         };
         const { openLog } = await import('../report/log.js');
@@ -82,9 +85,9 @@ function addFilter(program: Command, signal: AbortSignal, done: (code: ExitCode)
     )
     .action(async (path: string, flags: ScoredFlags & { where: readonly string[] }) => {
       const { filter } = await import('../commands/filter.js');
-      const { where, output, quiet, logJson } = flags;
+      const { where, output, overwrite, quiet, logJson } = flags;
       const { openLog } = await import('../report/log.js');
-      done(await filter(path, { where, output, signal }, openLog({ quiet, json: logJson })));
+      done(await filter(path, { where, output, overwrite, signal }, openLog({ quiet, json: logJson })));
     });
 }
 
@@ -95,6 +98,7 @@ function scored(command: Command, defaultOutput: string): Command {
       '-o, --output <file>',
       `.parquet, .arrow, .jsonl or .jsonl.gz; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
     )
+    .option(...OVERWRITE_FLAG)
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'log records as JSON lines on stderr', false);
 }

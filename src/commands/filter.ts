@@ -19,6 +19,7 @@ export interface FilterOptions {
   /** all of them have to hold */
   readonly where: readonly string[];
   readonly output: string | undefined;
+  readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -37,7 +38,7 @@ interface Removed {
  * which no trace is kept: nothing is written then
  */
 export async function filter(path: string, opts: FilterOptions, log: Log): Promise<ExitCode> {
-  const { signal } = opts;
+  const { signal, overwrite } = opts;
   if (opts.where.length === 0)
     throw usageError('there is no condition', "--where 'status == ok', several times where all have to hold");
   const source = await openScored(path, log);
@@ -83,8 +84,8 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
   }
   const figures = () => ({ kept, of: traces, conditions: removed });
   const part: Part = { by: 'filter', where: [...opts.where], ...originOf(source) };
-  await writeScored(rows(), {
-    ...{ target, signal, log, figures },
+  const isWritten = await writeScored(rows(), {
+    ...{ target, overwrite, signal, log, figures },
     ourColumns: [],
     passThrough: source.typed ?? [],
     names: new Set(source.columns),
@@ -93,6 +94,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
     made: { ...source.origins, [PART_KEY]: JSON.stringify(part) },
     valueName: valueNameOf(source.credit.estimator),
   });
+  if (!isWritten) return EXIT.done;
   log.text(`kept ${count(kept)} of ${plural(traces, 'trace')}`);
   for (const each of removed) log.text(`  ${removedText(each)}`);
   return EXIT.done;

@@ -12,6 +12,7 @@ import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { shellWord } from '../printable.js';
 import type { Log } from '../report/log.js';
+import { assertSame, refuseOther, standing } from './job/standing.js';
 import { formatOfFile, refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { ranges } from './status.js';
 
@@ -22,6 +23,7 @@ export interface MergeOptions {
   readonly fileSize: number | undefined;
   /** take what is done of a run that is not finished */
   readonly partial: boolean;
+  readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -38,7 +40,7 @@ export async function merge(out: string, opts: MergeOptions, log: Log): Promise<
   const state = await readRunState(folder);
   checkFinished(out, state, opts.partial);
   const target = await resolveMergeTarget(state, opts);
-  if (target === undefined) {
+  if (target === undefined || (!opts.overwrite && (await isMergedFile(target, state)))) {
     log.info(`${opts.output}: holds this run already, merged before; nothing was done`);
     return EXIT.done;
   }
@@ -109,6 +111,19 @@ async function resolveMergeTarget(
       'name another with -o',
     );
   return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, rejects };
+}
+
+/** Whether a file is what merging the run would make of it. @throws RredcotError (exit 2) for another one that stands there */
+async function isMergedFile(
+  { path, fileBytes }: MergeTarget,
+  { description, part }: RunState,
+): Promise<boolean> {
+  const found = fileBytes === undefined ? await standing(path) : undefined;
+  if (found === undefined) return false;
+  refuseOther(found, description);
+  await assertSame(found, description.run);
+  if (found.part === (part && JSON.stringify(part))) return true;
+  throw usageError(`${path}: holds another part of this run`, '--overwrite puts the new one in its place');
 }
 
 /** Whether a folder is what merging the run would make of it, as its own record says. */

@@ -40,6 +40,7 @@ export interface RedistributeOptions {
   readonly columns: readonly OurColumn[] | undefined;
   /** columns of the input that are written */
   readonly choice: ColumnChoice;
+  readonly overwrite: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -48,7 +49,7 @@ export interface RedistributeOptions {
  * @throws RredcotError: exit 2 for what the stored values do not allow, naming the reason; 65 for a file that was changed
  */
 export async function redistribute(path: string, opts: RedistributeOptions, log: Log): Promise<ExitCode> {
-  const { signal, choice } = opts;
+  const { signal, choice, overwrite } = opts;
   const source = await openScored(path, log);
   const calibration = await calibrationOf(path, source, opts, log);
   const flags = mergedFlags(source.credit, opts.flags);
@@ -100,7 +101,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const origin = { [REDISTRIBUTED_KEY]: JSON.stringify(originOf(source)) };
   const texts = [...ourColumns.map(columnName), ...passThrough.map(({ as }) => as)];
   await writeScored(rows(), {
-    ...{ target, ourColumns, passThrough, choice, signal, log },
+    ...{ target, ourColumns, passThrough, choice, overwrite, signal, log },
     names: new Set(texts),
     metadata: source.metadata,
     config: mergedConfig(source.config, credit, opts, calibration),

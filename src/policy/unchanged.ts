@@ -58,7 +58,7 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>):
         if (isSame(stamps[name], now) || (await isAsBuilt(name))) continue;
         throw dataError(
           `${join(path, name)}: changed while the run was at work with it; nothing is published, and its chunks are of no known policy`,
-          'build the policy again, then the same command with --restart',
+          'build the policy again, then the same command with --overwrite',
         );
       }
     },

@@ -54,7 +54,7 @@ describe('a file of flags', () => {
       'max-segments': 20,
       sigma: 'rudder',
       keep: ['a', 'b'],
-      restart: true,
+      overwrite: true,
       text: false,
       chatTemplateArg: ['x=1', 'y=2'],
       policy: false,
@@ -65,7 +65,7 @@ describe('a file of flags', () => {
       maxSegments: '20',
       sigma: 'rudder',
       keep: 'a,b',
-      restart: true,
+      overwrite: true,
       text: false,
     });
     expect(flags).toMatchObject({ chatTemplateArg: ['x=1', 'y=2'], policy: false, rewardRange: '0,1' });
@@ -115,7 +115,7 @@ describe('a file of flags', () => {
     ['[1]', /is a list of 1, expected an object/],
     [{ sigmaa: 'x' }, /no flag is called "sigmaa"/],
     [{ config: 'x' }, /no flag is called "config"/],
-    [{ restart: 'yes' }, /restart is the text "yes", expected true or false/],
+    [{ overwrite: 'yes' }, /overwrite is the text "yes", expected true or false/],
     ['null', /is null, expected an object/],
     [{ 'no-text': false }, /no-text is false, expected true/],
     [{ text: true, 'no-text': true }, /"text" and "no-text" are one flag/],

@@ -45,7 +45,7 @@ function openLoop(): Loop {
   };
 }
 
-const SCORE = ['score', FIXTURES, '--limit', '3', '--policy', 'policy', '--restart'];
+const SCORE = ['score', FIXTURES, '--limit', '3', '--policy', 'policy', '--overwrite'];
 
 describe('loop', () => {
   it('scores with the weights that lie there now, to the bytes of a process of its own', async () => {

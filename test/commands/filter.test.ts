@@ -207,7 +207,7 @@ describe('a filtered file', () => {
   it('as an input of score is told of, where anything follows of its groups', async () => {
     const warned = async (args: readonly string[], stdin?: Buffer) => {
       const run = await rredcotHere(
-        ['score', ...args, '--map', 'reference=answer', '--restart', '-o', 'again.parquet', '--log-json'],
+        ['score', ...args, '--map', 'reference=answer', '--overwrite', '-o', 'again.parquet', '--log-json'],
         { cwd: folder, ...(stdin === undefined ? {} : { stdin }) },
       );
       expect(run.code, run.stderr).toBe(0);

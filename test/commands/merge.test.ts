@@ -370,7 +370,7 @@ describe('merge', () => {
     await merged(folder, join(work, 'few.parquet'));
     expect(await readMetadata(join(work, 'few.parquet'))).toMatchObject({ rows: 1 });
     await writeFile(few, '');
-    await rredcotHere(['segment', few, '-o', `${folder}/`, '--no-policy', '--restart', '--quiet']);
+    await rredcotHere(['segment', few, '-o', `${folder}/`, '--no-policy', '--overwrite', '--quiet']);
     await merged(folder, join(work, 'none.parquet'));
     expect(await readMetadata(join(work, 'none.parquet'))).toMatchObject({ rows: 0 });
     await merged(folder, join(work, 'none.arrow'));

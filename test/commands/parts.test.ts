@@ -90,7 +90,7 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     expect(await said('calibrate', whole, '-o', 'calibration.json')).not.toContain('"part"');
     expect(await said('compare', cut, '--json')).toContain('"part"');
     expect(await said('compare', whole, '--json')).not.toContain('"part"');
-    const again = ['-o', 'again.jsonl', '--map', 'reference=answer', '--restart'];
+    const again = ['-o', 'again.jsonl', '--map', 'reference=answer', '--overwrite'];
     expect(await said('score', cut, ...again)).toContain('"part_input"');
     // what is made of a part is one
     expect(await noted('again.jsonl')).toHaveLength(1);

@@ -191,7 +191,7 @@ describe('a file that was scored already', () => {
         'reference=a',
         '--sigma',
         'uniform',
-        '--restart',
+        '--overwrite',
         '-o',
         output,
         ...flags,

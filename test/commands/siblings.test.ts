@@ -196,7 +196,7 @@ describe('siblings', () => {
     await writeFile(join(policy, 'policy.json'), JSON.stringify({ ...config, architecture }));
     const rejected = async (args: string): Promise<string[]> => {
       await rm(at('short.jsonl.rejects.jsonl'), { force: true });
-      await score(`${args} --policy ${policy} --restart -o short.jsonl`);
+      await score(`${args} --policy ${policy} --overwrite -o short.jsonl`);
       const found = await readFile(at('short.jsonl.rejects.jsonl'), 'utf8').catch(() => '');
       const rejects = found
         .split('\n')

@@ -48,7 +48,7 @@ const write = (name: string, rows: readonly object[]) =>
   writeFile(at(name), rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
 async function scored(input: string, ...flags: string[]): Promise<{ rows: Row[]; said: string }> {
   const output = `${input}.${flags.length}.out.jsonl`;
-  const { code, stderr } = await run('score', input, ...OF_ROWS, '--restart', '-o', output, ...flags);
+  const { code, stderr } = await run('score', input, ...OF_ROWS, '--overwrite', '-o', output, ...flags);
   expect(code, stderr).toBe(0);
   const verified = await run('verify', output);
   expect(verified.code, verified.stdout).toBe(0);

@@ -284,9 +284,9 @@ describe('an input', () => {
     await appendFile(path, '\n{}\n');
     const { code, stderr } = await end;
     expect(code, stderr).toBe(65);
-    expect(stderr).toMatch(/grown\.jsonl: changed while it was read: \d+ bytes.*\n {2}try: .*--restart/);
+    expect(stderr).toMatch(/grown\.jsonl: changed while it was read: \d+ bytes.*\n {2}try: .*--overwrite/);
     expect(await readdir(cwd)).not.toContain('grown.parquet');
-    const again = await rredcotHere([...SEGMENT, path, '-o', 'grown.parquet', '--restart'], { cwd });
+    const again = await rredcotHere([...SEGMENT, path, '-o', 'grown.parquet', '--overwrite'], { cwd });
     expect(again.code, again.stderr).toBe(0);
   });
 

@@ -42,13 +42,13 @@ beforeAll(async () => {
 
 const FOLDER = ['--format', 'jsonl'];
 
-/** @param rounds of each kind of output, with and without --restart */
+/** @param rounds of each kind of output, with and without --overwrite */
 export function twoCommands(rounds: number): void {
   describe.each([
     ['a file', 'jsonl', []],
-    ['a file, --restart', 'jsonl', ['--restart']],
+    ['a file, --overwrite', 'jsonl', ['--overwrite']],
     ['a folder', '/', FOLDER],
-    ['a folder, --restart', '/', [...FOLDER, '--restart']],
+    ['a folder, --overwrite', '/', [...FOLDER, '--overwrite']],
   ])('%s', (name, ending, flags) => {
     it(`holds the rows of one of them, ${rounds} times`, async () => {
       const random = randomOf(SEED + name.length);

@@ -174,7 +174,7 @@ async function damageFiles(extension: string, files: number): Promise<void> {
     await writeFile(damaged, mutateBytes(bytes, random));
     await rm(output, { force: true });
     await rm(`${output}.rejects.jsonl`, { force: true });
-    const { code, stderr } = await rredcotHere(['segment', damaged, ...flags, '--restart']);
+    const { code, stderr } = await rredcotHere(['segment', damaged, ...flags, '--overwrite']);
     const what = `seed ${SEED + n}: exit ${code}, ${stderr}`;
     ends.set(code, (ends.get(code) ?? 0) + 1);
     expect([0, 2, 65], what).toContain(code);

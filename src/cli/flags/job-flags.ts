@@ -45,7 +45,7 @@ export interface RunFlags extends MappingFlags {
   readonly maxRejects?: string;
   readonly shard?: string;
   readonly rowsPerChunk?: string;
-  readonly restart: boolean;
+  readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
   readonly quiet: boolean;
@@ -126,7 +126,7 @@ export function run(
       '--rows-per-chunk <n>',
       'input rows that are kept or done again together (default: 64 to 512 by the number of rows; without a policy up to 16384)',
     )
-    .option('--restart', 'drop what an earlier run has left at the output', false)
+    .option(...OVERWRITE_FLAG)
     .option(
       '--time-limit <time>',
       'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed (default: none)',
@@ -149,6 +149,13 @@ function applyThreads(command: Command): void {
   const { threads } = command.opts<{ threads?: string }>();
   if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
 }
+
+/** `--overwrite`, for every command that writes rows. */
+export const OVERWRITE_FLAG: [string, string, boolean] = [
+  '--overwrite',
+  'put the output in the place of another one, and drop what a run has left there',
+  false,
+];
 
 /** `--max-line-bytes`, for every command that reads rows. */
 export const MAX_LINE_BYTES_FLAG: [string, string] = [
@@ -224,6 +231,6 @@ export function runOptions(flags: RunFlags) {
       flags.rowsPerChunk === undefined
         ? undefined
         : positiveInteger('--rows-per-chunk', flags.rowsPerChunk, 512),
-    restart: flags.restart,
+    overwrite: flags.overwrite,
   };
 }

@@ -15,7 +15,7 @@ const OWN_FLAGS: readonly string[] = [
     'output',
     'format',
     'shard',
-    'restart',
+    'overwrite',
     'timeLimit',
     'quiet',
     'logJson',

@@ -33,8 +33,18 @@ import { markSuccess } from '../../io/run/success.js';
 import { are, plural } from '../../plural.js';
 import type { WatchedPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
+import { isWorker } from '../../report/worker-log.js';
 import { VERSION } from '../../version.js';
 import { resolveShard } from './shard.js';
+import {
+  assertFree,
+  assertSame,
+  OUTPUT_VARIABLE,
+  refuseOther,
+  refuseStream,
+  type Standing,
+  standing,
+} from './standing.js';
 import { readSurvey, type Survey, writeSurvey } from './survey.js';
 import type { Target } from './target.js';
 
@@ -44,8 +54,8 @@ export interface RunOptions {
   readonly shard: Shard | undefined;
   /** undefined: by the number of rows */
   readonly rowsPerChunk: number | undefined;
-  /** drop what an earlier run has left in the folder */
-  readonly restart: boolean;
+  /** put the output in the place of another run's, and drop what that has left */
+  readonly overwrite: boolean;
   readonly limit: number | undefined;
   readonly signal: AbortSignal;
 }
@@ -86,6 +96,8 @@ export interface Run {
   wanted(ordinal: number): boolean;
   /** @throws RredcotError (exit 75) where the folder has become another run's, ENOENT where it is gone */
   assertOurs(): Promise<void>;
+  /** Asked before the file gets its name. @throws RredcotError (exit 2) where another run's stands there now */
+  assertFree(): Promise<void>;
   /** Leaves no folder behind in which nothing is whole, unless other shards may be at work in it. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -124,10 +136,15 @@ export async function openRun(
     shards: shard.count,
     rows_per_chunk: opts.rowsPerChunk,
   };
+  // workers make the parts of a file in its folder, and their parent knows its name
+  const output = target.kind === 'file' ? target.path : isWorker() ? process.env[OUTPUT_VARIABLE] : undefined;
+  const stands = output !== undefined && !opts.overwrite ? await standing(output) : undefined;
+  if (stands !== undefined) refuseOther(stands, asked);
+  if (stands !== undefined && isStream) refuseStream(stands);
   let made: Survey | undefined;
   const { description, isOurs, presence } = await claimRun(folder, asked, {
     isHidden: target.kind === 'file',
-    restart: opts.restart,
+    overwrite: opts.overwrite,
     isStream,
     async describe() {
       made = await survey();
@@ -139,6 +156,12 @@ export async function openRun(
   });
   try {
     if (!isOurs) await files?.assertSince(description.policy_files);
+    // an attempt that ended after the file had its name is put to its end; else nothing is left to do
+    if (stands !== undefined && (await isStanding(stands))) {
+      const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
+      const run = begun(target, cut, new Map(), true, { description, presence, isOurs: false }, opts);
+      return { ...run, before: stands.counts };
+    }
     const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
     const place = { description, presence, isOurs };
     const run = await resumed(target, cut, place, started, opts, log);
@@ -152,6 +175,16 @@ export async function openRun(
   } catch (error) {
     await presence.leave();
     throw error;
+  }
+
+  /** Whether the output that stands there is all that is asked for; what was begun here is of no use then. */
+  async function isStanding(found: Standing): Promise<boolean> {
+    try {
+      await assertSame(found, description.run, asked.inputs);
+      return isOurs;
+    } finally {
+      if (isOurs && target.kind === 'file') await dropAlone(folder as string, true, presence);
+    }
   }
 }
 
@@ -225,12 +258,12 @@ async function resumed(
 }
 
 function begun(
-  { kind, folder }: Target,
+  { kind, path, folder }: Target,
   cut: Cut,
   chunks: Map<number, ChunkRecord>,
   isDone: boolean,
   place: Place | undefined,
-  { signal }: RunOptions,
+  { signal, overwrite }: RunOptions,
 ): Run {
   // what is done when the run begins; the writer adds to `chunks` while rows are still being read
   const done = new Set(chunks.keys());
@@ -262,6 +295,9 @@ function begun(
     isDone,
     before: sumCounts(chunks.values()),
     assertOurs,
+    async assertFree() {
+      if (kind === 'file' && description !== undefined && !overwrite) await assertFree(path, description.run);
+    },
     wanted(ordinal) {
       const chunk = chunkOf(ordinal, cut.rowsPerChunk);
       return shardOf(chunk, cut.shard.count).index === cut.shard.index && !done.has(chunk);

@@ -75,7 +75,7 @@ export function checkRejects(
   atEnd: boolean,
 ): void {
   const { traces, rejects } = counted;
-  const hint = 'raise --max-rejects, or correct the rows and start again with --restart';
+  const hint = 'raise --max-rejects, or correct the rows and start again with --overwrite';
   const all = traces + rejects;
   if (limit !== undefined && 'count' in limit && rejects > limit.count)
     throw tooMany(`${plural(rejects, 'trace')} rejected, --max-rejects allows ${limit.count}`, target, hint);

@@ -201,13 +201,20 @@ function ofPart({ path, part }: FoundPart): string {
 }
 
 /**
- * A shard that was done before: nothing is touched.
+ * An output, or a shard of it, that was done before: nothing is touched.
  * @throws RredcotError (exit 65) where it has more rejects than this call allows
  */
-function alreadyDone(target: Target, { shard, before }: Run, { maxRejects }: JobOptions, log: Log): ExitCode {
+export function alreadyDone(
+  target: Target,
+  { shard, before }: Pick<Run, 'shard' | 'before'>,
+  { maxRejects }: Pick<JobOptions, 'maxRejects'>,
+  log: Log,
+): ExitCode {
   // a worker's share is a part of what its parent counts
   if (!isWorker()) checkRejects(before, maxRejects, target, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
-  log.info(`${what} is already done: ${plural(before.traces, 'trace')}, ${plural(before.rejects, 'reject')}`);
+  const { traces, rejects } = before;
+  const counts = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;
+  if (!isWorker()) log.info(`${what} is already done${counts}`);
   return EXIT.done;
 }

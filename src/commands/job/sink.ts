@@ -167,6 +167,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     await run.assertOurs();
     // the shards of a run have no summary in common, and a worker's parent writes it
     const records = [...run.chunks.values()];
+    await run.assertFree();
     if (isAll) await summarise(run.folder, run.description.run, records);
     await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;

@@ -33,6 +33,7 @@ import type { OutputRow } from '../../scored.js';
 import { VERSION } from '../../version.js';
 import { inFolder } from '../job/in-folder.js';
 import { madeBy } from '../job/made-by.js';
+import { assertFree, assertSame, refuseOther, standing } from '../job/standing.js';
 import type { Target } from '../job/target.js';
 
 /** What is written, and how. */
@@ -48,20 +49,31 @@ export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'me
   /** what is told besides, of all that was done */
   readonly figures?: () => Readonly<Record<string, unknown>>;
   readonly valueName: string | undefined;
+  /** what stands at its place is replaced */
+  readonly overwrite: boolean;
   readonly signal: AbortSignal;
   readonly log: Log;
 }
 
 /**
  * Writes rows and rejects in their order, and tells what was done.
+ * @returns false where the file that stands there is the one that was asked for: nothing is read or touched then
  * @throws RredcotError (exit 75) where it was interrupted: nothing is left then
  */
 export async function writeScored(
   items: AsyncIterable<OutputRow | BadRow>,
   out: ScoredOutput,
-): Promise<void> {
-  const { target, config, log, signal } = out;
+): Promise<boolean> {
+  const { target, config, log, signal, overwrite } = out;
   const { path, format, folder } = target;
+  const identity = identityOf(out);
+  const stands = path === '-' || overwrite ? undefined : await standing(path);
+  if (stands !== undefined) {
+    refuseOther(stands, { config });
+    await assertSame(stands, identity);
+    log.info(`${path} is already done`);
+    return false;
+  }
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
   await inFolder(target, async () => {
@@ -83,6 +95,7 @@ export async function writeScored(
   const many = summary.rejectWarning(progress.totals().traces);
   if (many !== undefined) log.warn(many.code, many.message);
   log.record('done', doneRecord());
+  return true;
 
   function doneRecord(): Record<string, unknown> {
     const { traces, tokens, rejects, seconds } = progress.totals();
@@ -119,6 +132,7 @@ export async function writeScored(
     }
   }
   async function publish(rejects: Rejects, output: Output, folder: string): Promise<void> {
+    if (!overwrite) await assertFree(path, identity);
     const beside = summaryPath(path);
     let sha256: string | null;
     try {
@@ -139,7 +153,7 @@ export async function writeScored(
   }
   async function summarise(folder: string): Promise<void> {
     const rejectsSha256 = await sha256OfFile(target.rejects);
-    const run = { run: identityOf(out), config, folder, rejectsSha256 };
+    const run = { run: identity, config, folder, rejectsSha256 };
     const origins = Object.entries(out.made).map(([key, origin]) => [
       key.replace(OURS, ''),
       JSON.parse(origin),

@@ -32,7 +32,9 @@ import { Summary, type SummaryPart } from '../../report/summary.js';
 import { madeBy } from '../job/made-by.js';
 import type { RunOptions } from '../job/open-run.js';
 import type { MaxRejects } from '../job/reject-limits.js';
+import { alreadyDone } from '../job/run-job.js';
 import { resolveShard } from '../job/shard.js';
+import { assertFree, OUTPUT_VARIABLE, type Standing, standing } from '../job/standing.js';
 import { resolveTarget, stemOf, type Target } from '../job/target.js';
 import { ownCounts } from './counts.js';
 import { checkAll, type FolderTarget, isDataError, withRejects } from './rejected.js';
@@ -70,10 +72,15 @@ export async function runWorkers(
   const presence = await comeInto(target.folder, target.kind === 'file');
   try {
     await clearFolder(target, opts, presence);
+    const { kind, path } = target;
+    const stands = kind === 'file' && !opts.overwrite ? await standing(path) : undefined;
     // the run is ours from here on, also while no worker is up
     await presence.work();
-    return await shareWork(paths, target, shard, opts, log, started);
+    return await shareWork(paths, target, shard, opts, log, { started, stands });
   } finally {
+    // beginnings that hold nothing
+    if (target.kind === 'file')
+      await clearFolder(target, { ...opts, overwrite: false }, presence).catch(() => {});
     await presence.leave();
   }
 }
@@ -84,7 +91,7 @@ async function shareWork(
   shard: Shard,
   opts: WorkersOptions,
   log: Log,
-  started: number,
+  { started, stands }: { readonly started: number; readonly stands: Standing | undefined },
 ): Promise<ExitCode> {
   const { folder } = target;
   const before = await ownCounts(folder, shard, opts.devices.length);
@@ -97,7 +104,11 @@ async function shareWork(
   const met: SummaryPart[] = [];
   await superviseWorkers(workers, {
     program: PROGRAM,
-    env: { ...process.env, [CORES_VARIABLE]: `${coreShare(workers.length)}` },
+    env: {
+      ...process.env,
+      [CORES_VARIABLE]: `${coreShare(workers.length)}`,
+      ...(stands && { [OUTPUT_VARIABLE]: stands.path }),
+    },
     signal: opts.signal,
     // the first one reads the inputs through, and the others find what it has found
     async firstIsReady() {
@@ -125,6 +136,9 @@ async function shareWork(
   });
 
   const total = await ownCounts(folder, shard, opts.devices.length);
+  // the workers have found that it is what was asked for
+  if (stands !== undefined && total.chunks === 0)
+    return alreadyDone(target, { shard, before: stands.counts }, opts, log);
   const summary = new Summary(total.figures);
   for (const part of met) summary.include(part);
   const { figures } = summary;
@@ -137,6 +151,7 @@ async function shareWork(
   const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
   const state = await readRunState(folder);
   const { run, config } = state.description;
+  if (target.kind === 'file' && !opts.overwrite) await assertFree(target.path, run);
   const records: ChunkRecord[] = [];
   if (target.kind === 'file') for await (const record of recordsInOrder(state)) records.push(record);
   const rejectsSha256 = await rejectsHash(folder, records, shard.count * workers.length);
@@ -189,13 +204,13 @@ async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptio
   return { ...target, folder };
 }
 
-/** `--restart`, for all of them; and the beginnings of another run, of which nothing is lost. */
+/** `--overwrite`, for all of them; and the beginnings of another run, of which nothing is lost. */
 async function clearFolder(
   { folder, kind }: FolderTarget,
-  { restart }: WorkersOptions,
+  { overwrite }: WorkersOptions,
   presence: FolderPresence,
 ): Promise<void> {
-  if (restart) await dropAlone(folder, kind === 'file', presence);
+  if (overwrite) await dropAlone(folder, kind === 'file', presence);
   else if (kind === 'file')
     // where others work on it, the workers tell whether it is the same run
     await presence.alone(async () => {

@@ -23,7 +23,7 @@ export async function watchInputs(inputs: readonly Input[]): Promise<() => Promi
       if (now.size === size && now.time === time) continue;
       throw dataError(
         `${path}: changed while it was read: ${size} bytes of ${time}, now ${now.size} bytes of ${now.time}; nothing is published`,
-        'when it is whole, the same command with --restart',
+        'when it is whole, the same command with --overwrite',
       );
     }
   };

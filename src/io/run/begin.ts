@@ -50,7 +50,7 @@ export async function findRun(
   if (touched !== undefined && difference.startsWith('inputs.'))
     throw usageError(
       `${folder}: holds a run on ${touched.path} as it was on ${time(touched.before)}; since then it was written, on ${time(touched.now)}`,
-      `start again with --restart; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
+      `start again with --overwrite; or, if its rows are the same: touch -d ${time(touched.before)} ${shellWord(touched.path)}`,
     );
   throw new OtherRunError(`${folder}: holds another run: in run.json, ${difference}`);
 }
@@ -58,7 +58,7 @@ export async function findRun(
 /** Another run than the one that is asked for. */
 export class OtherRunError extends RredcotError {
   constructor(message: string) {
-    const hint = 'give the same flags and inputs, name another -o, or start again with --restart';
+    const hint = 'give the same flags and inputs, name another -o, or start again with --overwrite';
     super(message, { exitCode: EXIT.usage, hint });
   }
 }

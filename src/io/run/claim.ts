@@ -16,7 +16,7 @@ export interface ClaimOptions {
   /** a folder of our own beside a single file: without a trace in a whole chunk nothing in it is worth keeping */
   readonly isHidden: boolean;
   /** drop the run that is there */
-  readonly restart: boolean;
+  readonly overwrite: boolean;
   /** the input cannot be read again, so a run cannot be resumed */
   readonly isStream: boolean;
   /** Says how large a chunk is, where the run has still to be begun. */
@@ -87,9 +87,9 @@ export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptio
     const taken = (): RredcotError =>
       usageError(
         `${folder}: holds a run, and a stream cannot be read again to resume it`,
-        'name another output with -o, or start again with --restart',
+        'name another output with -o, or start again with --overwrite',
       );
-    let isDropped = opts.restart && (await dropAlone(folder, isHidden, presence));
+    let isDropped = opts.overwrite && (await dropAlone(folder, isHidden, presence));
     if (isStream && (await isBegun(folder))) {
       if (!isHidden) throw taken();
       isDropped = await dropAlone(folder, true, presence);
@@ -98,7 +98,7 @@ export async function claimRun(folder: string, asked: AskedRun, opts: ClaimOptio
       const first = isHidden ? findOrEmpty(folder, asked, presence) : findRun(folder, asked, isDropped);
       let found = await first.catch((error: unknown) => {
         // what was there before has been dropped
-        throw error instanceof OtherRunError && opts.restart ? overtaken(error) : error;
+        throw error instanceof OtherRunError && opts.overwrite ? overtaken(error) : error;
       });
       if (found !== undefined && isStream) throw taken();
       let isOurs = false;

@@ -83,7 +83,7 @@ export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
 export async function readRunDescription(folder: string): Promise<RunDescription> {
   const { run: path } = runPaths(folder);
   const found = await readJson<{ format?: unknown }>(path);
-  const again = 'name the folder of a run, or start it again with --restart';
+  const again = 'name the folder of a run, or start it again with --overwrite';
   if (found === undefined || found?.format !== RUN_FORMAT)
     throw usageError(
       `${path}: ${found === undefined ? 'is missing or damaged' : `has format ${found?.format}`}, expected a run.json of format ${RUN_FORMAT}`,
@@ -97,7 +97,7 @@ export async function readRunDescription(folder: string): Promise<RunDescription
   if (runIdentity(parsed.data) !== parsed.data.run)
     throw dataError(
       `${path}: was changed since it was written: what it says is not the run that it names`,
-      'put it back as it was, or start again with --restart',
+      'put it back as it was, or start again with --overwrite',
     );
   return parsed.data;
 }

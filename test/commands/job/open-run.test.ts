@@ -27,7 +27,7 @@ it.each([
       ...{ command: 'segment', config: { columns: undefined }, policy: null, vocab: null, passes: null },
       files: undefined,
     },
-    { shard: undefined, rowsPerChunk: 4, restart: false, limit: undefined, signal: stop.signal },
+    { shard: undefined, rowsPerChunk: 4, overwrite: false, limit: undefined, signal: stop.signal },
     {
       isNeeded: false,
       make: async () => ({ rows: 4, traces, rejects: 4, columns: [], groupRewards: new Map(), warnings: [] }),

@@ -204,12 +204,12 @@ describe('workers', () => {
     expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n').length).toBeGreaterThan(1);
   });
 
-  it("--restart drops no run where a folder has somebody's own files in its place", async () => {
+  it("--overwrite drops no run where a folder has somebody's own files in its place", async () => {
     const folder = join(work, 'own');
     await mkdir(join(folder, 'chunks'), { recursive: true });
     await writeFile(join(folder, 'run.json'), '{"mine": true}');
     await writeFile(join(folder, 'chunks/notes.txt'), 'mine');
-    const flags = ['-o', `${folder}/`, '--no-policy', '--workers', '2', '--restart'];
+    const flags = ['-o', `${folder}/`, '--no-policy', '--workers', '2', '--overwrite'];
     const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('run.json: is not what rredcot writes')]);
     expect(await readFile(join(folder, 'chunks/notes.txt'), 'utf8')).toBe('mine');

@@ -188,7 +188,7 @@ describe('rredcot', () => {
   it('score to .jsonl.gz makes the lines of .jsonl, of several chunks', async () => {
     const rows = ['--rows-per-chunk', '8'];
     await run('plain.jsonl', ...rows);
-    expect(await run('small.jsonl.gz', '--restart', ...rows)).toMatchObject({ code: 0 });
+    expect(await run('small.jsonl.gz', '--overwrite', ...rows)).toMatchObject({ code: 0 });
     const bytes = await readFile(join(folder, 'small.jsonl.gz'));
     expect(bytes.subarray(4, 10)).toEqual(Buffer.from([0, 0, 0, 0, 0, 255]));
     expect(gunzipSync(bytes).equals(await readFile(join(folder, 'plain.jsonl')))).toBe(true);

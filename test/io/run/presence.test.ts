@@ -159,9 +159,9 @@ describe('a run', () => {
       ...{ output: 'jsonl' as const, shards: 1, rows_per_chunk: 8 },
       inputs: [{ path: 'a.jsonl', bytes: 1, mtime_ms: 0, head: '', tail: '' }],
     });
-    const claim = (limit: number, restart: boolean, meanwhile: () => Promise<unknown>) =>
+    const claim = (limit: number, overwrite: boolean, meanwhile: () => Promise<unknown>) =>
       claimRun(folder, asked(limit), {
-        ...{ isHidden: false, restart, isStream: false },
+        ...{ isHidden: false, overwrite, isStream: false },
         async describe() {
           await meanwhile();
           return { run: asked(limit), stamps: null };
@@ -172,11 +172,11 @@ describe('a run', () => {
     await expect(claim(2, true, winner)).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringMatching(/--limit is 1, here it is 2; another command has begun it after this/),
-      hint: expect.not.stringContaining('--restart'),
+      hint: expect.not.stringContaining('--overwrite'),
     });
     // one that finds it there at first is told how to begin anew
     await expect(claim(2, false, winner)).rejects.toMatchObject({
-      hint: expect.stringContaining('--restart'),
+      hint: expect.stringContaining('--overwrite'),
     });
     for (const { presence } of first) await presence.leave();
   });

@@ -106,14 +106,14 @@ describe('a run folder', () => {
     expect(await readFile(chunk(3))).toEqual(before);
   });
 
-  it('of another run is refused by the field that differs, and dropped by --restart', async () => {
+  it('of another run is refused by the field that differs, and dropped by --overwrite', async () => {
     const folder = join(work, 'other');
     expect((await score(`${folder}/`, '--limit', '9')).code).toBe(0);
     await mkdir(join(folder, 'mine'));
     const run = await score(`${folder}/`);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/in run\.json, --limit is 9, here it is not set/);
-    expect((await score(`${folder}/`, '--restart')).code).toBe(0);
+    expect((await score(`${folder}/`, '--overwrite')).code).toBe(0);
     expect(await readdir(folder)).toContain('mine');
     expect(await hashes(folder)).toEqual(whole);
   });
@@ -225,7 +225,7 @@ describe('a run folder', () => {
     expect((await rredcotHere(['status', folder])).code).toBe(0);
   });
 
-  it('of an earlier form is refused, and dropped by --restart', async () => {
+  it('of an earlier form is refused, and dropped by --overwrite', async () => {
     const folder = join(work, 'earlier');
     expect((await score(`${folder}/`)).code).toBe(0);
     const path = join(folder, 'run.json');
@@ -235,8 +235,8 @@ describe('a run folder', () => {
       2,
       expect.stringContaining('has format 1, expected a run.json of format 3'),
     ]);
-    expect(run.stderr).toContain('--restart');
-    expect((await score(`${folder}/`, '--restart')).code).toBe(0);
+    expect(run.stderr).toContain('--overwrite');
+    expect((await score(`${folder}/`, '--overwrite')).code).toBe(0);
     expect(await hashes(folder)).toEqual(whole);
   });
 

@@ -38,7 +38,7 @@ async function segmentedHere(input: string, output: string): Promise<void> {
     columns: undefined,
     shard: undefined,
     rowsPerChunk: 4096,
-    restart: true,
+    overwrite: true,
   };
   expect(await segment([input], opts, log)).toBe(0);
 }

@@ -1,0 +1,141 @@
+// Looks at what stands where an output is to go: what another run has made, or somebody else, is not replaced in silence.
+import { RredcotError, usageError } from '../../errors.js';
+import { statIfThere } from '../../io/files/stat-if-there.js';
+import { readSum } from '../../io/files/sum-file.js';
+import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
+import { firstDifference } from '../../io/run/description.js';
+import type { InputPrint } from '../../io/run/fingerprint.js';
+import { readSummary } from '../../io/run/summary-file.js';
+import { bytesFault } from '../../io/verify/as-written.js';
+import { ownSummary } from '../../io/verify/check-beside.js';
+import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { PART_KEY } from '../../io/write/part.js';
+
+type Config = Readonly<Record<string, unknown>>;
+
+/** Where a worker finds the name of the file that its parent makes of the parts. */
+export const OUTPUT_VARIABLE = 'RREDCOT_OUTPUT';
+
+/** How an output was made, as far as it says so. */
+export interface MadeBy {
+  /** version of the program */
+  readonly rredcot?: string | undefined;
+  readonly config?: Config | undefined;
+  /** sha256 of the policy's files; null without one */
+  readonly policy?: Readonly<Record<string, string>> | null | undefined;
+}
+
+/** A file at the output's place. */
+export interface Standing extends MadeBy {
+  readonly path: string;
+  /** identity of its run; undefined where nothing of ours says one */
+  readonly run: string | undefined;
+  /** what has cut it out of a data set, as its metadata say it */
+  readonly part: string | undefined;
+  /** as its summary says; 0 where none does */
+  readonly counts: { readonly traces: number; readonly rejects: number };
+  readonly mtimeMs: number;
+}
+
+/** What it says itself. */
+type Said = Omit<Standing, 'path' | 'mtimeMs' | 'counts'>;
+
+/** What stands at a path; undefined where nothing does. */
+export async function standing(path: string): Promise<Standing | undefined> {
+  const found = await statIfThere(path);
+  if (found === null) return undefined;
+  const summary = await readSummary(path);
+  const said = await (namedFormat(path) === 'jsonl' ? ofLines(path) : ofColumns(path)).catch(
+    // a file that nobody can read is none of ours
+    (): undefined => undefined,
+  );
+  const { traces, rejects } = said?.run === summary?.run && summary ? summary : { traces: 0, rejects: 0 };
+  const place = { path, mtimeMs: found.mtimeMs, counts: { traces, rejects } };
+  return { run: undefined, part: undefined, ...said, ...place };
+}
+
+async function ofColumns(path: string): Promise<Said> {
+  const [input] = await resolveInputs([path]);
+  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  const json = <T>(key: string): T | undefined => {
+    const text = metadata.get(key);
+    return text === undefined ? undefined : (JSON.parse(text) as T);
+  };
+  return {
+    run: metadata.get(RUN_KEY),
+    part: metadata.get(PART_KEY),
+    rredcot: metadata.get(VERSION_KEY),
+    config: json(CONFIG_KEY),
+    policy: json(POLICY_KEY) ?? null,
+  };
+}
+
+/** JSON lines say nothing of their run, the summary beside them does. */
+async function ofLines(path: string): Promise<Said | undefined> {
+  const { summary } = await ownSummary(path, undefined, await readSum(path));
+  const { run, config, part } = summary ?? (await readSummary(path)) ?? {};
+  return run === undefined ? undefined : { run, config, part: part && JSON.stringify(part) };
+}
+
+/** Why an output is not replaced: it is another run's, or none of ours. */
+class StandingError extends RredcotError {
+  constructor({ path }: Pick<Standing, 'path'>, what: string) {
+    const hint = '--overwrite puts the new one in its place; or name another output with -o';
+    const { message, exitCode } = usageError(`${path}: ${what}`, hint);
+    super(message, { exitCode, hint });
+  }
+}
+
+/**
+ * Compares what an output says of how it was made with what is asked for, before anything is computed.
+ * @throws RredcotError (exit 2) naming what differs
+ */
+export function refuseOther(found: Standing, wanted: MadeBy): void {
+  if (found.run === undefined) throw new StandingError(found, 'is there already, and is no output of a run');
+  for (const key of ['rredcot', 'config', 'policy'] as const) {
+    if (found[key] === undefined || wanted[key] === undefined) continue;
+    const difference = firstDifference(found[key], JSON.parse(JSON.stringify(wanted[key])), key);
+    if (difference !== undefined)
+      throw new StandingError(found, `is the output of another run: ${difference}`);
+  }
+}
+
+/**
+ * The same, once the run's identity is known: what is left then are the inputs.
+ * @param inputs whose contents the identity has at their beginning and end alone
+ * @throws RredcotError (exit 2) for another run's output, and for one that was edited since
+ */
+export async function assertSame(
+  found: Standing,
+  run: string,
+  inputs: readonly Pick<InputPrint, 'path' | 'mtime_ms'>[] = [],
+): Promise<void> {
+  if (found.run !== run)
+    throw new StandingError(
+      found,
+      'is the output of another run: of other inputs, of these before they were edited, or with another --rows-per-chunk',
+    );
+  const younger = inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
+  if (younger !== undefined)
+    throw new StandingError(found, `is older than its input: ${younger.path} was written since`);
+  const fault = await bytesFault(found.path, namedFormat(found.path) === 'jsonl');
+  if (typeof fault === 'string') throw new StandingError(found, fault);
+}
+
+/**
+ * Asked right before a file gets its name: another command may have been faster.
+ * @throws RredcotError (exit 2) where another run's output stands there now
+ */
+export async function assertFree(path: string, run: string): Promise<void> {
+  const found = await standing(path);
+  if (found !== undefined && found.run !== run)
+    throw new StandingError(found, 'another command has made it while this one was at work');
+}
+
+/** No output is compared with what cannot be read again. @throws RredcotError (exit 2) */
+export function refuseStream(found: Standing): void {
+  throw new StandingError(
+    found,
+    'is there already, and whether a stream is what it was made of cannot be known',
+  );
+}
