@@ -121,7 +121,7 @@ async function isMergedFile(
   const found = fileBytes === undefined ? await standing(path) : undefined;
   if (found === undefined) return false;
   refuseOther(found, description);
-  await assertSame(found, description.run);
+  if (!(await assertSame(found, description.run))) return false;
   if (found.part === (part && JSON.stringify(part))) return true;
   throw usageError(`${path}: holds another part of this run`, '--overwrite puts the new one in its place');
 }

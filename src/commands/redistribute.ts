@@ -11,13 +11,14 @@ import { calibrated as fitted } from '../estimators/calibrated.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { pr } from '../estimators/pr.js';
 import { configKeys, estimatorNamed } from '../estimators/registry.js';
-import { REDISTRIBUTED_KEY } from '../io/scored/origins.js';
+import { REDISTRIBUTED_KEY, rejectsOf } from '../io/scored/origins.js';
 import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { renamedText, resolveColumnNames } from '../io/write/column-names.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
 import { refuseUnknown } from '../io/write/output-layout.js';
 import { partText, wholeText } from '../io/write/part.js';
+import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
@@ -64,7 +65,7 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
   const isOther = isOtherEstimator(source.config, opts.flags);
   const beside = [...requestedColumns(credit), ...(isOther ? [] : source.valued)];
   const ourColumns: WrittenColumn[] = [...chosen(path, source, opts.columns), ...beside];
-  checkPart(path, source, credit, log);
+  await checkPart(path, source, credit, log);
   const totals = await surveyScored(source, credit, target.format !== 'jsonl', signal);
   refuseUnknown(
     choice,
@@ -278,16 +279,29 @@ function choiceOf({ keep, drop }: Readonly<Record<string, unknown>>, asked: Colu
  * A part has not all traces of its groups, so what is left of their rewards has another mean and deviation, of their tokens another sum.
  * @throws RredcotError (exit 65) where a mean or a deviation would follow from it
  */
-function checkPart(path: string, source: Scored, credit: CreditOptions, log: Log): void {
+async function checkPart(path: string, source: Scored, credit: CreditOptions, log: Log): Promise<void> {
   const { part } = source;
-  if (part === undefined) return;
   const figure = ofWholeGroups(source, credit);
+  const ofTokens = credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [];
+  const rejects =
+    part === undefined && (figure !== undefined || ofTokens.length > 0) ? await rejectsOf(path) : 0;
+  if (rejects > 0) {
+    const figures = [
+      ...(figure === undefined ? [] : [`the ${figure} of a group's rewards`]),
+      ...ofTokens.map(normaliserColumn),
+    ];
+    log.warn(
+      'part',
+      `${path}: its run has rejected ${plural(rejects, 'trace')}: ${figures.join(' and ')} is that of those that are left; rredcot score with these flags counts them all`,
+    );
+  }
+  if (part === undefined) return;
   if (figure !== undefined)
     throw dataError(
       `${path}: ${partText(part)}, so that the ${figure} of its groups' rewards is not known`,
       `rredcot redistribute ${wholeText(part)}, with these flags`,
     );
-  for (const name of credit.normalisers?.filter((each) => OF_OTHERS.includes(each)) ?? [])
+  for (const name of ofTokens)
     log.warn(
       'part',
       `${path}: ${partText(part)}: ${normaliserColumn(name)} is one over the tokens of those traces that are left`,

@@ -190,7 +190,7 @@ describe('score --estimator calibrated', () => {
     // another run's values, which stand in its segments
     const join = '--join scored.jsonl --join-on id --join-columns segments';
     const flags = '--estimator calibrated --calibration further.json';
-    expect(await said(`score traces.jsonl -o further.jsonl ${join} ${flags}`)).toMatch(/^0 /);
+    expect(await said(`score traces.jsonl --overwrite -o further.jsonl ${join} ${flags}`)).toMatch(/^0 /);
     expect((await run('verify further.jsonl')).code).toBe(0);
     const [row] = await readJsonl<ScoredRow & { join_segments: object[] }>(at('further.jsonl'));
     const credit = storedCredit(await configOf('further.jsonl'));
@@ -204,7 +204,7 @@ describe('score --estimator calibrated', () => {
       ).join(),
     ).toContain('by the calibration with');
     expect(await said('redistribute further.jsonl -o further.pr.jsonl --estimator pr')).toMatch(/^0 /);
-    expect(await said(`redistribute further.pr.jsonl -o back.jsonl ${flags}`)).toMatch(/^0 /);
+    expect(await said(`redistribute further.pr.jsonl --overwrite -o back.jsonl ${flags}`)).toMatch(/^0 /);
     expect(await text('back.jsonl')).toBe(await text('further.jsonl'));
     // what lacks it
     expect(await said(`redistribute scored.jsonl -o no.jsonl ${flags}`)).toMatch(

@@ -183,8 +183,18 @@ describe('a filtered file', () => {
     const asked = ['--sigma', 'rudder', '--baseline', 'group'];
     for (const format of ['parquet', 'jsonl']) {
       const [whole, part] = [`valued.${format}`, `part.${format}`];
-      await here('redistribute', 'all.parquet', '-o', whole, '--sigma', 'rudder', '--baseline', 'value');
-      await here('filter', whole, '--where', 'reward == 1', '-o', part);
+      await here(
+        'redistribute',
+        'all.parquet',
+        '--overwrite',
+        '-o',
+        whole,
+        '--sigma',
+        'rudder',
+        '--baseline',
+        'value',
+      );
+      await here('filter', whole, '--where', 'reward == 1', '--overwrite', '-o', part);
       const { code, stderr } = await rredcotHere(['redistribute', part, ...asked, '-o', 'x.jsonl'], {
         cwd: folder,
       });
@@ -192,11 +202,11 @@ describe('a filtered file', () => {
       expect(code).toBe(65);
       // nor has what is made of it, in whichever format
       for (const other of ['jsonl', 'arrow']) {
-        await here('redistribute', part, '--sigma', 'softmax', '-o', `softened.${other}`);
+        await here('redistribute', part, '--overwrite', '--sigma', 'softmax', '-o', `softened.${other}`);
         const again = ['redistribute', `softened.${other}`, ...asked, '-o', 'x.jsonl'];
         expect((await rredcotHere(again, { cwd: folder })).code, other).toBe(65);
       }
-      await here('redistribute', whole, ...asked, '-o', 'means.jsonl');
+      await here('redistribute', whole, ...asked, '--overwrite', '-o', 'means.jsonl');
       const [means, stored] = await Promise.all(
         ['means.jsonl', 'all.jsonl'].map((name) => readJsonl<ScoredRow>(join(folder, name))),
       );
@@ -216,9 +226,13 @@ describe('a filtered file', () => {
     const keep = ['--where', 'reward >= 0', '--quiet'];
     for (const format of ['parquet', 'arrow', 'jsonl']) {
       const [all, part] = [`whole.${format}`, `part.${format}`];
-      const scored = await rredcotHere(['score', 'traces.jsonl', '-o', all, '--quiet'], { cwd: folder });
+      const scored = await rredcotHere(['score', 'traces.jsonl', '--overwrite', '-o', all, '--quiet'], {
+        cwd: folder,
+      });
       expect(scored.code, scored.stderr).toBe(0);
-      const filtered = await rredcotHere(['filter', all, '-o', part, ...keep], { cwd: folder });
+      const filtered = await rredcotHere(['filter', all, '--overwrite', '-o', part, ...keep], {
+        cwd: folder,
+      });
       expect(filtered.code, filtered.stderr).toBe(0);
       expect(await warned([all]), all).toBe(false);
       expect(await warned([part]), part).toBe(true);

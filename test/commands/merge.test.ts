@@ -66,10 +66,11 @@ const LOG = { info: () => {}, warn: () => {}, text: () => {}, record: () => {}, 
 function merged(
   out: string,
   output: string,
-  more: { partial?: boolean; fileSize?: number; format?: 'arrow' } = {},
+  more: { partial?: boolean; fileSize?: number; format?: 'arrow'; overwrite?: boolean } = {},
 ) {
-  const { partial = false, fileSize, format } = more;
-  return merge(out, { output, format, fileSize, partial, signal: new AbortController().signal }, LOG);
+  const { partial = false, fileSize, format, overwrite = false } = more;
+  const { signal } = new AbortController();
+  return merge(out, { output, format, fileSize, partial, overwrite, signal }, LOG);
 }
 
 async function verified(out: string) {
@@ -441,7 +442,7 @@ describe('merge', () => {
   it('has a command line', async () => {
     const folder = await shards(1, 'jsonl', 20);
     const output = join(work, 'all.jsonl');
-    const run = await rredcotHere(['merge', folder, '-o', output]);
+    const run = await rredcotHere(['merge', folder, '-o', output, '--overwrite']);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(
       /traces written to .*all\.jsonl\n.*rejects written to .*all\.jsonl\.rejects\.jsonl/,

@@ -27,6 +27,7 @@ const means = async (path: string) => {
     'group',
     '-o',
     'means.jsonl',
+    '--overwrite',
     '--quiet',
   );
   return `${code} ${stderr}`;
@@ -48,6 +49,23 @@ beforeAll(async () => {
   await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
   await done('score', 'traces.jsonl', '-o', 'stored.jsonl', '--quiet');
 });
+
+it.each(['lost.parquet', 'lost.jsonl', 'lost/'])(
+  'traces that %s has lost to the rejects are told',
+  async (output) => {
+    const [first, ...others] = await readJsonl<Record<string, unknown>>(at('traces.jsonl'));
+    const lost = [{ ...first, completion_ids: [9999] }, ...others];
+    await writeFile(at('lost-rows.jsonl'), lost.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    await done('score', 'lost-rows.jsonl', '-o', output, ...VALUE);
+    const said = /has rejected 1 trace: the mean of a group's rewards is that of those that are left/;
+    const told = async () =>
+      (await done('redistribute', output, '--baseline', 'group', '--overwrite', '-o', 'told.jsonl')).stderr;
+    expect(await told()).toMatch(said);
+    // as it was computed of all of them
+    await done('score', 'lost-rows.jsonl', '-o', output, '--baseline', 'group', '--quiet', '--overwrite');
+    expect(await told()).not.toMatch(said);
+  },
+);
 
 describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
   const [cut, whole] = [`cut.${format}`, `uncut.${format}`];
@@ -81,7 +99,15 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
       const { stdout, stderr } = await done(...args, '--log-json');
       return `${stdout}${stderr}`;
     };
-    const dapo = ['--normalisers', 'dapo,batch_tokens', '--batch-size', '8', '-o', 'dapo.jsonl'];
+    const dapo = [
+      '--normalisers',
+      'dapo,batch_tokens',
+      '--batch-size',
+      '8',
+      '--overwrite',
+      '-o',
+      'dapo.jsonl',
+    ];
     expect(await said('redistribute', cut, ...dapo)).toMatch(
       /"part".*normaliser_dapo [\s\S]*"part".*normaliser_batch_tokens/,
     );
@@ -96,7 +122,7 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
     expect(await noted('again.jsonl')).toHaveLength(1);
     expect(await said('score', whole, ...again)).not.toContain('"part_input"');
     expect(await noted('again.jsonl')).toEqual([]);
-    await done('redistribute', cut, '--sigma', 'rudder', '-o', 'rudder.arrow', '--quiet');
+    await done('redistribute', cut, '--sigma', 'rudder', '--overwrite', '-o', 'rudder.arrow', '--quiet');
     expect(await means('rudder.arrow')).toMatch(/^65 /);
   });
 });

@@ -117,7 +117,7 @@ describe('a redistributed file', () => {
     expect((await redistributedText(scored, ...flags)) === fresh, 'the same bytes').toBe(true);
     // and from that file again, what there was at first: a rule begins anew
     const between = join(folder, 'between.jsonl');
-    expect((await redistribute(scored, '-o', between, ...flags)).code).toBe(0);
+    expect((await redistribute(scored, '-o', between, '--overwrite', ...flags)).code).toBe(0);
     expect((await rredcotHere(['verify', between])).stdout).toBe('');
     const back = [
       ...['--estimator', 'pr', '--sigma', 'share', '--baseline', 'auto'],

@@ -44,7 +44,9 @@ describe('rejects', () => {
     const out = join(folder, 'twice.parquet');
     await rredcotHere(['score', await file('twice.jsonl', `{\n${good()}`), '-o', out], { cwd: folder });
     expect(await readdir(folder)).toContain('twice.parquet.rejects.jsonl');
-    await rredcotHere(['score', await file('twice.jsonl', good()), '-o', out], { cwd: folder });
+    await rredcotHere(['score', await file('twice.jsonl', good()), '--overwrite', '-o', out], {
+      cwd: folder,
+    });
     expect(await readdir(folder)).not.toContain('twice.parquet.rejects.jsonl');
   });
 

@@ -179,11 +179,12 @@ export async function openRun(
 
   /** Whether the output that stands there is all that is asked for; what was begun here is of no use then. */
   async function isStanding(found: Standing): Promise<boolean> {
+    let isWhole = true;
     try {
-      await assertSame(found, description.run, asked.inputs);
-      return isOurs;
+      isWhole = await assertSame(found, description.run, asked.inputs);
+      return isOurs && isWhole;
     } finally {
-      if (isOurs && target.kind === 'file') await dropAlone(folder as string, true, presence);
+      if (isOurs && isWhole && target.kind === 'file') await dropAlone(folder as string, true, presence);
     }
   }
 }

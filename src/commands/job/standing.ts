@@ -102,6 +102,7 @@ export function refuseOther(found: Standing, wanted: MadeBy): void {
 
 /**
  * The same, once the run's identity is known: what is left then are the inputs.
+ * @returns false where it was cut short: JSON lines whose hash is not beside them yet
  * @param inputs whose contents the identity has at their beginning and end alone
  * @throws RredcotError (exit 2) for another run's output, and for one that was edited since
  */
@@ -109,7 +110,7 @@ export async function assertSame(
   found: Standing,
   run: string,
   inputs: readonly Pick<InputPrint, 'path' | 'mtime_ms'>[] = [],
-): Promise<void> {
+): Promise<boolean> {
   if (found.run !== run)
     throw new StandingError(
       found,
@@ -118,8 +119,10 @@ export async function assertSame(
   const younger = inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
   if (younger !== undefined)
     throw new StandingError(found, `is older than its input: ${younger.path} was written since`);
-  const fault = await bytesFault(found.path, namedFormat(found.path) === 'jsonl');
+  const isText = namedFormat(found.path) === 'jsonl';
+  const fault = await bytesFault(found.path, isText);
   if (typeof fault === 'string') throw new StandingError(found, fault);
+  return !isText || fault === null;
 }
 
 /**

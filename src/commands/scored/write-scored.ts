@@ -6,7 +6,7 @@ import { sha256OfFile } from '../../io/files/file-bytes.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { removeSum, writeSum } from '../../io/files/sum-file.js';
 import { summaryPath } from '../../io/layout/run-paths.js';
-import { comeInto } from '../../io/run/claim.js';
+import { comeInto, sweepFolder } from '../../io/run/claim.js';
 import { holderText } from '../../io/run/holder.js';
 import type { Presence } from '../../io/run/presence.js';
 import { writeSummary } from '../../io/run/summary-file.js';
@@ -70,9 +70,12 @@ export async function writeScored(
   const stands = path === '-' || overwrite ? undefined : await standing(path);
   if (stands !== undefined) {
     refuseOther(stands, { config });
-    await assertSame(stands, identity);
-    log.info(`${path} is already done`);
-    return false;
+    if (await assertSame(stands, identity)) {
+      // of a process that was killed right behind the file's end
+      if (folder !== undefined) await sweepFolder(folder, true);
+      log.info(`${path} is already done`);
+      return false;
+    }
   }
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();

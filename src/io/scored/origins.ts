@@ -60,6 +60,14 @@ export async function partOf(inputs: readonly Input[]): Promise<FoundPart | unde
   return undefined;
 }
 
+/** How many traces of a scored file's run were rejected, as far as what lies beside it says: they are not in it, and were of its groups. */
+export async function rejectsOf(path: string): Promise<number> {
+  const beside = (await readSummary(path))?.rejects ?? (await readMerged(path))?.rejects;
+  if (beside !== undefined || (await statIfThere(runPaths(path).run)) === null) return beside ?? 0;
+  const { shards } = await readRunState(path, () => {});
+  return shards.reduce((sum, { counts }) => sum + counts.rejects, 0);
+}
+
 function pieceOf({ run, part, pieces }: Place): Said {
   return { part: part ?? { by: 'pieces', pieces: 1, of: pieces }, run };
 }

@@ -1,0 +1,124 @@
+// What stands where an output is to go: the same run says that it is done, anything else is refused, and --overwrite replaces it.
+import { appendFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { rredcotHere } from '../support/in-process.js';
+import { FIXTURES } from '../support/program.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+const run = async (line: string, stdin?: string) => {
+  const args = line.split(' ');
+  const { code, stderr } = await rredcotHere(args, { cwd: folder, ...(stdin !== undefined && { stdin }) });
+  return { code, stderr };
+};
+const done = async (line: string) => expect(await run(line)).toMatchObject({ code: 0 });
+/** content, and when it was written */
+const state = async (name: string) => [await readFile(at(name), 'hex'), (await stat(at(name))).mtimeMs];
+const SEGMENT = 'segment traces.jsonl --no-policy';
+
+beforeEach(async () => {
+  folder = await temporaryFolder();
+  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 4);
+  await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
+});
+
+/** A refusal before anything is touched. @param said what differs */
+async function refused(line: string, output: string, said: RegExp, stdin?: string): Promise<void> {
+  const before = await state(output);
+  const { code, stderr } = await run(line, stdin);
+  expect([code, stderr]).toEqual([2, expect.stringMatching(said)]);
+  expect(stderr).toContain('--overwrite');
+  expect(await state(output)).toEqual(before);
+  expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+}
+
+describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz'])('a run at %s', (output) => {
+  const command = `${SEGMENT} -o ${output}`;
+
+  it('is done when it is asked for again, by one process or by workers', async () => {
+    await done(command);
+    const before = await state(output);
+    for (const again of [command, `${command} --workers 2`]) {
+      const { code, stderr } = await run(again);
+      expect([code, stderr]).toEqual([0, expect.stringContaining(`${output} is already done: 4 traces`)]);
+      expect(await state(output)).toEqual(before);
+    }
+    expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
+  });
+
+  it('is refused by the flag that differs, and replaced where that is asked for', async () => {
+    await done(command);
+    for (const more of ['--max-segments 2', '--max-segments 2 --workers 2'])
+      await refused(`${command} ${more}`, output, /another run: --max-segments is .*, here it is 2/);
+    const before = await state(output);
+    await done(`${command} --max-segments 2 --overwrite`);
+    expect((await state(output))[0]).not.toBe(before[0]);
+  });
+
+  it('is refused where its inputs are others, or were written since', async () => {
+    await done(command);
+    await writeFile(at('other.jsonl'), (await readFile(at('traces.jsonl'), 'utf8')).repeat(2));
+    await refused(command.replace('traces', 'other'), output, /of other inputs/);
+    const later = new Date(Date.now() + 60_000);
+    await utimes(at('traces.jsonl'), later, later);
+    await refused(command, output, /is older than its input: traces\.jsonl/);
+    await appendFile(at('traces.jsonl'), await readFile(at('traces.jsonl')));
+    await refused(command, output, /of these before they were edited/);
+  });
+
+  it('is refused where the file was edited since, or is nobody of ours', async () => {
+    await done(command);
+    const bytes = await readFile(at(output));
+    bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] as number) ^ 1;
+    await writeFile(at(output), bytes);
+    await refused(command, output, /was not|is not the file|hash|no output of a run/);
+    await writeFile(at(`other-${output}`), 'somebody wrote this\n');
+    await refused(`${SEGMENT} -o other-${output}`, `other-${output}`, /is no output of a run/);
+  });
+
+  it('is refused where it was made of a stream, or is to be', async () => {
+    await done(command);
+    const text = await readFile(at('traces.jsonl'), 'utf8');
+    await refused(`segment - --no-policy -o ${output}`, output, /another run|a stream/, text);
+    expect(await run(`segment - --no-policy -o ${output} --overwrite`, text)).toMatchObject({ code: 0 });
+    await refused(
+      `segment - --no-policy -o ${output}`,
+      output,
+      /whether a stream is what it was made of/,
+      text,
+    );
+  });
+});
+
+describe('what is made of a scored file', () => {
+  beforeEach(() => done('score traces.jsonl -o scored.parquet'));
+
+  it.each([
+    [
+      'redistribute scored.parquet -o out.jsonl --sigma rudder',
+      '--residual answer',
+      /another run: --residual/,
+    ],
+    ['filter scored.parquet -o out.parquet --where reward>=0', '--where id!=x', /another run/],
+  ])('%s is done, refused and replaced alike', async (command, more, said) => {
+    const output = command.includes('jsonl') ? 'out.jsonl' : 'out.parquet';
+    await done(command);
+    const before = await state(output);
+    expect(await run(command)).toEqual({ code: 0, stderr: expect.stringContaining('is already done') });
+    expect(await state(output)).toEqual(before);
+    await refused(`${command} ${more}`, output, said);
+    await done(`${command} ${more} --overwrite`);
+  });
+
+  it('merge: a file of the run is done, another one is refused', async () => {
+    await done(`${SEGMENT} -o run/ --rows-per-chunk 2`);
+    await done(`${SEGMENT} -o other/ --rows-per-chunk 2 --max-segments 2`);
+    await done('merge run/ -o all.parquet');
+    const { code, stderr } = await run('merge run/ -o all.parquet');
+    expect([code, stderr]).toEqual([0, expect.stringContaining('holds this run already')]);
+    await refused('merge other/ -o all.parquet', 'all.parquet', /another run: --max-segments/);
+    await done('merge other/ -o all.parquet --overwrite');
+  });
+});
