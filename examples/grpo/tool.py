@@ -1,4 +1,4 @@
-"""Runs `rredcot` as its users do, in one process for all steps: a checkpoint becomes a policy folder, a file of rows one of credited rows."""
+"""Runs `rredcot` as its users do: a checkpoint becomes a policy folder, a file of rows one of credited rows."""
 import json
 import os
 import pathlib
@@ -25,25 +25,16 @@ class Tool:
         weights.mkdir(exist_ok=True)
         for name in BESIDE:
             shutil.copy(EMBEDDED / name, weights / name)
-        environment = {**os.environ, "RREDCOT_THREADS": "1"}
-        log = self.folder / "stderr.log"
-        with log.open("w", encoding="utf-8") as stderr:
-            # one process for all steps; it ends with this one, which holds its stdin
-            self.loop = subprocess.Popen(["node", str(ROOT / "bin" / "rredcot.js"), "loop"], text=True, env=environment,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
-        self.said = log.open(encoding="utf-8")
 
     def run(self, *arguments):
         """Runs a command; its warnings are kept, and what it says becomes the error where it fails."""
         started, command = time.time(), [str(each) for each in arguments]
-        self.loop.stdin.write(json.dumps(command) + "\n")
-        self.loop.stdin.flush()
-        answer = self.loop.stdout.readline()
+        environment = {**os.environ, "RREDCOT_THREADS": "1"}
+        done = subprocess.run(["node", str(ROOT / "bin" / "rredcot.js"), *command], capture_output=True, text=True, env=environment)
         self.seconds += time.time() - started
-        said = self.said.read()
-        if not answer or json.loads(answer)["exit_code"] != 0:
-            raise RuntimeError(f"rredcot {' '.join(command)}: {answer or 'no answer'}\n{said}")
-        records = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        if done.returncode != 0:
+            raise RuntimeError(f"rredcot {' '.join(command)}: exit {done.returncode}\n{done.stderr}")
+        records = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
         self.warnings += [record["msg"] for record in records if record["level"] in WARN]
 
     def build(self, model):

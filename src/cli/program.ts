@@ -1,7 +1,6 @@
 // The command line: flags, defaults, help, and the one place where errors become exit codes.
 import { Command, CommanderError } from 'commander';
 import { type Interruption, interruptible } from '../commands/job/interrupt.js';
-import { CORES_VARIABLE } from '../cores.js';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
@@ -17,7 +16,6 @@ import { addCompletionCommand } from './looking/completion-command.js';
 import { endHelp, readableHelp } from './looking/help-ends.js';
 import { inspectCommand } from './looking/inspect-command.js';
 import { addPageCommands } from './looking/page-commands.js';
-import { addLoopCommand, refuseStreams } from './loop-command.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample } from './sample-command.js';
@@ -27,24 +25,15 @@ import { addScoredCommands } from './scored-commands.js';
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
   ...['score', 'segment', 'sample', 'verify', 'merge'],
-  ...['redistribute', 'filter', 'loop'],
+  ...['redistribute', 'filter'],
 ]);
-
-/** What a command line has around it. */
-interface Surroundings {
-  readonly interruption: Interruption;
-  /** what befell stdout, if anything */
-  readonly stdoutError: () => unknown;
-  /** stdin and stdout are those of `rredcot loop` */
-  readonly isInLoop: boolean;
-}
 
 /** Runs the command line of this process. @returns the exit code (DESIGN §5) */
 export function main(argv: readonly string[]): Promise<ExitCode> {
   const interruption = interruptible();
   // who waits for input that does not come would never hear of it
   interruption.signal.addEventListener('abort', () => process.stdin.destroy());
-  return run(argv, { interruption, stdoutError: listenToOutputs(), isInLoop: false });
+  return run(argv, interruption, listenToOutputs());
 }
 
 /** Notices errors of stdout and stderr, which would end the process. @returns what befell stdout, if anything */
@@ -59,24 +48,11 @@ function listenToOutputs(): () => unknown {
   return () => stdoutError;
 }
 
-/** Runs one command line in this process, in which others may run before and after it. */
-async function runInLoop(args: readonly string[]): Promise<ExitCode> {
-  using interruption = interruptible();
-  const cores = process.env[CORES_VARIABLE];
-  try {
-    const around = { interruption, stdoutError: () => undefined, isInLoop: true };
-    return await run(['node', 'rredcot', ...args], around);
-  } finally {
-    // --threads is for one command
-    if (cores === undefined) delete process.env[CORES_VARIABLE];
-    else process.env[CORES_VARIABLE] = cores;
-  }
-}
-
 /** Builds the command line and runs it. @returns its exit code, told on stderr where it failed */
 async function run(
   argv: readonly string[],
-  { interruption, stdoutError, isInLoop }: Surroundings,
+  interruption: Interruption,
+  stdoutError: () => unknown,
 ): Promise<ExitCode> {
   let result: ExitCode = EXIT.done;
   const { signal } = interruption;
@@ -127,7 +103,6 @@ async function run(
   addScoredCommands(program, signal, done);
   addPageCommands(program, signal, done);
   addPolicyCommands(program);
-  if (!isInLoop) addLoopCommand(program, signal, runInLoop, done);
   program
     .command('doctor')
     .summary('check this machine: what the policy can run on, and what fixes the rest')
@@ -148,7 +123,6 @@ async function run(
     });
 
   addCompletionCommand(program);
-  if (isInLoop) refuseStreams(program);
   endHelp(program, isShort);
   try {
     // its own help command asks no hook

@@ -15,7 +15,7 @@ import { ROOT } from '../support/program.js';
 
 const COMMANDS = [
   ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
-  ...['status', 'verify', 'merge', 'doctor', 'loop'],
+  ...['status', 'verify', 'merge', 'doctor'],
   ...['redistribute', 'filter', 'summary', 'report', 'completion'],
 ];
 const POLICY_COMMANDS = ['policy build', 'policy info', 'policy check'];

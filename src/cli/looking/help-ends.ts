@@ -19,7 +19,6 @@ const PAGES: Readonly<Record<string, string>> = {
   merge: 'long-runs.md',
   policy: 'policies.md',
   doctor: 'policies.md',
-  loop: 'trainers.md',
 };
 
 /** What a command may end with beside 0, a bug (1) and wrong flags (2). */
@@ -40,7 +39,6 @@ const CODES: Readonly<Record<string, string>> = {
   merge: '65 damaged data, 75 a run that is not finished, or disk full',
   policy: '65 a policy that fails its check, 69 device',
   doctor: '69 nothing to run a policy on',
-  loop: '65 and 69 as its commands, 75 interrupted, or nobody reads the answers',
 };
 
 const GROUP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {

@@ -13,8 +13,6 @@ export interface Interruption {
   limitTime(ms: number | undefined): void;
   /** From now on the first signal ends the process, as if nobody listened to it, but without its temporary files. */
   keepNothing(): void;
-  /** listens no longer, to signals or to the clock */
-  [Symbol.dispose](): void;
 }
 
 /**
@@ -24,9 +22,8 @@ export interface Interruption {
 export function interruptible(): Interruption {
   const controller = new AbortController();
   let keepsWork = true;
-  let timer: NodeJS.Timeout | undefined;
-  const listeners = SIGNALS.map((name) => {
-    const listener = (): void => {
+  for (const name of SIGNALS)
+    process.on(name, () => {
       if (!keepsWork) {
         removeTemporaryFiles();
         process.removeAllListeners(name);
@@ -39,10 +36,7 @@ export function interruptible(): Interruption {
         process.kill(process.pid, 'SIGKILL');
       }
       controller.abort();
-    };
-    process.on(name, listener);
-    return [name, listener] as const;
-  });
+    });
   if (isWorker()) listenToParent(controller);
   return {
     signal: controller.signal,
@@ -50,11 +44,7 @@ export function interruptible(): Interruption {
       keepsWork = false;
     },
     limitTime(ms) {
-      if (ms !== undefined) timer = setTimeout(() => controller.abort(), ms).unref();
-    },
-    [Symbol.dispose]() {
-      for (const [name, listener] of listeners) process.off(name, listener);
-      clearTimeout(timer);
+      if (ms !== undefined) setTimeout(() => controller.abort(), ms).unref();
     },
   };
 }
