@@ -318,7 +318,7 @@ describe('an input', () => {
     ],
   ])('that ends %s: the other rows are taken', async (_, content, rows, code) => {
     await writeFile(join(cwd, 'cut.jsonl'), content);
-    const run = await rredcotHere([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl'], { cwd });
+    const run = await rredcotHere([...SEGMENT, 'cut.jsonl', '-o', 'cut-out.jsonl', '--overwrite'], { cwd });
     expect(run.code, run.stderr).toBe(0);
     expect((await readJsonl(join(cwd, 'cut-out.jsonl'))).length).toBe(rows);
     const rejects = await readJsonl<{ code: string }>(join(cwd, 'cut-out.jsonl.rejects.jsonl')).catch(
