@@ -23,6 +23,8 @@ const SCORED = {
     segment(8, 'answer', 0, 0.25),
   ],
   sigma_abs: [0, 1, 2, 3, 4, 5, 6, 7],
+  // a column of the user's, not a number a token
+  sigma_other: [1, 2, 3],
   sigma_ess: 3,
 };
 const NOTHING = { columns: [], firstWrong: undefined, deviations: undefined, reward: undefined };
