@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArchitecture } from '../dist/policy/build/architecture.js';
 import { expectedWeights } from '../dist/policy/build/graphs.js';
-import { buildPolicyFolder } from '../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../dist/policy/run/build-policy.js';
 
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const out = process.argv[2] ?? join(root, 'docs');
-const { drawShown } = await import('../dist/report/shown/shown-trace.js');
+const { drawShown } = await import('../dist/report/shown-trace.js');
 const folder = mkdtempSync(join(tmpdir(), 'rredcot-pictures-'));
 const rredcot = (...args) =>
   execFileSync(process.execPath, [join(root, 'bin/rredcot.js'), ...args], { cwd: folder, encoding: 'utf8' });
@@ -37,11 +37,11 @@ try {
 /** The lines of `inspect --worst` as a terminal of all colours has them. */
 async function drawn() {
   const { resolveInputs } = await import('../dist/io/read/inputs.js');
-  const { resolveMapping } = await import('../dist/commands/inputs/mapping.js');
+  const { resolveMapping } = await import('../dist/commands/job/mapping.js');
   const { openScored } = await import('../dist/commands/scored/open-scored.js');
-  const { pickTrace } = await import('../dist/commands/looking/pick.js');
-  const { rowAt } = await import('../dist/commands/looking/steps.js');
-  const { shownFile, shownTrace } = await import('../dist/commands/looking/shown.js');
+  const { pickTrace } = await import('../dist/commands/scored/pick.js');
+  const { rowAt } = await import('../dist/commands/scored/steps.js');
+  const { shownFile, shownTrace } = await import('../dist/commands/scored/shown.js');
   const path = join(folder, 'scored.parquet');
   const inputs = await resolveInputs([path]);
   const mapping = await resolveMapping(inputs, { preset: 'auto' });

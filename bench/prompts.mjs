@@ -1,8 +1,8 @@
 // What eight completions behind one prompt cost, which is read once, beside the same traces each by itself; processor time.
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { windowsOf } from '../dist/estimate/passes/cut-windows.js';
-import { scoreWindows } from '../dist/estimate/passes/windows.js';
+import { windowsOf } from '../dist/estimate/cut-windows.js';
+import { scoreWindows } from '../dist/estimate/windows.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { PolicySession } from '../dist/policy/run/session.js';
 import { cutPieces } from '../dist/segment/segment.js';

@@ -1,9 +1,9 @@
 // What `--estimator siblings` costs beside `pr`: a group of 8 traces with 40 exits each, mates aligned and their tails scored.
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { windowsOf } from '../dist/estimate/passes/cut-windows.js';
-import { scoreWindows } from '../dist/estimate/passes/windows.js';
+import { windowsOf } from '../dist/estimate/cut-windows.js';
 import { withMates } from '../dist/estimate/siblings/with-mates.js';
+import { scoreWindows } from '../dist/estimate/windows.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { PolicySession } from '../dist/policy/run/session.js';
 import { cutPieces } from '../dist/segment/segment.js';

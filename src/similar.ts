@@ -1,4 +1,4 @@
-// A misspelled name in, the one that was meant out.
+// Guesses which name was meant by a misspelled one.
 
 /** A name counts as meant where at most so large a part of it would have to be changed. */
 const MOST_CHANGED = 0.4;

@@ -15,7 +15,7 @@
     return made;
   }
 
-  // as src/report/shown/number.ts writes numbers in a terminal
+  // as src/report/number.ts writes numbers in a terminal
   function number(x) {
     if (x === null || x === undefined) return '–';
     return x.toFixed(Math.abs(x) >= 100 ? 1 : 3).replace('-', '−');

@@ -1,9 +1,9 @@
 // Scored traces to fit to and to judge in, how near the calibrated value comes to Monte Carlo with each set of further features out.
-import { Calibration, calibrationFile } from '../../dist/estimate/calibrate/calibration.js';
-import { parseFeatures } from '../../dist/estimate/calibrate/columns.js';
-import { FEATURES, stateFeatures } from '../../dist/estimate/calibrate/features.js';
-import { fitCalibration } from '../../dist/estimate/calibrate/fit.js';
-import { groupPlace } from '../../dist/estimate/calibrate/folds.js';
+import { Calibration, calibrationFile } from '../../dist/estimate/calibrated/calibration.js';
+import { parseFeatures } from '../../dist/estimate/calibrated/columns.js';
+import { FEATURES, stateFeatures } from '../../dist/estimate/calibrated/features.js';
+import { fitCalibration } from '../../dist/estimate/calibrated/fit.js';
+import { groupPlace } from '../../dist/estimate/calibrated/folds.js';
 import { storedStates } from '../../dist/estimate/calibrated.js';
 import { finder } from './figures.mjs';
 import { mean } from './samples.mjs';

@@ -33,7 +33,7 @@ export function addCalibrateCommand(
     .action(async (scored: string[], { output, features, quiet, logJson }: CalibrateFlags) => {
       const { calibrate } = await import('../commands/calibrate.js');
       const { openLog } = await import('../report/log.js');
-      const { parseFeatures } = await import('../estimate/calibrate/columns.js');
+      const { parseFeatures } = await import('../estimate/calibrated/columns.js');
       const further = features === undefined ? [] : parseFeatures(features);
       done(await calibrate(scored, { output, further, signal }, openLog({ quiet, json: logJson })));
     });

@@ -2,11 +2,11 @@
 import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import { finite, oneOf, positiveInteger } from '../flag-values.js';
-import { type CreditColumn, type Meaning, parseNamedPath } from '../io/credits/credit-sources.js';
-import { UNIFORM } from '../io/credits/trace-credits.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
+import { type CreditColumn, type Meaning, parseNamedPath } from '../io/scored/credit-sources.js';
+import { UNIFORM } from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal-line.js';
-import { MAX_LINE_BYTES_FLAG } from './flags/job-flags.js';
+import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly steps?: string;

@@ -5,7 +5,7 @@ import { usageError } from '../errors.js';
 import { finite } from '../flag-values.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
 import { escapeControls } from '../printable.js';
-import { CHAT_TEMPLATE_ARG } from './flags/job-flags.js';
+import { CHAT_TEMPLATE_ARG } from './job-flags.js';
 
 /** Flags of `policy check` as commander gives them. */
 interface CheckFlags {
@@ -102,7 +102,7 @@ export function addPolicyCommands(program: Command): void {
       const { policyCheck } = await import('../commands/policy-check.js');
       const { text, reference } = flags;
       const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
-      const { parseDevice } = await import('../policy/device/device.js');
+      const { parseDevice } = await import('../policy/device.js');
       const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
       await policyCheck(folder, { text, reference, tolerance, device }, print);
     });

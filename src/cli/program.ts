@@ -10,12 +10,12 @@ import { isWorker } from '../report/worker-log.js';
 import { VERSION } from '../version.js';
 import { addCalibrateCommand } from './calibrate-command.js';
 import { addCompareCommand } from './compare-command.js';
-import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './flags/job-flags.js';
-import { declared } from './flags/lazily.js';
-import { addCompletionCommand } from './looking/completion-command.js';
-import { endHelp, readableHelp } from './looking/help-ends.js';
-import { inspectCommand } from './looking/inspect-command.js';
-import { addPageCommands } from './looking/page-commands.js';
+import { addCompletionCommand } from './completion-command.js';
+import { endHelp, readableHelp } from './help-ends.js';
+import { inspectCommand } from './inspect-command.js';
+import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
+import { declared } from './lazily.js';
+import { addPageCommands } from './page-commands.js';
 import { addPolicyCommands } from './policy-commands.js';
 import { addRunCommands } from './run-commands.js';
 import { addSample } from './sample-command.js';
@@ -118,7 +118,7 @@ async function run(
     .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device webgpu\n')
     .action(async (flags: { json: boolean; device: string }) => {
       const { doctor } = await import('../commands/doctor.js');
-      const { parseDevice } = await import('../policy/device/device.js');
+      const { parseDevice } = await import('../policy/device.js');
       result = await doctor(EMBEDDED_POLICY, { json: flags.json, device: parseDevice(flags.device) });
     });
 

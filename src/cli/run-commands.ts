@@ -4,7 +4,7 @@ import type { ExitCode } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
 import { escapeControls } from '../printable.js';
-import { OVERWRITE_FLAG } from './flags/job-flags.js';
+import { OVERWRITE_FLAG } from './job-flags.js';
 
 /** Flags of every command that reports on stderr. */
 interface LogFlags {

@@ -6,8 +6,8 @@ import type { FlagValues } from '../estimators/estimator.js';
 import { resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
 import { positiveInteger } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { type RunFlags, run, runOptions } from './flags/job-flags.js';
-import { jobLog, shareAmongWorkers } from './flags/worker-flags.js';
+import { type RunFlags, run, runOptions } from './job-flags.js';
+import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addSample(

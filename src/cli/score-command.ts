@@ -8,10 +8,10 @@ import { BANKS } from '../estimate/bank.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
-import { type JobFlags, job, jobOptions } from './flags/job-flags.js';
-import { lazily } from './flags/lazily.js';
-import { checkSegmenter } from './flags/segment-flags.js';
-import { jobLog, shareAmongWorkers } from './flags/worker-flags.js';
+import { type JobFlags, job, jobOptions } from './job-flags.js';
+import { lazily } from './lazily.js';
+import { checkSegmenter } from './segment-flags.js';
+import { jobLog, shareAmongWorkers } from './worker-flags.js';
 
 /** Adds `score`; it reports its exit code, and throws what goes wrong. */
 export function addScoreCommand(
@@ -20,7 +20,7 @@ export function addScoreCommand(
   done: (code: ExitCode) => void,
 ): void {
   const command = lazily(job(program.command('score'), 'scored.parquet'), async (own, argv) => {
-    const { credited, ofEstimators, withModule } = await import('./flags/credit-flags.js');
+    const { credited, ofEstimators, withModule } = await import('./credit-flags.js');
     await withModule(argv);
     ofEstimators(credited(own, true));
   });
@@ -56,7 +56,7 @@ export function addScoreCommand(
       const log = await jobLog(given);
       const { score } = await import('../commands/score.js');
       const { askEstimator } = await import('../estimators/registry.js');
-      const { namedEstimator } = await import('./flags/credit-flags.js');
+      const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
       const { checkExport, refuseOfOthers, resolveCreditOptions } = await import(

@@ -5,8 +5,8 @@ import { parseColumnChoice, parseColumns } from '../commands/job/written-columns
 import type { ExitCode } from '../errors.js';
 import { oneOf } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
-import { appended, OVERWRITE_FLAG } from './flags/job-flags.js';
-import { lazily } from './flags/lazily.js';
+import { appended, OVERWRITE_FLAG } from './job-flags.js';
+import { lazily } from './lazily.js';
 
 interface ScoredFlags {
   readonly output?: string;
@@ -23,7 +23,7 @@ export function addScoredCommands(
   done: (code: ExitCode) => void,
 ): void {
   lazily(scored(program.command('redistribute'), './<input>.redistributed.parquet'), async (own) => {
-    const { credited } = await import('./flags/credit-flags.js');
+    const { credited } = await import('./credit-flags.js');
     credited(own, false);
   })
     .option('--format <name>', `${FORMATS.join('|')} (default: by the output's name; arrow for -o -)`)

@@ -1,22 +1,26 @@
-// `rredcot calibrate`: scored files in, the calibrated value's weights out, with how good they are.
+// `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
 import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimate/calibrate/calibration.js';
-import type { ColumnFeature } from '../estimate/calibrate/columns.js';
-import { FEATURES, stateFeatures } from '../estimate/calibrate/features.js';
-import { type FitTrace, fitCalibration } from '../estimate/calibrate/fit.js';
-import { groupPlace } from '../estimate/calibrate/folds.js';
+import {
+  type CalibrationFile,
+  calibrationFile,
+  type ScoredWith,
+} from '../estimate/calibrated/calibration.js';
+import type { ColumnFeature } from '../estimate/calibrated/columns.js';
+import { FEATURES, stateFeatures } from '../estimate/calibrated/features.js';
+import { type FitTrace, fitCalibration } from '../estimate/calibrated/fit.js';
+import { groupPlace } from '../estimate/calibrated/folds.js';
 import { STATE_COLUMNS, scoredWith, storedStates } from '../estimate/calibrated.js';
 import { estimatorNamed } from '../estimators/registry.js';
+import { HashSet } from '../io/arrow/hash-set.js';
 import { writeText } from '../io/files/json-file.js';
 import { openChunkReader } from '../io/parquet/chunk-reader.js';
 import { resolveInputs } from '../io/read/inputs.js';
 import { partOf } from '../io/scored/origins.js';
 import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';
 import { openScratch, type Scratch } from '../io/scored/scratch.js';
-import { HashSet } from '../io/table/hash-set.js';
-import type { StoredRow } from '../io/verify/stored-rows.js';
+import type { StoredRow } from '../io/scored/stored-rows.js';
 import { partText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import { drawCalibration } from '../report/calibration-view.js';

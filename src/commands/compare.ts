@@ -1,4 +1,4 @@
-// `rredcot compare`: scored files in, how their credits go together out, as a table, JSON or CSV.
+// `rredcot compare`: says how the credits of scored files go together, as a table, JSON or CSV.
 import {
   type ComparedFigure,
   type CompareOptions,
@@ -6,14 +6,14 @@ import {
   compareCredits,
 } from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
+import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMartingale, type Nature } from '../estimate/nature.js';
-import { boundedSteps } from '../estimate/rules/martingale.js';
 import { storedNature } from '../estimators/registry.js';
-import { CreditCollector, type Refusal } from '../io/credits/collect.js';
-import { type CreditRequest, DELTA, type FileCredits, SIGMA, UNIFORM } from '../io/credits/trace-credits.js';
 import { fileStem, type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
+import { CreditCollector, type Refusal } from '../io/scored/collect.js';
 import { partOf } from '../io/scored/origins.js';
+import { type CreditRequest, DELTA, type FileCredits, SIGMA, UNIFORM } from '../io/scored/trace-credits.js';
 import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
 import { count, plural } from '../plural.js';
@@ -24,8 +24,8 @@ import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
 import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
-import { writeComparisonPage } from './looking/comparison-page.js';
 import { accountBeside, type Config } from './scored/account-beside.js';
+import { writeComparisonPage } from './scored/comparison-page.js';
 import { assertWritten } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {

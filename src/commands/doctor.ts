@@ -4,7 +4,6 @@ import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { EXIT, type ExitCode, type RredcotError } from '../errors.js';
 import { plural } from '../plural.js';
-import type { Proof } from '../policy/canary/canary.js';
 import {
   type CudaFindings,
   cudaProblems,
@@ -13,9 +12,10 @@ import {
   libraryProblem,
   onnxRuntimePackage,
   type Problem,
-} from '../policy/device/cuda.js';
-import { autoDevice, type Device, type DeviceChoice, deviceName } from '../policy/device/device.js';
+} from '../policy/cuda.js';
+import { autoDevice, type Device, type DeviceChoice, deviceName } from '../policy/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
+import type { Proof } from '../policy/run/canary.js';
 import '../policy/run/no-telemetry.js';
 import { PolicySession } from '../policy/run/session.js';
 import { escapeControls, printableJson } from '../printable.js';

@@ -1,4 +1,4 @@
-// `rredcot filter`: a scored file in, those of its traces that fit the conditions out, as they are.
+// `rredcot filter`: keeps those traces of a scored file that fit the conditions, as they are.
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
 import { valueNameOf } from '../estimate/nature.js';
 import { namedFormat, type OutputFormat } from '../io/write/output.js';

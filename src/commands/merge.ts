@@ -1,11 +1,11 @@
 // `rredcot merge`: the chunks of a run as one file, or as files of a bounded size, in input order.
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { shardName } from '../io/files/chunks.js';
+import { rejectsPath, summaryPath } from '../io/files/run-paths.js';
 import { sumPath } from '../io/files/sum-file.js';
-import { shardName } from '../io/layout/chunks.js';
-import { rejectsPath, summaryPath } from '../io/layout/run-paths.js';
-import { type MergeTarget, mergeRun } from '../io/merge/merge.js';
-import { readMerged } from '../io/merge/merged.js';
+import { type MergeTarget, mergeRun } from '../io/run/merge.js';
+import { readMerged } from '../io/run/merged.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
 import type { OutputFormat } from '../io/write/output.js';

@@ -1,9 +1,9 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
 import { usageError } from '../errors.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
-import { buildPolicyFolder } from '../policy/making/build-policy.js';
-import { buildPrmFolder } from '../policy/making/build-prm.js';
 import { isPrmCheckpoint } from '../policy/prm-folder.js';
+import { buildPolicyFolder } from '../policy/run/build-policy.js';
+import { buildPrmFolder } from '../policy/run/build-prm.js';
 import { type ExitTemplate, ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { prmLines, templateLines, writingLines } from './policy-info.js';

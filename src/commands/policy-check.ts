@@ -2,8 +2,10 @@
 import { readFile } from 'node:fs/promises';
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
-import { noCanary } from '../policy/canary/canary.js';
-import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../policy/canary/checked-text.js';
+import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device.js';
+import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
+import { isPrmFolder } from '../policy/prm-folder.js';
+import { noCanary } from '../policy/run/canary.js';
 import {
   compareDecoding,
   compareReference,
@@ -11,11 +13,9 @@ import {
   type Difference,
   LEAST_TOKENS,
   readReference,
-} from '../policy/check/check.js';
-import { compareAttribution } from '../policy/check/check-attribution.js';
-import { type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
-import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
-import { isPrmFolder } from '../policy/prm-folder.js';
+} from '../policy/run/check.js';
+import { compareAttribution } from '../policy/run/check-attribution.js';
+import { CHECKED_TEXT, type CheckedIds, checkedIds } from '../policy/run/checked-text.js';
 import { PolicySession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';

@@ -1,11 +1,11 @@
 // `rredcot policy check` of a process reward model: is the folder what was built, and does it compute what it should.
 import { dataError, usageError } from '../errors.js';
 import { plural } from '../plural.js';
-import { beyond, describeFinding, noCanary, type Proof } from '../policy/canary/canary.js';
-import type { Difference } from '../policy/check/check.js';
-import { comparePrmReference, compareReadings, readPrmReference } from '../policy/check/check-prm.js';
-import { type Device, type DeviceChoice, deviceName, resolveDevice } from '../policy/device/device.js';
+import { type Device, type DeviceChoice, deviceName, resolveDevice } from '../policy/device.js';
 import { openPrmFolder } from '../policy/prm-folder.js';
+import { beyond, describeFinding, noCanary, type Proof } from '../policy/run/canary.js';
+import type { Difference } from '../policy/run/check.js';
+import { comparePrmReference, compareReadings, readPrmReference } from '../policy/run/check-prm.js';
 import { PrmSession } from '../policy/run/prm-session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';

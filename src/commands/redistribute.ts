@@ -1,18 +1,19 @@
-// `rredcot redistribute`: a scored file in, the same traces with another credit out, computed from what is stored.
+// `rredcot redistribute`: gives the traces of a scored file another credit, computed from what is stored.
+
+import { OF_OTHERS } from '../credit/normalisers.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import type { Calibration } from '../estimate/calibrate/calibration.js';
+import type { Calibration } from '../estimate/calibrated/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
 import { methodNotice, normaliserColumn, requestedColumns } from '../estimate/requested.js';
-import { OF_OTHERS } from '../estimate/rules/normalisers.js';
 import { ruleOf, SIGMA_RULES } from '../estimate/sigma.js';
 import { calibrated as fitted } from '../estimators/calibrated.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { pr } from '../estimators/pr.js';
 import { configKeys, estimatorNamed } from '../estimators/registry.js';
+import { columnName, type OurColumn, type WrittenColumn } from '../io/arrow/output-columns.js';
 import { REDISTRIBUTED_KEY, rejectsOf } from '../io/scored/origins.js';
-import { columnName, type OurColumn, type WrittenColumn } from '../io/table/output-columns.js';
 import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
 import { renamedText, resolveColumnNames } from '../io/write/column-names.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';

@@ -1,14 +1,14 @@
-// `rredcot sample`: prompts in, completions that the policy writes out, as traces that `score` reads.
+// `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../errors.js';
+import { continued } from '../estimate/models/continued.js';
+import { type Judge, judged } from '../estimate/models/judge.js';
 import type { Reward } from '../estimate/reward.js';
-import { continued } from '../estimate/sampling/continued.js';
-import { type Judge, judged } from '../estimate/sampling/judge.js';
-import { windowOf } from '../io/layout/chunks.js';
-import type { OurColumn } from '../io/table/output-columns.js';
-import { noteProof } from '../policy/canary/note-proof.js';
-import { openWriting } from '../policy/check/open-writing.js';
+import type { OurColumn } from '../io/arrow/output-columns.js';
+import { windowOf } from '../io/files/chunks.js';
 import type { Written } from '../policy/run/decoding-run.js';
+import { noteProof } from '../policy/run/note-proof.js';
 import { openPolicy } from '../policy/run/open-policy.js';
+import { openWriting } from '../policy/run/open-writing.js';
 import { rowKey } from '../policy/run/random.js';
 import type { SamplingOptions } from '../policy/run/sampling-options.js';
 import { graphFor } from '../policy/run/session.js';
@@ -19,7 +19,7 @@ import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import type { Trace } from '../trace.js';
-import { openInputs } from './inputs/mapping.js';
+import { openInputs } from './job/mapping.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { JobOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';

@@ -1,4 +1,4 @@
-// The main job, and the map of the method: traces in, every token's entropy, values at exit points, σ, rows out.
+// The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 import type { ExitCode } from '../errors.js';
 import type { BankSource } from '../estimate/bank.js';
 import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
@@ -7,22 +7,22 @@ import { valueNameOf } from '../estimate/nature.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import type { Asked } from '../estimators/estimator.js';
 import { valueColumns } from '../estimators/registry.js';
-import { type ExportName, withExport } from '../io/export/exports.js';
+import { type ExportName, withExport } from '../io/write/exports.js';
 import { openPolicy } from '../policy/run/open-policy.js';
 import { graphFor } from '../policy/run/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
-import { openInputs } from './inputs/mapping.js';
-import { openRewards } from './inputs/reward-scale.js';
+import type { DryRunOptions } from './dry-run.js';
+import { openInputs } from './job/mapping.js';
 import type { RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
+import { openRewards } from './job/reward-scale.js';
 import { type Job, runJob } from './job/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from './job/written-columns.js';
-import type { DryRunOptions } from './scoring/dry-run.js';
-import { needNotice, policyNeed } from './scoring/policy-need.js';
-import { preparing } from './scoring/prepare.js';
-import { rewarding } from './scoring/rewards.js';
-import { closing, valuesOf } from './scoring/values.js';
+import { needNotice, policyNeed } from './policy-need.js';
+import { preparing } from './prepare.js';
+import { rewarding } from './rewards.js';
+import { closing, valuesOf } from './values.js';
 
 export interface ScoreOptions extends CutOptions, RunOptions {
   readonly policy: string;

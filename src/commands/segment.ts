@@ -1,10 +1,10 @@
 // `rredcot segment`: cuts traces into segments without scoring them, by the policy's entropies or by length.
 import type { ExitCode } from '../errors.js';
-import type { OurColumn } from '../io/table/output-columns.js';
+import type { OurColumn } from '../io/arrow/output-columns.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { byLength } from '../segment/by-length.js';
-import { openInputs } from './inputs/mapping.js';
+import { openInputs } from './job/mapping.js';
 import type { Run, RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';

@@ -1,7 +1,7 @@
 // `rredcot status`: what of a run is done and what is missing, while it is under way or after it has died.
 import { EXIT, type ExitCode } from '../errors.js';
 import { sumFigures } from '../figures.js';
-import { shardName } from '../io/layout/chunks.js';
+import { shardName } from '../io/files/chunks.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { partText } from '../io/write/part.js';

@@ -1,4 +1,4 @@
-// A table of credits in, all figures of the comparison out, one record each.
+// Computes all figures of a comparison from a table of credits, a record each.
 import { type Agreement, firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
 import { type Figure, type Interval, withIntervals } from './bootstrap.js';
 import { ceilingOfDeviations, ceilingOfHalves } from './ceiling.js';

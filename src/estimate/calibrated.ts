@@ -1,12 +1,12 @@
-// The calibrated value at work (METHOD §3): a calibration file in, V(s) in the place of v̂(s) out; and the states of a stored row.
+// Puts the calibrated value to work (METHOD §3): V(s) takes the place of v̂(s), also for the states of a stored row.
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
 import { readGivenJson } from '../io/files/json-file.js';
-import type { StoredRow } from '../io/verify/stored-rows.js';
+import type { StoredRow } from '../io/scored/stored-rows.js';
 import type { Trace } from '../trace.js';
-import { Calibration, contentHash, parseCalibration, type ScoredWith } from './calibrate/calibration.js';
-import { type ColumnFeature, columnNumbers, writtenCell } from './calibrate/columns.js';
-import type { States } from './calibrate/features.js';
+import { Calibration, contentHash, parseCalibration, type ScoredWith } from './calibrated/calibration.js';
+import { type ColumnFeature, columnNumbers, writtenCell } from './calibrated/columns.js';
+import type { States } from './calibrated/features.js';
 import type { TraceResult } from './trace-result.js';
 import { geometricMean, rightNow, type TraceValues } from './value.js';
 

@@ -1,4 +1,6 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
+
+import type { TokenCounts } from '../credit/normalisers.js';
 import type { EncodedTrace } from '../policy/text/encode.js';
 import { type OutputRow, UNREAD } from '../scored.js';
 import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
@@ -9,7 +11,6 @@ import type { GroupMean, RewardedTrace } from './baseline.js';
 import { hasLevel, type Nature } from './nature.js';
 import type { ScoredBank } from './references.js';
 import { type RequestOptions, requestedOf } from './requested.js';
-import type { TokenCounts } from './rules/normalisers.js';
 import {
   type Redistribution,
   redistribute,

@@ -1,7 +1,8 @@
 // Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
-import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/table/output-columns.js';
-import { HIERARCHICAL, hierarchical } from './rules/hierarchical.js';
-import { type Normaliser, normaliser, type TokenCounts } from './rules/normalisers.js';
+
+import { HIERARCHICAL, hierarchical } from '../credit/hierarchical.js';
+import { type Normaliser, normaliser, type TokenCounts } from '../credit/normalisers.js';
+import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
 import {
   redistribute,
   ruleOf,

@@ -1,10 +1,11 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
+
+import { boundedSteps } from '../credit/martingale.js';
+import { SEGMENT_RULES, SHARE_EVEN } from '../credit/per-segment.js';
+import { TOKEN_RULES } from '../credit/per-token.js';
+import type { Rule } from '../credit/rule.js';
+import { penalised, smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
 import type { Nature } from './nature.js';
-import { boundedSteps } from './rules/martingale.js';
-import { SEGMENT_RULES, SHARE_EVEN } from './rules/per-segment.js';
-import { TOKEN_RULES } from './rules/per-token.js';
-import type { Rule } from './rules/rule.js';
-import { penalised, smoothed, spread, tokenWeights, unsureness } from './rules/shaping.js';
 
 /** The rules; the default first: METHOD §4 measures them against each other. */
 const RULES = { ...SEGMENT_RULES, ...TOKEN_RULES } as const;

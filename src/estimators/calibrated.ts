@@ -1,5 +1,5 @@
 // `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`.
-import { storedModel } from '../estimate/calibrate/calibration.js';
+import { storedModel } from '../estimate/calibrated/calibration.js';
 import { calibratedValues } from '../estimate/calibrated.js';
 import { traceValues } from '../estimate/value.js';
 import { CALIBRATION, calibrationFacts, givenCalibration } from './calibration-flag.js';

@@ -1,6 +1,6 @@
 // `--calibration`, which the estimators share whose values are put on the reward's scale by what `rredcot calibrate` has fitted.
 import { usageError } from '../errors.js';
-import type { Calibration } from '../estimate/calibrate/calibration.js';
+import type { Calibration } from '../estimate/calibrated/calibration.js';
 import { calibrationDoubt, readCalibration, scoredWith, UNCALIBRATED } from '../estimate/calibrated.js';
 import type { Flag } from '../flag-values.js';
 import type { Asked, Config, FlagValues } from './estimator.js';

@@ -1,14 +1,14 @@
 // What the program has to know of an estimator. An estimator's file declares all of it, and nothing outside knows its name.
 import { usageError } from '../errors.js';
 import type { ReadyTrace } from '../estimate/credit.js';
+import type { PassJob, Window } from '../estimate/cut-windows.js';
 import type { Nature } from '../estimate/nature.js';
-import type { PassJob, Window } from '../estimate/passes/cut-windows.js';
-import type { Scored, Valued } from '../estimate/passes/windows.js';
 import type { AnswerMarks } from '../estimate/reward.js';
 import type { WholeInput } from '../estimate/siblings/apart.js';
+import type { Scored, Valued } from '../estimate/windows.js';
 import { attributeOf, type Flag } from '../flag-values.js';
-import type { OutputColumn } from '../io/table/output-columns.js';
-import type { Device, DeviceChoice } from '../policy/device/device.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
+import type { Device, DeviceChoice } from '../policy/device.js';
 import type { ExitTemplate, PolicyFolder } from '../policy/folder.js';
 import type { OpenPolicy } from '../policy/run/open-policy.js';
 import type { PolicySession } from '../policy/run/session.js';

@@ -1,5 +1,5 @@
 // `loo`: what a segment counts for is what the answer's log-probability loses without it.
-import type { Loo } from '../estimate/attributing/deletions.js';
+import type { Loo } from '../estimate/models/deletions.js';
 import { oneOf } from '../flag-values.js';
 import type { Estimator } from './estimator.js';
 import { OF_ANSWERS, readAgain } from './read-again.js';

@@ -1,7 +1,7 @@
 // `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion.
 
-import { monteCarloColumns, UNFINISHED } from '../estimate/sampling/monte-carlo.js';
-import { type MonteCarloOptions, monteCarloConfig } from '../estimate/sampling/options.js';
+import { monteCarloColumns, UNFINISHED } from '../estimate/models/monte-carlo.js';
+import { type MonteCarloOptions, monteCarloConfig } from '../estimate/models/options.js';
 import { type Flag, oneOf, positiveInteger } from '../flag-values.js';
 import { count, plural } from '../plural.js';
 import { stopsOf } from '../policy/text/stops.js';
@@ -62,9 +62,9 @@ function sampled(values: FlagValues, most: number): Asked {
     config: monteCarloConfig(opts),
     readsReferences: true,
     async open({ policy, tokenizer, marks, signal, log }) {
-      const { openWriting } = await import('../policy/check/open-writing.js');
-      const { sampledValues } = await import('../estimate/sampling/sampled.js');
-      const { SamplingTally } = await import('../estimate/sampling/forecast.js');
+      const { openWriting } = await import('../policy/run/open-writing.js');
+      const { sampledValues } = await import('../estimate/models/sampled.js');
+      const { SamplingTally } = await import('../estimate/models/sampling-forecast.js');
       const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
       const meter = new TokenMeter();
       const { maxTokens } = policy.architecture;

@@ -1,9 +1,9 @@
 // What estimators have in common that ask for nothing but the policy's one pass over a trace.
 import { TraceRejected, usageError } from '../errors.js';
 import type { Nature } from '../estimate/nature.js';
-import type { Scored } from '../estimate/passes/windows.js';
 import type { TraceResult } from '../estimate/trace-result.js';
 import { scoredReferences, type TraceValues, traceValues } from '../estimate/value.js';
+import type { Scored } from '../estimate/windows.js';
 import { eachTrace } from '../rows.js';
 import type { Asked, Estimator, FlagValues, ValueJob, Values } from './estimator.js';
 

@@ -1,5 +1,5 @@
 // `posterior`: how far a hint of the answer in the prompt makes the tokens so far likelier, by one more pass over the trace.
-import { HINT_COLUMNS } from '../estimate/hint/columns.js';
+import { HINT_COLUMNS } from '../estimate/models/columns.js';
 import type { Estimator } from './estimator.js';
 
 export const posterior: Estimator = {
@@ -19,9 +19,9 @@ export const posterior: Estimator = {
   ask: ({ hintTemplate, hintPolicy }) => ({
     readsReferences: true,
     async open(scene) {
-      const { openHint } = await import('../estimate/hint/hint.js');
-      const { hintedValues } = await import('../estimate/hint/hinted-values.js');
-      const { proverConfig } = await import('../estimate/prover/prover.js');
+      const { openHint } = await import('../estimate/models/hint.js');
+      const { hintedValues } = await import('../estimate/models/hinted-values.js');
+      const { proverConfig } = await import('../estimate/models/prover.js');
       const files = { template: textOf(hintTemplate), policy: textOf(hintPolicy) };
       const hint = await openHint(files, scene, { device: scene.choice, signal: scene.signal });
       const { template, reader } = hint;

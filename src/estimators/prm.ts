@@ -28,7 +28,7 @@ export const prm: Estimator = {
     return {
       readsReferences: reference === true,
       async open({ tokenizer, log, choice, signal }) {
-        const { openPrm, prmConfig } = await import('../estimate/prm/prm.js');
+        const { openPrm, prmConfig } = await import('../estimate/models/prm.js');
         const opts = { folder, reference: reference === true };
         const model = await openPrm(opts, tokenizer, { device: choice, signal }, log);
         return {
@@ -37,7 +37,7 @@ export const prm: Estimator = {
           prepare: async ({ given }) => ({ promptIds: await model.promptIds(given) }),
           async start({ window, note }) {
             const { PrmSession } = await import('../policy/run/prm-session.js');
-            const { prmValues } = await import('../estimate/prm/prm-values.js');
+            const { prmValues } = await import('../estimate/models/prm-values.js');
             const session = await PrmSession.open(model.folder, model.device);
             note(session, 'prm');
             return {

@@ -57,7 +57,7 @@ export const progress: Estimator = {
       );
     return {
       async open({ tokenizer, policy: own, log, choice, signal }) {
-        const { isSamePolicy, openProver, proverConfig } = await import('../estimate/prover/prover.js');
+        const { isSamePolicy, openProver, proverConfig } = await import('../estimate/models/prover.js');
         const prover = await openProver(folder, tokenizer, { device: choice, signal });
         const { policy, device } = prover;
         if (isSamePolicy(own, policy))
@@ -72,7 +72,7 @@ export const progress: Estimator = {
           },
           async start({ window, note }) {
             const { PolicySession } = await import('../policy/run/session.js');
-            const { provedValues } = await import('../estimate/prover/proved-values.js');
+            const { provedValues } = await import('../estimate/models/proved-values.js');
             const session = await PolicySession.open(policy, device);
             note(session, 'prover');
             return {

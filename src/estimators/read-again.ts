@@ -1,5 +1,5 @@
 // What the attributions have in common for which the policy reads a trace again: `loo`, `attention`, `gradient`.
-import type { AttributionOptions } from '../estimate/attributing/attributed.js';
+import type { AttributionOptions } from '../estimate/models/attributed.js';
 import { count, plural } from '../plural.js';
 import { duration } from '../report/progress.js';
 import type { Asked, Config } from './estimator.js';
@@ -18,8 +18,8 @@ export function readAgain(opts: AttributionOptions, config: Config = {}): Asked 
     config,
     open: () => ({
       async start({ session }) {
-        const { attributedValues, openAttribution } = await import('../estimate/attributing/attributed.js');
-        const { AttributionTally } = await import('../estimate/attributing/forecast.js');
+        const { attributedValues, openAttribution } = await import('../estimate/models/attributed.js');
+        const { AttributionTally } = await import('../estimate/models/attributing-forecast.js');
         await openAttribution(session, opts);
         return {
           values: (scored) => attributedValues(scored, session, opts),

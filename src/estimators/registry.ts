@@ -2,7 +2,7 @@
 import type { Nature } from '../estimate/nature.js';
 import { ruleOf, SIGMA_RULES, type SigmaRule } from '../estimate/sigma.js';
 import { attributeOf, type Flag } from '../flag-values.js';
-import type { OutputColumn } from '../io/table/output-columns.js';
+import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { attention } from './attention.js';
 import { calibrated } from './calibrated.js';
 import type { Asked, Call, Config, Estimator, FlagValues } from './estimator.js';

@@ -1,6 +1,6 @@
 // The flags by which a policy samples: those of `rredcot sample`, and of the estimators that sample completions.
 import { usageError } from '../errors.js';
-import { JUDGES } from '../estimate/sampling/judge.js';
+import { JUDGES } from '../estimate/models/judge.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../flag-values.js';
 import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling-options.js';
 import type { FlagValues } from './estimator.js';

@@ -1,6 +1,6 @@
 // `siblings`: the probability of winning by going on, from the outcomes of the trace's mates, weighed by how well their tails fit its states.
 import { usageError } from '../errors.js';
-import { storedModel } from '../estimate/calibrate/calibration.js';
+import { storedModel } from '../estimate/calibrated/calibration.js';
 import { calibratedValues } from '../estimate/calibrated.js';
 import { farMates } from '../estimate/siblings/apart.js';
 import {

@@ -1,7 +1,8 @@
-// A stored configuration in, the options out that its credit was made with.
+// Reads from a stored configuration the options that its credit was made with.
+
+import { NORMALISERS } from '../credit/normalisers.js';
 import type { Baseline, CreditOptions } from '../estimate/credit.js';
 import { METHODS } from '../estimate/requested.js';
-import { NORMALISERS } from '../estimate/rules/normalisers.js';
 import { RESIDUALS, SIGMA_RULES, STEPS, WITHINS } from '../estimate/sigma.js';
 import type { Config } from './estimator.js';
 import { storedNature } from './registry.js';

@@ -1,5 +1,5 @@
 // `surprise`: what a segment counts for is how unlikely its least likely token was; no reference, no value, no further pass.
-import { summedAttributions } from '../estimate/attribution/summed.js';
+import { summedAttributions } from '../estimate/summed.js';
 import type { Estimator } from './estimator.js';
 
 /**

@@ -1,4 +1,4 @@
-// The commands and flags of the program in, a script that completes them in bash, zsh or fish out.
+// Writes a script that completes the program's commands and flags in bash, zsh or fish.
 
 /** A flag; `value` is what it takes: nothing, one of some words, or a text or file. */
 export interface CompletedFlag {

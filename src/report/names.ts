@@ -1,5 +1,5 @@
-// Traces in, what stands against their names out: ids that come twice, groups of several prompts, completions under several ids.
-import { HashSet } from '../io/table/hash-set.js';
+// Finds what stands against traces' names: ids that come twice, groups of several prompts, completions under several ids.
+import { HashSet } from '../io/arrow/hash-set.js';
 import { are, plural } from '../plural.js';
 import type { Warning } from './run-figures.js';
 

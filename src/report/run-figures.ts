@@ -1,4 +1,4 @@
-// A run's figures in, the lines that a person reads at its end out, and the warnings where they cannot be trusted.
+// Says a run's figures at its end, and warns where they cannot be trusted.
 import { type Figures, type Histogram, median } from '../figures.js';
 import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';

@@ -1,4 +1,4 @@
-// The progress of several workers in, one line of their sums out.
+// Shows the progress of several workers as one line of their sums.
 
 import { count, plural } from '../plural.js';
 import type { Log } from './log.js';

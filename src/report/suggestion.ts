@@ -1,4 +1,4 @@
-// A run's figures and configuration in, the next command that is worth a user's while out.
+// Suggests the next command that is worth a user's while, by a run's figures and configuration.
 import type { Figures } from '../figures.js';
 import { shellWord } from '../printable.js';
 

@@ -7,7 +7,7 @@ import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
 import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
-import type { DrawnTrace } from './shown/trace-view.js';
+import type { DrawnTrace } from './trace-view.js';
 
 /** A trace worth drawing, with its place among the inputs' rows. */
 interface Example {

@@ -1,5 +1,5 @@
-// A stored row and its run's configuration in, what the segmenter named there cannot have made out: `verify`'s part of METHOD §2.
-import type { StoredRow } from '../io/verify/stored-rows.js';
+// Finds in a stored row what its segmenter cannot have made: `verify`'s part of METHOD §2.
+import type { StoredRow } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
 import { type SegmentOptions, type StoredThoughts, segmenterNamed } from './segmenters.js';
 

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkSegmenter, resolveSegmentOptions } from '../../dist/cli/flags/segment-flags.js';
+import { checkSegmenter, resolveSegmentOptions } from '../../dist/cli/segment-flags.js';
 import { SEGMENTERS } from '../../dist/segment/segmenters.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 

@@ -7,8 +7,8 @@ import {
   Calibration,
   type CalibrationFile,
   parseCalibration,
-} from '../../dist/estimate/calibrate/calibration.js';
-import { KnownGroups } from '../../dist/estimate/calibrate/folds.js';
+} from '../../dist/estimate/calibrated/calibration.js';
+import { KnownGroups } from '../../dist/estimate/calibrated/folds.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES } from '../support/program.js';

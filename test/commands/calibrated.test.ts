@@ -3,7 +3,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
-import type { CalibrationFile } from '../../dist/estimate/calibrate/calibration.js';
+import type { CalibrationFile } from '../../dist/estimate/calibrated/calibration.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { rredcotHere } from '../support/in-process.js';

@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
 import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
+import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
 import { enterFolder } from '../../dist/io/run/presence.js';
-import { OUR_COLUMNS } from '../../dist/io/table/output-columns.js';
 import { rredcotHere } from '../support/in-process.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
 import {

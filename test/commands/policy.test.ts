@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { compareReference, compareRuns } from '../../dist/policy/check/check.js';
+import { compareReference, compareRuns } from '../../dist/policy/run/check.js';
 import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
 import type { PolicySession } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
@@ -428,7 +428,7 @@ class AutoModelForCausalLM:
         for (const list of [made.logprobs, made.entropies]) expect(list).toHaveLength(31);
         for (const logprob of made.logprobs as number[]) expect(logprob).toBeCloseTo(-Math.log(259), 9);
         for (const entropy of made.entropies as number[]) expect(entropy).toBeCloseTo(Math.log(259), 9);
-        const { readReference } = await import('../../dist/policy/check/check.js');
+        const { readReference } = await import('../../dist/policy/run/check.js');
         expect((await readReference(path, 259)).ids).toHaveLength(32);
       }
     },
@@ -445,7 +445,7 @@ class AutoModelForCausalLM:
       },
     );
     expect(run.status, run.stderr).toBe(0);
-    const { readPrmReference } = await import('../../dist/policy/check/check-prm.js');
+    const { readPrmReference } = await import('../../dist/policy/run/check-prm.js');
     const { ids, correct } = await readPrmReference(path, 259);
     expect([ids.length, correct.length]).toEqual([32, 32]);
     for (const share of correct) expect(share).toBeCloseTo(0.5, 9);

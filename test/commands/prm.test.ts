@@ -2,7 +2,7 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildPrmFolder } from '../../dist/policy/making/build-prm.js';
+import { buildPrmFolder } from '../../dist/policy/run/build-prm.js';
 import { loadFamily } from '../oracle/families.js';
 import { rewardShares } from '../oracle/prm.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { recomputedFaults } from '../../dist/commands/scored/recompute.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { readExitTemplate } from '../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
 import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { rredcotHere } from '../support/in-process.js';

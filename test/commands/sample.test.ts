@@ -133,7 +133,7 @@ test('a prompt that leaves no room is rejected, and costs no other', async () =>
 });
 
 test('a row with four solutions is one prompt', async () => {
-  const dump = await readFile(join(ROOT, 'test/io/presets/dumps/gsm8k-solutions.jsonl'), 'utf8');
+  const dump = await readFile(join(ROOT, 'test/io/map/dumps/gsm8k-solutions.jsonl'), 'utf8');
   await writeFile(join(cwd, 'gsm.jsonl'), dump.repeat(3));
   const sampling = ['-n', '2', '--max-tokens', '3', '--limit', '3', '--rows-per-chunk', '1'];
   await run('sample', 'gsm.jsonl', ...sampling, '--format', 'jsonl', '-o', 'gsm/');

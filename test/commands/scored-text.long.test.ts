@@ -2,14 +2,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { PRESET_NAMES } from '../../dist/io/presets/presets.js';
+import { PRESET_NAMES } from '../../dist/io/map/presets.js';
 import { inputMetadata, readRows, resolveInputs } from '../../dist/io/read/inputs.js';
 import { TEXT_KEY } from '../../dist/io/write/output.js';
 import { rredcotHere } from '../support/in-process.js';
 import { collect } from '../support/io-helpers.js';
 import { ROOT, temporaryFolder } from '../support/program.js';
 
-const DUMPS = join(ROOT, 'test/io/presets/dumps');
+const DUMPS = join(ROOT, 'test/io/map/dumps');
 
 /** A trace as the fixtures of the presets spell it. */
 interface Expected {

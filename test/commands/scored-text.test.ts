@@ -8,7 +8,7 @@ import { rredcotHere } from '../support/in-process.js';
 import { collect } from '../support/io-helpers.js';
 import { ROOT, readJsonl, temporaryFolder } from '../support/program.js';
 
-const DUMPS = join(ROOT, 'test/io/presets/dumps');
+const DUMPS = join(ROOT, 'test/io/map/dumps');
 
 type Row = Readonly<Record<string, unknown>>;
 

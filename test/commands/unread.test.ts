@@ -5,7 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveCreditOptions } from '../../dist/commands/job/options.js';
-import { type PolicyNeed, policyNeed } from '../../dist/commands/scoring/policy-need.js';
+import { type PolicyNeed, policyNeed } from '../../dist/commands/policy-need.js';
 import { parseFieldMap } from '../../dist/io/map/field-map.js';
 import { EMBEDDED_POLICY } from '../../dist/policy/embedded.js';
 import { rredcotHere } from '../support/in-process.js';

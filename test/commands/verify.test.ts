@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ranges } from '../../dist/commands/status.js';
 import { verify } from '../../dist/commands/verify.js';
-import { checkRow } from '../../dist/io/verify/check-row.js';
+import { checkRow } from '../../dist/io/scored/check-row.js';
 import { rredcotHere } from '../support/in-process.js';
 import {
   BROKEN,

@@ -1,12 +1,12 @@
 /** Value estimators and σ against METHOD 3 and 4: worked examples, every invariant as a property, and the oracle. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { boundedSteps, certainty, smoothedValues } from '../../dist/credit/martingale.js';
+import { smoothed, tokenWeights } from '../../dist/credit/shaping.js';
 import { bankFault } from '../../dist/estimate/bank.js';
 import { hasLevel, isMartingale } from '../../dist/estimate/nature.js';
 import { bankOf, suffixMaker } from '../../dist/estimate/references.js';
 import { requestedOf } from '../../dist/estimate/requested.js';
-import { boundedSteps, certainty, smoothedValues } from '../../dist/estimate/rules/martingale.js';
-import { smoothed, tokenWeights } from '../../dist/estimate/rules/shaping.js';
 import {
   RESIDUALS,
   type Redistribution,

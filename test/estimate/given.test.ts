@@ -7,7 +7,7 @@ import { FIXTURES, ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../s
 
 it('takes the published values of Thought Anchors by its preset, on its own segments', async () => {
   const folder = await temporaryFolder();
-  const dump = await readFile(join(ROOT, 'test/io/presets/dumps/thought-anchors.jsonl'), 'utf8');
+  const dump = await readFile(join(ROOT, 'test/io/map/dumps/thought-anchors.jsonl'), 'utf8');
   const row = JSON.parse(dump);
   const short = {
     ...row,

@@ -1,10 +1,10 @@
 // Hierarchical credit: the oracle's numbers, what α = 0 and β = 0 leave, and the deviation of a group however it is read.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { HIERARCHICAL, hierarchical } from '../../dist/credit/hierarchical.js';
 import { groupMeanOf, type RewardedTrace, withContiguousMeans } from '../../dist/estimate/baseline.js';
 import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/credit.js';
 import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
-import { HIERARCHICAL, hierarchical } from '../../dist/estimate/rules/hierarchical.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleFactors, oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';

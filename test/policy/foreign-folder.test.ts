@@ -17,7 +17,7 @@ import { globSync } from 'tinyglobby';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { policyBuild } from '../../dist/commands/policy-build.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
 import { PolicySession } from '../../dist/policy/run/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../support/checkpoints.js';
 import { ROOT, temporaryFolder } from '../support/program.js';

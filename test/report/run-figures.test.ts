@@ -10,9 +10,9 @@ import {
   figureWarnings,
   type PolicyFacts,
 } from '../../dist/report/run-figures.js';
-import { drawTrace } from '../../dist/report/shown/trace-view.js';
 import { suggestCalibration } from '../../dist/report/suggestion.js';
 import { Summary } from '../../dist/report/summary.js';
+import { drawTrace } from '../../dist/report/trace-view.js';
 import type { OutputRow, SegmentRow } from '../../dist/scored.js';
 import { THOUGHT_TAGS } from '../../dist/segment/span.js';
 import { bareRow } from '../support/io-helpers.js';

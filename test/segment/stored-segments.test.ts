@@ -1,6 +1,6 @@
 /** What verify says of segments that their segmenter cannot have made: each kind of fault once, and rows that have none. */
 import { expect, test } from 'vitest';
-import type { StoredRow } from '../../dist/io/verify/stored-rows.js';
+import type { StoredRow } from '../../dist/io/scored/stored-rows.js';
 import { segmentFaults } from '../../dist/segment/stored-segments.js';
 
 const ENTROPIES = [0, 1, 2, 0, 3, 0, 0, 1, 0, 0];

@@ -34,7 +34,7 @@ export function makeInputs(folder, oldBuild, newBuild, data) {
   };
   copyAll(join(newBuild, 'fixtures'), /^chains\.jsonl$/);
   copyAll(join(newBuild, 'test/files'), /\.(arrows?|parquet)$/);
-  copyAll(join(newBuild, 'test/io/presets/dumps'), /\.jsonl$/);
+  copyAll(join(newBuild, 'test/io/map/dumps'), /\.jsonl$/);
   const dumps = data === undefined ? [] : readdirSync(data).filter((name) => name.endsWith('.jsonl'));
   for (const name of dumps) copyFileSync(join(data, name), join(folder, name));
 

@@ -68,7 +68,7 @@ export async function readersFolder(): Promise<string> {
   await jsonl('prompts.jsonl', { prompt: question, answer: '7' });
   await jsonl('gold.jsonl', { question, gold: '7' });
   await writeFile(at('question.txt'), question);
-  const dumps = join(ROOT, 'test/io/presets/dumps');
+  const dumps = join(ROOT, 'test/io/map/dumps');
   await copyFile(join(dumps, 'verl-rollout.jsonl'), at('rollouts.jsonl'));
   await copyFile(join(dumps, 'verl-parquet.join.jsonl'), at('train.jsonl'));
   return folder;

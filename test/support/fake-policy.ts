@@ -1,8 +1,8 @@
 // A policy that takes no time and whose numbers depend on every token before: what tests of batching run over.
 
 import { OutOfMemoryError } from '../../dist/errors.js';
-import type { TraceJob } from '../../dist/estimate/passes/strategy.js';
 import type { Suffix } from '../../dist/estimate/references.js';
+import type { TraceJob } from '../../dist/estimate/strategy.js';
 import type { TraceResult } from '../../dist/estimate/trace-result.js';
 import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../../dist/policy/run/session.js';

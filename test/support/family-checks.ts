@@ -1,7 +1,7 @@
 // Small random checkpoints of every family, weight type and rope type: built, run, and held against the float64 pass.
 import { rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { buildPolicyFolder } from '../../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
 import type { Branch } from '../../dist/policy/run/pack.js';
 import { PolicySession, type TraceScores } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';

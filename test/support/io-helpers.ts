@@ -3,9 +3,9 @@
 import { DuckDBInstance } from '@duckdb/node-api';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
+import { stringifyJson } from '../../dist/io/arrow/json.js';
 import { fileStem } from '../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../dist/io/read/jsonl.js';
-import { stringifyJson } from '../../dist/io/table/json.js';
 import type { BadRow, InputRow } from '../../dist/rows.js';
 import { blankRow, type OutputRow } from '../../dist/scored.js';
 import type { Trace } from '../../dist/trace.js';

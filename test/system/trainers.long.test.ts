@@ -45,7 +45,7 @@ const SCORED = [
 
 /** A dump's first row twice, with another completion and reward the second time: a group of two. */
 async function twice(dump: string, path: string, second: object, both: object = {}): Promise<void> {
-  const [row] = await readJsonl<object>(join(ROOT, 'test/io/presets/dumps', `${dump}.jsonl`));
+  const [row] = await readJsonl<object>(join(ROOT, 'test/io/map/dumps', `${dump}.jsonl`));
   const rows = [row, { ...row, ...second }].map((each) => ({ ...each, ...both }));
   await writeFile(path, rows.map((each) => `${JSON.stringify(each)}\n`).join(''));
 }

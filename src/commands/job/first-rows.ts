@@ -1,6 +1,6 @@
 // The rows of a stream, which can be read only once, in; its columns' types from the first of them, then all of them out.
-import { describeValue } from '../../io/table/describe.js';
-import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import { describeValue } from '../../io/arrow/describe.js';
+import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import { type BadRow, type InputRow, rejectRow } from '../../rows.js';
 
 const FIRST_ROWS = 1024;

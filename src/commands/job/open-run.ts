@@ -2,8 +2,6 @@
 import { rm } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { readJson, writeJson } from '../../io/files/json-file.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
 import {
   chunkCount,
   chunkOf,
@@ -13,8 +11,10 @@ import {
   type Shard,
   shardName,
   shardOf,
-} from '../../io/layout/chunks.js';
-import { runPaths } from '../../io/layout/run-paths.js';
+} from '../../io/files/chunks.js';
+import { readJson, writeJson } from '../../io/files/json-file.js';
+import { runPaths } from '../../io/files/run-paths.js';
+import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Input } from '../../io/read/inputs.js';
 import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import type { AskedRun, RunDescription } from '../../io/run/description.js';

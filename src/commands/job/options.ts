@@ -1,22 +1,23 @@
-// What score and segment are told, with every value checked: flags of the command line in, options out.
+// Checks every value of the flags that `score` and `segment` take.
+
+import { HIERARCHICAL } from '../../credit/hierarchical.js';
+import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../credit/normalisers.js';
+import { SHARE_EVEN } from '../../credit/per-segment.js';
+import type { RuleFlag } from '../../credit/rule.js';
 import { usageError } from '../../errors.js';
 import type { Baseline, CreditOptions } from '../../estimate/credit.js';
 import { hasLevel, isMartingale, type Nature } from '../../estimate/nature.js';
 import { METHODS } from '../../estimate/requested.js';
-import { HIERARCHICAL } from '../../estimate/rules/hierarchical.js';
-import { NORMALISERS, type Normaliser, OF_OTHERS } from '../../estimate/rules/normalisers.js';
-import { SHARE_EVEN } from '../../estimate/rules/per-segment.js';
-import type { RuleFlag } from '../../estimate/rules/rule.js';
 import { RESIDUALS, ruleOf, SIGMA_RULES, type SigmaRule, STEPS, WITHINS } from '../../estimate/sigma.js';
 import { type FlagValues, refuseForeignFlags } from '../../estimators/estimator.js';
 import { ESTIMATORS, estimatorNamed } from '../../estimators/registry.js';
 import { finite, oneOf, positiveInteger } from '../../flag-values.js';
-import type { ExportName } from '../../io/export/exports.js';
-import type { OurColumn } from '../../io/table/output-columns.js';
+import type { OurColumn } from '../../io/arrow/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
+import type { ExportName } from '../../io/write/exports.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import type { TextChoice } from '../../io/write/text-columns.js';
-import type { DeviceChoice } from '../../policy/device/device.js';
+import type { DeviceChoice } from '../../policy/device.js';
 import type { SegmentOptions } from '../../segment/segment.js';
 import type { MaxRejects } from './reject-limits.js';
 

@@ -1,7 +1,7 @@
 // `--max-rejects`, and the end of a run of which nothing is left: told early, with the commonest reason and its cure.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { finite, positiveInteger } from '../../flag-values.js';
-import { rejectsPath } from '../../io/layout/run-paths.js';
+import { rejectsPath } from '../../io/files/run-paths.js';
 import { count, plural } from '../../plural.js';
 import type { BadRow } from '../../rows.js';
 import type { Target } from './target.js';

@@ -1,13 +1,13 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
 import { EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import type { GroupBanks } from '../../estimate/bank.js';
-import { chunkCount } from '../../io/layout/chunks.js';
+import type { TextColumn, WrittenColumn } from '../../io/arrow/output-columns.js';
+import { chunkCount } from '../../io/files/chunks.js';
 import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import type { RunCommand, RunDescription } from '../../io/run/description.js';
 import { type FoundPart, partOf } from '../../io/scored/origins.js';
-import type { TextColumn, WrittenColumn } from '../../io/table/output-columns.js';
 import { renamedText } from '../../io/write/column-names.js';
 import type { OutputFormat } from '../../io/write/output.js';
 import { outputLayout } from '../../io/write/output-layout.js';
@@ -22,14 +22,13 @@ import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Trace } from '../../trace.js';
-import { type JobInputs, logMapping } from '../inputs/mapping.js';
-import type { RewardCheck } from '../inputs/reward-scale.js';
-import { scoredAlready } from '../inputs/scored-already.js';
 import { inFolder } from './in-folder.js';
-
+import { type JobInputs, logMapping } from './mapping.js';
 import { openRun, type Run, type RunOptions } from './open-run.js';
 import type { JobOptions } from './options.js';
 import { checkRejects } from './reject-limits.js';
+import type { RewardCheck } from './reward-scale.js';
+import { scoredAlready } from './scored-already.js';
 import { openSink } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { limitPart, surveyInputs } from './survey.js';

@@ -1,11 +1,11 @@
 // The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
 import { TraceRejected } from '../../errors.js';
-import { windowsOf } from '../../estimate/passes/cut-windows.js';
-import { scoreWindows } from '../../estimate/passes/windows.js';
-import { windowOf } from '../../io/layout/chunks.js';
-import { noteProof } from '../../policy/canary/note-proof.js';
-import { resolveDevice } from '../../policy/device/device.js';
+import { windowsOf } from '../../estimate/cut-windows.js';
+import { scoreWindows } from '../../estimate/windows.js';
+import { windowOf } from '../../io/files/chunks.js';
+import { resolveDevice } from '../../policy/device.js';
 import { openPolicyFolder } from '../../policy/folder.js';
+import { noteProof } from '../../policy/run/note-proof.js';
 import { graphFor, PolicySession } from '../../policy/run/session.js';
 import { encodeTrace, thoughtStatus, withTexts } from '../../policy/text/encode.js';
 import { openTokenizer } from '../../policy/text/open-tokenizer.js';

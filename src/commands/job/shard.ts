@@ -1,6 +1,6 @@
 // Which shard of a run a process does: what `--shard` says, or the scheduler that has started it.
 import { usageError } from '../../errors.js';
-import { MAX_SHARDS, type Shard, WHOLE } from '../../io/layout/chunks.js';
+import { MAX_SHARDS, type Shard, WHOLE } from '../../io/files/chunks.js';
 import type { Log } from '../../report/log.js';
 import type { Target } from './target.js';
 

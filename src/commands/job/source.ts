@@ -1,10 +1,11 @@
-// A command's inputs in, its traces out, as a stream: mapped, checked, and only those that the run has still to do.
+// Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
+
+import type { PassThroughColumn } from '../../io/arrow/schema.js';
 import type { ColumnarColumns } from '../../io/arrow/types.js';
 import { rowTraces } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
 import type { Input } from '../../io/read/inputs.js';
 import type { ReadRows } from '../../io/read/peek.js';
-import type { PassThroughColumn } from '../../io/table/schema.js';
 import type { Log } from '../../report/log.js';
 import type { Expected } from '../../report/progress.js';
 import { type BadRow, type InputRow, isBad } from '../../rows.js';

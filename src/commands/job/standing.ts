@@ -6,8 +6,8 @@ import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
 import { firstDifference } from '../../io/run/description.js';
 import type { InputPrint } from '../../io/run/fingerprint.js';
 import { readSummary } from '../../io/run/summary-file.js';
-import { bytesFault } from '../../io/verify/as-written.js';
-import { ownSummary } from '../../io/verify/check-beside.js';
+import { bytesFault } from '../../io/scored/as-written.js';
+import { ownSummary } from '../../io/scored/check-beside.js';
 import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { PART_KEY } from '../../io/write/part.js';
 

@@ -2,12 +2,12 @@
 import { dataError, throwIfInterrupted } from '../../errors.js';
 import type { BankDump, GroupBanks } from '../../estimate/bank.js';
 import type { GroupRewards } from '../../estimate/baseline.js';
+import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
 import { readSurveyFile, writeSurveyFile } from '../../io/run/survey-file.js';
 import { partOf } from '../../io/scored/origins.js';
-import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
 import type { Part } from '../../io/write/part.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
@@ -15,8 +15,8 @@ import { type Named, SeenNames } from '../../report/names.js';
 import type { Warning } from '../../report/run-figures.js';
 import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import type { RewardCheck } from '../inputs/reward-scale.js';
 import { type MaxRejects, RejectTally, refuseHopeless } from './reject-limits.js';
+import type { RewardCheck } from './reward-scale.js';
 
 /** What the whole of the inputs holds. */
 export interface Survey {

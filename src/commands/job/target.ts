@@ -3,9 +3,9 @@ import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { whyUnreplaceable } from '../../io/files/replaceable.js';
+import { hiddenFolder, rejectsPath, summaryPath } from '../../io/files/run-paths.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { sumPath } from '../../io/files/sum-file.js';
-import { hiddenFolder, rejectsPath, summaryPath } from '../../io/layout/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
 import {
   CONFIG_KEY,

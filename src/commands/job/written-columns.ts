@@ -2,7 +2,6 @@
 
 import { usageError } from '../../errors.js';
 import { oneOf } from '../../flag-values.js';
-import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/export/exports.js';
 import {
   isTextColumn,
   OUR_COLUMNS,
@@ -10,8 +9,9 @@ import {
   TEXT_COLUMNS,
   type TextColumn,
   type WrittenColumn,
-} from '../../io/table/output-columns.js';
+} from '../../io/arrow/output-columns.js';
 import type { ColumnChoice } from '../../io/write/column-choice.js';
+import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/write/exports.js';
 
 /** What `score` writes. */
 export const SCORE_COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');

@@ -1,12 +1,12 @@
-// JSON lines say nothing of how they were made: what lies beside them in, their account of themselves out.
+// Finds out from what lies beside JSON lines how they were made, since they say nothing of it themselves.
 import { readJson } from '../../io/files/json-file.js';
+import { runPaths } from '../../io/files/run-paths.js';
 import { readSum } from '../../io/files/sum-file.js';
-import { runPaths } from '../../io/layout/run-paths.js';
-import { mergedPath } from '../../io/merge/merged.js';
+import { mergedPath } from '../../io/run/merged.js';
 import { readSummary } from '../../io/run/summary-file.js';
+import { edited } from '../../io/scored/as-written.js';
+import { ownSummary } from '../../io/scored/check-beside.js';
 import { REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
-import { edited } from '../../io/verify/as-written.js';
-import { ownSummary } from '../../io/verify/check-beside.js';
 
 export type Config = Readonly<Record<string, unknown>>;
 

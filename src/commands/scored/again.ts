@@ -1,20 +1,20 @@
-// A stored trace in, the same trace with another credit out; and what the whole file has to say for that: groups, batches.
+// Gives a stored trace another credit, with what the whole file has to say for that: groups, batches.
 import { isDeepStrictEqual } from 'node:util';
+import { OF_OTHERS } from '../../credit/normalisers.js';
 import { dataError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
-import type { Calibration } from '../../estimate/calibrate/calibration.js';
+import type { Calibration } from '../../estimate/calibrated/calibration.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimate/calibrated.js';
 import { type CreditOptions, creditOf } from '../../estimate/credit.js';
 import { MATELESS } from '../../estimate/mateless.js';
 import type { Nature } from '../../estimate/nature.js';
 import { GROUP_STD, readsEntropies, readsLogprobs } from '../../estimate/requested.js';
-import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
 import { noReferences } from '../../estimate/value.js';
 import { pr } from '../../estimators/pr.js';
-import { float32Text } from '../../io/table/json.js';
-import { inferColumns, type PassThroughColumn } from '../../io/table/schema.js';
+import { float32Text } from '../../io/arrow/json.js';
+import { inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import { plural } from '../../plural.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';

@@ -1,4 +1,4 @@
-// What each of several scored files says of how it was made in, what they all say out, and where they differ.
+// Says what several scored files agree on about how they were made, and where they differ.
 import { isDeepStrictEqual } from 'node:util';
 
 /** One thing that files say, or leave unsaid. */

@@ -1,18 +1,18 @@
-// A path in, the scored traces that it holds out: checked to be ours and as they were written, with the configuration that made them.
+// Opens scored traces: checks that they are ours and as they were written, and finds the configuration that made them.
 import { basename, dirname } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { CreditOptions } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { valueColumns } from '../../estimators/registry.js';
 import { storedCredit } from '../../estimators/stored-credit.js';
+import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/arrow/output-columns.js';
+import type { PassThroughColumn } from '../../io/arrow/schema.js';
+import { summaryPath } from '../../io/files/run-paths.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
-import { summaryPath } from '../../io/layout/run-paths.js';
 import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
+import { assertRecorded, bytesFault, edited } from '../../io/scored/as-written.js';
 import { partOf, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
-import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/table/output-columns.js';
-import type { PassThroughColumn } from '../../io/table/schema.js';
-import { assertRecorded, bytesFault, edited } from '../../io/verify/as-written.js';
 import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { PART_KEY, type Part } from '../../io/write/part.js';
 import { shellWord } from '../../printable.js';

@@ -1,16 +1,18 @@
-// A stored row and the configuration that made it in, what does not follow from its own columns out: `verify`'s part of METHOD.
+// Checks a stored row against the configuration that made it: `verify`'s part of METHOD.
 
-import { posteriorValues } from '../../estimate/attribution/posterior.js';
+import { OF_OTHERS } from '../../credit/normalisers.js';
 import { bankFault, NO_BANK, ONE_SIDED } from '../../estimate/bank.js';
 import {
   furtherOf,
   modelValues,
   type StoredModel,
   storedModel,
-} from '../../estimate/calibrate/calibration.js';
-import { groupPlace } from '../../estimate/calibrate/folds.js';
+} from '../../estimate/calibrated/calibration.js';
+import { groupPlace } from '../../estimate/calibrated/folds.js';
 import { STATE_COLUMNS, storedStates, UNCALIBRATED } from '../../estimate/calibrated.js';
 import type { CreditOptions } from '../../estimate/credit.js';
+import { checkSampled } from '../../estimate/models/check-stored.js';
+import { posteriorValues } from '../../estimate/posterior.js';
 import {
   creditColumn,
   GROUP_STD,
@@ -21,8 +23,6 @@ import {
   TOKEN_ADVANTAGE,
   TOKEN_FACTOR,
 } from '../../estimate/requested.js';
-import { OF_OTHERS } from '../../estimate/rules/normalisers.js';
-import { checkSampled } from '../../estimate/sampling/check-stored.js';
 import { checkMates } from '../../estimate/siblings/check-stored.js';
 import {
   redistribute,
@@ -33,7 +33,7 @@ import {
   sigmaGain,
   sigmaMaxWeight,
 } from '../../estimate/sigma.js';
-import type { StoredRow } from '../../io/verify/stored-rows.js';
+import type { StoredRow } from '../../io/scored/stored-rows.js';
 import { segmentSums } from '../../segment/segment.js';
 
 /** Whether rows of a group share their baseline, the group's mean reward. */

@@ -1,9 +1,9 @@
-// A row of a scored file in, the trace as it was scored out: its columns as numbers again, and the input's own to pass on.
+// Decodes a stored row: its columns become numbers again, and the input's own are passed on.
 import { TraceRejected } from '../../errors.js';
 import type { Creditable } from '../../estimate/credit.js';
-import { readCell } from '../../io/table/output-columns.js';
-import { checkRow } from '../../io/verify/check-row.js';
-import type { StoredRow } from '../../io/verify/stored-rows.js';
+import { readCell } from '../../io/arrow/output-columns.js';
+import { checkRow } from '../../io/scored/check-row.js';
+import type { StoredRow } from '../../io/scored/stored-rows.js';
 import { segmentOf } from '../../report/scored-row.js';
 import type { InputRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';

@@ -1,9 +1,9 @@
-// `--where`: a condition as text in, a question to ask of a scored trace out.
+// `--where`: parses a condition that is then asked of every scored trace.
 import { usageError } from '../../errors.js';
 import { hasLevel } from '../../estimate/nature.js';
 import { SIGMA_RULES } from '../../estimate/sigma.js';
-import type { OurColumn } from '../../io/table/output-columns.js';
-import { mayBeStatus, STATUS_CODES } from '../../io/verify/status-codes.js';
+import type { OurColumn } from '../../io/arrow/output-columns.js';
+import { mayBeStatus, STATUS_CODES } from '../../io/scored/status-codes.js';
 import { didYouMean } from '../../similar.js';
 import type { Scored } from './open-scored.js';
 import type { StoredTrace } from './scored-rows.js';

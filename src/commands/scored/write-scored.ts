@@ -1,11 +1,11 @@
-// Rows of a scored file in, one file or stdout out, whole or not at all, with the rejects and the summary beside it.
+// Writes scored rows to one file or to stdout, whole or not at all, with the rejects and the summary beside it.
 import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { throwIfInterrupted, usageError } from '../../errors.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
+import { summaryPath } from '../../io/files/run-paths.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { removeSum, writeSum } from '../../io/files/sum-file.js';
-import { summaryPath } from '../../io/layout/run-paths.js';
 import { comeInto, sweepFolder } from '../../io/run/claim.js';
 import { holderText } from '../../io/run/holder.js';
 import type { Presence } from '../../io/run/presence.js';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { throwIfInterrupted, usageError } from '../../errors.js';
-import { chunkOf } from '../../io/layout/chunks.js';
+import { chunkOf } from '../../io/files/chunks.js';
 import { openSpill } from '../../io/scored/spill.js';
 import { count, plural } from '../../plural.js';
 import type { Log } from '../../report/log.js';

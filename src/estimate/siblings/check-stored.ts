@@ -1,5 +1,5 @@
-// A stored row of `siblings` in, what its columns say against each other out.
-import type { StoredRow } from '../../io/verify/stored-rows.js';
+// Checks a stored row of `siblings` by its own columns.
+import type { StoredRow } from '../../io/scored/stored-rows.js';
 import { MATELESS } from '../mateless.js';
 
 /**

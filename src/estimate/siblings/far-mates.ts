@@ -4,7 +4,7 @@ import type { Spill } from '../../io/scored/spill.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import type { GroupRewards } from '../baseline.js';
-import type { PassJob } from '../passes/cut-windows.js';
+import type { PassJob } from '../cut-windows.js';
 
 /** A trace that can be another's mate. */
 export interface Related extends PassJob {

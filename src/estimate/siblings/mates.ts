@@ -1,4 +1,4 @@
-// A trace and the others of its group in, the mates whose tails it is asked for out, with what is scored of them.
+// Chooses the mates of a trace among its group, and what is scored of their tails.
 import { candidateExits, type Pieces } from '../../segment/segment.js';
 import type { Suffix } from '../references.js';
 import { align, type PieceBags, pieceBags } from './alignment.js';

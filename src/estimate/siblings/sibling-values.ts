@@ -1,5 +1,5 @@
 // Values of a trace's states from how its mates went on from corresponding ones (METHOD §3, `siblings`).
-import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../../io/table/output-columns.js';
+import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../../io/arrow/output-columns.js';
 import { NO_FIT, NO_MATE } from '../mateless.js';
 import type { TraceResult } from '../trace-result.js';
 import type { TraceValues } from '../value.js';

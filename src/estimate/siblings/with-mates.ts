@@ -1,9 +1,9 @@
-// Windows of traces in, the same with each trace's mates out, and with the guests that these windows lack.
+// Gives each trace of a window its mates, and the window the guests that it lacks.
 import { TraceRejected } from '../../errors.js';
 import { type BadRow, isBad, rejectTrace } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { Trace } from '../../trace.js';
-import type { PassJob, Window } from '../passes/cut-windows.js';
+import type { PassJob, Window } from '../cut-windows.js';
 import { type Candidate, candidateOf, type FarMates, type Related } from './far-mates.js';
 import {
   bagsOf,

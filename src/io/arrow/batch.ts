@@ -1,4 +1,4 @@
-// Output rows in, Arrow record batches out.
+// Gathers output rows in Arrow record batches.
 
 import {
   Bool,
@@ -18,12 +18,12 @@ import {
   Utf8,
 } from 'apache-arrow';
 import type { OutputRow } from '../../scored.js';
-import type { ColumnBuilder } from '../table/column-builder.js';
-import { columnBuilder } from '../table/column-builders.js';
-import type { OutputColumn } from '../table/output-columns.js';
-import type { BatchWriter, RowWriter } from '../table/row-writer.js';
-import type { ColumnType } from '../table/schema.js';
+import type { ColumnBuilder } from './column-builder.js';
+import { columnBuilder } from './column-builders.js';
 import { gather, type Range } from './gather.js';
+import type { OutputColumn } from './output-columns.js';
+import type { BatchWriter, RowWriter } from './row-writer.js';
+import type { ColumnType } from './schema.js';
 
 /**
  * The Arrow schema of the columns; every field nullable, as Hugging Face readers demand.

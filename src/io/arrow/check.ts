@@ -1,4 +1,4 @@
-// A record batch in, an error out where its offsets point outside its buffers: bytes that were damaged on their way.
+// Refuses a record batch whose offsets point outside its buffers: its bytes were damaged on their way.
 
 import { type Data, DataType, type RecordBatch, Type } from 'apache-arrow';
 import { INLINE_BYTES, VIEW_BYTES } from './values.js';

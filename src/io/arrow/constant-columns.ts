@@ -1,4 +1,4 @@
-// Record batches in, the same with further columns of text out that have one value each.
+// Adds columns of text that have one value each to record batches.
 import { Field, makeData, RecordBatch, Schema, Struct, Utf8, vectorFromArray } from 'apache-arrow';
 import type { BatchSource } from './reader.js';
 

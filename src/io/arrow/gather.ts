@@ -1,4 +1,4 @@
-// Ranges of Arrow columns in, one column of the same type out: how an input's columns come to the output unchanged.
+// Copies ranges of Arrow columns into one of the same type, so that an input's columns come to the output unchanged.
 
 import {
   type Data,
@@ -11,8 +11,8 @@ import {
   Type,
   Utf8,
 } from 'apache-arrow';
-import { MAX_OFFSET, makeColumnData } from '../table/column-builder.js';
-import { stringifyJson } from '../table/json.js';
+import { MAX_OFFSET, makeColumnData } from './column-builder.js';
+import { stringifyJson } from './json.js';
 import { bit, dictionaryPlace, INLINE_BYTES, isValid, VIEW_BYTES, valueAt, viewBytes } from './values.js';
 
 /** Values `from` to `to` (exclusive) of a column; where `data` is null, as many nulls. */

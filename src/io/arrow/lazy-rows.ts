@@ -1,9 +1,9 @@
-// Record batches in, rows out that convert a value only when somebody looks at it.
+// Reads record batches as rows that convert a value only when somebody looks at it.
 
 import { type Data, type RecordBatch, Type } from 'apache-arrow';
 import type { InputRow } from '../../rows.js';
 import type { ArrowPlace, ColumnarBatch } from '../../trace.js';
-import { stringifyLossless } from '../table/json.js';
+import { stringifyLossless } from './json.js';
 import { damaged } from './reader.js';
 import { nameOf, valueAt } from './values.js';
 

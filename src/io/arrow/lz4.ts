@@ -1,4 +1,4 @@
-// LZ4 frames in, their bytes out: what Arrow files hold whose bodies are compressed with `lz4`.
+// Unpacks LZ4 frames, in which some Arrow files hold their bodies.
 
 const LZ4_MAGIC = 0x184d2204;
 const MIN_MATCH = 4;

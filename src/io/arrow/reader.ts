@@ -1,4 +1,4 @@
-// An Arrow IPC file or stream in, its schema and record batches out.
+// Reads schema and record batches of an Arrow IPC file or stream.
 
 import { type FileHandle, open } from 'node:fs/promises';
 import {

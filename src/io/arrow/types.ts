@@ -1,4 +1,4 @@
-// An input's Arrow schema in, the types of the columns that pass through out, with what had to be changed.
+// Finds the types of the columns that pass through from an input's Arrow schema, and says what had to be changed.
 
 import {
   Binary,
@@ -19,7 +19,7 @@ import {
   type Type,
   Utf8,
 } from 'apache-arrow';
-import type { ColumnType, PassThroughColumn } from '../table/schema.js';
+import type { ColumnType, PassThroughColumn } from './schema.js';
 import { nameOf } from './values.js';
 
 /** The columns of a columnar input as they are written: every one nullable, none of a type that readers refuse. */

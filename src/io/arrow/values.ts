@@ -1,4 +1,4 @@
-// An Arrow value in, the plain JavaScript value out that stands for it in traces and in JSON.
+// Converts an Arrow value to the plain JavaScript value that stands for it in traces and in JSON.
 
 import {
   type Data,

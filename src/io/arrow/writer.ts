@@ -1,10 +1,10 @@
-// Output rows in, Arrow IPC bytes out: the stream format for pipes, the file format for files.
+// Writes output rows as Arrow IPC: the stream format for pipes, the file format for files.
 
 import { RecordBatchFileWriter, RecordBatchStreamWriter, type Schema, util } from 'apache-arrow';
 import type { ByteSink } from '../files/stdout.js';
-import type { OutputColumn } from '../table/output-columns.js';
-import type { BatchWriter, RowWriter } from '../table/row-writer.js';
 import { arrowSchema, batchBuilder, batchedRows } from './batch.js';
+import type { OutputColumn } from './output-columns.js';
+import type { BatchWriter, RowWriter } from './row-writer.js';
 
 type Bytes = ArrayBufferView | ArrayBufferLike;
 

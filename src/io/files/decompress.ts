@@ -1,4 +1,4 @@
-// Compressed bytes in, plain bytes out; a file that ends too early gives all it has before it says so.
+// Unpacks compressed files; one that ends too early gives all that it has before it says so.
 
 import { createGunzip } from 'node:zlib';
 import { dataError, EXIT, RredcotError } from '../../errors.js';

@@ -1,4 +1,4 @@
-// A failure of the file system in, the user's error out: which file, what is wrong, whether starting again helps.
+// Turns a failure of the file system into the user's error: which file, what is wrong, whether starting again helps.
 import { constants } from 'node:os';
 import { EXIT, RredcotError } from '../../errors.js';
 

@@ -1,4 +1,4 @@
-// Bytes in, one gzip member out to another sink: the same bytes for the same input, whenever and wherever it ran.
+// Packs bytes as one gzip member: the same bytes for the same input, whenever and wherever it ran.
 
 import { constants, createGzip } from 'node:zlib';
 import type { ByteSink } from './stdout.js';

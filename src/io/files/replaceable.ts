@@ -1,4 +1,4 @@
-// A name in, why no other file could be put in its place out: found before the work, since the place is taken at its end.
+// Says before the work why no file could take a name at its end.
 import { lstat, open, readFile, realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 

@@ -1,4 +1,4 @@
-// `--map` and what is known of a file in, the places where each field of a trace is looked for out.
+// Decides where each field of a trace is looked for, by `--map` and what is known of a file.
 import { usageError } from '../../errors.js';
 import { didYouMean } from '../../similar.js';
 import { type FieldPath, parsePath } from './path.js';

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { EXIT, RredcotError } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
-import { describeKeys, describeValue } from '../table/describe.js';
-import { stringifyJson } from '../table/json.js';
-import { inferColumns, type PassThroughColumn } from '../table/schema.js';
+import { describeKeys, describeValue } from '../arrow/describe.js';
+import { stringifyJson } from '../arrow/json.js';
+import { inferColumns, type PassThroughColumn } from '../arrow/schema.js';
 import { Mismatch } from './mismatch.js';
 import type { Columns } from './path.js';
 import { textIndex } from './text-index.js';

@@ -1,10 +1,10 @@
-// An input row and the field map in, the traces it holds out.
+// Makes traces of an input row by the field map.
 
 import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { describeKeys, describeValue } from '../table/describe.js';
-import { stringifyJson } from '../table/json.js';
+import { describeKeys, describeValue } from '../arrow/describe.js';
+import { stringifyJson } from '../arrow/json.js';
 import { type Join, pick } from './join.js';
 import { Mismatch } from './mismatch.js';
 import { type Columns, resolvePath } from './path.js';

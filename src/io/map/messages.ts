@@ -1,6 +1,6 @@
 // A prompt given as a conversation, in the forms that data sets use, as the method's `Message` list.
 import type { Message } from '../../trace.js';
-import { describeValue } from '../table/describe.js';
+import { describeValue } from '../arrow/describe.js';
 
 /** The messages, or what is wrong with them. */
 export type ParsedMessages = readonly Message[] | { readonly problem: string };

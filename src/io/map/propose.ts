@@ -1,4 +1,4 @@
-// A row that nobody has mapped in, paths for `--map` out: by the names that such columns have, where their values fit.
+// Proposes paths for `--map` by the names that such columns have, where their values fit.
 
 import { shellWord } from '../../printable.js';
 import { didYouMean } from '../../similar.js';

@@ -1,11 +1,11 @@
-// One trace's raw field values in, the checked `Trace` out.
+// Checks the raw field values of a trace.
 
 import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
 import type { InputRow } from '../../rows.js';
 import type { Reference, Trace } from '../../trace.js';
-import { describeKeys, describeValue } from '../table/describe.js';
-import { asNumber } from '../table/json.js';
+import { describeKeys, describeValue } from '../arrow/describe.js';
+import { asNumber } from '../arrow/json.js';
 import { completionText } from './dialogue.js';
 import { beginsWithPrompt, checkPrompt } from './held-completion.js';
 import { parseMessages } from './messages.js';

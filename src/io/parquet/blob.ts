@@ -1,4 +1,4 @@
-// An open file in, what parquet-wasm asks of a Blob out: its size, and the bytes of a range.
+// Gives parquet-wasm what it asks of a Blob from an open file: its size, and the bytes of a range.
 //
 // node:fs has openAsBlob, which fails without a reason where another process removes or replaces the file: an open file
 // stays what it was.

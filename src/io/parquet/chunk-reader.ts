@@ -1,4 +1,4 @@
-// Parquet files that this program wrote in, their schema, metadata and rows out, one file after the other.
+// Reads schema, metadata and rows of Parquet files that this program wrote, one after the other.
 import { type RecordBatch, RecordBatchReader, type Schema } from 'apache-arrow';
 import { RredcotError } from '../../errors.js';
 import { openParquetDecoder } from './decoder.js';

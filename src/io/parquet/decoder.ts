@@ -1,4 +1,4 @@
-// Parts of Parquet files in, Arrow IPC out, through a worker thread: one part at a time, of whichever file.
+// Decodes parts of Parquet files to Arrow IPC in a worker thread: one part at a time, of whichever file.
 
 import { setTimeout as after } from 'node:timers/promises';
 import { startThread, type Thread } from '../../thread.js';

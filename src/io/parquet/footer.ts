@@ -1,4 +1,4 @@
-// A Parquet file's footer in, its row groups out, and what their columns lose on the way to Arrow.
+// Reads a Parquet file's footer: its row groups, and what their columns lose on the way to Arrow.
 //
 // parquet-wasm cannot read the dictionaries that polars declares: the footers that it is given declare plain columns.
 

@@ -1,11 +1,11 @@
-// Parquet files of the same columns in, one file of all their row groups out: pages are copied, not decoded.
+// Joins Parquet files of the same columns: pages are copied, not decoded.
 import { open } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../../errors.js';
 import type { AtomicFile } from '../files/atomic-file.js';
+import { MAX_ROW_GROUPS } from '../files/chunks.js';
 import { readWhole } from '../files/exact-bytes.js';
 import { HASH_KEY, UNSEALED } from '../files/seal.js';
-import { MAX_ROW_GROUPS } from '../layout/chunks.js';
 import { FILE, GROUP, MAGIC, PAIR } from './fields.js';
 import { readFooter, readParquetFooter } from './footer.js';
 import { footerOf, groupRange, movedGroup } from './part.js';

@@ -1,4 +1,4 @@
-// A Parquet file in, its schema and record batches out, one row group at a time.
+// Reads schema and record batches of a Parquet file, one row group at a time.
 
 import { RecordBatchReader, Schema } from 'apache-arrow';
 import { checkBatch } from '../arrow/check.js';

@@ -1,4 +1,4 @@
-// Bytes of Thrift's compact protocol in, a tree of fields by number out, and back: what Parquet's footers are made of.
+// Reads and writes Thrift's compact protocol, of which Parquet's footers are made, as a tree of fields by number.
 
 /** Types as the compact protocol numbers them. */
 export const THRIFT = {

@@ -1,15 +1,15 @@
-// Output rows in, one Parquet file out, through a worker thread that is never trusted to be right.
+// Writes output rows as one Parquet file, through a worker thread that is never trusted to be right.
 
 import type { RecordBatch, Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { arrowSchema, batchBuilder, batchedRows, batchStream } from '../arrow/batch.js';
 import { gatherRows } from '../arrow/gather.js';
+import type { OutputColumn } from '../arrow/output-columns.js';
+import type { BatchWriter, RowWriter } from '../arrow/row-writer.js';
 import { parquetType } from '../arrow/types.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
-import type { OutputColumn } from '../table/output-columns.js';
-import type { BatchWriter, RowWriter } from '../table/row-writer.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
 import { countLeaves, refuseUnwritable } from './types.js';
 

@@ -1,4 +1,4 @@
-// A path that is nothing on this machine in, how its user gets what it names out: addresses, and models of the Hugging Face Hub.
+// Says how to get what a path names that is nothing on this machine: an address, or a model of the Hugging Face Hub.
 import { basename } from 'node:path';
 import { type RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';

@@ -1,11 +1,11 @@
-// Paths as the user gave them in, files out: patterns and folders become the files that they stand for, sorted.
+// Finds the files that the user's paths stand for, sorted: patterns and folders become their files.
 
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { readJson, readSmallFile } from '../files/json-file.js';
-import { chunkNumber, runPaths } from '../layout/run-paths.js';
+import { chunkNumber, runPaths } from '../files/run-paths.js';
 import { addressError } from './elsewhere.js';
 
 /** Names of files with rows; in a folder, others are passed over. */

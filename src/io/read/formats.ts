@@ -1,4 +1,4 @@
-// A file's first bytes in, its format out; the name is believed only where bytes tell nothing.
+// Tells a file's format by its first bytes; the name is believed only where these tell nothing.
 
 import { usageError } from '../../errors.js';
 import type { Compression } from '../files/decompress.js';

@@ -1,10 +1,10 @@
-// Bytes of a JSON text file in, one row (or one bad row) out for each line of JSONL or element of a JSON list.
+// Reads a row, or a bad row, of each line of JSONL or element of a JSON list.
 
 import { isUtf8 } from 'node:buffer';
 import { type Rejection, usageError } from '../../errors.js';
 import type { BadRow, InputRow, RowOptions } from '../../rows.js';
+import { parseJson } from '../arrow/json.js';
 import { TruncatedError } from '../files/decompress.js';
-import { parseJson } from '../table/json.js';
 import { BOM, elementSplitter, lineSplitter, OPEN_LIST, type RowBytes } from './split.js';
 
 /** Default of `--max-line-bytes`. */

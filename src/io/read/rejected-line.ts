@@ -1,7 +1,7 @@
-// A line of a rejects file in, the row that its `raw` holds out: what was set aside, and again there, is read again.
+// Reads the row that a line of a rejects file holds in `raw`, so that what was set aside is an input again.
 
 import { type BadRow, type InputRow, rejectRow } from '../../rows.js';
-import { parseJson } from '../table/json.js';
+import { parseJson } from '../arrow/json.js';
 
 /** The keys of a line of a rejects file: those that every line has. A row of an input has others, or more. */
 const KEYS: readonly (readonly [key: string, isRight: (value: unknown) => boolean])[] = [

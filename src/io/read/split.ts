@@ -1,4 +1,4 @@
-// Bytes of a JSON text file in, the bytes of each row out: lines of JSONL, or elements of one JSON list.
+// Cuts a JSON text file into the bytes of its rows: lines of JSONL, or elements of one JSON list.
 
 import { dataError } from '../../errors.js';
 import { TruncatedError } from '../files/decompress.js';

@@ -8,7 +8,7 @@ import { syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
 import { againWhereTaken } from '../files/json-file.js';
 import { makeFolder } from '../files/make-folder.js';
-import { runPaths } from '../layout/run-paths.js';
+import { runPaths } from '../files/run-paths.js';
 import {
   type AskedRun,
   firstDifference,

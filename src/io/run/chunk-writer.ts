@@ -1,14 +1,14 @@
-// A shard's rows and rejects in input order in, its chunks out: each is written whole, then recorded as done.
+// Writes a shard's rows and rejects in chunks: each is written whole, then recorded as done.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Tally } from '../../figures.js';
 import { isBad } from '../../rows.js';
 import { syncFolder } from '../files/atomic-file.js';
+import { chunkOf, type Shard } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { writeJson } from '../files/json-file.js';
+import { runPaths } from '../files/run-paths.js';
 import { statIfThere } from '../files/stat-if-there.js';
-import { chunkOf, type Shard } from '../layout/chunks.js';
-import { runPaths } from '../layout/run-paths.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import { openRejects, type Rejects } from '../write/rejects.js';
 import type { Destination } from '../write/stream-destination.js';

@@ -1,9 +1,9 @@
-// A finished folder's columns, metadata and counts in, its README.md out: a dataset card, so that a hub can take it as it is.
+// Writes the README.md of a finished folder: a dataset card, so that a hub can take it as it is.
 
 import { count } from '../../plural.js';
 import { markdownCode, printableJson } from '../../printable.js';
-import { EXPORT_FORMS, type ExportName } from '../export/exports.js';
-import { OUR_COLUMNS, type OurColumn } from '../table/output-columns.js';
+import { OUR_COLUMNS, type OurColumn } from '../arrow/output-columns.js';
+import { EXPORT_FORMS, type ExportName } from '../write/exports.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
 import type { RunCommand } from './description.js';

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { dataError, usageError } from '../../errors.js';
+import { MAX_SHARDS } from '../files/chunks.js';
 import { readJson } from '../files/json-file.js';
-import { MAX_SHARDS } from '../layout/chunks.js';
-import { runPaths } from '../layout/run-paths.js';
+import { runPaths } from '../files/run-paths.js';
 import { FORMATS } from '../write/output.js';
 import { InputPrintSchema } from './fingerprint.js';
 import { nameOfField } from './flag-names.js';

@@ -1,4 +1,4 @@
-// Input files in, what is noted of them out: enough to notice that one is another file.
+// Notes enough of the input files to notice that one is another.
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { z } from 'zod';

@@ -1,4 +1,4 @@
-// The resolved configuration's keys in, the flags that set them out: a user knows what was typed.
+// Names the flags that set keys of the resolved configuration: a user knows what was typed.
 
 /** Keys that are not called as their flag is. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {

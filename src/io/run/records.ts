@@ -5,10 +5,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { EXIT, RredcotError } from '../../errors.js';
 import type { Figures } from '../../figures.js';
+import { MAX_CHUNKS, type Shard, shardOf } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { readJson } from '../files/json-file.js';
-import { MAX_CHUNKS, type Shard, shardOf } from '../layout/chunks.js';
-import { runPaths } from '../layout/run-paths.js';
+import { runPaths } from '../files/run-paths.js';
 import type { CardFacts } from './dataset-card.js';
 
 /** Sums over chunks. */

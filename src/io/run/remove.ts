@@ -3,10 +3,10 @@ import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { usageError } from '../../errors.js';
+import type { Shard } from '../files/chunks.js';
 import { readJson } from '../files/json-file.js';
+import { CARD_NAME, runPaths } from '../files/run-paths.js';
 import { isAbsent, statIfThere } from '../files/stat-if-there.js';
-import type { Shard } from '../layout/chunks.js';
-import { CARD_NAME, runPaths } from '../layout/run-paths.js';
 import { COMMANDS } from './description.js';
 import { isOwnCard } from './success.js';
 

@@ -1,10 +1,10 @@
-// A run folder in, what of it is done and what is missing out: counted from records, no chunk is opened.
+// Counts from a run folder's records what of it is done and what is missing; no chunk is opened.
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
+import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../files/chunks.js';
+import { chunkNumber, hiddenFolder, runPaths } from '../files/run-paths.js';
 import { statIfThere } from '../files/stat-if-there.js';
-import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../layout/chunks.js';
-import { chunkNumber, hiddenFolder, runPaths } from '../layout/run-paths.js';
 import { type Part, parsePart } from '../write/part.js';
 import { type RunDescription, readRunDescription } from './description.js';
 import {

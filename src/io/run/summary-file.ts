@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { VERSION } from '../../version.js';
 import { fileError } from '../files/file-error.js';
 import { readJson } from '../files/json-file.js';
-import { summaryPath } from '../layout/run-paths.js';
+import { summaryPath } from '../files/run-paths.js';
 import { PartSchema } from '../write/part.js';
 
 /** A place beside the output that is not ours to write, or another disk's: no reason to fail. */

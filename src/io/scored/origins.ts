@@ -1,10 +1,10 @@
 // What a scored file was made of: where it says so, and whether what is read is a part of a data set.
 import { basename, dirname, resolve } from 'node:path';
 import { dataError } from '../../errors.js';
+import { runPaths } from '../files/run-paths.js';
 import { statIfThere } from '../files/stat-if-there.js';
-import { runPaths } from '../layout/run-paths.js';
-import { readMerged } from '../merge/merged.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
+import { readMerged } from '../run/merged.js';
 import { readRunState } from '../run/state.js';
 import { readSummary } from '../run/summary-file.js';
 import { RUN_KEY } from '../write/output.js';

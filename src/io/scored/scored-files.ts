@@ -1,16 +1,16 @@
-// Names of scored files and run folders in, their files out, each with what it says of how it was made.
+// Finds the files that names of scored files and run folders stand for, and what each says of how it was made.
 import { realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
-import { shardOf } from '../layout/chunks.js';
-import { runPaths } from '../layout/run-paths.js';
-import { readMerged } from '../merge/merged.js';
+import { shardOf } from '../files/chunks.js';
+import { runPaths } from '../files/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { readMerged } from '../run/merged.js';
 import { readRunState, recordsInOrder } from '../run/state.js';
 import { readSummary } from '../run/summary-file.js';
-import { assertRecorded, bytesFault, edited } from '../verify/as-written.js';
-import { openRows, type StoredRow, storedConfig } from '../verify/stored-rows.js';
 import { formatOf, type OutputFormat, POLICY_KEY } from '../write/output.js';
+import { assertRecorded, bytesFault, edited } from './as-written.js';
+import { openRows, type StoredRow, storedConfig } from './stored-rows.js';
 
 /** A file of scored rows, opened. */
 export interface ScoredFile {

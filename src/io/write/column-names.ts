@@ -1,9 +1,9 @@
-// The input's columns and ours in, the names out under which the former are written beside the latter.
+// Decides under which names the input's columns are written beside ours.
 
+import { columnName, type OurColumn, type WrittenColumn } from '../arrow/output-columns.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
 import { explodes } from '../map/field-map.js';
 import type { FieldMap } from '../map/sources.js';
-import { columnName, type OurColumn, type WrittenColumn } from '../table/output-columns.js';
-import type { PassThroughColumn } from '../table/schema.js';
 
 /**
  * Finds output names for the input's columns where some are ours. A column that ours repeats (the trace's

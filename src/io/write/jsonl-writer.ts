@@ -1,12 +1,12 @@
-// Output rows in, JSONL bytes out: floats in the fewest digits that keep the float32.
+// Writes output rows as JSONL, floats in the fewest digits that keep the float32.
 
 import { printableJson } from '../../printable.js';
 import type { OutputRow } from '../../scored.js';
+import { float32Text, stringifyJson } from '../arrow/json.js';
+import type { OutputColumn } from '../arrow/output-columns.js';
+import type { RowWriter } from '../arrow/row-writer.js';
+import type { ColumnType } from '../arrow/schema.js';
 import type { ByteSink } from '../files/stdout.js';
-import { float32Text, stringifyJson } from '../table/json.js';
-import type { OutputColumn } from '../table/output-columns.js';
-import type { RowWriter } from '../table/row-writer.js';
-import type { ColumnType } from '../table/schema.js';
 import { type ColumnChoice, isWritten } from './column-choice.js';
 
 /**

@@ -2,10 +2,10 @@
 
 import { usageError } from '../../errors.js';
 import { didYouMean } from '../../similar.js';
+import { isTextColumn, type TextColumn, type WrittenColumn } from '../arrow/output-columns.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
 import type { Columns } from '../map/path.js';
 import type { FieldMap } from '../map/sources.js';
-import { isTextColumn, type TextColumn, type WrittenColumn } from '../table/output-columns.js';
-import type { PassThroughColumn } from '../table/schema.js';
 import { type ColumnChoice, isWritten } from './column-choice.js';
 import { resolveColumnNames } from './column-names.js';
 import { TEXT_KEY } from './output.js';

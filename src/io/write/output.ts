@@ -2,12 +2,12 @@
 
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
+import { outputColumns, type WrittenColumn } from '../arrow/output-columns.js';
+import type { RowWriter } from '../arrow/row-writer.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { HASH_KEY, UNSEALED } from '../files/seal.js';
 import { type ByteSink, openStreamSink } from '../files/stdout.js';
-import { outputColumns, type WrittenColumn } from '../table/output-columns.js';
-import type { RowWriter } from '../table/row-writer.js';
-import type { PassThroughColumn } from '../table/schema.js';
 import type { ColumnChoice } from './column-choice.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;

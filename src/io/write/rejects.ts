@@ -1,11 +1,11 @@
-// Bad rows in, the rejects file out.
+// Writes the rejects file.
 
 import { rm } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import type { BadRow } from '../../rows.js';
+import { stringifyJson } from '../arrow/json.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { statIfThere } from '../files/stat-if-there.js';
-import { stringifyJson } from '../table/json.js';
 
 /** The rejects of a run. */
 export interface Rejects {

@@ -1,9 +1,9 @@
 // `--text`: whether the traces' texts are written as columns of ours, and in which column a reader finds them.
 
+import { TEXT_COLUMNS, type TextColumn } from '../arrow/output-columns.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
 import { isDialogue } from '../map/dialogue.js';
 import type { FieldMap } from '../map/sources.js';
-import { TEXT_COLUMNS, type TextColumn } from '../table/output-columns.js';
-import type { PassThroughColumn } from '../table/schema.js';
 
 /** `--text`, `--no-text`; undefined: only a text that no written column of the input holds. */
 export type TextChoice = boolean | undefined;

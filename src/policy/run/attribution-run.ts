@@ -1,4 +1,4 @@
-// A sequence of a trace and its references in, a number a token out: one run of a graph that attributes.
+// Runs a graph that attributes: a number for each token of a trace with its references.
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import type { RopeTables } from '../build/rope.js';
 import { floats, int64, ropeFeeds } from './onnx-session.js';

@@ -1,4 +1,4 @@
-// Traces and the states in them that are to be continued in, what the policy wrote from each out: rows in waves, block by block.
+// Lets the policy continue traces from the states that are asked for: rows in waves, block by block.
 import { OutOfMemoryError, throwIfInterrupted } from '../../errors.js';
 import { type Choosing, type RowStart, TRUNK_MULTIPLE, type Written } from './decoding-run.js';
 import type { RowKey } from './random.js';

@@ -1,12 +1,12 @@
-// A graph of a folder in, an ONNX Runtime session on a device out; and what sessions of all kinds share in their threads.
+// Opens a graph of a folder in ONNX Runtime on a device, and holds what sessions of all kinds share in their threads.
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { ownCores } from '../../cores.js';
 import { OutOfMemoryError } from '../../errors.js';
 import { trunkAttentionNodes } from '../build/attention.js';
 import { type RopeTables, type Rotary, ropeTables } from '../build/rope.js';
-import { type Device, deviceName } from '../device/device.js';
-import { placementCheck } from '../device/placement.js';
+import { type Device, deviceName } from '../device.js';
+import { placementCheck } from '../placement.js';
 
 /** How a graph's session differs from what is usual on its device. */
 export interface Placed {

@@ -1,6 +1,6 @@
-// A policy's folder in, all that reads texts as it does out: its tokenizer, its chat template, and the device that is to run it.
+// Opens what reads texts as a policy does: its tokenizer, its chat template, and the device that is to run it.
 import type { Log } from '../../report/log.js';
-import { type Device, type DeviceChoice, resolveDevice } from '../device/device.js';
+import { type Device, type DeviceChoice, resolveDevice } from '../device.js';
 import { openPolicyFolder, type PolicyFolder } from '../folder.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { Prompts } from '../text/prompts.js';

@@ -3,6 +3,8 @@ import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import type { CanaryRecord } from '../../io/run/records.js';
 import { startThread, type Thread } from '../../thread.js';
 import type { Precision } from '../build/precision.js';
+import { type Device, deviceName, sessionHint } from '../device.js';
+import { PRM_GRAPH, type PrmFolder } from '../prm-folder.js';
 import {
   beyond,
   disproved,
@@ -12,10 +14,8 @@ import {
   proofRecord,
   readCanary,
   unproved,
-} from '../canary/canary.js';
-import { type PrmCanary, provePrm } from '../canary/prm-canary.js';
-import { type Device, deviceName, sessionHint } from '../device/device.js';
-import { PRM_GRAPH, type PrmFolder } from '../prm-folder.js';
+} from './canary.js';
+import { type PrmCanary, provePrm } from './prm-canary.js';
 import type { PrmInit, PrmThread, ReadSteps } from './prm-thread.js';
 import './no-telemetry.js';
 

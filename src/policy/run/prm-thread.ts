@@ -3,7 +3,7 @@ import { workerData } from 'node:worker_threads';
 import type { InferenceSession } from 'onnxruntime-node';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../build/architecture.js';
-import type { Device } from '../device/device.js';
+import type { Device } from '../device.js';
 import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
 
 export interface PrmInit {

@@ -5,7 +5,7 @@ import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../build/architecture.js';
 import { headRows } from '../build/head.js';
 import type { Precision } from '../build/precision.js';
-import type { Device } from '../device/device.js';
+import type { Device } from '../device.js';
 import { runAttribution, type Sequence } from './attribution-run.js';
 import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
 import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';

@@ -2,6 +2,9 @@
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
 import type { CanaryRecord } from '../../io/run/records.js';
 import { startThread, type Thread } from '../../thread.js';
+import { type Device, deviceName, noCudaGraph, sessionHint } from '../device.js';
+import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
+import type { Sequence } from './attribution-run.js';
 import {
   beyond,
   disproved,
@@ -11,13 +14,10 @@ import {
   proofRecord,
   readCanary,
   unproved,
-} from '../canary/canary.js';
-import { type PolicyCanary, provePolicy } from '../canary/policy-canary.js';
-import { type Device, deviceName, noCudaGraph, sessionHint } from '../device/device.js';
-import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
-import type { Sequence } from './attribution-run.js';
+} from './canary.js';
 import type { Advance, DecodeJob } from './decoding-run.js';
 import type { Branch, PackedTrace } from './pack.js';
+import { type PolicyCanary, provePolicy } from './policy-canary.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
 import './no-telemetry.js';
 

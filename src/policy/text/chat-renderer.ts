@@ -1,4 +1,4 @@
-// Messages in, the prompt's text out, by the policy's chat template and within bounds of time and memory.
+// Renders messages as the prompt's text by the policy's chat template, within bounds of time and memory.
 import { TraceRejected, usageError } from '../../errors.js';
 import type { Message } from '../../trace.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';

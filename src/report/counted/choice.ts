@@ -1,4 +1,4 @@
-// Traces in, the few that are worth a page out: of the right and the wrong some by chance, and those that turned the most.
+// Chooses the few traces that are worth a page: of the right and the wrong some by chance, and those that turned the most.
 import { fnv1a } from '../../figures.js';
 import { Top } from './top.js';
 

@@ -1,4 +1,4 @@
-// Rewards in the order of the file in, how well the others of a group foretell each out.
+// Measures how well the other rewards of a group foretell each, in the order of the file.
 import { Reliability, type ReliabilityCurve } from './reliability.js';
 
 /** Traces of a group that are looked at together. */

@@ -1,4 +1,4 @@
-// σ of traces in, where in a trace it lies out: means over twenty stretches of equal length.
+// Counts where in a trace σ lies: means over twenty stretches of equal length.
 
 /** Mean σ·T of each stretch, from a trace's beginning to its end: 1 everywhere is uniform; null without traces. */
 export interface PositionProfile {

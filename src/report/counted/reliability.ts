@@ -1,4 +1,4 @@
-// Predictions beside what came of them in, ten bins of a reliability curve out.
+// Counts predictions and what came of them in the ten bins of a reliability curve.
 
 /** Predictions of one bin. */
 export interface ReliabilityBin {

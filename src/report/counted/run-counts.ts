@@ -1,4 +1,4 @@
-// Scored traces in, one by one, what is to be known of all of them out: is this run to be trusted?
+// Counts scored traces one by one, for the question whether their run is to be trusted.
 import { type Histogram, Tally } from '../../figures.js';
 import type { BadRow } from '../../rows.js';
 import { isFallback, type OutputRow } from '../../scored.js';

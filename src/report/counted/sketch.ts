@@ -1,4 +1,4 @@
-// Numbers in, their quantiles and bars out, in memory that does not grow with how many there are.
+// Keeps quantiles and bars of numbers in memory that does not grow with how many there are.
 
 /** A bar of a histogram: how many lie from `from` (inclusive) to `to`. */
 export interface Bar {

@@ -1,4 +1,4 @@
-// The numbers of a scored file in, what stands against trusting it out.
+// Says what stands against trusting the numbers of a scored file.
 import type { Histogram } from '../../figures.js';
 import { count } from '../../plural.js';
 import type { RunNumbers } from './run-counts.js';

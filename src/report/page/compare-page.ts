@@ -1,4 +1,4 @@
-// A comparison of credits in, the page about it out: what goes with what inside traces, and the segments as points.
+// Draws the page about a comparison of credits: what goes with what inside traces, and the segments as points.
 import { type ComparedFigure, LASTS } from '../../compare/compare.js';
 import type { CreditTable } from '../../compare/credit-table.js';
 import { plural } from '../../plural.js';

@@ -1,4 +1,4 @@
-// The parts of a page in, one self-contained HTML file out: nothing in it is fetched, and only our own script runs.
+// Puts the parts of a page together as one HTML file: nothing in it is fetched, and only our own script runs.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,4 +1,4 @@
-// The numbers of a scored file in, the sections of its run page out.
+// Draws the sections of a run page from the numbers of a scored file.
 import { plural } from '../../plural.js';
 import type { ReliabilityCurve } from '../counted/reliability.js';
 import type { Doubt, Levels, RunNumbers } from '../counted/run-counts.js';

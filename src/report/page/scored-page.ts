@@ -1,8 +1,8 @@
-// The numbers of a scored file and some of its traces in, the page about it out.
+// Draws the page about a scored file from its numbers and some of its traces.
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
 import { KINDS, type Kind } from '../counted/choice.js';
-import type { Mate } from '../shown/shown-trace.js';
+import type { Mate } from '../shown-trace.js';
 import { pageDocument } from './document.js';
 import { html, type Markup, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';

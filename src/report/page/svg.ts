@@ -1,4 +1,4 @@
-// Numbers in, charts that need no script out; colours come from the page's style.
+// Draws charts that need no script; colours come from the page's style.
 import { html, type Markup } from './html.js';
 
 export interface Axis {

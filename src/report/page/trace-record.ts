@@ -1,9 +1,9 @@
-// A scored trace in, what its page shows out: texts that are inert, numbers of a few digits, token lines of bounded length.
+// Makes the record that a trace's page shows: texts that are inert, numbers of a few digits, token lines of bounded length.
 import type { OutputRow } from '../../scored.js';
 import type { Kind } from '../counted/choice.js';
 import { advantageOf, shadeOf } from '../counted/shade.js';
 import { outstanding, type Turn, turnsOf } from '../counted/turns.js';
-import { ownAnswer } from '../shown/own-answer.js';
+import { ownAnswer } from '../own-answer.js';
 import { visible } from './html.js';
 
 /** Texts of a trace, as far as they are known. */

@@ -3,7 +3,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
 import { interruption, openRun } from '../../../dist/commands/job/open-run.js';
-import { hiddenFolder, runPaths } from '../../../dist/io/layout/run-paths.js';
+import { hiddenFolder, runPaths } from '../../../dist/io/files/run-paths.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { Log } from '../../../dist/report/log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

@@ -6,7 +6,7 @@ import { tableFromArrays, tableToIPC } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import type { Run } from '../../../dist/commands/job/open-run.js';
 import { openSource, type Source } from '../../../dist/commands/job/source.js';
-import { WHOLE } from '../../../dist/io/layout/chunks.js';
+import { WHOLE } from '../../../dist/io/files/chunks.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import { peekRows, type ReadRows } from '../../../dist/io/read/peek.js';

@@ -5,10 +5,10 @@ import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
 import { inferFromWindow } from '../../../dist/commands/job/first-rows.js';
 import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
+import { describeType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../../dist/io/read/jsonl.js';
-import { describeType, inferColumns } from '../../../dist/io/table/schema.js';
 import { chunksOf, collect, inputRow, temporaryFolder } from '../../support/io-helpers.js';
 
 const LOG = { info() {}, text() {}, warn() {}, record() {}, progress() {} };

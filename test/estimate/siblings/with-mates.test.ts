@@ -2,9 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
-import type { PassJob } from '../../../dist/estimate/passes/cut-windows.js';
-import { type Window, windowsOf } from '../../../dist/estimate/passes/cut-windows.js';
-import { scoreWindows } from '../../../dist/estimate/passes/windows.js';
+import type { PassJob } from '../../../dist/estimate/cut-windows.js';
+import { type Window, windowsOf } from '../../../dist/estimate/cut-windows.js';
 import {
   candidateOf,
   type FarMates,
@@ -15,6 +14,7 @@ import {
 } from '../../../dist/estimate/siblings/far-mates.js';
 import { chooseMates } from '../../../dist/estimate/siblings/mates.js';
 import { withMates } from '../../../dist/estimate/siblings/with-mates.js';
+import { scoreWindows } from '../../../dist/estimate/windows.js';
 import { openSpill } from '../../../dist/io/scored/spill.js';
 import { isBad } from '../../../dist/rows.js';
 import { candidateExits } from '../../../dist/segment/segment.js';

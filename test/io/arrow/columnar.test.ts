@@ -19,11 +19,11 @@ import {
 } from 'apache-arrow';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { stringifyJson } from '../../../dist/io/arrow/json.js';
 import { decompressLz4 } from '../../../dist/io/arrow/lz4.js';
 import { typeName } from '../../../dist/io/arrow/types.js';
 import { readThrift, THRIFT, type ThriftStruct, writeThrift } from '../../../dist/io/parquet/thrift.js';
 import { columnarColumns, readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
-import { stringifyJson } from '../../../dist/io/table/json.js';
 import { printableJson } from '../../../dist/printable.js';
 import type { ReadOptions } from '../../../dist/rows.js';
 import { rredcotHere } from '../../support/in-process.js';

@@ -49,15 +49,15 @@ import {
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sumFigures } from '../../../dist/figures.js';
+import { type OurColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
+import type { RowWriter } from '../../../dist/io/arrow/row-writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
-import { runPaths } from '../../../dist/io/layout/run-paths.js';
+import { runPaths } from '../../../dist/io/files/run-paths.js';
 import { blobOfFile } from '../../../dist/io/parquet/blob.js';
 import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { chunkDamage } from '../../../dist/io/run/records.js';
-import { type OurColumn, outputColumns, STRING } from '../../../dist/io/table/output-columns.js';
-import type { RowWriter } from '../../../dist/io/table/row-writer.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
 

@@ -4,8 +4,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { float32Text, parseJson, stringifyJson } from '../../../dist/io/arrow/json.js';
 import { readRows, resolveInputs } from '../../../dist/io/read/inputs.js';
-import { float32Text, parseJson, stringifyJson } from '../../../dist/io/table/json.js';
 import { collect, rowsOf } from '../../support/io-helpers.js';
 
 const codes = (rows: Awaited<ReturnType<typeof rowsOf>>) =>

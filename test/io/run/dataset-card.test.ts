@@ -3,9 +3,9 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { ESTIMATORS, wordsOf } from '../../../dist/estimators/registry.js';
-import { EXPORT_FORMS } from '../../../dist/io/export/exports.js';
+import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { type CardFacts, datasetCard } from '../../../dist/io/run/dataset-card.js';
-import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
+import { EXPORT_FORMS } from '../../../dist/io/write/exports.js';
 
 const CONFIG = {
   command: 'score',

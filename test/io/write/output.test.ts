@@ -15,10 +15,10 @@ import {
   tableFromIPC,
 } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
+import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
+import { describeType, inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
 import { openStreamSink, ReaderClosedError } from '../../../dist/io/files/stdout.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
-import { OUR_COLUMNS } from '../../../dist/io/table/output-columns.js';
-import { describeType, inferColumns, type PassThroughColumn } from '../../../dist/io/table/schema.js';
 import { resolveColumnNames } from '../../../dist/io/write/column-names.js';
 import { formatOf, type OutputFormat, openOutput } from '../../../dist/io/write/output.js';
 import { openRejects } from '../../../dist/io/write/rejects.js';

@@ -22,7 +22,7 @@ import { readCheckpoint } from '../../../dist/policy/build/checkpoint.js';
 import { repeatedKey } from '../../../dist/policy/build/json-keys.js';
 import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
 import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { deriveExitTemplate, readChatTemplate } from '../../../dist/policy/text/exit-template.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';

@@ -11,7 +11,7 @@ import type { Weight } from '../../../dist/policy/build/layers.js';
 import { serialiseModel } from '../../../dist/policy/build/onnx.js';
 import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/making/build-policy.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
 import type { Branch } from '../../../dist/policy/run/pack.js';
 import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';

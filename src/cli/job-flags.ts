@@ -1,0 +1,236 @@
+// The flags that several commands share: how they are declared, and what their values stand for.
+import type { Command } from 'commander';
+import { resolveMaxRejects } from '../commands/job/reject-limits.js';
+import { parseShard } from '../commands/job/shard.js';
+import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
+import { CORES_VARIABLE } from '../cores.js';
+import { usageError } from '../errors.js';
+import { oneOf, positiveInteger } from '../flag-values.js';
+import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
+import { FORMATS } from '../io/write/output.js';
+import { parseDevice } from '../policy/device.js';
+import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { applyConfigFile } from './config-file.js';
+import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
+
+/** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
+export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
+  '--chat-template-arg <name=value>',
+  "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
+  (value, all = []) => [...all, value],
+];
+
+/** Flags that say how rows become traces. */
+export interface MappingFlags {
+  readonly map?: string;
+  readonly preset: string;
+  readonly join?: string;
+  readonly joinOn?: string;
+  readonly maxLineBytes?: string;
+}
+
+/** Flags of every command that makes a run, as commander hands them on. */
+export interface RunFlags extends MappingFlags {
+  readonly output?: string;
+  readonly format?: string;
+  readonly columns?: string;
+  readonly keep?: string;
+  readonly drop?: string;
+  readonly text?: boolean;
+  readonly joinColumns?: string;
+  /** a folder; `false` for --no-policy */
+  readonly policy: string | false;
+  readonly device: string;
+  readonly limit?: string;
+  readonly maxRejects?: string;
+  readonly shard?: string;
+  readonly rowsPerChunk?: string;
+  readonly overwrite: boolean;
+  readonly timeLimit?: string;
+  readonly chatTemplateArg?: readonly string[];
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
+/** Flags of `score` and `segment`. */
+export interface JobFlags extends RunFlags, SegmentFlags {}
+
+/** The flags that `score` and `segment` share. */
+export function job(command: Command, defaultOutput: string): Command {
+  return run(command, defaultOutput, segmented);
+}
+
+/** The flags that `score`, `segment` and `sample` share. @param more of the command's own, in their midst */
+export function run(
+  command: Command,
+  defaultOutput: string,
+  more: (command: Command) => Command = (same) => same,
+): Command {
+  const things = command.name() === 'sample' ? 'prompts' : 'traces';
+  const output = mapped(command)
+    .optionsGroup('Output:')
+    .argument(
+      '[inputs...]',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+    )
+    .option(
+      '-o, --output <file|folder>',
+      `.parquet, .arrow, .jsonl or .jsonl.gz; a folder (out/) for shards; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput.includes(' ') ? defaultOutput : `./<input>.${defaultOutput}`})`,
+    )
+    .option(
+      '--format <name>',
+      `${FORMATS.join('|')} (default: by the output's name; arrow for -o -, parquet for a folder)`,
+    )
+    .option('--columns <a,b>', "which of our columns are written beside the input's (default: all)", appended)
+    .option('--keep <a,b>', 'columns of the input that are written (default: all)', appended)
+    .option('--drop <a,b>', 'columns of the input that are not written', appended)
+    .option(
+      '--text',
+      'write prompt and completion as text (default: where no column of the input holds them)',
+    )
+    .option('--no-text', 'never write them');
+  return more(output)
+    .optionsGroup('Rows to traces:')
+    .option(...CHAT_TEMPLATE_ARG)
+    .option(
+      '--join-columns <a,b>',
+      "columns of the joined file that are written beside the row's own",
+      appended,
+    )
+    .optionsGroup('The machine:')
+    .option(
+      '--device <name>',
+      'auto|cpu|cuda|cuda:<n>|webgpu: what the policy runs on (rredcot doctor shows what there is)',
+      'auto',
+    )
+    .option(
+      '--threads <n>',
+      "cores that the policy may use, of all workers together (default: the machine's, or RREDCOT_THREADS)",
+    )
+    .option(
+      '--workers <n>',
+      'processes that share the rows, and the cores (default: 1; with --devices: for each of these)',
+    )
+    .option('--devices <a,b>', 'a process for each device: cuda:0,cuda:1 (default: one process, on --device)')
+    .optionsGroup('The run:')
+    .option('--limit <n>', `take the first n ${things}, rejected ones counted (default: all)`)
+    .option(
+      '--max-rejects <n|p%>',
+      `rejected ${things} beyond which the run fails, with exit 65 (default: no limit)`,
+    )
+    .option(
+      '--shard <i/n>',
+      'do every n-th chunk, from the i-th (default: the place in a Slurm array or Indexed Job)',
+    )
+    .option(
+      '--rows-per-chunk <n>',
+      'input rows that are kept or done again together (default: 64 to 512 by the number of rows; without a policy up to 16384)',
+    )
+    .option(...OVERWRITE_FLAG)
+    .option(
+      '--time-limit <time>',
+      'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed (default: none)',
+    )
+    .option(...MAX_LINE_BYTES_FLAG)
+    .option(
+      '--config <file>',
+      'flags from a JSON file, {"policy": "./policy", "max-segments": 20}, or those of a run (run.json, <output>.summary.json); flags given here win',
+    )
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'every line on stderr as a JSON record', false)
+    .hook('preAction', async (_, action) => {
+      await applyConfigFile(action);
+      applyThreads(action);
+    });
+}
+
+/** `--threads` as what this process and its workers go by. */
+function applyThreads(command: Command): void {
+  const { threads } = command.opts<{ threads?: string }>();
+  if (threads !== undefined) process.env[CORES_VARIABLE] = `${positiveInteger('--threads', threads, 2)}`;
+}
+
+/** `--overwrite`, for every command that writes rows. */
+export const OVERWRITE_FLAG: [string, string, boolean] = [
+  '--overwrite',
+  'put the output in the place of another one, and drop what a run has left there',
+  false,
+];
+
+/** `--max-line-bytes`, for every command that reads rows. */
+export const MAX_LINE_BYTES_FLAG: [string, string] = [
+  '--max-line-bytes <n>',
+  `longest input line, in bytes (default: ${MAX_LINE_BYTES}, 256 MiB)`,
+];
+
+/** A list that may be given in several flags. */
+export function appended(value: string, before: string | undefined): string {
+  return before === undefined ? value : `${before},${value}`;
+}
+
+/** The flags that say where the fields of a trace are. */
+export function mapped(command: Command): Command {
+  return command
+    .optionsGroup('Rows to traces:')
+    .option(
+      '--preset <name>',
+      'what the rows are: auto|none|<name> (docs/presets.md); auto tells by the first row',
+      'auto',
+    )
+    .option(
+      '--map <field=path,…>',
+      'where the fields of a trace are in a row: prompt=question,completion=generations[].text; several flags add up (default: as the preset says)',
+      appended,
+    )
+    .option('--join <file>', 'a data set that has the prompts or the answers which the rows lack')
+    .option(
+      '--join-on <field=field>',
+      'a field of the rows and one of the joined file that are equal in both (default: the prompts)',
+    );
+}
+
+export function mappingOptions(flags: MappingFlags) {
+  return {
+    map: flags.map,
+    preset: flags.preset,
+    join: flags.join,
+    joinOn: flags.joinOn,
+    maxLineBytes: positiveInteger(
+      '--max-line-bytes',
+      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
+      MAX_LINE_BYTES,
+    ),
+  };
+}
+
+export function jobOptions(flags: JobFlags) {
+  return { ...runOptions(flags), segments: resolveSegmentOptions(flags) };
+}
+
+export function runOptions(flags: RunFlags) {
+  if (flags.text === true && flags.columns !== undefined)
+    throw usageError(
+      '--columns says which columns are written',
+      'leave out --text, and name prompt,completion',
+    );
+  return {
+    ...mappingOptions(flags),
+    device: parseDevice(flags.device),
+    output: flags.output,
+    format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    columns: parseColumns(flags.columns),
+    choice: parseColumnChoice(flags.keep, flags.drop),
+    text: flags.text,
+    joinColumns:
+      flags.joinColumns === undefined ? undefined : parseNames('--join-columns', flags.joinColumns),
+    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
+    maxRejects: resolveMaxRejects(flags.maxRejects),
+    chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
+    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
+    rowsPerChunk:
+      flags.rowsPerChunk === undefined
+        ? undefined
+        : positiveInteger('--rows-per-chunk', flags.rowsPerChunk, 512),
+    overwrite: flags.overwrite,
+  };
+}

@@ -1,0 +1,132 @@
+// What a segmenter is told: its flags declared, and their values made options, every one checked and of use to the segmenter.
+import { existsSync, readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { usageError } from '../errors.js';
+import { attributeOf, oneOf, positiveInteger } from '../flag-values.js';
+import { fileError } from '../io/files/file-error.js';
+import { declarationOf, SEGMENTERS, type Segmenter, type SegmentOptions } from '../segment/segmenters.js';
+import { THOUGHT_TAGS, type ThoughtTags } from '../segment/span.js';
+
+/** Raw flag values of the segmentation, as commander hands them on; those of single segmenters by their names. */
+export interface SegmentFlags {
+  readonly segmenter: string;
+  readonly maxSegments?: string;
+  readonly thoughtTags?: string;
+  readonly keywords?: string;
+  readonly [flag: string]: unknown;
+}
+
+/** The flags that say where a thought is cut. */
+export function segmented(command: Command): Command {
+  const words = SEGMENTERS.map((name) => `${name} (${declarationOf(name).words})`);
+  const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
+  command
+    .optionsGroup('Segments:')
+    .option('--segmenter <name>', `where a thought is cut: ${words.join(', ')}`, SEGMENTERS[0])
+    .option(
+      '--max-segments <n>',
+      `thought segments a trace at most (default: ${mergedByDefault()}, as many as there are for the others)`,
+    )
+    .option(
+      '--thought-tags <open,close>',
+      'what the policy thinks between, where it is not one of the known pairs (default: <think>, <reasoning>, <thinking>, <thought> or <|begin_of_thought|>, as the trace has it)',
+    );
+  for (const [flag, text] of new Map(own)) command.option(flag, text);
+  return command;
+}
+
+/** `40 for hybrid`. */
+function mergedByDefault(): string {
+  return SEGMENTERS.flatMap((name) => {
+    const { maxSegments } = declarationOf(name);
+    return maxSegments === undefined ? [] : [`${maxSegments} for ${name}`];
+  }).join(', ');
+}
+
+/** @throws RredcotError (exit 2) for a value that is none, and for a flag that the segmenter does not look at */
+export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
+  const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
+  const values = flags as Readonly<Record<string, string | undefined>>;
+  refuseIdle(values, segmenter);
+  const { options, maxSegments: most } = declarationOf(segmenter);
+  const asked =
+    flags.maxSegments === undefined
+      ? undefined
+      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MOST);
+  // others are cut down only where the user says so
+  const maxSegments = asked ?? most;
+  return {
+    segmenter,
+    fixedLength: DEFAULT_LENGTH,
+    ...(flags.thoughtTags === undefined ? {} : { thoughtTags: resolveTags(flags.thoughtTags) }),
+    ...(maxSegments === undefined ? {} : { maxSegments }),
+    ...(flags.keywords === undefined ? {} : { keywords: resolveKeywords(flags.keywords) }),
+    ...options?.(values),
+  };
+}
+
+/** What an error proposes. */
+const DEFAULT_MOST = 40;
+/** Tokens a segment of `fixed`, which every configuration has. */
+const DEFAULT_LENGTH = 64;
+
+/**
+ * A segmenter that cuts by the policy's figures would have a branch at every token in a single run, and without a policy no
+ * figures. @throws RredcotError (exit 2)
+ */
+export function checkSegmenter(
+  { segmenter }: SegmentOptions,
+  { policy }: { readonly policy: string | null },
+): void {
+  if (policy === null && declarationOf(segmenter).cuts !== undefined)
+    throw usageError(
+      `--segmenter ${segmenter} cuts by what a policy says of the tokens, and there is none`,
+      'leave out --no-policy',
+    );
+}
+
+/** @throws RredcotError (exit 2) for a flag of other segmenters alone */
+function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmenter): void {
+  const of = (name: Segmenter) => (declarationOf(name).flags ?? []).map(attributeOf);
+  for (const flag of SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? [])) {
+    const key = attributeOf(flag);
+    if (values[key] === undefined || of(segmenter).includes(key)) continue;
+    const [name] = flag[0].split(' ');
+    const readers = SEGMENTERS.filter((each) => of(each).includes(key));
+    throw usageError(
+      `${name} has no meaning here`,
+      `add --segmenter ${readers.join('|')}, or leave out ${name}`,
+    );
+  }
+}
+
+function resolveTags(text: string): ThoughtTags {
+  const [open = '', close = '', ...more] = text.split(',').map((tag) => tag.trim());
+  if (open !== '' && close !== '' && open !== close && more.length === 0)
+    return THOUGHT_TAGS.find((known) => known[0] === open && known[1] === close) ?? [open, close];
+  throw usageError(
+    `--thought-tags ${text}: expected an opening tag, a comma, and another one that closes`,
+    '--thought-tags "<scratchpad>,</scratchpad>"',
+  );
+}
+
+const EXAMPLE = '--keywords Wait,But,Let me, or --keywords words.txt with a word a line';
+
+/** The words of a list, or of a file where there is one of that name, a word a line. */
+function resolveKeywords(text: string): readonly string[] {
+  const found = existsSync(text) ? readWords(text) : text.split(',');
+  const words = [...new Set(found.map((word) => word.trim()).filter((word) => word !== ''))];
+  if (words.length === 0) throw usageError(`--keywords ${text}: holds no word`, EXAMPLE);
+  // as a list they stand in the configuration, from which --config takes them
+  const odd = words.find((word) => word.includes(','));
+  if (odd !== undefined) throw usageError(`--keywords ${text}: "${odd}" has a comma in it`, EXAMPLE);
+  return words;
+}
+
+function readWords(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8').split(/\r?\n/);
+  } catch (error) {
+    throw fileError(error, path, 'read');
+  }
+}

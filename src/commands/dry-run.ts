@@ -1,0 +1,221 @@
+// `--dry-run`: tells what a run would be, from the traces that are ready for the policy.
+import { dataError } from '../errors.js';
+import { itemsOf, windowsOf } from '../estimate/cut-windows.js';
+import { type Forecast, forecast } from '../estimate/forecast.js';
+import type { Started, ValueJob } from '../estimators/estimator.js';
+import { count, plural } from '../plural.js';
+import type { PolicyRuns } from '../policy/run/session.js';
+import { escapeControls, printableJson } from '../printable.js';
+import { duration } from '../report/progress.js';
+import { type BadRow, eachTrace, isBad } from '../rows.js';
+import { cureOf, RejectTally } from './job/reject-limits.js';
+
+/** What the policy and the first trace's references make of an exit. */
+interface BranchText {
+  readonly close: string;
+  readonly open: string;
+  readonly closer: string;
+  readonly maxTokens: number;
+  /** what runs it */
+  readonly device: string;
+}
+
+/** What was found, and of how many rows. */
+type Found = Forecast & { readonly rows: number | undefined; readonly isTwice: boolean };
+
+const LABEL_WIDTH = 12;
+const SHOWN = 160;
+
+/** What of a run is told beside its traces. */
+interface Facts {
+  readonly text: BranchText;
+  /** of the inputs, where they were counted */
+  readonly rows: number | undefined;
+}
+
+/** How it is told. */
+export interface DryRunOptions {
+  /** one JSON object in place of lines for people */
+  readonly json: boolean;
+  print(line: string): void;
+}
+
+/**
+ * Counts the traces, runs a few of them, and tells what was found.
+ * @throws RredcotError (exit 65) where every trace would be rejected
+ */
+export async function dryRun(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  { together, values, tally, isSecondPass }: Started,
+  session: PolicyRuns,
+  { text, rows }: Facts,
+  { json, print }: DryRunOptions,
+): Promise<void> {
+  const rejects = new RejectTally();
+  let answer: string | undefined;
+  const counted = tally?.();
+  const all = together === undefined ? ready : itemsOf(together(windowsOf(ready, () => 0)));
+  const noted = eachTrace(all, (item) => {
+    answer ??= item.bank[0]?.answer;
+    counted?.add(item);
+    return item;
+  });
+  const inOneWindow = (items: AsyncIterable<ValueJob | BadRow>) => {
+    const windows = windowsOf(items, () => 0);
+    return together?.(windows) ?? windows;
+  };
+  const by = { session, together: inOneWindow, ...(isSecondPass && { again: values<ValueJob> }) };
+  const found = await forecast(noted, by, (bad) => rejects.add(bad));
+  const told = { ...found, rows, isTwice: isSecondPass === true };
+  const besides = await counted?.measure();
+  if (json)
+    print(
+      printableJson(
+        JSON.stringify({
+          ...forecastRecord(told, rejects, text, answer),
+          ...(besides && { [besides[0]]: besides[1] }),
+        }),
+      ),
+    );
+  else for (const line of drawForecast(told, rejects, text, answer)) print(line);
+  if (!json && besides !== undefined) print(label(...besides));
+  refuseEmpty(found.traces, rejects);
+}
+
+/** @throws RredcotError (exit 65) where every trace would be rejected */
+function refuseEmpty(traces: number, { commonest, total }: RejectTally): void {
+  if (traces === 0 && commonest !== undefined)
+    throw dataError(
+      `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
+      cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
+    );
+}
+
+/** What was counted. */
+function countRecord(traces: number, rows: number | undefined, rejects: RejectTally) {
+  return {
+    ...{ format: 1, rows: rows ?? null, traces, rejects: rejects.total },
+    reject_codes: Object.fromEntries(
+      rejects.counts.map(({ code, count, first }) => [code, { count, first }]),
+    ),
+  };
+}
+
+/** The same for programs: what was not measured is null. */
+function forecastRecord(
+  found: Found,
+  rejects: RejectTally,
+  { close, open, closer, maxTokens, device }: BranchText,
+  answer: string | undefined,
+): Record<string, unknown> {
+  const { state, traces } = found;
+  return {
+    ...countRecord(traces, found.rows, rejects),
+    prompt_tokens: found.promptTokens,
+    completion_tokens: found.completionTokens,
+    longest: found.longest,
+    max_tokens: maxTokens,
+    exits: found.exits,
+    branches: found.branches,
+    template: { close, open, closer },
+    branch: state === undefined ? null : { state, answer: answer ?? null },
+    device,
+    seconds: traces === 0 ? null : found.seconds,
+    measured_traces: found.sample,
+    bytes: traces === 0 ? null : found.bytes,
+  };
+}
+
+/** The same where no policy reads the traces: they are counted. @param rows of the inputs, where they were counted */
+export async function unreadDryRun(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  rows: number | undefined,
+  { json, print }: DryRunOptions,
+): Promise<void> {
+  const rejects = new RejectTally();
+  let [traces, tokens, exits] = [0, 0, 0];
+  for await (const item of ready) {
+    if (isBad(item)) {
+      rejects.add(item);
+      continue;
+    }
+    traces++;
+    tokens += item.completionIds.length;
+    exits += item.pieces.segments + 1;
+  }
+  if (json)
+    print(
+      printableJson(
+        JSON.stringify({
+          ...countRecord(traces, rows, rejects),
+          ...{ completion_tokens: tokens, exits, seconds: null },
+        }),
+      ),
+    );
+  else
+    for (const line of [
+      ...drawCounts(traces, rows, rejects),
+      label('tokens', `${count(tokens)} in completions`),
+      label('exits', count(exits)),
+      label('time', 'no policy runs'),
+    ])
+      print(line);
+  refuseEmpty(traces, rejects);
+}
+
+function drawCounts(traces: number, rows: number | undefined, rejects: RejectTally): string[] {
+  const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
+  return [
+    label('traces', rows === undefined ? count(traces) : `${count(traces)}, from ${plural(rows, 'row')}`),
+    label('rejected', rejects.total === 0 ? '0' : `${count(rejects.total)} (${codes})`),
+    ...rejects.counts.map(({ first }) => label('', first)),
+  ];
+}
+
+/** A line, control characters made visible. */
+function label(name: string, text: string): string {
+  return escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
+}
+
+function drawForecast(
+  found: Found,
+  rejects: RejectTally,
+  { close, open, closer, maxTokens, device }: BranchText,
+  answer: string | undefined,
+): string[] {
+  const { traces, promptTokens, completionTokens, longest, exits, branches, state, isTwice } = found;
+  const tooLong = rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
+  const tokens = `${count(completionTokens)} in completions, ${count(promptTokens)} in prompts`;
+  return [
+    ...drawCounts(traces, found.rows, rejects),
+    label('tokens', `${tokens}; the longest trace has ${count(longest)}`),
+    label('too long', `${count(tooLong)}; the policy takes ${count(maxTokens)} tokens`),
+    label('exits', `${count(exits)}, with ${plural(branches, 'branch', 'branches')}`),
+    label(
+      'template',
+      `close ${JSON.stringify(close)}, open ${JSON.stringify(open)}, closer ${JSON.stringify(closer)}`,
+    ),
+    ...(state === undefined || answer === undefined
+      ? []
+      : [label('branch', `${tail(state)} ┃${close}${open}┃ ${answer}${closer}`)]),
+    label(
+      'time',
+      traces === 0
+        ? 'no trace to run'
+        : `about ${duration(found.seconds)} on ${device}${isTwice ? ' with the second pass' : ''}, by ${plural(found.sample, 'trace')} that ran`,
+    ),
+    ...(traces === 0
+      ? []
+      : [
+          label(
+            'memory',
+            `about ${count(Math.round(found.bytes / 2 ** 20))} MiB, the longest trace's run included`,
+          ),
+        ]),
+  ];
+}
+
+function tail(text: string): string {
+  const characters = [...text];
+  return characters.length <= SHOWN ? text : `… ${characters.slice(-SHOWN).join('')}`;
+}

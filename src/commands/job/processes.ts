@@ -1,0 +1,263 @@
+// `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
+import { stat } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CORES_VARIABLE, coreShare } from '../../cores.js';
+import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../../errors.js';
+import { isAnswerNow } from '../../estimate/nature.js';
+import { storedNature } from '../../estimators/registry.js';
+import type { Shard } from '../../io/files/chunks.js';
+import { readJson } from '../../io/files/json-file.js';
+import { runPaths } from '../../io/files/run-paths.js';
+import { type Input, resolveInputs } from '../../io/read/inputs.js';
+import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
+import type { RunCommand } from '../../io/run/description.js';
+import { publishFile, rejectsHash } from '../../io/run/publish.js';
+import { type ChunkRecord, holdsTraces } from '../../io/run/records.js';
+import { emptyRunFolder } from '../../io/run/remove.js';
+import { readRunState, recordsInOrder } from '../../io/run/state.js';
+import { writeSummary } from '../../io/run/summary-file.js';
+import type { OutputFormat } from '../../io/write/output.js';
+import { packageFile } from '../../package-files.js';
+import { are, count, plural } from '../../plural.js';
+import { policyFacts } from '../../policy/embedded.js';
+import { openPolicyFolder } from '../../policy/folder.js';
+import { escapeControls } from '../../printable.js';
+import type { Log } from '../../report/log.js';
+import { duration } from '../../report/progress.js';
+import { figureRecord, figureWarnings } from '../../report/run-figures.js';
+import { SharedProgress } from '../../report/shared-progress.js';
+import { suggestCalibration } from '../../report/suggestion.js';
+import { Summary, type SummaryPart } from '../../report/summary.js';
+import { drawnHere, drawTrace } from '../../report/trace-view.js';
+import { ownCounts } from './counts.js';
+import { madeBy } from './made-by.js';
+import type { RunOptions } from './open-run.js';
+import type { MaxRejects } from './reject-limits.js';
+import { checkAll, type FolderTarget, isDataError, withRejects } from './rejected.js';
+import { alreadyDone } from './run-job.js';
+import { resolveShard } from './shard.js';
+import { assertFree, OUTPUT_VARIABLE, type Standing, standing } from './standing.js';
+import { superviseWorkers, type Worker } from './supervise.js';
+import { resolveTarget, stemOf, type Target } from './target.js';
+
+export interface WorkersOptions extends RunOptions {
+  readonly command: RunCommand;
+  /** as the user gave them: whatever is not the workers' own matter */
+  readonly flags: readonly string[];
+  /** one entry a worker; undefined: as the command's own default */
+  readonly devices: readonly (string | undefined)[];
+  /** folder of the policy; null without one */
+  readonly policy: string | null;
+  readonly output: string | undefined;
+  readonly format: OutputFormat | undefined;
+  readonly maxRejects: MaxRejects | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** The workers have compared them. */
+const NO_HASHES = { verify: false };
+
+const PROGRAM = packageFile('bin/rredcot.js');
+
+/** Runs a command in several processes. @throws RredcotError as the command itself would */
+export async function runWorkers(
+  paths: readonly string[],
+  opts: WorkersOptions,
+  log: Log,
+): Promise<ExitCode> {
+  const started = performance.now();
+  const inputs = await resolveInputs(paths);
+  const target = await resolveWorkersTarget(inputs, opts);
+  const shard = resolveShard(target, opts, false, log);
+  const presence = await comeInto(target.folder, target.kind === 'file');
+  try {
+    await clearFolder(target, opts, presence);
+    const { kind, path } = target;
+    const stands = kind === 'file' && !opts.overwrite ? await standing(path) : undefined;
+    // the run is ours from here on, also while no worker is up
+    await presence.work();
+    return await shareWork(paths, target, shard, opts, log, { started, stands });
+  } finally {
+    // beginnings that hold nothing
+    if (target.kind === 'file')
+      await clearFolder(target, { ...opts, overwrite: false }, presence).catch(() => {});
+    await presence.leave();
+  }
+}
+
+async function shareWork(
+  paths: readonly string[],
+  target: FolderTarget,
+  shard: Shard,
+  opts: WorkersOptions,
+  log: Log,
+  { started, stands }: { readonly started: number; readonly stands: Standing | undefined },
+): Promise<ExitCode> {
+  const { folder } = target;
+  const before = await ownCounts(folder, shard, opts.devices.length);
+  if (before.chunks > 0)
+    log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
+
+  const workers = workerCommands(paths, folder, target, shard, opts);
+  const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
+  const { survey } = runPaths(folder);
+  const met: SummaryPart[] = [];
+  await superviseWorkers(workers, {
+    program: PROGRAM,
+    env: {
+      ...process.env,
+      [CORES_VARIABLE]: `${coreShare(workers.length)}`,
+      ...(stands && { [OUTPUT_VARIABLE]: stands.path }),
+    },
+    signal: opts.signal,
+    // the first one reads the inputs through, and the others find what it has found
+    async firstIsReady() {
+      while (!progress.hasBegun && !opts.signal.aborted && (await stat(survey).catch(() => null)) === null)
+        await sleep(100, undefined, { ref: false });
+      const found = await readJson<{ traces?: number | null; rejects?: number | null }>(survey);
+      if (typeof found?.traces === 'number')
+        progress.expect(Math.ceil((found.traces + (found.rejects ?? 0)) / shard.count));
+    },
+    onMessage(worker, message) {
+      const name = workers[worker]?.name;
+      if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
+      // the others say the same
+      else if (message.kind === 'info') {
+        if (worker === 0) log.info(`${name}: ${message.message}`);
+      } else if (message.kind === 'met') met.push(message.fields);
+      else progress.set(worker, message.fields);
+    },
+    onRestart(worker, how) {
+      log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
+    },
+  }).catch(async (error: unknown) => {
+    if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
+    throw await explained(error, folder, shard, opts);
+  });
+
+  const total = await ownCounts(folder, shard, opts.devices.length);
+  // the workers have found that it is what was asked for
+  if (stands !== undefined && total.chunks === 0)
+    return alreadyDone(target, { shard, before: stands.counts }, opts, log);
+  const summary = new Summary(total.figures);
+  for (const part of met) summary.include(part);
+  const { figures } = summary;
+  const facts =
+    opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
+  const seconds = (performance.now() - started) / 1000;
+  await checkAll(total, folder, target, shard, opts);
+  const { traces, tokens, rejects } = total;
+  const counted = { traces, tokens, rejects, seconds, workers: workers.length };
+  const done = { ...counted, ...figureRecord(figures, facts), output: target.path };
+  const state = await readRunState(folder);
+  const { run, config } = state.description;
+  if (target.kind === 'file' && !opts.overwrite) await assertFree(target.path, run);
+  const records: ChunkRecord[] = [];
+  if (target.kind === 'file') for await (const record of recordsInOrder(state)) records.push(record);
+  const rejectsSha256 = await rejectsHash(folder, records, shard.count * workers.length);
+  const summarised = { run, config, folder, rejectsSha256 };
+  const problem =
+    shard.count === 1
+      ? await writeSummary(target.path, summarised, { ...done, part: state.part })
+      : undefined;
+  if (problem !== undefined) log.warn('summary', problem);
+  if (target.kind === 'file')
+    await publishFile(folder, target, records, shard.count * workers.length, () => {
+      throwIfInterrupted(opts.signal);
+      log.progress(`joining ${plural(total.chunks, 'chunk')}`, {});
+    });
+  const { example } = summary;
+  if (total.valueName !== undefined && example !== undefined)
+    log.text(`\n${drawTrace(example, { ...drawnHere(), valueName: total.valueName })}\n`);
+  const rate = count(Math.round((total.tokens - before.tokens) / Math.max(seconds, 1e-3)));
+  const tokensText = total.tokens === 0 ? '' : `, ${plural(total.tokens, 'token')}`;
+  const rateText = total.tokens === before.tokens ? '' : `, ${rate} tokens/s`;
+  log.text(
+    [
+      `${plural(total.traces, 'trace')}${tokensText} in ${duration(seconds)} (${plural(workers.length, 'worker')}${rateText})`,
+      ...summary.describeFigures(facts, total.valueName),
+      ...(total.rejects > 0 ? [`rejects in ${escapeControls(target.rejects)}`] : []),
+      `written to ${escapeControls(target.path)}`,
+    ].join('\n'),
+  );
+  const next =
+    shard.count === 1 && suggestCalibration(figures, config, target.path, isAnswerNow(storedNature(config)));
+  if (next) log.text(next);
+  for (const { code, message } of [...state.warnings, ...figureWarnings(figures, facts, madeBy(config))])
+    log.warn(code, message);
+  const rejected = summary.rejectWarning(traces);
+  if (rejected !== undefined) log.warn(rejected.code, rejected.message);
+  log.record('done', done);
+  return EXIT.done;
+}
+
+async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<FolderTarget> {
+  if (inputs.some(({ size }) => size === null))
+    throw usageError('workers need files, stdin can be read only once', 'name the input files');
+  if (opts.limit !== undefined)
+    throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
+  const byDefault = opts.command === 'score' ? `${stemOf(inputs)}.scored.parquet` : '-';
+  const target = await resolveTarget(opts.output ?? byDefault, opts.format, inputs);
+  const { folder } = target;
+  if (folder === undefined)
+    throw usageError('workers need a file or a folder to write to, not stdout', '-o segments.parquet');
+  return { ...target, folder };
+}
+
+/** `--overwrite`, for all of them; and the beginnings of another run, of which nothing is lost. */
+async function clearFolder(
+  { folder, kind }: FolderTarget,
+  { overwrite }: WorkersOptions,
+  presence: FolderPresence,
+): Promise<void> {
+  if (overwrite) await dropAlone(folder, kind === 'file', presence);
+  else if (kind === 'file')
+    // where others work on it, the workers tell whether it is the same run
+    await presence.alone(async () => {
+      if (!(await holdsTraces(folder))) await emptyRunFolder(folder);
+    });
+}
+
+function workerCommands(
+  paths: readonly string[],
+  folder: string,
+  { format }: Target,
+  shard: Shard,
+  { command, devices, flags }: WorkersOptions,
+): Worker[] {
+  const w = devices.length;
+  return devices.map((device, j) => ({
+    name: `worker ${j + 1} of ${w}${device === undefined ? '' : ` (${device})`}`,
+    args: [
+      command,
+      ...flags,
+      `--output=${folder}/`,
+      `--format=${format}`,
+      // chunk c of the whole with c mod n = i, every w-th of these
+      `--shard=${shard.index + shard.count * j}/${shard.count * w}`,
+      ...(device === undefined ? [] : [`--device=${device}`]),
+      '--',
+      ...paths,
+    ],
+  }));
+}
+
+/** An interruption, with what was kept. */
+async function explained(
+  error: unknown,
+  folder: string,
+  shard: Shard,
+  { devices, signal }: WorkersOptions,
+): Promise<unknown> {
+  if (!signal.aborted || !(error instanceof RredcotError) || error.exitCode !== EXIT.interrupted)
+    return error;
+  const { chunks } = await ownCounts(folder, shard, devices.length);
+  if (chunks === 0)
+    return new RredcotError('interrupted before the first chunk was whole, nothing was kept', {
+      exitCode: EXIT.interrupted,
+    });
+  return new RredcotError(`interrupted: ${plural(chunks, 'chunk')} ${are(chunks)} kept in ${folder}`, {
+    exitCode: EXIT.interrupted,
+    hint: 'the same command again, which goes on from there',
+  });
+}

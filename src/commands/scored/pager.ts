@@ -1,0 +1,121 @@
+// A terminal and the views of traces in, keys that scroll them and move from one to another.
+import { clipped, columnsOf } from '../../report/wrap.js';
+
+/** A view, and where the keys lead from it. */
+export interface View {
+  readonly lines: readonly string[];
+  readonly title: string;
+}
+
+/** Where a key leads. */
+export type Move = 'next' | 'previous' | 'mate' | 'all';
+
+export interface Terminal {
+  readonly input: NodeJS.ReadStream;
+  readonly output: NodeJS.WriteStream;
+}
+
+const ENTER = '\u001b[?1049h\u001b[?25l';
+const LEAVE = '\u001b[?25h\u001b[?1049l';
+/** From the longest to the shortest. */
+const HELPS = [
+  'n next · p previous · m mate · a all · ↑↓ space scroll · q quit',
+  'n next · p prev · m mate · a all · q quit',
+  'n p m a · q quit',
+] as const;
+
+/** What fits into the last line: how one leaves stands in it before all else, then where one is, then the other keys. */
+export function statusLine(title: string, place: string, width: number): string {
+  const forms = [title + place, title].flatMap((head) => HELPS.map((help) => `${head} · ${help}`));
+  const found = forms.find((line) => columnsOf(line) <= width);
+  const [, , least] = HELPS;
+  return found ?? clipped(`${least} · ${title}`, width);
+}
+
+const MOVES: Readonly<Record<string, Move>> = {
+  ...{ n: 'next', '\u001b[C': 'next', p: 'previous', '\u001b[D': 'previous' },
+  ...{ m: 'mate', a: 'all' },
+};
+/** lines, or screens where they end in `s` */
+const SCROLLS: Readonly<Record<string, { readonly lines?: number; readonly screens?: number }>> = {
+  ...{ j: { lines: 1 }, '\u001b[B': { lines: 1 }, '\r': { lines: 1 } },
+  ...{ k: { lines: -1 }, '\u001b[A': { lines: -1 } },
+  ...{ ' ': { screens: 1 }, '\u001b[6~': { screens: 1 }, '\u001b[5~': { screens: -1 } },
+  ...{
+    g: { screens: -1e9 },
+    '\u001b[H': { screens: -1e9 },
+    G: { screens: 1e9 },
+    '\u001b[F': { screens: 1e9 },
+  },
+};
+/** q, Ctrl-C, Ctrl-D */
+const ENDS: ReadonlySet<string> = new Set(['q', 'Q', '\u0003', '\u0004']);
+
+/**
+ * Shows views until somebody has seen enough; leaves the terminal as it was.
+ * @param draw the view at the present width
+ * @param go makes another trace the present one; false where there is none there
+ */
+export async function page(
+  { input, output }: Terminal,
+  draw: () => View,
+  go: (move: Move) => Promise<boolean>,
+): Promise<void> {
+  let top = 0;
+  let note = '';
+  const leave = () => output.write(LEAVE);
+  const show = () => {
+    const { lines, title } = draw();
+    const height = Math.max(1, (output.rows || 24) - 1);
+    top = Math.max(0, Math.min(top, lines.length - height));
+    const visible = lines.slice(top, top + height);
+    const place =
+      lines.length > height ? ` · lines ${top + 1} to ${top + visible.length} of ${lines.length}` : '';
+    const width = (output.columns || 80) - 1;
+    const status = note === '' ? statusLine(title, place, width) : statusLine(note, '', width);
+    output.write(
+      `\u001b[H\u001b[2J${visible.join('\r\n')}\u001b[${height + 1};1H\u001b[7m${status}\u001b[0m`,
+    );
+    note = '';
+  };
+  // whatever ends the program, the terminal is given back
+  process.once('exit', leave);
+  output.write(ENTER);
+  input.setRawMode(true);
+  output.on('resize', show);
+  try {
+    show();
+    for await (const chunk of input) {
+      for (const key of keysOf(String(chunk))) {
+        if (ENDS.has(key)) return;
+        const scroll = SCROLLS[key];
+        const move = MOVES[key];
+        if (scroll !== undefined)
+          top += (scroll.lines ?? 0) + (scroll.screens ?? 0) * ((output.rows || 24) - 2);
+        else if (move !== undefined) {
+          if (await go(move)) top = move === 'all' ? top : 0;
+          else note = NOWHERE[move];
+        }
+      }
+      show();
+    }
+  } finally {
+    output.off('resize', show);
+    input.setRawMode(false);
+    process.off('exit', leave);
+    leave();
+  }
+}
+
+const NOWHERE: Readonly<Record<Move, string>> = {
+  next: 'there is no trace behind this one',
+  previous: 'there is no trace before this one',
+  mate: 'it has no mate nearby',
+  all: '',
+};
+
+/** A chunk may hold several keys: those of an escape sequence belong together. */
+export function keysOf(text: string): string[] {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: keys are control characters
+  return text.match(/\u001b\[[0-9;]*[A-Za-z~]|[\s\S]/gu) ?? [];
+}

@@ -1,0 +1,120 @@
+// Makes of a stored row what `inspect` shows of it, for a person and for programs.
+import { type Nature, stepsText, valueNameOf } from '../../estimate/nature.js';
+import { storedNature } from '../../estimators/registry.js';
+import { type Input, inputMetadata } from '../../io/read/inputs.js';
+import { CONFIG_KEY } from '../../io/write/output.js';
+import { mean } from '../../report/counted/run-counts.js';
+import { outstanding, turnsOf } from '../../report/counted/turns.js';
+import { isForeign } from '../../report/counted/warnings.js';
+import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
+import type { ShownTrace } from '../../report/shown-trace.js';
+import type { InputRow } from '../../rows.js';
+import type { Mapping } from '../job/mapping.js';
+import { accountBeside, type Config } from './account-beside.js';
+import { vocabOf } from './counted.js';
+import { matesOf } from './mates.js';
+import type { Picked } from './pick.js';
+import { namedTexts, scoredMapping, textsOf } from './texts.js';
+
+/** What of a file is the same for all its rows. */
+export interface ShownFile {
+  readonly mapping: Mapping;
+  readonly named: Readonly<Record<string, unknown>>;
+  /** what its values are; undefined where nobody knows */
+  readonly nature: Nature | undefined;
+  readonly steps: unknown;
+  /** rules of its credits; the first is that of the segments */
+  readonly credits: readonly string[];
+  /** of the policy; undefined where the file does not say */
+  readonly vocab: number | undefined;
+  /** whether its rows can be read again, so that mates can be looked for */
+  readonly isFile: boolean;
+}
+
+/**
+ * @param path as it was given, beside which a summary may lie
+ * @param isGiven whether somebody has said where the fields are
+ */
+export async function shownFile(
+  path: string,
+  inputs: readonly Input[],
+  file: string,
+  mapping: Mapping,
+  isGiven: boolean,
+): Promise<ShownFile> {
+  const input = inputs.find((each) => each.path === file);
+  const metadata = input === undefined ? new Map<string, string>() : await inputMetadata(input);
+  const isFile = inputs.every(({ size }) => size !== null);
+  // a row can be looked at whatever became of what lies beside its file
+  const config =
+    parsed(metadata.get(CONFIG_KEY)) ??
+    (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
+  // a map that was given says how this file is to be read
+  const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
+  const vocab = vocabOf({ metadata });
+  const rules = Array.isArray(config?.rule) ? config.rule : [config?.rule];
+  const credits = rules.filter((rule) => typeof rule === 'string');
+  const { steps } = config ?? {};
+  const nature = config && storedNature(config);
+  return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
+}
+
+function parsed(text: string | undefined): Config | undefined {
+  try {
+    return text === undefined ? undefined : (JSON.parse(text) as Config);
+  } catch {
+    // another program's metadata may be anything
+    return undefined;
+  }
+}
+
+/** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
+export async function shownTrace(
+  row: InputRow,
+  { mapping, named, nature, steps, credits, vocab, isFile }: ShownFile,
+  picked: Pick<Picked, 'why' | 'warnings'> | undefined,
+): Promise<ShownTrace | undefined> {
+  if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
+  const { prompt, completion, references } = textsOf(row, { map: mapping.map, named });
+  return {
+    row: scoredRow(row, completion),
+    place: `${row.row} of ${row.file}`,
+    why: picked?.why,
+    credits,
+    warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : foreignTrace(row, vocab),
+    prompt,
+    references,
+    mates: isFile ? await matesOf(row, mapping.read) : [],
+    valueName: valueNameOf(nature),
+    steps: stepsText(steps),
+    isMagnitude: nature?.isMagnitude === true,
+  };
+}
+
+/** That this trace alone reads as if another policy had written it. */
+function foreignTrace({ columns }: InputRow, vocab: number | undefined): string[] {
+  const { logprobs } = columns;
+  const logprob = Array.isArray(logprobs) ? mean(Float32Array.from(logprobs as number[])) : null;
+  if (!isForeign(logprob, vocab)) return [];
+  const text = logprob.toFixed(2).replace('-', '−');
+  return [`its mean log p is ${text} a token: did this policy write it? Its values mean little then`];
+}
+
+/** The same for programs; per-token lists as the row has them. */
+export function shownRecord(
+  { row, why, warnings, mates, isMagnitude }: ShownTrace,
+  { columns }: InputRow,
+): unknown {
+  const { reward, baseline, valueStart, segments, status } = row;
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  const { decisive, harmful } = outstanding(turnsOf(row, isMagnitude));
+  const list = (name: string) => (Array.isArray(columns[name]) ? columns[name] : null);
+  return {
+    ...{ why: why ?? null, warnings, reward, baseline, status: status.join(';') || 'ok' },
+    values: valueStart === null ? null : [valueStart, ...thoughts.map(({ value }) => value)],
+    segments,
+    ...{ decisive, harmful },
+    ...{ sigma: list('sigma'), logprobs: list('logprobs'), entropies: list('entropies') },
+    mates: mates.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),
+  };
+}

@@ -1,0 +1,80 @@
+// Values of traces that are ready: by the policy's pass and what the estimator opens beside it, or the rows' own, which need none.
+import type { RewardedTrace } from '../estimate/baseline.js';
+import { windowsOf } from '../estimate/cut-windows.js';
+import type { Reward } from '../estimate/reward.js';
+import { scoreWindows, type Valued } from '../estimate/windows.js';
+import type { Opened, ValueJob } from '../estimators/estimator.js';
+import { windowOf } from '../io/files/chunks.js';
+import { noteProof } from '../policy/run/note-proof.js';
+import type { OpenPolicy } from '../policy/run/open-policy.js';
+import { PolicySession } from '../policy/run/session.js';
+import type { Log } from '../report/log.js';
+import type { BadRow } from '../rows.js';
+import type { Trace } from '../trace.js';
+import { type DryRunOptions, dryRun as tellDryRun, unreadDryRun } from './dry-run.js';
+import type { Run } from './job/open-run.js';
+import type { Source } from './job/source.js';
+import { type PolicyNeed, unread } from './policy-need.js';
+import type { preparing } from './prepare.js';
+
+/** What makes them. */
+export interface ValuesOptions {
+  readonly need: PolicyNeed;
+  readonly estimator: Opened;
+  readonly opened: OpenPolicy;
+  readonly run: Run;
+  readonly source: Source;
+  readonly prepare: Awaited<ReturnType<typeof preparing>>;
+  readonly rewardOf: (trace: Trace) => Reward;
+  /** takes what is told of a run that is not made */
+  readonly dryRun: DryRunOptions | undefined;
+  readonly log: Log;
+}
+
+/** Closes at the end of a block what may have nothing to close. */
+export function closing(it: Partial<AsyncDisposable>): AsyncDisposable {
+  return { [Symbol.asyncDispose]: async () => it[Symbol.asyncDispose]?.() };
+}
+
+/**
+ * Values every trace, in its order; of a dry run none comes.
+ * @throws RredcotError: exit 65 where a model gives numbers that cannot be, 69 where it does not prove itself
+ */
+export async function* valuesOf(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  opts: ValuesOptions,
+): AsyncGenerator<Valued<ValueJob> | BadRow> {
+  const { need, estimator, run, dryRun } = opts;
+  if (need === 'pass') return yield* ofPass(ready, opts);
+  if (estimator.values === undefined) throw new TypeError('values of rows need nothing started');
+  if (dryRun === undefined) yield* estimator.values(unread(ready));
+  else await unreadDryRun(ready, run.survey?.rows, dryRun);
+}
+
+async function* ofPass(
+  ready: AsyncIterable<ValueJob | BadRow>,
+  { estimator, opened, run, source, prepare, rewardOf, dryRun, log }: ValuesOptions,
+): AsyncGenerator<Valued<ValueJob> | BadRow> {
+  const { policy, device } = opened;
+  // the policy and the estimator's own models, which prove themselves
+  const session = await (estimator.openSession ?? PolicySession.open)(policy, device);
+  await using _session = closing({ [Symbol.asyncDispose]: () => session.close() });
+  noteProof(run, log, session, 'policy');
+  const window = (row: number): number => windowOf(row, run.rowsPerChunk);
+  const again = ({ trace }: Pick<RewardedTrace, 'trace'>) =>
+    prepare({ trace, reward: rewardOf(trace), groupMean: undefined });
+  const started = await estimator.start({
+    ...{ session, window },
+    whole: dryRun === undefined ? { again: source.again, run, prepare: again } : undefined,
+    note: (other, model) => noteProof(run, log, other, model),
+  });
+  await using _started = closing(started);
+  if (dryRun !== undefined) {
+    const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens: policy.architecture.maxTokens };
+    const facts = { text: { ...text, device: device.name }, rows: run.survey?.rows };
+    return tellDryRun(ready, started, session, facts, dryRun);
+  }
+  // segments, and the references' log-probabilities at their exit points
+  const windows = windowsOf(ready, window);
+  yield* started.values(scoreWindows(started.together?.(windows) ?? windows, session));
+}

@@ -1,0 +1,133 @@
+// Puts the reference answer into a trace's prompt by a hint template, for the policy that reads it.
+import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { TraceRejected, usageError } from '../../errors.js';
+import { fileError } from '../../io/files/file-error.js';
+import { foreignText } from '../../io/files/foreign-files.js';
+import type { DeviceChoice } from '../../policy/device.js';
+import { HINT_TEMPLATE } from '../../policy/files.js';
+import type { PolicyFolder } from '../../policy/folder.js';
+import type { OpenTokenizer } from '../../policy/text/open-tokenizer.js';
+import type { Reference } from '../../trace.js';
+import { joinIds } from '../references.js';
+import { openProver, type Prover, tokenCheck } from './prover.js';
+
+/** How a prompt tells the answer. */
+export interface HintTemplate {
+  /** with `{answer}` where the reference stands */
+  readonly text: string;
+  /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
+  readonly before: string;
+}
+
+const HintTemplateSchema = z.strictObject({
+  text: z.string().includes('{answer}'),
+  before: z.string().default(''),
+});
+
+/** Where they are. */
+export interface HintOptions {
+  /** a file; undefined: that of the policy's folder */
+  readonly template: string | undefined;
+  /** the folder of a policy that reads hints; undefined: the policy itself */
+  readonly policy: string | undefined;
+}
+
+/** What reads the hint. */
+export interface Hint extends AsyncDisposable {
+  readonly template: HintTemplate;
+  /** another policy than the one that cuts; undefined where it is that */
+  readonly reader: Prover | undefined;
+  /** Ids of the prompt with the hint in it. @throws TraceRejected (`no_reference`, `hint`, `hint_tokens`, `hint_too_long`) */
+  hinted(tokens: Tokens, references: readonly Reference[]): Promise<Int32Array>;
+}
+
+interface Tokens {
+  readonly promptIds: Int32Array;
+  readonly completionIds: Int32Array;
+}
+
+/** The policy whose traces they are. */
+interface Own {
+  readonly policy: PolicyFolder;
+  readonly tokenizer: OpenTokenizer;
+}
+
+const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
+
+/** @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy */
+export async function openHint(
+  { template: path, policy: folder }: HintOptions,
+  own: Own,
+  opts: { readonly device: DeviceChoice; readonly signal: AbortSignal },
+): Promise<Hint> {
+  const template = await readTemplate(path, folder ?? own.policy.path);
+  const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
+  const { tokenizer, policy } = reader ?? own;
+  const { vocab, maxTokens } = policy.architecture;
+  const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, READER);
+  const before = await tokenizer.encode(template.before);
+  return {
+    template,
+    reader,
+    async hinted({ promptIds, completionIds }, references) {
+      const answer = bestOf(references);
+      // the answer's own dollar signs are no patterns
+      const hint = await tokenizer.encode(template.text.replace('{answer}', () => answer));
+      const prompt = withHint(promptIds, hint, before, template.before);
+      check({ promptIds: prompt, completionIds }, []);
+      return prompt;
+    },
+    async [Symbol.asyncDispose]() {
+      await reader?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function readTemplate(path: string | undefined, folder: string): Promise<HintTemplate> {
+  const place = path ?? `${folder}/${HINT_TEMPLATE}`;
+  const expected = 'a file with {"text": "… {answer} …", "before": "…"}, with --hint-template';
+  const text =
+    path === undefined
+      ? await foreignText(folder, HINT_TEMPLATE)
+      : await readFile(path, 'utf8').catch((error: unknown) => {
+          throw fileError(error, path, 'read');
+        });
+  if (text === undefined) throw usageError(`${place}: --estimator posterior needs a hint template`, expected);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw usageError(`${place}: is not JSON (${(error as Error).message})`, expected);
+  }
+  const parsed = HintTemplateSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw usageError(`${place}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`, expected);
+}
+
+/** The answer of the reference that earns most, the first of equals. */
+function bestOf(references: readonly Reference[]): string {
+  const [first] = references.toSorted((a, b) => b.utility - a.utility);
+  if (first !== undefined && first.utility > 0) return first.answer;
+  throw new TraceRejected(
+    'no_reference',
+    'no reference has a utility above 0, expected one for the hint of --estimator posterior: --map reference=<path>',
+  );
+}
+
+/** @param name of `before`, for the error */
+export function withHint(
+  promptIds: Int32Array,
+  hint: Int32Array,
+  before: Int32Array,
+  name: string,
+): Int32Array {
+  if (before.length === 0) return joinIds(promptIds, hint);
+  for (let at = promptIds.length - before.length; at >= 0; at--)
+    if (before.every((id, i) => promptIds[at + i] === id))
+      return joinIds(promptIds.subarray(0, at), hint, promptIds.subarray(at));
+  throw new TraceRejected(
+    'hint',
+    `the prompt has no tokens of ${JSON.stringify(name)}, before which the hint is to go: --hint-template <one that fits>`,
+  );
+}

@@ -1,0 +1,162 @@
+// Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
+import type { Device } from '../policy/device.js';
+import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
+import { type Load, planBatches } from './batch.js';
+import type { Suffix } from './references.js';
+import { shareOut, withSamePrompt } from './sharing.js';
+
+/**
+ * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
+ *   Nothing is wasted where no piece is merged.
+ * - `two-run`: the trace first, the branches at its segments' ends when the entropies have decided where these are.
+ */
+export const STRATEGIES = ['auto', 'one-run', 'two-run'] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/** A trace as the policy takes it. */
+export interface TraceJob {
+  /** prompt and completion */
+  readonly ids: Int32Array;
+  readonly promptLength: number;
+  readonly pieces: Pieces;
+  /** (N) what is scored after every exit point */
+  readonly continuations: readonly Suffix[];
+  /** what is scored besides after an exit point, by its number of completion tokens */
+  readonly tails?: ((exit: number) => readonly Suffix[]) | undefined;
+  /** traces of a batch with the same number here have the same prompt, which is read once */
+  readonly shares?: number | undefined;
+}
+
+/** A second run starts again, whatever the trace's length: worth so many rows of a first one. */
+const SECOND_RUN_ROWS = 64;
+
+/**
+ * A second run moves the trace's keys and values: worth so many rows of a first one for each of its tokens. On the CPU
+ * they are copied once in memory. From a GPU they go to the host in float32 and back again, since Node's ONNX Runtime
+ * keeps nothing on a CUDA device between runs: 0.26 MB a token of an 8 B Llama, 0.06 MB of a 1.5 B Qwen, twice, at some
+ * 10 GB/s. In that time a GPU at 200 TFLOP/s computes 0.7 of a row. An estimate: no GPU was at hand to measure it.
+ */
+const SECOND_RUN_SHARE = { cpu: 0.03, cuda: 0.7, webgpu: 0.7 } as const;
+
+/** On the CPU, beyond so many tokens the copies that one run makes cost more than a second run (bench/exits.mjs, T = 16,384). */
+const LONG_TRACE = 12_288;
+
+/**
+ * The cheaper way for a trace, or for several with one prompt: rows that would be thrown away against the price of a second run.
+ */
+export function chooseStrategy(
+  jobs: readonly TraceJob[],
+  { name }: Device = { name: 'cpu' },
+): 'one-run' | 'two-run' {
+  if (name === 'cpu' && jobs.some(({ ids }) => ids.length > LONG_TRACE)) return 'two-run';
+  // a candidate at every token
+  if (jobs.some(({ pieces, continuations }) => isCutLate(pieces) && continuations.length > 0))
+    return 'two-run';
+  const sum = (of: (job: TraceJob) => number) => jobs.reduce((all, job) => all + of(job), 0);
+  const wasted = sum((job) => (job.pieces.ends.length - job.pieces.segments) * branchLoad(job).rowsPerExit);
+  const tokens = (jobs[0]?.promptLength ?? 0) + sum(completionLength);
+  return wasted <= SECOND_RUN_ROWS + SECOND_RUN_SHARE[name] * tokens ? 'one-run' : 'two-run';
+}
+
+/** A batch of a window: which of its traces run together, and how. */
+export interface Batch {
+  readonly strategy: 'one-run' | 'two-run';
+  /** positions in the window */
+  readonly members: readonly number[];
+  /** of each member: which of the prompts that are read once in this batch is its own */
+  readonly shares: readonly (number | undefined)[];
+}
+
+/** Traces that run as one: one trace, or some with one prompt. */
+interface Part {
+  readonly kind: 'one-run' | 'two-run';
+  readonly members: readonly number[];
+  readonly load: Load;
+}
+
+/** Batches of a window, by strategy and length. The same jobs give the same batches. */
+export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Batch[] {
+  const parts = partsOf(jobs, strategy, device);
+  return (['one-run', 'two-run'] as const).flatMap((kind) => {
+    const chosen = parts.filter((part) => part.kind === kind);
+    return planBatches(chosen.map(({ load }) => load)).map((batch) => {
+      const together = batch.map((n) => chosen[n] as Part);
+      return {
+        strategy: kind,
+        members: together.flatMap(({ members }) => members),
+        shares: together.flatMap(({ members, load }, n) =>
+          members.map(() => (load.behind === undefined ? undefined : n)),
+        ),
+      };
+    });
+  });
+}
+
+/** In the order of each part's first trace. */
+function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device): Part[] {
+  const loads = jobs.map(branchLoad);
+  const kindOf = (members: readonly number[]) =>
+    strategy === 'auto'
+      ? chooseStrategy(
+          members.map((i) => jobs[i] as TraceJob),
+          device,
+        )
+      : strategy;
+  const branchRows = (i: number, kind: Part['kind']) => {
+    const { ends, segments } = (jobs[i] as TraceJob).pieces;
+    const exits = 1 + (kind === 'one-run' ? ends.length : segments);
+    return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
+  };
+  const loadOf = (members: readonly number[], kind: Part['kind']): Load => {
+    const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
+    const first = members[0] as number;
+    const { ids, promptLength } = jobs[first] as TraceJob;
+    if (members.length === 1)
+      return { tokens: ids.length, branchRows: branchRows(first, kind), longestBranch };
+    const behind = members.map((i) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind));
+    const all = behind.reduce((sum, rows) => sum + rows, 0);
+    return { tokens: promptLength, branchRows: all, behind, longestBranch };
+  };
+  const parts = withSamePrompt(jobs).flatMap((alike) => {
+    const kind = kindOf(alike);
+    const { promptLength } = jobs[alike[0] as number] as TraceJob;
+    const rowsBehind = (i: number) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
+    return shareOut(promptLength, alike, rowsBehind).map((members): Part => {
+      const own = members.length === 1 ? kindOf(members) : kind;
+      return { kind: own, members, load: loadOf(members, own) };
+    });
+  });
+  return parts.sort((a, b) => (a.members[0] as number) - (b.members[0] as number));
+}
+
+function completionLength({ ids, promptLength }: TraceJob): number {
+  return ids.length - promptLength;
+}
+
+interface BranchLoad {
+  readonly rowsPerExit: number;
+  readonly longestBranch: number;
+}
+
+/** Rows of what is scored at an exit, where tails differ the mean over all that the pieces allow; rows of the longest branch. */
+function branchLoad({ pieces, continuations, tails }: TraceJob): BranchLoad {
+  let [rows, exits, longestBranch] = [0, 0, 0];
+  for (const exit of tails === undefined ? [] : candidateExits(pieces)) {
+    exits++;
+    for (const suffix of tails?.(exit) ?? []) {
+      rows += suffixRows(suffix);
+      longestBranch = Math.max(longestBranch, suffixRows(suffix));
+    }
+  }
+  let rowsPerExit = rows / Math.max(1, exits);
+  for (const suffix of continuations) {
+    rowsPerExit += suffixRows(suffix);
+    longestBranch = Math.max(longestBranch, suffixRows(suffix));
+  }
+  return { rowsPerExit, longestBranch };
+}
+
+/** Rows of a suffix as a branch: one more where its first token is scored. */
+function suffixRows({ ids, scoredFrom }: Suffix): number {
+  return ids.length + (scoredFrom === 0 ? 1 : 0);
+}

@@ -1,0 +1,228 @@
+// Finds the types of the input columns that pass through from the values of many rows.
+
+import type { Field } from 'apache-arrow';
+import { describeValue } from './describe.js';
+
+/** The types that we write; every one nullable, `json` is a string column that holds JSON text. */
+export type ColumnType =
+  | { readonly kind: 'bool' | 'int32' | 'int64' | 'float32' | 'double' | 'string' | 'json' }
+  | { readonly kind: 'list'; readonly element: ColumnType }
+  | { readonly kind: 'struct'; readonly fields: readonly StructField[] };
+
+export interface StructField {
+  readonly name: string;
+  readonly type: ColumnType;
+  /** under which key the values have it, where that is not its name */
+  readonly key?: string;
+}
+
+/** An input column on its way to the output. */
+export interface PassThroughColumn {
+  /** its name in the input */
+  readonly name: string;
+  /** its name in the output: another one where the name is ours */
+  readonly as: string;
+  /** of a columnar input, the nearest of our types */
+  readonly type: ColumnType;
+  /** of a columnar input, its name and type as they are written */
+  readonly arrow?: Field;
+  /** a column of the joined file */
+  readonly isJoined?: boolean;
+}
+
+/** Deeper values are written as JSON text: readers' own limits are not far above. */
+const MAX_NESTING = 24;
+/** An object with more keys than this is a dictionary, not a record, and is written as JSON text. */
+const MAX_STRUCT_FIELDS = 256;
+
+// what was seen at one place of the columns' tree, a bit each; null leaves no mark
+const BOOL = 1;
+const INTEGER = 2;
+const LONG = 4; // an integer for int64 that a double does not hold
+const HUGE = 8; // an integer beyond int64
+const FRACTION = 16;
+const TEXT = 32;
+const LIST = 64;
+const STRUCT = 128;
+
+/** What was seen at one place of the columns' tree. */
+interface Seen {
+  kinds: number;
+  element?: Seen;
+  fields?: Map<string, Seen>;
+}
+
+/** Collects rows and tells the columns' types; the order in which rows come does not change a type. */
+export interface ColumnInference {
+  add(columns: Readonly<Record<string, unknown>>): void;
+  /** the columns in the order first seen */
+  finish(): PassThroughColumn[];
+}
+
+/** Starts an inference over rows. */
+export function inferColumns(): ColumnInference {
+  const row: Seen = { kinds: STRUCT, fields: new Map() };
+  return {
+    add: (columns) => see(row, columns, MAX_NESTING),
+    finish: () => Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
+  };
+}
+
+function see(seen: Seen, value: unknown, levels: number): void {
+  switch (typeof value) {
+    case 'string':
+      seen.kinds |= TEXT;
+      return;
+    case 'number':
+      seen.kinds |= Number.isSafeInteger(value) ? INTEGER : FRACTION;
+      return;
+    case 'boolean':
+      seen.kinds |= BOOL;
+      return;
+    case 'bigint':
+      seen.kinds |= BigInt.asIntN(64, value) === value ? LONG : HUGE;
+      return;
+  }
+  if (typeof value !== 'object' || value === null) return;
+  if (levels === 0) {
+    seen.kinds |= LIST | STRUCT; // both: JSON text
+  } else if (Array.isArray(value)) {
+    seen.kinds |= LIST;
+    seen.element ??= { kinds: 0 };
+    const { element } = seen;
+    for (let i = 0; i < value.length; i++) {
+      const item: unknown = value[i];
+      // 25k numbers a trace, of which the first tells all there is to tell
+      if (typeof item === 'number' && element.kinds & (Number.isSafeInteger(item) ? INTEGER : FRACTION))
+        continue;
+      see(element, item, levels - 1);
+    }
+  } else {
+    seen.kinds |= STRUCT;
+    seen.fields ??= new Map();
+    for (const key of Object.keys(value)) {
+      let field = seen.fields.get(key);
+      if (field === undefined) {
+        // past the limit the type is settled, so the tree need not grow; the row itself has no limit
+        if (levels < MAX_NESTING && seen.fields.size > MAX_STRUCT_FIELDS) continue;
+        field = { kinds: 0 };
+        seen.fields.set(key, field);
+      }
+      see(field, (value as Record<string, unknown>)[key], levels - 1);
+    }
+  }
+}
+
+function typeOf(seen: Seen): ColumnType {
+  switch (seen.kinds) {
+    case BOOL:
+      return { kind: 'bool' };
+    case INTEGER:
+    case LONG:
+    case INTEGER | LONG:
+      return { kind: 'int64' };
+    case FRACTION:
+    case INTEGER | FRACTION:
+      return { kind: 'double' };
+    case TEXT:
+      return { kind: 'string' };
+    case LIST:
+      return { kind: 'list', element: typeOf(seen.element ?? { kinds: 0 }) };
+    case STRUCT: {
+      const found = seen.fields ?? new Map<string, Seen>();
+      // Parquet has no struct without fields
+      if (found.size === 0 || found.size > MAX_STRUCT_FIELDS) return { kind: 'json' };
+      return {
+        kind: 'struct',
+        fields: Array.from(found, ([name, field]) => ({ name, type: typeOf(field) })),
+      };
+    }
+    default:
+      // mixed kinds; and nothing but null, where JSON text leaves a later row free to hold anything
+      return { kind: 'json' };
+  }
+}
+
+/** A value that its column's type cannot hold. */
+export interface Misfit {
+  /** column and path inside it, e.g. `metadata.tags[3]` */
+  readonly path: string;
+  readonly found: string;
+  readonly expected: string;
+}
+
+/** Finds the first value of a row that its column's type cannot hold; null where all fit. */
+export function findMisfit(
+  columns: Readonly<Record<string, unknown>>,
+  types: readonly PassThroughColumn[],
+): Misfit | null {
+  for (const { name, type, arrow } of types) {
+    // a columnar input's types are its own
+    if (arrow !== undefined) continue;
+    const found = Object.hasOwn(columns, name) ? misfit(columns[name], type, name) : null;
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+function misfit(value: unknown, type: ColumnType, path: string): Misfit | null {
+  if (value === null || value === undefined || type.kind === 'json') return null;
+  switch (type.kind) {
+    case 'list':
+      if (!Array.isArray(value)) break;
+      for (let i = 0; i < value.length; i++) {
+        // 25k numbers a trace: no path is made for one that fits
+        if (fitsAsNumber(value[i], type.element)) continue;
+        const found = misfit(value[i], type.element, `${path}[${i}]`);
+        if (found !== null) return found;
+      }
+      return null;
+    case 'struct': {
+      if (typeof value !== 'object' || Array.isArray(value)) break;
+      for (const key of Object.keys(value)) {
+        const item = (value as Record<string, unknown>)[key];
+        const field = type.fields.find(({ name }) => name === key);
+        const at = `${path}.${key}`;
+        if (field === undefined) {
+          if (item === null) continue;
+          return { path: at, found: describeValue(item), expected: 'no such key' };
+        }
+        const found = misfit(item, field.type, at);
+        if (found !== null) return found;
+      }
+      return null;
+    }
+    default:
+      if (holds(type.kind, value)) return null;
+  }
+  return { path, found: describeValue(value), expected: describeType(type) };
+}
+
+function fitsAsNumber(value: unknown, { kind }: ColumnType): boolean {
+  return (
+    typeof value === 'number' && (kind === 'double' || (kind === 'int64' && Number.isSafeInteger(value)))
+  );
+}
+
+function holds(kind: Exclude<ColumnType['kind'], 'list' | 'struct' | 'json'>, value: unknown): boolean {
+  switch (kind) {
+    case 'bool':
+      return typeof value === 'boolean';
+    case 'string':
+      return typeof value === 'string';
+    case 'double':
+    case 'float32':
+      return typeof value === 'number';
+    case 'int32':
+      return typeof value === 'number' && (value | 0) === value;
+    case 'int64':
+      return typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
+  }
+}
+
+/** A type in the notation of DuckDB and Hugging Face: `list<struct<role: string, content: string>>`. */
+export function describeType(type: ColumnType): string {
+  if (type.kind === 'list') return `list<${describeType(type.element)}>`;
+  if (type.kind !== 'struct') return type.kind;
+  return `struct<${type.fields.map(({ name, type: field }) => `${name}: ${describeType(field)}`).join(', ')}>`;
+}

@@ -1,0 +1,168 @@
+// Presets of what trainers dump, and of the plain formats that they read.
+
+import { describeValue } from '../arrow/describe.js';
+import { completionText, isDialogue } from './dialogue.js';
+import { parseMessages } from './messages.js';
+import type { Columns } from './path.js';
+import { mismatch, type Preset, preset, rule } from './preset.js';
+import { at, groupBy, shortHash } from './rules.js';
+import type { Rule } from './sources.js';
+
+const STRIPPED =
+  "its writer left out special tokens, so the prompt's chat template and the end token are gone: give the prompts with --join <data set>";
+
+/** NeMo-RL writes batches of one: a value may stand in a list of its own. */
+function unwrapped(value: unknown): unknown {
+  return Array.isArray(value) && value.length === 1 ? value[0] : value;
+}
+
+/** A list of numbers, in a list of its own or not: a list of one number is no list of lists. */
+function unwrappedList(value: unknown): unknown {
+  return Array.isArray(value) && Array.isArray(value[0]) ? unwrapped(value) : value;
+}
+
+/** The sampled tokens of a padded NeMo-RL row: the one run of ones in its mask. */
+function sampledTokens(columns: Columns): { ids: readonly unknown[]; start: number; end: number } {
+  const ids = unwrappedList(columns.token_ids);
+  const mask = unwrappedList(columns.token_loss_mask);
+  if (!Array.isArray(ids) || !Array.isArray(mask) || ids.length !== mask.length)
+    return mismatch(
+      `token_ids is ${describeValue(ids)} and token_loss_mask ${describeValue(mask)}, expected lists of one length`,
+    );
+  const start = mask.findIndex((bit) => Number(bit) === 1);
+  const end = mask.findLastIndex((bit) => Number(bit) === 1) + 1;
+  if (start < 0) return mismatch('token_loss_mask has no 1, so no token was sampled');
+  const gap = mask.findIndex((bit, t) => t > start && t < end && Number(bit) !== 1);
+  return gap < 0
+    ? { ids, start, end }
+    : mismatch(`token_loss_mask has a gap at ${gap}: the trace has several turns, expected one`);
+}
+
+const nemoRl = preset({
+  name: 'nemo-rl',
+  what: "NeMo-RL's train_data_step<n>.jsonl",
+  columns: ['token_ids', 'token_loss_mask'],
+  fields: {
+    prompt_ids: rule('token_ids before the first 1 of token_loss_mask', (columns) => {
+      const { ids, start } = sampledTokens(columns);
+      return ids.slice(0, start);
+    }),
+    completion_ids: rule('token_ids where token_loss_mask is 1', (columns) => {
+      const { ids, start, end } = sampledTokens(columns);
+      return ids.slice(start, end);
+    }),
+    // with dynamic sampling `rewards` has a row for every trace sampled, these for those that were kept
+    reward: ['filtered_rewards', 'rewards'].map((name) => rule(name, (columns) => unwrapped(columns[name]))),
+    group: rule("the file's name and a hash of the prompt's ids", (columns, row) => {
+      const { ids, start } = sampledTokens(columns);
+      return `${row.stem}/${shortHash(ids.slice(0, start))}`;
+    }),
+  },
+  notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
+});
+
+const tokens = preset({
+  name: 'tokens',
+  what: 'token ids of prompts and completions',
+  columns: ['prompt_ids', 'completion_ids'],
+  fields: { prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
+});
+
+const verlRollout = preset({
+  name: 'verl-rollout',
+  what: "verl's rollout_data_dir/<step>.jsonl",
+  columns: ['input', 'output', 'score', 'step'],
+  fields: {
+    prompt: 'input',
+    completion: 'output',
+    reference: 'gts',
+    reward: ['acc', 'score'],
+    group: groupBy('step', 'input'),
+  },
+  notes: [STRIPPED],
+});
+
+const trlCompletions = preset({
+  name: 'trl-completions',
+  what: "TRL's completions/completions_<step>.parquet",
+  columns: ['step', 'prompt', 'completion', 'advantage'],
+  fields: {
+    prompt: 'prompt',
+    completion: 'completion',
+    reference: ['golden_answer', 'answer', 'ground_truth', 'solution'],
+    reward: ['accuracy_reward', 'reasoning_accuracy_reward'],
+    group: groupBy('step', 'prompt'),
+  },
+  notes: [
+    STRIPPED,
+    'a reward stands in the column of its function: --map reward=<column> where it is not accuracy_reward',
+    "an answer is there only where a reward function called log_extra('golden_answer', …)",
+  ],
+});
+
+const openrlhf = preset({
+  name: 'openrlhf',
+  what: "OpenRLHF's batch_inference --eval_task rm",
+  columns: ['input', 'output', 'reward'],
+  fits: ({ input, output }) => typeof input === 'string' && typeof output === 'string',
+  fields: {
+    prompt: 'input',
+    completion: 'output',
+    reward: 'reward',
+    group: rule("the file's name and a hash of input", ({ input }, row) => `${row.stem}/${shortHash(input)}`),
+  },
+  notes: [
+    "its rewards are a reward model's, on a scale of its own: --reward-range <lowest,highest>",
+    'it has no references: --map reference=<path>, or --join <file> --join-on <field=field>',
+  ],
+});
+
+/** The messages up to the assistant's last, which is the completion. */
+function lastTurn(columns: Columns, path: string): { prompt: readonly unknown[]; completion: string } {
+  const messages = at(columns, path);
+  if (!Array.isArray(messages)) return mismatch(`${path} is ${describeValue(messages)}, expected messages`);
+  const parsed = parseMessages(messages);
+  if ('problem' in parsed) return mismatch(`${path}${parsed.problem}`);
+  const completion = completionText(messages.slice(-1));
+  return completion === null
+    ? mismatch(`the last of ${path} is of the ${parsed.at(-1)?.role}, expected the assistant's`)
+    : { prompt: messages.slice(0, -1), completion };
+}
+
+/** Prompt and completion of a whole dialogue. */
+function dialogue(path: string): { prompt: Rule; completion: Rule } {
+  return {
+    prompt: rule(`${path}, all but the last`, (columns) => lastTurn(columns, path).prompt),
+    completion: rule(`the last of ${path}`, (columns) => lastTurn(columns, path).completion),
+  };
+}
+
+const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
+
+const chat = preset({
+  ...CHAT,
+  columns: ['prompt', 'completion'],
+  fits: ({ prompt }) => isDialogue(prompt),
+  fields: { prompt: 'prompt', completion: 'completion' },
+});
+
+const chatMessages = preset({
+  ...CHAT,
+  columns: ['messages'],
+  fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
+  fields: dialogue('messages'),
+});
+
+const promptCompletion = preset({
+  name: 'prompt-completion',
+  what: 'prompts and completions as text',
+  columns: ['prompt', 'completion'],
+  fits: ({ prompt, completion }) => typeof prompt === 'string' && typeof completion === 'string',
+  fields: { prompt: 'prompt', completion: 'completion' },
+});
+
+/** Dumps with columns of their own. */
+export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, trlCompletions, openrlhf];
+
+/** Formats that others may look like: recognised last. */
+export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];

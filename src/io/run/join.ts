@@ -1,0 +1,182 @@
+// Joins chunks in the order of their rows to one file.
+import { Field, Schema, util } from 'apache-arrow';
+import { RredcotError } from '../../errors.js';
+import { gatherRows } from '../arrow/gather.js';
+import type { BatchWriter } from '../arrow/row-writer.js';
+import { parquetType } from '../arrow/types.js';
+import { AtomicFile } from '../files/atomic-file.js';
+import { fileBytes } from '../files/file-bytes.js';
+import { fileError } from '../files/file-error.js';
+import { openGzipSink } from '../files/gzip.js';
+import type { ByteSink } from '../files/stdout.js';
+import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { joinParquet } from '../parquet/join.js';
+import { type OutputFormat, RUN_KEY, sealable } from '../write/output.js';
+import { PART_KEY, parsePart } from '../write/part.js';
+import { openChunkBatches } from './chunk-batches.js';
+
+/** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
+export interface JoinedFile {
+  /** @returns the rows that the chunk holds; undefined for JSONL, whose lines are copied as they are */
+  add(path: string): Promise<number | undefined>;
+  /** @returns the SHA-256 of a file of lines; null for others, which hold their own */
+  close(): Promise<string | null>;
+  /** harmless after `close` */
+  abort(): Promise<void>;
+}
+
+export interface JoinedFileOptions {
+  /** of the chunks */
+  readonly from: OutputFormat;
+  /** of the file; JSONL goes with JSONL alone */
+  readonly to: OutputFormat;
+  /** where what is half written lies, on the file system of the file; undefined: beside it */
+  readonly folder?: string | undefined;
+  /** what the file says of itself besides what its chunks say */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** called every few megabytes; may throw to stop */
+  readonly onProgress: () => void;
+}
+
+/** Opens the file. @param parquet reads the chunks, and is the caller's to close */
+export async function openJoined(
+  path: string,
+  opts: JoinedFileOptions,
+  parquet: ChunkReader,
+): Promise<JoinedFile> {
+  const { from, to } = opts;
+  if (from === 'jsonl') return joinLines(path, opts);
+  const copies = from === 'parquet' && to === 'parquet';
+  const joined = await (copies ? joinRowGroups(path, opts) : joinBatches(path, opts, from, parquet));
+  return {
+    abort: joined.abort,
+    add: (chunk) => told(joined.add(chunk), chunk, 'read'),
+    // its footer is read back
+    close: () => told(joined.close(), path, 'written'),
+  };
+}
+
+/** Tells a failure of the machine, one that a reader has wrapped in words of its own too. */
+async function told<T>(step: Promise<T>, path: string, action: 'read' | 'written'): Promise<T> {
+  try {
+    return await step;
+  } catch (error) {
+    for (let cause = error; cause instanceof Error; cause = cause.cause) {
+      const known = fileError(cause, path, action);
+      if (known instanceof RredcotError) throw known;
+    }
+    throw error;
+  }
+}
+
+/** What a file says of itself that chunks are put into: what the first one says, but that it is one of several. */
+function joinedMetadata(
+  first: ReadonlyMap<string, string>,
+  added: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const { [PART_KEY]: said, ...others } = Object.fromEntries(first);
+  const kept = said === undefined || parsePart(said)?.by === 'pieces' ? {} : { [PART_KEY]: said };
+  return { ...others, ...kept, ...added };
+}
+
+/** Row groups after row groups, as they are. */
+async function joinRowGroups(
+  path: string,
+  { folder, metadata = {}, onProgress }: JoinedFileOptions,
+): Promise<JoinedFile> {
+  const file = (await AtomicFile.open(path, folder)).hashed().sealed();
+  return {
+    ...(await joinParquet(file, (first) => joinedMetadata(first, metadata), onProgress)),
+    abort: () => file.abort(),
+  };
+}
+
+/** Lines after lines, packed where the file's name says so. */
+export async function joinLines(
+  path: string,
+  { folder, onProgress }: Pick<JoinedFileOptions, 'folder' | 'onProgress'>,
+): Promise<JoinedFile> {
+  const file = (await AtomicFile.open(path, folder)).hashed();
+  const sink: ByteSink = path.toLowerCase().endsWith('.gz') ? openGzipSink(file) : file;
+  return {
+    async add(chunk) {
+      for await (const bytes of fileBytes(chunk)) {
+        onProgress();
+        await sink.write(bytes);
+      }
+      return undefined;
+    },
+    close: () => sink.commit(),
+    abort: () => sink.abort(),
+  };
+}
+
+async function joinBatches(
+  path: string,
+  { to, folder, metadata = {}, onProgress }: JoinedFileOptions,
+  from: 'parquet' | 'arrow',
+  parquet: ChunkReader,
+): Promise<JoinedFile> {
+  const file = (await AtomicFile.open(path, folder)).sealed();
+  // Parquet is written by a thread, past this one
+  if (to === 'arrow') file.hashed();
+  /** of the first chunk, which all others have to be like */
+  let first: { readonly path: string; readonly schema: Schema; readonly run: string | undefined } | undefined;
+  let schema: Schema;
+  let writer: BatchWriter | undefined;
+  return {
+    async add(chunk) {
+      const found = await openChunkBatches(chunk, from, parquet);
+      if (first === undefined) {
+        first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
+        schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
+        writer = await openJoinedWriter(file, to, schema, joinedMetadata(found.metadata, metadata));
+      } else if (!util.compareSchemas(first.schema, found.schema))
+        throw new Error(`${chunk} has other columns than ${first.path}`);
+      if (found.metadata.get(RUN_KEY) !== first.run)
+        throw new Error(`${chunk} is of another run than ${first.path}`);
+      let rows = 0;
+      for await (const batch of found.batches) {
+        onProgress();
+        await writer?.write(gatherRows(schema, [{ unit: batch, from: 0, to: batch.numRows }]));
+        rows += batch.numRows;
+      }
+      return rows;
+    },
+    async close() {
+      if (writer === undefined) throw new Error(`${path}: there is no chunk`);
+      return writer.close();
+    },
+    async abort() {
+      await (writer ?? file).abort();
+    },
+  };
+}
+
+/** Chunks of Arrow may have types that Parquet lacks. */
+function parquetSchema({ fields }: Schema): Schema {
+  return new Schema(
+    fields.map(
+      ({ name, type, nullable, metadata }) => new Field(name, parquetType(type), nullable, metadata),
+    ),
+  );
+}
+
+async function openJoinedWriter(
+  file: AtomicFile,
+  to: OutputFormat,
+  schema: Schema,
+  metadata: Readonly<Record<string, string>>,
+): Promise<BatchWriter> {
+  // whatever order a format has kept it in
+  const sorted = Object.entries(sealable(metadata)).sort(([a], [b]) => (a < b ? -1 : 1));
+  if (to === 'parquet') {
+    const { refuseUnwritable } = await import('../parquet/types.js');
+    refuseUnwritable(file.path, schema.fields);
+    const { openParquetBatches } = await import('../parquet/writer.js');
+    return openParquetBatches(file, schema, Object.fromEntries(sorted));
+  }
+  const { openArrowBatches } = await import('../arrow/writer.js');
+  const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return openArrowBatches(file, new Schema(schema.fields, new Map(sorted)), layout);
+}

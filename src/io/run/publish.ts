@@ -1,0 +1,141 @@
+// Publishes the file of a run that was begun for it, with its rejects; the folder goes.
+import { readdir, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { EXIT, RredcotError } from '../../errors.js';
+import { syncFolder } from '../files/atomic-file.js';
+import { shardOf } from '../files/chunks.js';
+import { sha256OfFile, sha256OfFiles } from '../files/file-bytes.js';
+import { chunkNumber, runPaths, summaryPath } from '../files/run-paths.js';
+import { removeSum, writeSum } from '../files/sum-file.js';
+import { openChunkReader } from '../parquet/chunk-reader.js';
+import type { OutputFormat } from '../write/output.js';
+import { joinLines, openJoined } from './join.js';
+import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
+import { emptyRunFolder } from './remove.js';
+import { readSummary } from './summary-file.js';
+
+/** What the user asked for; its chunks have the same format. */
+export interface PublishTarget {
+  readonly path: string;
+  readonly format: OutputFormat;
+  readonly rejects: string;
+}
+
+/**
+ * Makes a single file, and its rejects file, of a finished run, and removes the run; its folder goes with the last process in it. After an interruption at any
+ * point the next start does the same again.
+ * @param records of all chunks of all shards
+ * @param onProgress called every few megabytes; may throw to stop, with nothing lost
+ * @throws RredcotError (exit 75) where a chunk is no longer what was written
+ */
+export async function publishFile(
+  folder: string,
+  { path, format, rejects }: PublishTarget,
+  records: readonly ChunkRecord[],
+  shards: number,
+  onProgress: () => void,
+): Promise<void> {
+  const paths = runPaths(folder);
+  const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
+  for (const record of sorted) {
+    onProgress();
+    const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, format);
+    if (damage === undefined) continue;
+    // what another process took away is told as with any file of the run
+    await stat(paths.chunk(shardOf(record.chunk, shards), record.chunk, format));
+    throw new RredcotError(`${damage}: another process is at work in the run`, {
+      exitCode: EXIT.interrupted,
+      hint: `if ${path} is not there, the same command again`,
+    });
+  }
+  await joinRejects(rejectsInOrder(folder, sorted, shards), folder, rejects, onProgress);
+  const chunks = sorted.map(({ chunk }) => paths.chunk(shardOf(chunk, shards), chunk, format));
+  if (format === 'jsonl') await removeSum(path);
+  let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
+  // a packed file and a stream of Arrow are made of chunks that are neither
+  if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
+    await rename(chunks[0] as string, path);
+    await syncFolder(dirname(path));
+  } else {
+    const { traces } = sumCounts(sorted);
+    sha256 = await joinAll(chunks, path, format, { folder, traces, onProgress });
+  }
+  if (format === 'jsonl' && sha256 !== null) {
+    const own = new Map([[path, sha256]]);
+    const summary = await summaryHash(path, (sorted[0] as ChunkRecord).run);
+    await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary), folder);
+  }
+  await emptyRunFolder(folder);
+}
+
+/** The rejects files of chunks, in the order of their rows. @param sorted records */
+function rejectsInOrder(folder: string, sorted: readonly ChunkRecord[], shards: number): string[] {
+  const rejected = sorted.filter(({ rejects_sha256: sha256 }) => sha256 !== null);
+  return rejected.map(({ chunk }) => runPaths(folder).reject(shardOf(chunk, shards), chunk));
+}
+
+/** The hash of the rejects file that {@link publishFile} makes of such records; null where it makes none. */
+export async function rejectsHash(
+  folder: string,
+  records: readonly ChunkRecord[],
+  shards: number,
+): Promise<string | null> {
+  const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
+  const files = rejectsInOrder(folder, sorted, shards);
+  return files.length === 0 ? null : sha256OfFiles(files);
+}
+
+/** Of the run's own summary: with it the configuration is told of a file that has no metadata. */
+async function summaryHash(path: string, run: string): Promise<string | undefined> {
+  if ((await readSummary(path))?.run !== run) return undefined;
+  return (await sha256OfFile(summaryPath(path))) ?? undefined;
+}
+
+async function joinAll(
+  chunks: readonly string[],
+  path: string,
+  format: OutputFormat,
+  { folder, traces, onProgress }: { folder: string; traces: number; onProgress: () => void },
+): Promise<string | null> {
+  const parquet = openChunkReader();
+  const joined = await openJoined(path, { from: format, to: format, folder, onProgress }, parquet);
+  try {
+    let found = 0;
+    for (const chunk of chunks) found += (await joined.add(chunk)) ?? 0;
+    if (format !== 'jsonl' && found !== traces)
+      throw new Error(`${path}: ${traces} traces were to be copied, the chunks hold ${found}`);
+    return await joined.close();
+  } finally {
+    await joined.abort();
+    await parquet.close();
+  }
+}
+
+/** Makes the rejects file alone of what is there, chunks without a record too, and leaves the folder. */
+export async function publishRejects(folder: string, path: string, onProgress: () => void): Promise<void> {
+  const files: string[] = [];
+  const rejects = join(folder, 'rejects');
+  for (const shard of await readdir(rejects))
+    for (const name of await readdir(join(rejects, shard)))
+      if (!name.startsWith('.')) files.push(join(rejects, shard, name));
+  files.sort((a, b) => chunkNumber(a) - chunkNumber(b));
+  await joinRejects(files, folder, path, onProgress);
+}
+
+/** Without a reject, the file of before is removed. */
+async function joinRejects(
+  files: readonly string[],
+  folder: string,
+  path: string,
+  onProgress: () => void,
+): Promise<void> {
+  if (files.length === 0) return rm(path, { force: true });
+  // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
+  const joined = await joinLines(path, { folder, onProgress });
+  try {
+    for (const file of files) await joined.add(file);
+    await joined.close();
+  } finally {
+    await joined.abort();
+  }
+}

@@ -1,0 +1,176 @@
+// Gathers the credits of several scored files in one table: traces are matched by id, and have to have the same segments.
+import type { CreditTable } from '../../compare/credit-table.js';
+import { NO_LABEL } from '../../compare/credit-table.js';
+import { TraceRejected } from '../../errors.js';
+import type { BadRow, InputRow } from '../../rows.js';
+import { CreditFault } from './credit-sources.js';
+import {
+  type CreditRequest,
+  type FileCredits,
+  type TraceCredits,
+  traceCredits,
+  UNIFORM,
+} from './trace-credits.js';
+
+/** A row that is left out of the comparison. */
+export interface Refusal {
+  readonly code: string;
+  readonly reason: string;
+  readonly file: string;
+  readonly row: number;
+}
+
+/** A list of numbers that grows without being copied for each. */
+class Growing {
+  private values = new Float64Array(1024);
+  length = 0;
+
+  /** @param values appended; null: so many NaN */
+  push(values: ArrayLike<number>): void {
+    this.reserve(this.length + values.length);
+    this.values.set(values, this.length);
+    this.length += values.length;
+  }
+
+  fillTo(length: number): void {
+    this.reserve(length);
+    if (length > this.length) this.values.fill(Number.NaN, this.length, length);
+    this.length = Math.max(this.length, length);
+  }
+
+  set(values: ArrayLike<number>, at: number): void {
+    this.values.set(values, at);
+  }
+
+  done(): Float64Array {
+    return this.values.slice(0, this.length);
+  }
+
+  private reserve(length: number): void {
+    if (length <= this.values.length) return;
+    const more = new Float64Array(Math.max(length, 2 * this.values.length));
+    more.set(this.values);
+    this.values = more;
+  }
+}
+
+/** Gathers the credits of several files. The first one says which traces there are. */
+export class CreditCollector {
+  private readonly places = new Map<string, number>();
+  private readonly ends: string[] = [];
+  private readonly offsets: number[] = [0];
+  private readonly rewards: number[] = [];
+  private readonly groups: number[] = [];
+  private readonly groupNumbers = new Map<string, number>();
+  private groupCount = 0;
+  private readonly firstWrong: number[] = [];
+  private readonly credits = new Map<string, Growing>();
+  private readonly deviations = new Growing();
+  private hasDeviations = false;
+  private seen = new Set<string>();
+  /** by file: traces whose σ is uniform by fallback, by the status that says why */
+  readonly fallbacks: Map<string, number>[] = [];
+  readonly matched: number[] = [];
+
+  constructor(
+    private readonly asked: CreditRequest,
+    private readonly refuse: (refusal: Refusal) => void,
+  ) {}
+
+  /**
+   * Reads one file's rows.
+   * @param nameOf what a credit of the file is called in the table
+   */
+  async add(
+    file: string,
+    rows: AsyncIterable<InputRow | BadRow>,
+    nameOf: (own: string) => string,
+    of: FileCredits = {},
+  ): Promise<void> {
+    const isFirst = this.fallbacks.length === 0;
+    this.fallbacks.push(new Map());
+    this.matched.push(0);
+    this.seen = new Set();
+    for await (const row of rows) {
+      const place = { file: row.file, row: row.row };
+      if (row.kind === 'bad') {
+        this.refuse({ ...place, ...row.rejection });
+        continue;
+      }
+      try {
+        this.addTrace(traceCredits(row, this.asked, of), isFirst, nameOf);
+      } catch (error) {
+        if (error instanceof TraceRejected) this.refuse({ ...place, code: error.code, reason: error.reason });
+        else if (error instanceof CreditFault)
+          this.refuse({ ...place, code: 'credit', reason: error.message });
+        else throw error;
+      }
+    }
+    if (isFirst) return;
+    for (const id of this.places.keys())
+      if (!this.seen.has(id))
+        this.refuse({ code: 'missing', reason: `has no id ${JSON.stringify(id)}`, file, row: -1 });
+  }
+
+  private addTrace(trace: TraceCredits, isFirst: boolean, nameOf: (own: string) => string): void {
+    const { id, credits, segments } = trace;
+    if (this.seen.has(id)) throw new TraceRejected('duplicate_id', `id ${JSON.stringify(id)} is there twice`);
+    this.seen.add(id);
+    if (isFirst) this.begin(trace);
+    const place = this.places.get(id);
+    if (place === undefined)
+      throw new TraceRejected('no_partner', `id ${JSON.stringify(id)} is not in the first file`);
+    if (this.ends[place] !== trace.ends)
+      throw new TraceRejected(
+        'other_segments',
+        `id ${JSON.stringify(id)} is cut at other places than in the first file`,
+      );
+    const fallbacks = this.fallbacks.at(-1) as Map<string, number>;
+    if (trace.fallback !== undefined) fallbacks.set(trace.fallback, (fallbacks.get(trace.fallback) ?? 0) + 1);
+    this.matched[this.matched.length - 1] = (this.matched.at(-1) as number) + 1;
+    const start = this.offsets[place] as number;
+    for (const [own, values] of credits) {
+      // the same for all files
+      if (own === UNIFORM && !isFirst) continue;
+      const name = own === UNIFORM ? UNIFORM : nameOf(own);
+      const column = this.credits.get(name) ?? new Growing();
+      this.credits.set(name, column);
+      column.fillTo(start + segments);
+      column.set(values, start);
+    }
+  }
+
+  private begin({ id, group, ends, segments, reward, firstWrong, deviations }: TraceCredits): void {
+    this.places.set(id, this.rewards.length);
+    this.ends.push(ends);
+    this.offsets.push((this.offsets.at(-1) as number) + segments);
+    this.rewards.push(reward);
+    this.groups.push(this.groupNumber(group));
+    this.firstWrong.push(firstWrong ?? NO_LABEL);
+    this.hasDeviations ||= deviations !== null;
+    this.deviations.push(deviations ?? new Float64Array(segments + 1).fill(Number.NaN));
+  }
+
+  private groupNumber(group: string | undefined): number {
+    const known = group === undefined ? undefined : this.groupNumbers.get(group);
+    if (known !== undefined) return known;
+    if (group !== undefined) this.groupNumbers.set(group, this.groupCount);
+    return this.groupCount++;
+  }
+
+  /** The table, and the truth's standard deviations at exits where a column has them. */
+  done(): { readonly table: CreditTable; readonly deviations: Float64Array | undefined } {
+    const N = this.offsets.at(-1) as number;
+    for (const column of this.credits.values()) column.fillTo(N);
+    return {
+      table: {
+        offsets: Int32Array.from(this.offsets),
+        rewards: Float64Array.from(this.rewards),
+        groups: Int32Array.from(this.groups),
+        firstWrong: Int32Array.from(this.firstWrong),
+        credits: Array.from(this.credits, ([name, column]) => ({ name, values: column.done() })),
+      },
+      deviations: this.hasDeviations ? this.deviations.done() : undefined,
+    };
+  }
+}

@@ -1,0 +1,276 @@
+// What looks at a scored file says what is in it: `summary`, `report` and `inspect`.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { fitting, pickTrace } from '../../../dist/commands/scored/pick.js';
+import { shownTrace } from '../../../dist/commands/scored/shown.js';
+import { rowAfter, rowBefore } from '../../../dist/commands/scored/steps.js';
+import { parseWhere } from '../../../dist/commands/scored/where.js';
+import { resolveInputs } from '../../../dist/io/read/inputs.js';
+import { openLog } from '../../../dist/report/log.js';
+import type { TraceRecord } from '../../../dist/report/page/trace-record.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { inputRow } from '../../support/io-helpers.js';
+import {
+  FIXTURES,
+  readScored,
+  type ScoredRow,
+  storedValues,
+  temporaryFolder,
+} from '../../support/program.js';
+
+let folder: string;
+let rows: ScoredRow[];
+const here = (...args: string[]) => rredcotHere(args, { cwd: folder });
+
+beforeAll(async () => {
+  folder = await temporaryFolder();
+  const flags = ['--limit', '16', '--sigma', 'share,rudder', '--quiet'];
+  const run = await here('score', FIXTURES, '-o', 'scored.parquet', ...flags);
+  expect(run.code, run.stderr).toBe(0);
+  rows = await readScored(join(folder, 'scored.parquet'));
+});
+
+describe('summary', () => {
+  it('--json has the numbers of the rows', async () => {
+    const { code, stdout, stderr } = await here('summary', 'scored.parquet', '--json');
+    expect(code, stderr).toBe(0);
+    const found = JSON.parse(stdout);
+    const right = rows.filter(({ reward }) => reward === 1);
+    const ranges = rows.map((row) => Math.max(...storedValues(row)) - Math.min(...storedValues(row)));
+    expect(found).toMatchObject({
+      ...{ format: 1, traces: 16, right: right.length, wrong: 16 - right.length, unknown: 0, unreadable: {} },
+      tokens: rows.reduce((sum, { sigma }) => sum + sigma.length, 0),
+      config: { estimator: 'pr', rule: ['share', 'rudder'] },
+      throughput: { traces: 16 },
+      distributions: {
+        value_range: { n: 16 },
+        tokens: { max: Math.max(...rows.map(({ sigma }) => sigma.length)) },
+      },
+      values: { right: { end: { n: right.length } } },
+      calibration: { value_end: { n: 16 }, group_mean: { n: 16 } },
+    });
+    expect(found.distributions.value_range.max).toBeCloseTo(Math.max(...ranges), 6);
+    expect(found.status.ok).toBe(rows.filter(({ status }) => status === 'ok').length);
+    expect(Object.keys(found.policy).length).toBeGreaterThan(5);
+    expect(found.sha256).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it('says the same in lines', async () => {
+    const { stdout } = await here('summary', 'scored.parquet');
+    expect(stdout).not.toContain('σ in the rows');
+    expect(stdout).toMatch(/^scored\.parquet: 16 traces \(\d+ right, \d+ wrong, 0 unknown\)/);
+    expect(stdout).toMatch(/\nrange of v̂ +\d\.\d{3} +\d\.\d{3}/);
+    expect(stdout).toMatch(/\nthroughput +\d+ tokens\/s/);
+    expect(stdout).not.toContain('NaN');
+  });
+
+  it('--random shows a row of a file that has no values: cut, or not even that', async () => {
+    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '9', '-o', 'cuts.jsonl', '--quiet');
+    expect(cut.code, cut.stderr).toBe(0);
+    const numbers = new Set<string | undefined>();
+    for (let n = 0; n < 12; n++) {
+      const { stdout, stderr, code } = await here('inspect', 'cuts.jsonl', '--random');
+      expect(code, stderr).toBe(0);
+      expect(stdout).toMatch(/\[1\] <think>/);
+      numbers.add(/^row +([0-8]) of cuts.jsonl: one of 9 rows by chance$/m.exec(stdout)?.[1]);
+    }
+    // twelve times the same of nine: once in 3e10
+    expect(numbers.size).toBeGreaterThan(1);
+    expect(numbers).not.toContain(undefined);
+    expect((await here('inspect', FIXTURES, '--random')).stdout).toMatch(/^trace +\S+, the only one/m);
+    const worst = await here('inspect', 'cuts.jsonl', '--worst');
+    expect([worst.code, worst.stderr]).toEqual([2, expect.stringContaining('was made by rredcot segment')]);
+  });
+
+  it('of a file that nobody has scored, or that was changed, is refused', async () => {
+    await writeFile(join(folder, 'plain.jsonl'), '{"id":"a"}\n');
+    for (const args of [['summary'], ['report'], ['inspect', '--worst']]) {
+      const { code, stderr } = await here(...args, 'plain.jsonl');
+      expect(code).toBe(2);
+      expect(stderr).toMatch(/plain\.jsonl: is not scored.*rredcot score plain\.jsonl -o scored\.parquet/s);
+    }
+    const bytes = await readFile(join(folder, 'scored.parquet'));
+    bytes[200] = (bytes[200] as number) ^ 1;
+    await writeFile(join(folder, 'edited.parquet'), bytes);
+    expect(await here('summary', 'edited.parquet')).toMatchObject({ code: 65, stdout: '' });
+  });
+});
+
+describe('report', () => {
+  const dataOf = async (name: string) => {
+    const text = await readFile(join(folder, name), 'utf8');
+    return JSON.parse(/id="data">(.*?)<\/script>/s.exec(text)?.[1] as string) as {
+      traces: string[];
+      mates: object[][];
+      segmenter: string;
+      hasCandidates: boolean;
+    };
+  };
+  const recordsOf = async (name: string): Promise<TraceRecord[]> =>
+    (await dataOf(name)).traces.map((packed) =>
+      JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString()),
+    );
+
+  it('holds the traces of a file, each with its texts, values and both credits', async () => {
+    const run = await here('report', 'scored.parquet', '-o', 'all.html');
+    expect(run.code, run.stderr).toBe(0);
+    expect(run.stderr).toContain('16 traces, 16 with a page of their own');
+    const records = await recordsOf('all.html');
+    expect(records.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
+    for (const [n, record] of records.entries()) {
+      const row = rows[n] as ScoredRow;
+      expect(record).toMatchObject({
+        row: n,
+        group: row.group,
+        prompt: row.prompt,
+        credits: ['share', 'rudder'],
+      });
+      expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
+      for (const [k, { value, sigma, answer }] of record.segments.entries()) {
+        // to the last digit, so that it is rounded as inspect rounds it
+        expect(Math.fround(sigma[0] as number)).toBe(row.segments[k]?.sigma);
+        if (!answer) expect(Math.fround(value as number)).toBe(row.segments[k]?.value);
+      }
+      // uniform σ is 1 a token, whatever the length
+      const mean = record.line.weights[0]?.reduce((sum, w) => sum + w, 0) as number;
+      expect(mean / row.sigma.length).toBeCloseTo(1, 1);
+      expect(record.references.length).toBe(1);
+      expect(row.completion.trimEnd().endsWith(record.answer)).toBe(true);
+      expect(record.answer).toMatch(/^answer: /);
+    }
+    const { mates, segmenter, hasCandidates } = await dataOf('all.html');
+    expect([segmenter, hasCandidates]).toEqual(['hybrid', true]);
+    expect(mates[9]).toEqual(
+      [8, 10, 11, 12, 13, 14, 15].map((n) => ({ id: rows[n]?.id, row: n, reward: rows[n]?.reward, page: n })),
+    );
+  });
+
+  it('holds those that fit, at most as many as were asked for, and none of them twice', async () => {
+    const where = ['--where', 'reward == 0', '--traces', '2'];
+    const run = await here('report', 'scored.parquet', '-o', 'some.html', ...where);
+    expect(run.code, run.stderr).toBe(0);
+    const records = await recordsOf('some.html');
+    expect(records.length).toBe(2);
+    expect(new Set(records.map(({ reward }) => reward))).toEqual(new Set([0]));
+    const page = await readFile(join(folder, 'some.html'), 'utf8');
+    expect(page).toContain('<dt>traces</dt><dd>16</dd>');
+    expect((await here('report', 'scored.parquet', '-o', 'scored.parquet')).code).toBe(2);
+    expect((await here('report', 'scored.parquet', '--where', 'rewrad == 0')).stderr).toMatch(
+      /did you mean reward/,
+    );
+  });
+});
+
+describe('inspect', () => {
+  const falls = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => -delta));
+  const rises = (row: ScoredRow) => Math.max(...row.segments.map(({ delta }) => delta));
+
+  it('--worst and --best find the trace, and say why it is that one', async () => {
+    const wrong = rows.filter(({ reward }) => reward === 0).toSorted((a, b) => falls(b) - falls(a));
+    const right = rows.filter(({ reward }) => reward === 1).toSorted((a, b) => rises(b) - rises(a));
+    const worst = await here('inspect', 'scored.parquet', '--worst');
+    expect(worst.code, worst.stderr).toBe(0);
+    expect(worst.stdout.startsWith(`${wrong[0]?.id}: reward 0.000`)).toBe(true);
+    expect(worst.stdout).toContain('the wrong trace whose value fell the most in one segment');
+    expect(worst.stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
+    // no colours in a pipe
+    expect(worst.stdout).not.toContain('\u001b');
+    const best = await here('inspect', 'scored.parquet', '--best', '--json');
+    const { scored } = JSON.parse(best.stdout);
+    const row = right[0] as ScoredRow;
+    expect(scored.decisive[0].change).toBeCloseTo(rises(row), 6);
+    expect(scored.values).toEqual(storedValues(row));
+    expect(scored.sigma).toEqual(row.sigma);
+    expect(scored.mates.length).toBe(rows.filter(({ group }) => group === row.group).length - 1);
+  });
+
+  /** The file with something of its rows changed; opened as it is, since nobody may change what was written. */
+  const changed = async (change: (columns: Record<string, unknown>) => object) => {
+    const { openScored } = await import('../../../dist/commands/scored/open-scored.js');
+    const source = await openScored(join(folder, 'scored.parquet'), openLog({ quiet: true, json: false }));
+    return {
+      ...source,
+      async *read(opts: object) {
+        for await (const row of source.read(opts)) {
+          const columns = { ...(row as { columns: Record<string, unknown> }).columns };
+          yield { ...row, columns: { ...columns, ...change(columns) } } as never;
+        }
+      },
+    };
+  };
+  const flat = ({ segments, value_start: value }: Record<string, unknown>) => ({
+    segments: (segments as { kind: string }[]).map((each) =>
+      each.kind === 'thought' ? { ...each, value, delta: 0 } : each,
+    ),
+  });
+  const never = new AbortController().signal;
+
+  it('says of flat traces that none fell, and of traces that another policy wrote that it seems so', async () => {
+    const trusted = await pickTrace(await changed(() => ({})), 'worst', [], never);
+    expect(trusted.warnings).toEqual([]);
+    const level = await pickTrace(await changed(flat), 'worst', [], never);
+    expect(level.ordinal).toBe(rows.findIndex(({ reward }) => reward === 0));
+    expect(level.why).toBe(
+      'the first wrong trace; the value of none fell in a segment, so that none is worse than another',
+    );
+    const other = await changed(({ logprobs }) => ({ logprobs: (logprobs as number[]).map(() => -3.5) }));
+    for (const pick of ['worst', 'best', 'random'] as const)
+      expect((await pickTrace(other, pick, [], never)).warnings).toEqual([
+        expect.stringMatching(/^half of the traces have a mean log p of −3\.50 a token or less/),
+      ]);
+  });
+
+  it('warns of one trace that another policy wrote, whichever way it was named', async () => {
+    const row = (logprob: number) => ({
+      ...inputRow({ ...rows[0], logprobs: rows[0]?.sigma.map(() => logprob) }),
+    });
+    const inputs = await resolveInputs([join(folder, 'scored.parquet')]);
+    const mapping = await resolveMapping(inputs, { preset: 'auto' } as never);
+    const file = { mapping, named: {}, estimator: 'pr', credits: [] };
+    const shown = (logprob: number, vocab: number | undefined) =>
+      shownTrace(row(logprob), { ...file, vocab, isFile: false } as never, undefined);
+    expect((await shown(-2.9, 64))?.warnings).toEqual([expect.stringContaining('mean log p is −2.90')]);
+    expect((await shown(-2.9, undefined))?.warnings).toEqual([]);
+    expect((await shown(-0.1, 64))?.warnings).toEqual([]);
+  });
+
+  it('with --where leads on among the rows that fit', async () => {
+    const source = await changed(() => ({}));
+    const fits = fitting(source, [parseWhere('reward == 0', 'scored.parquet', source)]);
+    const wrong = rows.flatMap(({ reward }, n) => (reward === 0 ? [n] : []));
+    const walked: number[] = [];
+    for (let at = -1; ; ) {
+      const row = await rowAfter(at, source.read, fits);
+      if (row === undefined) break;
+      at = row.ordinal;
+      walked.push(at);
+    }
+    expect(walked).toEqual(wrong);
+    expect((await rowBefore(walked.at(-1) as number, source.read, fits))?.ordinal).toBe(walked.at(-2));
+  });
+
+  it('--where finds the first that fits, --random one of them, and neither goes with --row', async () => {
+    const zero = rows.findIndex(({ reward }) => reward === 0);
+    const first = await here('inspect', 'scored.parquet', '--where', 'reward == 0');
+    expect(first.stdout).toMatch(new RegExp(`\\nrow +${zero} of scored.parquet: the first that fits`));
+    const random = await here('inspect', 'scored.parquet', '--random', '--where', 'reward == 0');
+    const count = rows.filter(({ reward }) => reward === 0).length;
+    expect(random.stdout).toMatch(new RegExp(`: one of ${count} traces? by chance`));
+    expect((await here('inspect', 'scored.parquet', '--where', 'reward == 9')).code).toBe(65);
+    expect((await here('inspect', 'scored.parquet', '--worst', '--row', '1')).code).toBe(2);
+    expect((await here('inspect', 'scored.parquet', '--worst', '--best')).code).toBe(2);
+  });
+
+  it('shows the segments of a file that was only cut', async () => {
+    const cut = await here('segment', FIXTURES, '--no-policy', '--limit', '1', '-o', 'cut.jsonl', '--quiet');
+    expect(cut.code, cut.stderr).toBe(0);
+    const { stdout, code } = await here('inspect', 'cut.jsonl');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\[1\] <think>/);
+    expect(stdout).toMatch(/\[2\] /);
+    expect(stdout).not.toContain('NaN');
+  });
+});

@@ -1,0 +1,258 @@
+// The prover's pass: it answers where the policy has cut, in runs of one window, and what either has turned down goes by.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TraceRejected } from '../../../dist/errors.js';
+import { type PassJob, windowsOf } from '../../../dist/estimate/cut-windows.js';
+import { provedValues } from '../../../dist/estimate/models/proved-values.js';
+import { tokenCheck } from '../../../dist/estimate/models/prover.js';
+import { traceValues } from '../../../dist/estimate/value.js';
+import { type Scored, scoreWindows } from '../../../dist/estimate/windows.js';
+import { progress } from '../../../dist/estimators/progress.js';
+import type { PackedTrace } from '../../../dist/policy/run/pack.js';
+import type { TraceScores } from '../../../dist/policy/run/session.js';
+import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
+import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../../support/fake-policy.js';
+
+/** Another policy: it finds every token another one. */
+class OtherPolicy extends FakePolicy {
+  override run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+    return super.run(
+      traces.map((trace) => ({ ...trace, ids: others(trace.ids) })),
+      keep,
+    );
+  }
+}
+const others = (ids: Int32Array): Int32Array => ids.map((id) => id + 300);
+
+function proved(row: number, shape: JobShape): PassJob {
+  const { ids, promptLength, pieces, continuations } = jobOf(shape);
+  const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
+  return {
+    trace: { id: `${row}`, prompt: '', completion: '', references: [], reward: 1, source },
+    promptIds: ids.subarray(0, promptLength),
+    completionIds: ids.subarray(promptLength),
+    pieces,
+    continuations: [],
+    again: { continuations },
+  };
+}
+
+async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
+  yield* items;
+}
+async function drain<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+const shapes = fc.array(
+  fc.record({
+    name: fc.integer({ min: 1, max: 250 }),
+    prompt: fc.integer({ min: 1, max: 4 }),
+    tokens: fc.integer({ min: 1, max: 30 }),
+    piece: fc.integer({ min: 1, max: 9 }),
+    maxSegments: fc.integer({ min: 1, max: 5 }),
+    continuations: fc.array(
+      fc.record({ length: fc.constant(4), scoredFrom: fc.integer({ min: 1, max: 3 }) }),
+      {
+        minLength: 1,
+        maxLength: 3,
+      },
+    ),
+  }),
+  { minLength: 1, maxLength: 12 },
+);
+
+const reading = (bestOf: number) => progress.withFlags?.({ bestOf: `${bestOf}` }) ?? progress;
+
+/** Both passes over some jobs, three rows a window. */
+async function values(jobs: readonly (PassJob | BadRow)[], prover: FakePolicy, bestOf = 1) {
+  const window = (row: number): number => Math.floor(row / 3);
+  const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
+  const how = { session: prover, window, nature: reading(bestOf) };
+  return drain(provedValues(scored, how));
+}
+
+describe('provedValues', () => {
+  it('values the states where the policy has cut, by what another policy answers there', () =>
+    fc.assert(
+      fc.asyncProperty(shapes, fc.constantFrom(1, 3), async (all, K) => {
+        const found = await values(
+          all.map((shape, row) => proved(row, shape)),
+          new OtherPolicy(),
+          K,
+        );
+        for (const [n, shape] of all.entries()) {
+          const item = found[n];
+          if (item === undefined || isBad(item)) throw new Error('nothing was found');
+          const job = jobOf(shape);
+          const own = expectedResult(shape, job);
+          // entropies and cuts are the policy's
+          expect(item.result.entropies).toEqual(own.entropies);
+          expect(item.result.logprobs).toEqual(own.logprobs);
+          expect(item.result.segmentation).toEqual(own.segmentation);
+          const branches = Array.from(own.segmentation.exits, (exit) =>
+            job.continuations.map(({ ids, scoredFrom }) => {
+              const prefix = others(job.ids).subarray(0, job.promptLength + exit);
+              return fakeStats([...prefix, ...ids], prefix.length + scoredFrom).logprobs;
+            }),
+          );
+          const utilities = new Float32Array(job.continuations.length).fill(1);
+          expect(item.values).toEqual(traceValues(branches, utilities, reading(K)));
+        }
+      }),
+      { numRuns: 20 },
+    ));
+
+  it('never runs traces of different windows together', async () => {
+    const shape = {
+      prompt: 2,
+      tokens: 8,
+      piece: 2,
+      maxSegments: 9,
+      continuations: [{ length: 2, scoredFrom: 1 }],
+    };
+    const prover = new FakePolicy();
+    await values(
+      Array.from({ length: 9 }, (_, row) => proved(row, { ...shape, name: row + 1 })),
+      prover,
+    );
+    const windows = prover.runs.map(
+      ({ traces }) => new Set(traces.map((name) => Math.floor((name - 1) / 3))),
+    );
+    expect(windows.map(({ size }) => size)).toEqual([1, 1, 1]);
+  });
+
+  it('lets pass what is set aside, before it or by it, in its place', async () => {
+    const shape = {
+      name: 3,
+      prompt: 2,
+      tokens: 8,
+      piece: 2,
+      maxSegments: 9,
+      continuations: [{ length: 2, scoredFrom: 1 }],
+    };
+    const [first, second, third] = [0, 1, 2].map((row) => proved(row, shape)) as [PassJob, PassJob, PassJob];
+    const bad = rejectTrace(second.trace, { code: 'reward', reason: 'none' });
+    const early = await values([first, bad, third], new OtherPolicy());
+    expect(early.map((item) => (isBad(item) ? item.rejection.code : item.trace.id))).toEqual([
+      '0',
+      'reward',
+      '2',
+    ]);
+    // no room for any trace
+    const late = await values([first, bad, third], new OtherPolicy(1));
+    expect(late.map((item) => isBad(item) && item.rejection.code)).toEqual([
+      'out_of_memory',
+      'reward',
+      'out_of_memory',
+    ]);
+    // turned down by the policy, it is not asked of the prover
+    const prover = new FakePolicy();
+    const turnedDown: Scored<PassJob> = {
+      ...{ job: first, trace: first.trace, needed: [] },
+      result: new TraceRejected('out_of_memory', 'by the policy'),
+    };
+    const how = { session: prover, window: () => 0, nature: reading(1) };
+    const [only] = await drain(provedValues(streamOf([turnedDown]), how));
+    expect(only && isBad(only) && only.rejection).toMatchObject({
+      code: 'out_of_memory',
+      reason: 'by the policy',
+    });
+    expect(prover.runs).toEqual([]);
+  });
+
+  it('tells of the prover where its numbers cannot be', async () => {
+    class Broken extends FakePolicy {
+      override async run(traces: readonly PackedTrace[], keep?: number): Promise<TraceScores[]> {
+        const [first, ...rest] = await super.run(traces, keep);
+        return [{ ...(first as TraceScores), branches: [Float32Array.of(Number.NaN)] }, ...rest];
+      }
+    }
+    const shape = {
+      name: 3,
+      prompt: 2,
+      tokens: 8,
+      piece: 2,
+      maxSegments: 9,
+      continuations: [{ length: 2, scoredFrom: 1 }],
+    };
+    await expect(values([proved(0, shape)], new Broken())).rejects.toThrow(
+      /in:0 \(id "0"\): the prover on cpu gave log p NaN in a reference/,
+    );
+  });
+});
+
+describe('tokenCheck', () => {
+  const spelling = (change: Readonly<Record<number, string>> = {}) => ({
+    bytes: (id: number) => Buffer.from(change[id] ?? String.fromCharCode(id)),
+  });
+  const read = (prompt: number[], completion: number[]) => ({
+    promptIds: Int32Array.from(prompt),
+    completionIds: Int32Array.from(completion),
+  });
+  const suffix = { ids: new Int32Array(3), scoredFrom: 1, utility: 1 };
+  const rejection = (check: () => void) => {
+    try {
+      check();
+    } catch (error) {
+      if (error instanceof TraceRejected) return `${error.code}: ${error.reason}`;
+    }
+    return undefined;
+  };
+
+  it('takes a prover that reads the same tokens, whatever the rest of its vocabulary', () => {
+    const check = tokenCheck(spelling(), spelling({ 99: 'other' }), 128, 9);
+    expect(rejection(() => check(read([65, 66], [67, 68, 69, 70]), [suffix]))).toBe(undefined);
+  });
+
+  it.each([
+    [
+      'another text',
+      { 67: 'c' },
+      128,
+      99,
+      'prover_tokens: completion_ids[1] is 67, which is "C" for the policy and "c" for the prover',
+    ],
+    [
+      'no text',
+      { 66: '' },
+      128,
+      99,
+      'prover_tokens: prompt_ids[1] is 66, which is "B" for the policy and "" for the prover',
+    ],
+    [
+      'no such token',
+      {},
+      67,
+      99,
+      "prover_tokens: completion_ids[1] is 67, the prover's vocabulary has 67 tokens",
+    ],
+    [
+      'no room',
+      {},
+      128,
+      6,
+      'prover_too_long: prompt and completion have 4 tokens, the prover takes 3 with the reference',
+    ],
+  ] as const)('turns down a trace: %s', (_, change, vocab, most, expected) => {
+    const check = tokenCheck(spelling(), spelling(change), vocab, most);
+    const turned = () => rejection(() => check(read([65, 66], [65, 67]), [suffix]));
+    expect(turned()).toContain(expected);
+    // and again: what was found once is not taken for known
+    expect(turned()).toContain(expected);
+  });
+
+  it('shows bytes that are no text by their numbers', () => {
+    const check = tokenCheck(
+      { bytes: () => Uint8Array.of(0xff) },
+      { bytes: () => Uint8Array.of(0xfe) },
+      9,
+      9,
+    );
+    expect(rejection(() => check(read([1], [2]), []))).toContain(
+      '<ff> for the policy and <fe> for the prover',
+    );
+  });
+});

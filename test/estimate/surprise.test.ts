@@ -1,0 +1,117 @@
+/** What attributions are stored as, and what σ makes of them; surprise against its formula on a toy language model. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/estimate/sigma.js';
+import { summedAttributions } from '../../dist/estimate/summed.js';
+import { ESTIMATORS } from '../../dist/estimators/registry.js';
+import { surpriseValues } from '../../dist/estimators/surprise.js';
+import { randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
+import { named } from '../support/estimators.js';
+
+const SHARE: SigmaOptions = { rule: 'share', residual: 'uniform', within: 'uniform' };
+const ATTRIBUTIONS = ESTIMATORS.filter(({ isAttribution }) => isAttribution).map(({ name }) => name);
+
+/** Three thought segments of 2, 3 and 5 tokens that count for 1, 3 and 0, and an answer. */
+const TRACE: SigmaInput = {
+  ends: Int32Array.of(2, 5, 10, 12),
+  answered: true,
+  values: Float32Array.of(0, 1, 4, 4),
+  estimator: named('surprise'),
+  entropies: new Float32Array(12),
+  logprobs: new Float32Array(12),
+  reward: 0,
+  baseline: 0.25,
+};
+const shares = (input: SigmaInput, options: SigmaOptions) => {
+  const { sigma } = redistribute(input, options);
+  return Array.from(input.ends, (end, k) =>
+    sigma.subarray(input.ends[k - 1] ?? 0, end).reduce((a, b) => a + b, 0),
+  );
+};
+
+describe('sums of attributions', () => {
+  it('have the attributions as their differences, to float32', () => {
+    fc.assert(
+      fc.property(fc.array(fc.double({ min: -50, max: 50, noNaN: true }), { maxLength: 40 }), (list) => {
+        const values = summedAttributions(Float64Array.from(list));
+        expect(values).toHaveLength(list.length + 1);
+        expect(values[0]).toBe(0);
+        for (const [k, a] of list.entries())
+          expect(Math.abs((values[k + 1] as number) - (values[k] as number) - a)).toBeLessThan(3e-4);
+      }),
+    );
+  });
+});
+
+describe('surprise', () => {
+  it('is −log p of the least likely token of each segment, on a toy language model', () => {
+    const random = seeded(5);
+    for (let n = 0; n < 50; n++) {
+      const text = 'abcb|1';
+      const logprobs = toyLogprobs(randomToy(random), '', text);
+      const ends = Int32Array.of(1, 4, 6);
+      const expected = [[0], [1, 2, 3], [4, 5]].map((own) =>
+        Math.max(...own.map((t) => -(logprobs[t] as number))),
+      );
+      const values = surpriseValues(Float32Array.from(logprobs), ends);
+      for (const [k, a] of expected.entries())
+        expect((values[k + 1] as number) - (values[k] as number)).toBeCloseTo(a, 5);
+    }
+  });
+
+  it('is 0 for a segment whose tokens are sure, a little above by rounding', () => {
+    expect([...surpriseValues(Float32Array.of(1e-6, 0, -2), Int32Array.of(2, 3))]).toEqual([0, 0, 2]);
+  });
+});
+
+describe('σ of attributions', () => {
+  it('a magnitude has the sign of the outcome: the same shares on right and wrong traces', () => {
+    const expected = [0.9 / 4 + 0.1 / 6, (0.9 * 3) / 4 + 0.1 / 4, 0.1 * (5 / 12), 0.1 / 6];
+    for (const reward of [0, 1])
+      for (const [k, share] of shares({ ...TRACE, reward }, SHARE).entries())
+        expect(share).toBeCloseTo(expected[k] as number, 6);
+  });
+
+  it('rudder leaves no residual for a magnitude: Σ|Δ| = |R*|; what is stored is a_k', () => {
+    for (const reward of [0, 1]) {
+      const input = { ...TRACE, reward };
+      for (const [k, share] of shares(input, { ...SHARE, rule: 'rudder' }).entries())
+        expect(share).toBeCloseTo([0.25, 0.75, 0, 0][k] as number, 6);
+      expect([...redistribute(input, { ...SHARE, rule: 'rudder' }).deltas]).toEqual([1, 3, 0, 0]);
+    }
+  });
+
+  it.each(ATTRIBUTIONS)('%s: the size alone changes nothing, whatever the rule', (estimator) => {
+    for (const rule of ['share', 'rudder', 'softmax', 'abs'] as const) {
+      const once = shares({ ...TRACE, estimator: named(estimator) }, { ...SHARE, rule });
+      const values = TRACE.values.map((value) => 100 * value);
+      for (const [k, share] of shares(
+        { ...TRACE, estimator: named(estimator), values },
+        { ...SHARE, rule },
+      ).entries())
+        expect(share).toBeCloseTo(once[k] as number, 6);
+    }
+  });
+
+  it('abs asks for no direction: it shares out where the baseline is unknown, or is the reward', () => {
+    for (const baseline of [undefined, 0]) {
+      const found = redistribute({ ...TRACE, baseline }, { ...SHARE, rule: 'abs' });
+      expect(found.fallback).toBeUndefined();
+      expect(found.sigma[2]).toBeCloseTo(0.25, 6);
+      const share = redistribute({ ...TRACE, baseline }, SHARE).fallback;
+      expect(share).toBe(baseline === undefined ? 'uniform:no-baseline' : 'uniform:small-return');
+    }
+  });
+
+  it('is uniform where nothing counts: below .001 nats, or of what has no unit below rounding', () => {
+    for (const estimator of ATTRIBUTIONS) {
+      const largest = named(estimator).isUnitless ? 9e-7 : 9e-4;
+      // the trace is wrong: what has a sign of its own helps towards that where it is negative
+      const of = (a: number) =>
+        redistribute({ ...TRACE, estimator: named(estimator), values: Float32Array.of(0, -a, -a, -a) }, SHARE)
+          .fallback;
+      expect(of(largest), estimator).toBe('uniform:flat-values');
+      expect(of(2 * largest), estimator).toBeUndefined();
+    }
+  });
+});

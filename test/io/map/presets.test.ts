@@ -1,0 +1,423 @@
+// Presets: each against rows made from the documented fields, and the real dumps whole where they are at hand.
+import { existsSync } from 'node:fs';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type MappingOptions, resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { parseFieldMap, withSources } from '../../../dist/io/map/field-map.js';
+import { JOINS } from '../../../dist/io/map/joins.js';
+import { mapRow } from '../../../dist/io/map/map.js';
+import { choosePreset, PRESET_NAMES, PRESETS } from '../../../dist/io/map/presets.js';
+import { resolveInputs } from '../../../dist/io/read/inputs.js';
+import type { BadRow, InputRow } from '../../../dist/rows.js';
+import type { Trace } from '../../../dist/trace.js';
+import { rredcotHere } from '../../support/in-process.js';
+import { collect, inputRow } from '../../support/io-helpers.js';
+import { ROOT, readJsonl, SHARED_DATA, temporaryFolder } from '../../support/program.js';
+
+const FIXTURES = join(ROOT, 'test/io/map/dumps');
+const NONE = { prompt: false, references: false };
+const AUTO: MappingOptions = {
+  map: undefined,
+  preset: 'auto',
+  join: undefined,
+  joinOn: undefined,
+  maxLineBytes: undefined,
+};
+
+/** A trace as the fixtures spell it: ids and values as lists, without its source; a reject as its code. */
+function plain(trace: Trace | BadRow): unknown {
+  if ('kind' in trace) return { rejected: trace.rejection.code, id: trace.id };
+  const { source: _, ...fields } = trace;
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, ArrayBuffer.isView(value) ? listed(value) : value]),
+  );
+}
+
+/** Numbers by the decimals that were meant: values are float32. */
+const listed = (view: ArrayBufferView) =>
+  Array.from(view as Int32Array | Float32Array, (x) => Number(x.toPrecision(7)));
+
+async function mapFile(path: string, opts: Partial<MappingOptions> = {}) {
+  const { map, choice, join, read } = await resolveMapping(await resolveInputs([path]), { ...AUTO, ...opts });
+  const rows = await collect(read({}));
+  const traces = rows.flatMap((row) => (row.kind === 'bad' ? [row] : [...mapRow(row, map, NONE)]));
+  return { rows, traces, choice, join };
+}
+
+/** A row by itself: files hold several variants of one preset. */
+function mapAlone(row: InputRow | BadRow): { name: string | undefined; traces: (Trace | BadRow)[] } {
+  if (row.kind === 'bad') return { name: undefined, traces: [row] };
+  const choice = choosePreset('auto', row.columns);
+  const map = withSources(parseFieldMap(undefined), choice ? [choice.preset.fields] : []);
+  return { name: choice?.preset.name, traces: [...mapRow(row, map, NONE)] };
+}
+
+describe('every preset', () => {
+  it.each(PRESET_NAMES)('%s', async (name) => {
+    const path = join(FIXTURES, `${name}.jsonl`);
+    const { rows } = await mapFile(path);
+    const found = rows.map(mapAlone);
+    expect(found.map((each) => each.name)).toEqual(rows.map(() => name));
+    const expected = JSON.parse(await readFile(join(FIXTURES, `${name}.json`), 'utf8'));
+    expect(found.flatMap(({ traces }) => traces.map(plain))).toEqual(expected);
+  });
+
+  it.each(JOINS.map(({ name }) => name))('joined with %s', async (name) => {
+    const path = join(FIXTURES, `${name}.jsonl`);
+    const found = await mapFile(path, { join: join(FIXTURES, `${name}.join.jsonl`) });
+    expect(found.join?.name).toBe(name);
+    const expected = JSON.parse(await readFile(join(FIXTURES, `${name}.json`), 'utf8'));
+    expect(found.traces.map(plain)).toEqual(expected);
+  });
+
+  it('has a fixture, a variant for each of its rows, and a line in docs/presets.md', async () => {
+    const docs = await readFile(join(ROOT, 'docs/presets.md'), 'utf8');
+    const names = [...PRESET_NAMES, ...JOINS.map(({ name }) => name)];
+    const fixtures = (await readdir(FIXTURES)).filter((name) => /^[^.]+\.json$/.test(name));
+    expect(fixtures.sort()).toEqual(names.map((name) => `${name}.json`).sort());
+    for (const name of names) expect(docs).toContain(`| \`${name}\``);
+    for (const { name } of PRESETS) {
+      const rows = await readJsonl<Record<string, unknown>>(join(FIXTURES, `${name}.jsonl`));
+      const variants = new Set(rows.map((columns) => choosePreset('auto', columns)?.preset));
+      expect(variants.size, name).toBe(PRESETS.filter((each) => each.name === name).length);
+    }
+  });
+});
+
+describe('--preset', () => {
+  const row = { problem: 'p', generations: ['a', 'b'], correctness_math_verify: [true, false], answer: '1' };
+  function traces(columns: Record<string, unknown>, preset: string, map?: string) {
+    const choice = choosePreset(preset, columns);
+    const fields = withSources(parseFieldMap(map), choice ? [choice.preset.fields] : []);
+    return [...mapRow(inputRow(columns), fields, NONE)].map(plain);
+  }
+
+  it('auto finds none for rows that no preset knows, and fields are taken by their names', () => {
+    expect(choosePreset('auto', { text: 'x', completion: 'y' })).toBeUndefined();
+    expect(choosePreset('auto', undefined)).toBeUndefined();
+    expect(choosePreset('none', row)).toBeUndefined();
+    expect(choosePreset('auto', row)?.why).toBe(
+      'the first row has problem, answer, generations and correctness_math_verify',
+    );
+  });
+
+  it('refuses a name that it does not know, and says where prompts and answers go', () => {
+    expect(() => choosePreset('open-rs', row)).toThrowError(
+      expect.objectContaining({ exitCode: 2, hint: expect.stringContaining('--join') }),
+    );
+  });
+
+  it('says what a named one misses in the first row', () => {
+    expect(choosePreset('openr1', row)?.why).toBe('--preset');
+    const { generations: _, answer: __, ...rest } = row;
+    expect(choosePreset('openr1', rest)?.why).toBe(
+      '--preset, though the first row has no answer and generations',
+    );
+  });
+
+  it('is overridden field by field', () => {
+    expect(traces(row, 'auto', 'reward=none|correctness_count')).toMatchObject([{ rejected: 'map' }]);
+    expect(traces({ ...row, mine: [3, 4] }, 'auto', 'reward=mine[]')).toMatchObject([
+      { completion: 'a', reward: 3 },
+      { completion: 'b', reward: 4 },
+    ]);
+  });
+
+  it('leaves its lists and segment ends out where --map names another completion', () => {
+    expect(traces({ ...row, best: 'z' }, 'auto', 'completion=best')).toMatchObject([
+      { id: 'traces:0', completion: 'z', reward: null },
+    ]);
+    const steps = { problem: 'p', steps: ['a', 'b'], final_answer_correct: true, label: -1, text: 'z' };
+    const [own] = traces(steps, 'auto', 'completion=text');
+    expect(own).not.toHaveProperty('segmentCharEnds');
+    expect(traces(steps, 'auto')[0]).toMatchObject({ segmentCharEnds: [3, 4] });
+  });
+
+  it.each([
+    ['nemo-rl', { token_ids: [1, 2, 3], token_loss_mask: [0, 1] }, 'lists of one length'],
+    ['nemo-rl', { token_ids: [1, 2, 3], token_loss_mask: [1, 0, 1] }, 'gap at 1'],
+    ['nemo-rl', { token_ids: [1], token_loss_mask: [0] }, 'no token was sampled'],
+    ['chat', { messages: [{ role: 'user', content: 'q' }] }, "expected the assistant's"],
+    [
+      'chat',
+      { prompt: [{ role: 'user', content: 'q' }], completion: [{ role: 'tool', content: 'x' }] },
+      'message',
+    ],
+    ['processbench', { problem: 'p', steps: ['a', 3], final_answer_correct: true, label: 0 }, 'steps[1]'],
+    ['prm800k', { question: { problem: 'p' }, label: { steps: [{}] }, labeler: 'l' }, 'label.steps[0]'],
+    ['math-shepherd', { input: 'no steps ки', label: '', task: '' }, 'Step 1:'],
+    ['openthoughts', { conversations: [{ from: 'human', value: 'q' }] }, 'of the model'],
+    [
+      'thought-anchors',
+      { problem: {}, base_solution: { solution: 'ab' }, chunks: [{ chunk: 'b' }, { chunk: 'a' }] },
+      'chunks[1] is not in base_solution.solution',
+    ],
+  ])('%s turns down a row that is not one of its own: %j', (preset, columns, reason) => {
+    const choice = choosePreset(preset, columns);
+    const fields = withSources(parseFieldMap(undefined), choice ? [choice.preset.fields] : []);
+    const [only, ...others] = [...mapRow(inputRow(columns), fields, NONE)];
+    expect(others).toEqual([]);
+    expect(only).toMatchObject({
+      kind: 'bad',
+      rejection: { code: 'map', reason: expect.stringContaining(reason) },
+    });
+  });
+});
+
+describe('--join', () => {
+  async function files(rows: readonly object[], joined: readonly object[]): Promise<[string, string]> {
+    const folder = await temporaryFolder();
+    const paths: [string, string] = [join(folder, 'rows.jsonl'), join(folder, 'joined.jsonl')];
+    for (const [n, each] of [rows, joined].entries())
+      await writeFile(paths[n] as string, each.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    return paths;
+  }
+
+  it('finds the question in a prompt, the longest one that it ends with, and never guesses', async () => {
+    const tail = ' Put it in a box.';
+    const problems = [`one?${tail}`, `and one?${tail}`, 'x', 'twice'];
+    const prompts = [
+      ...problems,
+      `chat: and one?${tail}\nassistant\n`,
+      `and one?${tail}${'.'.repeat(600)}`,
+      'two?',
+      'What about x',
+    ];
+    const [rows, joined] = await files(
+      prompts.map((prompt) => ({ prompt, completion: 'c' })),
+      [...problems, 'twice'].map((problem, n) => ({ problem, solution: '', answer: n })),
+    );
+    const { traces } = await mapFile(rows, { join: joined });
+    expect(
+      traces.map((each) => ('kind' in each ? { ...each.rejection } : each.references[0]?.answer)),
+    ).toEqual([
+      '0',
+      '1',
+      '2',
+      expect.objectContaining({ code: 'join', reason: expect.stringContaining('differ') }),
+      '1',
+      expect.objectContaining({ code: 'join', reason: expect.stringContaining('no row of') }),
+      expect.objectContaining({ code: 'join', reason: expect.stringContaining('"two?"') }),
+      expect.objectContaining({ code: 'join' }),
+    ]);
+  });
+
+  it('goes by fields with --join-on, and --map reaches the joined row', async () => {
+    const [rows, joined] = await files(
+      [
+        { k: { n: 1 }, prompt: 'p', completion: 'c' },
+        { k: { n: 3 }, prompt: 'p', completion: 'c' },
+      ],
+      [
+        { index: 1, gold: ['a'], note: 'n' },
+        { index: 2, gold: ['b'], note: 'n' },
+      ],
+    );
+    const opts = { join: joined, joinOn: 'k.n=index', map: 'reference=join.gold' };
+    const { traces } = await mapFile(rows, opts);
+    expect(traces.map(plain)).toMatchObject([{ references: [{ answer: 'a' }] }, { rejected: 'join' }]);
+    // what passes through is the row, not its partner
+    expect((traces[0] as Trace).source.columns).not.toHaveProperty('join');
+    await expect(mapFile(rows, { join: joined })).rejects.toThrow(/none of|is not a data set/);
+    await expect(mapFile(rows, { joinOn: 'a=b' })).rejects.toThrow('--join-on has no meaning');
+    await expect(mapFile(rows, { ...opts, joinOn: 'a=b=c' })).rejects.toThrow('not field=field');
+    await expect(mapFile(rows, { ...opts, map: undefined })).rejects.toThrow('none of its columns is used');
+    await expect(mapFile(rows, { ...opts, joinOn: 'k.n=nowhere' })).rejects.toThrow(
+      /joined\.jsonl:0: no key/,
+    );
+  });
+
+  it('tells by a hash what was joined', async () => {
+    const row = { prompt: 'q', completion: 'c' };
+    const answers = ['1', '1', '2'].map((answer) => ({ problem: 'q', solution: '', answer }));
+    const hashes = await Promise.all(
+      answers.map(async (answer) => {
+        const [rows, joined] = await files([row], [answer]);
+        const { config } = await resolveMapping(await resolveInputs([rows]), { ...AUTO, join: joined });
+        return JSON.stringify(config);
+      }),
+    );
+    expect(hashes[0]).toBe(hashes[1]);
+    expect(hashes[0]).not.toBe(hashes[2]);
+  });
+});
+
+describe('the program', () => {
+  it('says which preset it found, on stdin too, and loses no row to it', async () => {
+    const path = join(FIXTURES, 'bigbench-mistake.jsonl');
+    const args = ['segment', '--no-policy', '--segmenter', 'given', '-o', '-', '--format', 'jsonl'];
+    const file = await rredcotHere([...args, path]);
+    const stdin = await rredcotHere([...args, '-'], {
+      stdin: `not JSON\n${await readFile(path, 'utf8')}`,
+      cwd: await temporaryFolder(),
+    });
+    for (const run of [file, stdin]) {
+      expect(run.code, run.stderr).toBe(0);
+      expect(run.stderr).toContain('preset bigbench-mistake (the first row has input, steps, target,');
+      const rows = run.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      expect(rows.map(({ segments }) => segments.map((s: { char_end: number }) => s.char_end))).toEqual([
+        [7, 25],
+        [7, 25],
+      ]);
+      expect(rows.map(({ mistake_index }) => mistake_index)).toEqual([0, null]);
+    }
+  });
+
+  it('writes the preset into the metadata, where a resumed run looks for it', async () => {
+    const folder = await temporaryFolder();
+    const args = ['segment', join(FIXTURES, 'processbench.jsonl'), '--no-policy', '-o', `${folder}/out/`];
+    const first = await rredcotHere(args);
+    expect(first.code, first.stderr).toBe(0);
+    const other = await rredcotHere([...args, '--preset', 'none', '--map', 'completion=problem']);
+    expect(other.code).toBe(2);
+    expect(other.stderr).toMatch(/preset|map/);
+  });
+});
+
+describe('inspect', () => {
+  it('says once what a row is rejected for, where the reason begins like its code', async () => {
+    const folder = await temporaryFolder();
+    const [rows, joined] = [join(folder, 'rows.jsonl'), join(folder, 'joined.jsonl')];
+    await writeFile(rows, '{"k": 1, "prompt": "p", "completion": "c"}\n');
+    await writeFile(joined, '{"k": 2, "gold": "a"}\n');
+    const flags = ['--join', joined, '--join-on', 'k', '--map', 'reference=join.gold'];
+    const { code, stdout, stderr } = await rredcotHere(['inspect', rows, ...flags]);
+    expect(code, stderr).toBe(65);
+    expect(stdout).toMatch(/^rejected +join: no row of /m);
+  });
+
+  it('shows preset, trace and what is missing, with control characters made visible', async () => {
+    const folder = await temporaryFolder();
+    const path = join(folder, 'rows.jsonl');
+    const problem = `p\u001b[31m${' and so on'.repeat(100)} to the end`;
+    const row = { problem, steps: ['a', 'b'], final_answer_correct: true, label: -1 };
+    await writeFile(path, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, id: 'second' })}\n`);
+    const run = await rredcotHere(['inspect', path]);
+    // score would turn it down
+    expect(run.code, run.stderr).toBe(65);
+    expect(run.stdout).toContain('preset      processbench: Qwen/ProcessBench\n');
+    expect(run.stdout).toMatch(/ p\\u\{1b\}\[31m and so on.* … \d+ characters … .* to the end\n/);
+    expect(run.stdout).not.toContain('\u001b');
+    expect(run.stdout).toMatch(/completion {2}4 characters, from steps, joined by .*\n +a⏎⏎b\n/);
+    expect(run.stdout).toContain('2 given ends, from the ends of steps (--segmenter given)');
+    expect(run.stdout).toMatch(/missing {5}references: .*--map reference=<path>, or --join <file>/);
+    expect(run.stdout).toMatch(/rejected {4}no_reference: /);
+
+    const second = await rredcotHere([
+      'inspect',
+      path,
+      '--row',
+      'second',
+      '--json',
+      '--map',
+      'reference=label',
+    ]);
+    expect(second.code, second.stderr).toBe(0);
+    expect(JSON.parse(second.stdout)).toMatchObject({
+      row: 1,
+      preset: { name: 'processbench' },
+      fields: { prompt: 'problem', reference: 'label' },
+      trace: { id: 'second', segmentCharEnds: [3, 4], references: [{ answer: '-1' }], reward: 1 },
+      rejected: null,
+      missing: [{ field: 'group' }],
+    });
+    await writeFile(join(folder, 'empty.jsonl'), '\n');
+    const empty = await rredcotHere(['inspect', join(folder, 'empty.jsonl')]);
+    expect(empty.code).toBe(65);
+    expect(empty.stderr).toContain('there are no rows in the input');
+    const none = await rredcotHere(['inspect', path, '--row', '2']);
+    expect(none.code).toBe(2);
+    expect(none.stderr).toContain('--row 2: no such row or id in 2 rows');
+  });
+
+  it('names what a file without traces is good for', async () => {
+    const run = await rredcotHere(['inspect', join(FIXTURES, 'open-rs.join.jsonl')]);
+    expect(run.code).toBe(65);
+    expect(run.stdout).toMatch(/missing {5}traces: .*open-rs.*--join/);
+  });
+
+  it('draws a scored row', async () => {
+    const folder = await temporaryFolder();
+    const scored = join(folder, 'scored.jsonl');
+    const score = await rredcotHere([
+      'score',
+      join(ROOT, 'fixtures/chains.jsonl'),
+      '--limit',
+      '8',
+      '-o',
+      scored,
+    ]);
+    expect(score.code, score.stderr).toBe(0);
+    const drawn = await rredcotHere(['inspect', scored, '--row', 'top-0000/3']);
+    expect(drawn.code, drawn.stderr).toBe(0);
+    expect(drawn.stdout).toMatch(/^top-0000\/3: reward 1\.000, baseline .*\n[\s\S]*\n +v̂ +Δ +σ +segment\n/);
+    expect(drawn.stdout).toMatch(/│.*<think>⏎a: 4\*2=8 top 8\n/);
+  });
+});
+
+const REAL_RIGHT = { gsm8k: 153 + 280 + 241 + 398 };
+const REAL: readonly (readonly [
+  file: string,
+  preset: string,
+  rows: number,
+  perRow: number,
+  ends: boolean,
+])[] = [
+  ['gsm8k_model_solutions', 'gsm8k-solutions', 700, 4, false],
+  ['bigbench_mistake_multistep_arithmetic', 'bigbench-mistake', 300, 1, true],
+  ['bigbench_mistake_logical_deduction', 'bigbench-mistake', 300, 1, true],
+  ['thought_anchors_r1distill_llama8b', 'thought-anchors', 20, 1, true],
+];
+
+describe.skipIf(!existsSync(SHARED_DATA))('real dumps, whole (need ../shared/data)', () => {
+  it.each(REAL)('%s is %s', async (file, preset, rows, perRow, hasEnds) => {
+    const found = await mapFile(join(SHARED_DATA, `${file}.jsonl`));
+    expect(found.choice?.preset.name).toBe(preset);
+    expect(found.rows.length).toBe(rows);
+    expect(found.traces.length).toBe(rows * perRow);
+    for (const trace of found.traces as Trace[]) {
+      expect(trace).not.toHaveProperty('kind');
+      expect(trace.references.length).toBe(1);
+      expect(trace.reward).not.toBeNull();
+      const ends = trace.segmentCharEnds;
+      expect(ends !== undefined).toBe(hasEnds);
+      const { steps, chunks } = trace.source.columns as { steps?: unknown[]; chunks?: unknown[] };
+      if (hasEnds) expect(ends?.length).toBe((steps ?? chunks)?.length);
+      expect(ends?.at(-1) ?? 0).toBeLessThanOrEqual([...trace.completion].length);
+    }
+    // the sets' own figures (shared/data/README.md)
+    const right = (found.traces as Trace[]).filter(({ reward }) => reward === 1).length;
+    expect(right).toBe(
+      { gsm8k_model_solutions: REAL_RIGHT.gsm8k, thought_anchors_r1distill_llama8b: 10 }[file] ?? 45,
+    );
+  });
+
+  it('gsm8k: is_correct agrees with the reference that the preset reads', async () => {
+    const { traces } = await mapFile(join(SHARED_DATA, 'gsm8k_model_solutions.jsonl'));
+    for (const { completion, references, reward } of traces as Trace[]) {
+      const own = completion.split('A: ').at(-1)?.trim().replaceAll(',', '');
+      expect(own === references[0]?.answer.trim().replaceAll(',', '') ? 1 : 0).toBe(reward);
+    }
+  });
+
+  it('math500: answers and solutions come from the reference file', async () => {
+    for (const file of ['math500_deepseek_r1', 'math500_r1distill_qwen7b']) {
+      const opts = {
+        map: 'id=item_id,completion=full_response',
+        join: join(SHARED_DATA, 'math500_reference.jsonl'),
+      };
+      const found = await mapFile(join(SHARED_DATA, `${file}.jsonl`), opts);
+      expect(found.join?.name).toBe('open-rs');
+      for (const trace of found.traces as Trace[]) {
+        expect(trace).not.toHaveProperty('kind');
+        expect(trace.references).toMatchObject([
+          { answer: trace.source.columns.ground_truth, solution: expect.stringContaining('') },
+        ]);
+      }
+    }
+  });
+});

@@ -1,0 +1,198 @@
+// A trace in the terminal: shades on one scale, wide characters, hostile texts, long traces, colours as the terminal has them.
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { shadeOf } from '../../dist/report/counted/shade.js';
+import { depthOf, shaded } from '../../dist/report/shading.js';
+import { drawShown, type ShownTrace } from '../../dist/report/shown-trace.js';
+import { spark, thinned } from '../../dist/report/spark.js';
+import { clipped, columnsOf, wrapped } from '../../dist/report/wrap.js';
+import { bareRow } from '../support/io-helpers.js';
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
+const COLOURS = /\u001b\[[\d;]*m/g;
+const plain = (text: string) => text.replace(COLOURS, '');
+
+describe('the shade', () => {
+  it('has no step at uniform weight, one for each doubling, and none beyond the fifth', () => {
+    expect([0, 0.5, 1, 2, 4, 8, 16, 1000].map((weight) => shadeOf(weight, 0.5))).toEqual([
+      0, 0, 0, 1, 2, 3, 4, 5,
+    ]);
+  });
+
+  it('turns where σ or R* is below 0', () => {
+    expect([
+      shadeOf(4, -0.5),
+      shadeOf(-4, 0.5),
+      shadeOf(-4, -0.5),
+      shadeOf(4, null),
+      shadeOf(null, 1),
+    ]).toEqual([-2, -2, 2, 2, 0]);
+  });
+});
+
+describe('colours', () => {
+  const of = (depth: number) => depthOf({ isTTY: true, getColorDepth: () => depth });
+  afterEach(() => {
+    vi.unstubAllEnvs();
+  });
+
+  it('are as many as the terminal has, and none in a pipe, with NO_COLOR or on a dumb terminal', () => {
+    vi.stubEnv('TERM', 'xterm');
+    vi.stubEnv('NO_COLOR', '');
+    expect([1, 4, 8, 24].map(of)).toEqual([1, 4, 8, 24]);
+    expect(depthOf({ getColorDepth: () => 24 })).toBe(1);
+    vi.stubEnv('TERM', 'dumb');
+    expect(of(24)).toBe(1);
+    vi.stubEnv('TERM', 'xterm');
+    vi.stubEnv('NO_COLOR', '1');
+    expect(of(24)).toBe(1);
+  });
+
+  it('are 24 bits, 8, or one of 16; the text stays', () => {
+    const drawn = [1, 4, 8, 24].map((depth) => shaded('x', -3, depth as 1 | 4 | 8 | 24));
+    expect(drawn.map(plain)).toEqual(['x', 'x', 'x', 'x']);
+    expect(drawn.map((text) => /\[(.*?)m/.exec(text)?.[1])).toEqual([
+      undefined,
+      '43;30',
+      '48;5;208;38;5;16',
+      '48;2;230;145;56;38;2;0;0;0',
+    ]);
+  });
+});
+
+describe('lines', () => {
+  it('break by columns: wide characters take two, combining ones none, and none is cut in two', () => {
+    expect(columnsOf('漢字')).toBe(4);
+    expect(wrapped('漢字漢字', 5)).toEqual(['漢字', '漢字']);
+    expect(wrapped('e\u0301e\u0301e\u0301', 2)).toEqual(['e\u0301e\u0301', 'e\u0301']);
+    expect(wrapped('👩‍👩‍👧a', 2)).toEqual(['👩‍👩‍👧', 'a']);
+    expect(wrapped('abcdef', 4, 2)).toEqual(['ab', 'cdef']);
+    expect(wrapped('a\n\nb', 9)).toEqual(['a', '', 'b']);
+    expect(wrapped('then a word', 9)).toEqual(['then a ', 'word']);
+    expect(wrapped('now and then', 7)).toEqual(['now and', ' then']);
+    for (const width of [7, 60]) {
+      const text = '混ぜたtext 👍🏽 naïve '.repeat(30);
+      const lines = wrapped(text, width);
+      expect(lines.join('')).toBe(text);
+      expect(Math.max(...lines.map(columnsOf))).toBeLessThanOrEqual(width);
+    }
+  });
+
+  it('are clipped by columns', () => {
+    expect(clipped('漢字漢字', 5)).toBe('漢字…');
+    expect(clipped('abc', 3)).toBe('abc');
+    expect(clipped('a'.repeat(100_000), 4)).toBe('aaa…');
+  });
+});
+
+it('a sparkline has its scale, so that a flat trace looks flat', () => {
+  expect(spark([0, 0.5, 1], 0, 1)).toBe('▁▅█');
+  expect(spark([0.5, 0.501, 0.5], 0, 1)).toBe('▅▅▅');
+  expect(thinned([1, 2, 3, 4, 5], 3)).toEqual([1, 3, 5]);
+});
+
+/** K segments of `length` characters, a token each. */
+function shown(K: number, length: number, more: Partial<ShownTrace> = {}, character = 'x'): ShownTrace {
+  const T = K * length;
+  const bare = bareRow({});
+  return {
+    row: {
+      ...bare,
+      trace: { ...bare.trace, id: 'a\u001b[2J', group: 'g\u202e', completion: character.repeat(T) },
+      ...{ reward: 0, baseline: 0.5, valueStart: 0.5 },
+      segments: Array.from({ length: K }, (_, k) => {
+        const [start, end] = [k * length, (k + 1) * length];
+        const isLast = k === K - 1;
+        return {
+          ...{ start, end, charStart: start, charEnd: end, kind: 'thought' as const, entropy: 1 },
+          ...{ value: isLast ? 0 : 0.5, delta: isLast ? -0.5 : 0, sigma: isLast ? 1 : 0 },
+        };
+      }),
+    },
+    ...{
+      place: '0 of x',
+      why: undefined,
+      warnings: [],
+      credits: [],
+      prompt: 'start?\u001b[31m',
+      references: ['7'],
+      valueName: 'v̂',
+    },
+    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], isMagnitude: false, steps: undefined },
+    ...more,
+  };
+}
+
+describe('a trace', () => {
+  it('that was only cut has no table of values, and one with further credits says so', () => {
+    const scored = shown(2, 30);
+    const cut = {
+      ...scored.row,
+      valueStart: null,
+      segments: scored.row.segments.map((each) => ({ ...each, value: null, delta: null, sigma: null })),
+    };
+    const opts = { depth: 1, width: 100, all: false } as const;
+    const lines = drawShown({ ...scored, row: cut }, opts).join('\n');
+    expect(lines).not.toContain('│');
+    expect(lines).toMatch(/text +\[1\] x{30}\n +\[2\] x{30}/);
+    expect(drawShown(scored, opts).join('\n')).not.toContain('σ by');
+    const two = drawShown({ ...scored, credits: ['share', 'rudder'] }, opts);
+    expect(two.find((line) => line.startsWith('σ by'))).toContain('share; the file also has rudder');
+  });
+
+  it('leaves its segments room at 60 columns, and says in their lines how to see all', () => {
+    const long = shown(4, 400, { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
+    const lines = drawShown(long, { depth: 1, width: 60, all: false });
+    const [title] = lines.filter((line) => line.endsWith('segment'));
+    expect(title?.indexOf('segment')).toBeLessThan(40);
+    expect(lines.filter((line) => /│[■ ]+ x{20,}…$/.test(line)).length).toBe(4);
+    expect(lines.filter((line) => line.includes('(--all')).length).toBe(5);
+    expect(lines.filter((line) => columnsOf(line) > 60)).toEqual([]);
+    expect(lines.find((line) => line.startsWith('! warning'))).toContain('foreign');
+  });
+
+  it.each([60, 200])('fits into %i columns, and has nothing in it that moves the cursor', (width) => {
+    for (const character of ['x', '漢'])
+      for (const depth of [1, 4, 8, 24] as const) {
+        const lines = drawShown(shown(8, 90, { why: 'w'.repeat(99) }, character), {
+          depth,
+          width,
+          all: true,
+        });
+        expect(lines.filter((line) => columnsOf(plain(line)) > width)).toEqual([]);
+        expect(plain(lines.join(''))).not.toMatch(/[\p{Cc}\u202e]/u);
+      }
+  });
+
+  it('says which segment lowered its value, and what its mates earned', () => {
+    const text = drawShown(shown(3, 5), { depth: 1, width: 100, all: false }).join('\n');
+    expect(text).toMatch(/lowered it +segment 3 +−0\.500 +σ \+1\.000 +σ·T +3\.000 +xxxxx/);
+    expect(text).not.toContain('raised it');
+    expect(text).toContain('1 other of group g\\u{202e}: 1 right, 0 wrong');
+    expect(text).toMatch(/v̂ +▅▅▅▁\n/);
+  });
+
+  it('that is flat says so', () => {
+    const flat = shown(2, 4);
+    const segments = flat.row.segments.map((segment) => ({ ...segment, delta: 0, value: 0.5, sigma: 0.5 }));
+    const text = drawShown(
+      { ...flat, row: { ...flat.row, segments } },
+      { depth: 24, width: 80, all: false },
+    ).join('\n');
+    expect(text).toContain('none: v̂ stays where it is, the trace is flat');
+    // no shade but that of the legend
+    const lines = text.split('\n').filter((line) => /\[\d, /.test(line));
+    expect(lines.join()).not.toContain('48;2');
+  });
+
+  it('of 25,000 tokens is drawn at once, with what was left out counted', () => {
+    const long = shown(40, 2500);
+    const before = performance.now();
+    const lines = drawShown(long, { depth: 24, width: 100, all: false });
+    expect(performance.now() - before).toBeLessThan(2000);
+    expect(lines.length).toBeLessThan(220);
+    expect(lines.join('\n')).toMatch(/… about 2,\d{3} more characters \(--all shows them\)/);
+    expect(drawShown(long, { depth: 1, width: 100, all: true }).join('').match(/x/g)?.length).toBeGreaterThan(
+      100_000,
+    );
+  });
+});
