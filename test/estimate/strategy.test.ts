@@ -23,7 +23,7 @@ import { plainTokens, segmentsOf } from '../support/fake-policy.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
 import { randomPolicy } from '../support/random-policy.js';
 
-const DIST = new URL('../../dist', import.meta.url).href;
+const DIST = new URL('../../dist/', import.meta.url).href;
 const KINDS = ['one-run', 'two-run'] as const;
 /** GRAPH 5: all strategies agree to 1e-4 nats */
 const STRATEGY_NATS = 1e-4;
