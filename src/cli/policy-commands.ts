@@ -30,14 +30,8 @@ export function addPolicyCommands(program: Command): void {
     .requiredOption('-o, --output <folder>', 'policy folder to write')
     .option(
       '--exit-template <file>',
-      'JSON file {"close", "open", "closer"}: what forces an answer after a state (default: from the chat template)',
+      'JSON file {"close", "open", "closer"}, or some of these: what leaves the thought, comes before the answer and after it (default: from the chat template)',
     )
-    .option(
-      '--exit-close <text>',
-      "leaves the thought; as it stands, a line break is $'\\n' in bash; wins over the file (default: the template's)",
-    )
-    .option('--exit-open <text>', "comes before the answer (default: the template's)")
-    .option('--exit-closer <text>', "comes after the answer (default: the template's)")
     .option(
       '--cuda-precision <type>',
       "bf16|f16: what the graph for CUDA computes in (default: the checkpoint's own type; bf16 for a float32 one)",

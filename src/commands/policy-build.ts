@@ -4,16 +4,13 @@ import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.j
 import { isPrmCheckpoint } from '../policy/prm-folder.js';
 import { buildPolicyFolder } from '../policy/run/build-policy.js';
 import { buildPrmFolder } from '../policy/run/build-prm.js';
-import { type ExitTemplate, ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
+import { ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { prmLines, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
   readonly exitTemplate?: string;
-  readonly exitClose?: string;
-  readonly exitOpen?: string;
-  readonly exitCloser?: string;
   readonly cudaPrecision?: string;
   readonly stepToken?: string;
   readonly correctLabel?: string;
@@ -21,7 +18,7 @@ export interface BuildFlags {
 }
 
 /** The flags of the one kind of folder and of the other. */
-const POLICY_FLAGS = ['exitTemplate', 'exitClose', 'exitOpen', 'exitCloser'] as const;
+const POLICY_FLAGS = ['exitTemplate'] as const;
 const PRM_FLAGS = ['stepToken', 'correctLabel', 'prmTemplate'] as const;
 
 /** @param print gets what was built and from what, a line at a time */
@@ -43,13 +40,15 @@ export async function policyBuild(
     print(`folder for --prm written to ${flags.output}`);
     return;
   }
-  const template = await givenTemplate(checkpoint, flags);
+  const { exitTemplate: file } = flags;
+  const given = file === undefined ? await ownExitTemplate(checkpoint) : await readExitTemplate(file);
+  const template = given ?? {};
   const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
     log: print,
     ...(cudaPrecision && { cudaPrecision }),
   });
-  const given = Object.keys(template).length;
-  const origin = given === 3 ? 'given' : given === 0 ? 'from the checkpoint' : 'given in part';
+  const parts = Object.keys(template).length;
+  const origin = parts === 3 ? 'given' : parts === 0 ? 'from the checkpoint' : 'given in part';
   print(`exit template, ${origin}:`);
   const tokenizer = await openTokenizer(policy.path);
   for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
@@ -70,18 +69,6 @@ function refuseOthers(checkpoint: string, flags: BuildFlags, isPrm: boolean): vo
       : `${flag} is of process reward models, and the head of ${checkpoint} names tokens`,
     'leave it out',
   );
-}
-
-/** The parts that the flags give, or the checkpoint's own file; a part's own flag wins over the file. */
-async function givenTemplate(checkpoint: string, flags: BuildFlags): Promise<Partial<ExitTemplate>> {
-  const { exitTemplate: path } = flags;
-  const file = path === undefined ? await ownExitTemplate(checkpoint) : await readExitTemplate(path);
-  return {
-    ...file,
-    ...(flags.exitClose === undefined ? {} : { close: flags.exitClose }),
-    ...(flags.exitOpen === undefined ? {} : { open: flags.exitOpen }),
-    ...(flags.exitCloser === undefined ? {} : { closer: flags.exitCloser }),
-  };
 }
 
 /** Reads `--cuda-precision`. @throws RredcotError (exit 2) */

@@ -135,7 +135,7 @@ function policyWarnings(figures: Figures, policy: PolicyFacts, { thoughtTags }: 
     if (!isMany(n) || policy.exit.includes(close)) continue;
     warnings.push({
       code: 'exit_template',
-      message: `in ${count(n)} of ${plural(traces, 'trace')} the thought ends with ${close}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-close gives another`,
+      message: `in ${count(n)} of ${plural(traces, 'trace')} the thought ends with ${close}, and the policy's exit template (${JSON.stringify(policy.exit)}) does not: it asks for the answer inside the thought; rredcot policy build --exit-template gives another`,
     });
   }
   return warnings;

@@ -27,6 +27,8 @@ const QWEN: Json = {
 };
 const checkpoint = join(scratch, 'checkpoint');
 const policy = join(scratch, 'policy');
+const textless = join(scratch, 'textless.json');
+writeFileSync(textless, '{"close": "", "open": ""}');
 let build: Awaited<ReturnType<typeof rredcotHere>>;
 
 beforeAll(async () => {
@@ -56,7 +58,7 @@ describe('policy build', () => {
     );
   });
 
-  test('a part given by its flag wins over the file, the file over the checkpoint', async () => {
+  test('a part that the file gives wins over the checkpoint', async () => {
     const [file, out] = [join(scratch, 'template.json'), join(scratch, 'given')];
     writeFileSync(file, '{"close": "a", "open": "b", "closer": "c"}');
     const template = async (...flags: string[]) => {
@@ -71,11 +73,8 @@ describe('policy build', () => {
       { close: 'a', open: 'b', closer: 'c' },
       'given',
     ]);
-    expect(await template('--exit-template', file, '--exit-open', 'x\n')).toEqual([
-      { close: 'a', open: 'x\n', closer: 'c' },
-      'given',
-    ]);
-    expect(await template('--exit-closer', '')).toEqual([
+    writeFileSync(file, '{"closer": ""}');
+    expect(await template('--exit-template', file)).toEqual([
       { close: '\n</think>\n\n', open: '**Final Answer**\n\\boxed{', closer: '' },
       'given in part',
     ]);
@@ -92,7 +91,7 @@ describe('policy build', () => {
       [checkpoint, '-o', 'out', '--exit-template', 'package.json'],
       /package\.json/,
     ],
-    ['a template without text', [checkpoint, '-o', 'out', '--exit-close', '', '--exit-open', ''], /empty/],
+    ['a template without text', [checkpoint, '-o', 'out', '--exit-template', textless], /empty/],
   ])('refused: %s', async (_, args, message) => {
     const run = await rredcotHere(['policy', 'build', ...args]);
     expect(run.code).toBe(2);
@@ -316,9 +315,9 @@ describe('process reward models', () => {
 
   test('build, info and check; flags and folders of the other kind are refused', async () => {
     writeCheckpoint(source, { ...QWEN, architectures: ['Qwen2ForProcessRewardModel'] });
-    const refused = await rredcotHere(['policy', 'build', source, '-o', folder, '--exit-open', 'a']);
+    const refused = await rredcotHere(['policy', 'build', source, '-o', folder, '--exit-template', 'a']);
     expect(refused.code).toBe(2);
-    expect(refused.stderr).toContain('--exit-open has no meaning: the head of');
+    expect(refused.stderr).toContain('--exit-template has no meaning: the head of');
     const other = await rredcotHere(['policy', 'build', checkpoint, '-o', folder, '--step-token', 'a']);
     expect(other.code).toBe(2);
     expect(other.stderr).toContain('--step-token is of process reward models');

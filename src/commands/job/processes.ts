@@ -85,6 +85,16 @@ export async function runWorkers(
   }
 }
 
+/** What the workers share. */
+interface Shared {
+  readonly target: FolderTarget;
+  readonly shard: Shard;
+  /** what attempts before have done */
+  readonly before: Awaited<ReturnType<typeof ownCounts>>;
+  /** what stands at the output's place */
+  readonly stands: Standing | undefined;
+}
+
 async function shareWork(
   paths: readonly string[],
   target: FolderTarget,
@@ -99,41 +109,12 @@ async function shareWork(
     log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
 
   const workers = workerCommands(paths, folder, target, shard, opts);
-  const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
-  const { survey } = runPaths(folder);
-  const met: SummaryPart[] = [];
-  await superviseWorkers(workers, {
-    program: PROGRAM,
-    env: {
-      ...process.env,
-      [CORES_VARIABLE]: `${coreShare(workers.length)}`,
-      ...(stands && { [OUTPUT_VARIABLE]: stands.path }),
+  const met = await superviseAll(workers, { target, shard, before, stands }, opts, log).catch(
+    async (error: unknown) => {
+      if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
+      throw await explained(error, folder, shard, opts);
     },
-    signal: opts.signal,
-    // the first one reads the inputs through, and the others find what it has found
-    async firstIsReady() {
-      while (!progress.hasBegun && !opts.signal.aborted && (await stat(survey).catch(() => null)) === null)
-        await sleep(100, undefined, { ref: false });
-      const found = await readJson<{ traces?: number | null; rejects?: number | null }>(survey);
-      if (typeof found?.traces === 'number')
-        progress.expect(Math.ceil((found.traces + (found.rejects ?? 0)) / shard.count));
-    },
-    onMessage(worker, message) {
-      const name = workers[worker]?.name;
-      if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
-      // the others say the same
-      else if (message.kind === 'info') {
-        if (worker === 0) log.info(`${name}: ${message.message}`);
-      } else if (message.kind === 'met') met.push(message.fields);
-      else progress.set(worker, message.fields);
-    },
-    onRestart(worker, how) {
-      log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
-    },
-  }).catch(async (error: unknown) => {
-    if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
-    throw await explained(error, folder, shard, opts);
-  });
+  );
 
   const total = await ownCounts(folder, shard, opts.devices.length);
   // the workers have found that it is what was asked for
@@ -189,6 +170,48 @@ async function shareWork(
   if (rejected !== undefined) log.warn(rejected.code, rejected.message);
   log.record('done', done);
   return EXIT.done;
+}
+
+/** Starts the workers and tells what they tell. @returns what each has met of its traces */
+async function superviseAll(
+  workers: readonly Worker[],
+  { target, shard, before, stands }: Shared,
+  opts: WorkersOptions,
+  log: Log,
+): Promise<SummaryPart[]> {
+  const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
+  const { survey } = runPaths(target.folder);
+  const met: SummaryPart[] = [];
+  await superviseWorkers(workers, {
+    program: PROGRAM,
+    env: {
+      ...process.env,
+      [CORES_VARIABLE]: `${coreShare(workers.length)}`,
+      ...(stands && { [OUTPUT_VARIABLE]: stands.path }),
+    },
+    signal: opts.signal,
+    // the first one reads the inputs through, and the others find what it has found
+    async firstIsReady() {
+      while (!progress.hasBegun && !opts.signal.aborted && (await stat(survey).catch(() => null)) === null)
+        await sleep(100, undefined, { ref: false });
+      const found = await readJson<{ traces?: number | null; rejects?: number | null }>(survey);
+      if (typeof found?.traces === 'number')
+        progress.expect(Math.ceil((found.traces + (found.rejects ?? 0)) / shard.count));
+    },
+    onMessage(worker, message) {
+      const name = workers[worker]?.name;
+      if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
+      // the others say the same
+      else if (message.kind === 'info') {
+        if (worker === 0) log.info(`${name}: ${message.message}`);
+      } else if (message.kind === 'met') met.push(message.fields);
+      else progress.set(worker, message.fields);
+    },
+    onRestart(worker, how) {
+      log.warn('worker_died', `${workers[worker]?.name} died (${how}) and is started again`);
+    },
+  });
+  return met;
 }
 
 async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<FolderTarget> {

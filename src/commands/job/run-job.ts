@@ -102,14 +102,8 @@ export async function runJob(
   const typed = target.format !== 'jsonl';
   const columnar = typed ? await columnarColumns(inputs) : null;
   const surveyed = {
-    map,
-    needs,
-    reward,
-    rewards,
-    banks,
+    ...{ map, needs, reward, rewards, banks, limit, maxLineBytes },
     typed: typed && columnar === null,
-    limit,
-    maxLineBytes,
   };
   const spans = job.readsMates;
   const surveyor = {
@@ -121,9 +115,7 @@ export async function runJob(
     },
   };
   return inFolder(target, async () => {
-    const files = policy && (await watchPolicy(policy));
-    const beside = await Promise.all((job.policiesBeside ?? []).map(watchPolicy));
-    for (const other of beside) await other.assertSince(null);
+    const { files, assertUnchanged } = await watchModels(job, assertInputs);
     const vocab = policy?.architecture.vocab ?? null;
     const described = { command, config, policy: policy?.files ?? null, vocab, passes, files };
     await using run = await openRun(target, inputs, described, opts, surveyor, log);
@@ -132,24 +124,10 @@ export async function runJob(
     if (survey?.banks !== undefined) banks?.restore(survey.banks);
     // workers have it from one survey, and their parent tells
     if (!isWorker()) for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
-    const assertUnchanged = async (): Promise<void> => {
-      await assertInputs();
-      await files?.assertUnchanged();
-      for (const other of beside) await other.assertUnchanged();
-    };
     const { rowsPerTrace, meter } = job;
     const opened = {
-      run,
-      read,
-      map,
-      needs,
-      limit,
-      maxLineBytes,
-      typed,
-      columnar,
-      assertUnchanged,
-      log,
-      rowsPerTrace,
+      ...{ run, read, map, needs, limit, maxLineBytes },
+      ...{ typed, columnar, assertUnchanged, log, rowsPerTrace },
     };
     const source = await openSource(inputs, opened);
     // what follows of a group follows of what is left of it
@@ -177,22 +155,29 @@ export async function runJob(
     const written = { ...layout, choice, metadata, config };
     const made = policy === undefined ? undefined : policyFacts(policy);
     const sink = await openSink({
-      target,
-      run,
-      ...written,
-      maxRejects,
-      expected,
-      meter,
+      ...{ target, run, ...written, maxRejects, expected, meter, part, log, signal },
       isGrouped: reward !== undefined,
-      part,
       policy: made,
-      log,
-      signal,
     });
     await sink.drain(job.stages(source, run));
     sink.report(job.valueName);
     return EXIT.done;
   });
+}
+
+/** The policy, and others that run beside it, which have to stay what they are. */
+async function watchModels({ policy, policiesBeside = [] }: Job, assertInputs: () => Promise<void>) {
+  const files = policy && (await watchPolicy(policy));
+  const beside = await Promise.all(policiesBeside.map(watchPolicy));
+  for (const other of beside) await other.assertSince(null);
+  return {
+    files,
+    async assertUnchanged(): Promise<void> {
+      await assertInputs();
+      await files?.assertUnchanged();
+      for (const other of beside) await other.assertUnchanged();
+    },
+  };
 }
 
 function ofPart({ path, part }: FoundPart): string {

@@ -73,7 +73,8 @@ export interface Sink {
 /** Traces after which the figures say something. */
 const ENOUGH_TO_WARN = 64;
 
-export async function openSink(opts: SinkOptions): Promise<Sink> {
+/** Counts what goes by: progress, figures, names, rejects. */
+function openAccount(opts: SinkOptions) {
   const { target, run, log, maxRejects } = opts;
   const progress = new Progress(log, opts.expected, opts.meter);
   const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
@@ -81,15 +82,6 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
   // of what was surveyed it has been told
   const isNamed = typeof run.survey?.traces === 'number';
   const names = isNamed ? undefined : new SeenNames(opts.isGrouped);
-  if (target.format === 'parquet') {
-    // before the first pass, not when the first chunk is written
-    const [{ arrowSchema }, { refuseUnwritable }] = await Promise.all([
-      import('../../io/arrow/batch.js'),
-      import('../../io/parquet/types.js'),
-    ]);
-    refuseUnwritable(target.path, arrowSchema(columnsOf(opts), {}).fields);
-  }
-  const destination = await openDestination(opts);
   const isAll = run.shard.count === 1;
   const tally = new RejectTally();
   /** everything of this shard, the chunks of earlier attempts included */
@@ -118,8 +110,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     else if (isWorker())
       refuseHopeless(totals().traces, tally, maxRejects, `the reasons are in ${target.rejects}`);
   }
-  async function add(item: OutputRow | BadRow): Promise<void> {
-    await destination.add(item);
+  function count(item: OutputRow | BadRow): void {
     if (isBad(item)) return countReject(item);
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
     summary.add(item);
@@ -127,6 +118,25 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     // hours may pass until the end
     if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
   }
+  /** the record with which the log ends */
+  function doneRecord(): Record<string, unknown> {
+    const { traces, tokens, rejects, seconds } = progress.totals();
+    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
+    const done = { traces, tokens, rejects, seconds, tokens_per_s };
+    return { ...done, ...figureRecord(summary.figures, opts.policy), output: target.path };
+  }
+  return { progress, summary, names, tally, totals, warn, count, doneRecord };
+}
+
+export async function openSink(opts: SinkOptions): Promise<Sink> {
+  const { target, run, log, maxRejects } = opts;
+  // before the first pass, not when the first chunk is written
+  if (target.format === 'parquet') await refuseColumns(opts);
+  const account = openAccount(opts);
+  const { progress, summary, names, tally, totals, doneRecord } = account;
+  const destination = await openDestination(opts);
+  const isAll = run.shard.count === 1;
+
   /** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
   async function leaveReasons(): Promise<void> {
     const { traces, rejects } = totals();
@@ -139,13 +149,6 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     }
     await run.assertOurs();
     await endEmptyRun(target.kind, folder, reasonsFile(target), onProgress);
-  }
-  /** the record with which the log ends */
-  function doneRecord(): Record<string, unknown> {
-    const { traces, tokens, rejects, seconds } = progress.totals();
-    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
-    const done = { traces, tokens, rejects, seconds, tokens_per_s };
-    return { ...done, ...figureRecord(summary.figures, opts.policy), output: target.path };
   }
   /** The summary counts the whole run, earlier attempts included; the time is this attempt's. */
   async function summarise(folder: string, identity: string, records: readonly ChunkRecord[]): Promise<void> {
@@ -178,7 +181,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       try {
         for await (const item of items) {
           if (opts.signal.aborted) throw interruption(run);
-          await add(item);
+          await destination.add(item);
+          account.count(item);
         }
         if (opts.signal.aborted) throw interruption(run);
         await finish();
@@ -201,7 +205,7 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       }
       const { figures } = summary;
       log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
-      warn(false);
+      account.warn(false);
       for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
       const rejected = isWorker() ? undefined : summary.rejectWarning(totals().traces);
       if (rejected !== undefined) log.warn(rejected.code, rejected.message);
@@ -214,6 +218,15 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
       log.record('done', doneRecord());
     },
   };
+}
+
+/** @throws RredcotError (exit 2) for columns that no Parquet file can have */
+async function refuseColumns(opts: SinkOptions): Promise<void> {
+  const [{ arrowSchema }, { refuseUnwritable }] = await Promise.all([
+    import('../../io/arrow/batch.js'),
+    import('../../io/parquet/types.js'),
+  ]);
+  refuseUnwritable(opts.target.path, arrowSchema(columnsOf(opts), {}).fields);
 }
 
 function columnsOf({ target: { format }, passThrough, ourColumns }: SinkOptions): OutputColumn[] {

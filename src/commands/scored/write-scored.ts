@@ -67,16 +67,7 @@ export async function writeScored(
   const { target, config, log, signal, overwrite } = out;
   const { path, format, folder } = target;
   const identity = identityOf(out);
-  const stands = path === '-' || overwrite ? undefined : await standing(path);
-  if (stands !== undefined) {
-    refuseOther(stands, { config });
-    if (await assertSame(stands, identity)) {
-      // of a process that was killed right behind the file's end
-      if (folder !== undefined) await sweepFolder(folder, true);
-      log.info(`${path} is already done`);
-      return false;
-    }
-  }
+  if (await isDone(out, identity)) return false;
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
   await inFolder(target, async () => {
@@ -164,6 +155,19 @@ export async function writeScored(
     const problem = await writeSummary(path, run, { ...doneRecord(), ...Object.fromEntries(origins) });
     if (problem !== undefined) log.warn('summary', problem);
   }
+}
+
+/** Whether the file stands there already. @throws RredcotError (exit 2) for another one */
+async function isDone({ target, config, overwrite, log }: ScoredOutput, identity: string): Promise<boolean> {
+  const { path, folder } = target;
+  const stands = path === '-' || overwrite ? undefined : await standing(path);
+  if (stands === undefined) return false;
+  refuseOther(stands, { config });
+  if (!(await assertSame(stands, identity))) return false;
+  // of a process that was killed right behind the file's end
+  if (folder !== undefined) await sweepFolder(folder, true);
+  log.info(`${path} is already done`);
+  return true;
 }
 
 /** Keys of metadata begin so; the summary's do not. */

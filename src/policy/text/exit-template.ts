@@ -19,8 +19,15 @@ export const ExitTemplateSchema = z.strictObject({ close: z.string(), open: z.st
 /** The file of a checkpoint that is taken where no flag names another. */
 const OWN_FILE = 'exit_template.json';
 
-/** Reads an exit template that a flag gives as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
-export async function readExitTemplate(path: string): Promise<ExitTemplate> {
+/** A part that is left out is the checkpoint's. */
+const Parts = z.strictObject({
+  close: z.string().exactOptional(),
+  open: z.string().exactOptional(),
+  closer: z.string().exactOptional(),
+});
+
+/** Reads the parts of an exit template that a flag gives, as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
+export async function readExitTemplate(path: string): Promise<Partial<ExitTemplate>> {
   const text = await readFile(path, 'utf8').catch((cause) =>
     fail(path, 'exit template cannot be read', cause),
   );
@@ -28,19 +35,19 @@ export async function readExitTemplate(path: string): Promise<ExitTemplate> {
 }
 
 /** The exit template that a checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
-export async function ownExitTemplate(checkpoint: string): Promise<ExitTemplate | undefined> {
+export async function ownExitTemplate(checkpoint: string): Promise<Partial<ExitTemplate> | undefined> {
   const text = await foreignText(checkpoint, OWN_FILE);
   return text === undefined ? undefined : parseExitTemplate(text, join(checkpoint, OWN_FILE));
 }
 
-function parseExitTemplate(text: string, path: string): ExitTemplate {
+function parseExitTemplate(text: string, path: string): Partial<ExitTemplate> {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
     return fail(path, `not JSON (${(cause as Error).message})`, cause);
   }
-  const parsed = ExitTemplateSchema.safeParse(value);
+  const parsed = Parts.safeParse(value);
   return parsed.success
     ? parsed.data
     : fail(path, z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
@@ -93,7 +100,7 @@ export async function checkExitTemplate(
   for (const [part, text] of Object.entries(template) as [keyof ExitTemplate, string][]) {
     const ids = await tokenizer.encode(text);
     const spelled = tokenizer.decode(ids).toString('utf8');
-    const hint = `--exit-${part} <text>`;
+    const hint = `--exit-template <file> with another "${part}"`;
     if (spelled !== text)
       throw new RredcotError(
         `the tokenizer spells the exit template's ${part} ${JSON.stringify(text)} as ${JSON.stringify(spelled)}`,
@@ -109,6 +116,6 @@ export async function checkExitTemplate(
   if (template.close + template.open === '')
     throw usageError(
       'the exit template is empty before the answer',
-      'give --exit-close or --exit-open a text',
+      '--exit-template <file> with a text for "close" or "open"',
     );
 }

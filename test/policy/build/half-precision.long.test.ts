@@ -247,7 +247,8 @@ describe('policy folders', () => {
     ]);
     expect([wrong.code, existsSync(`${at}/policy`)]).toEqual([2, false]);
     expect(wrong.stderr).toContain('--cuda-precision f32: expected bf16 or f16');
-    const args = ['--exit-close', 'a', '--exit-open', 'b', '--exit-closer', 'c'];
+    writeFileSync(`${at}/exit.json`, '{"close": "a", "open": "b", "closer": "c"}');
+    const args = ['--exit-template', `${at}/exit.json`];
     const build = (...more: string[]) =>
       rredcotHere(['policy', 'build', `${at}/checkpoint`, '-o', `${at}/policy`, ...args, ...more]);
     for (const [more, precision] of [
