@@ -111,7 +111,10 @@ function openAccount(opts: SinkOptions) {
       refuseHopeless(totals().traces, tally, maxRejects, `the reasons are in ${target.rejects}`);
   }
   function count(item: OutputRow | BadRow): void {
-    if (isBad(item)) return countReject(item);
+    if (isBad(item)) {
+      countReject(item);
+      return;
+    }
     progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
     summary.add(item);
     names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
