@@ -55,15 +55,15 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
   score: [
     ...['--policy', '--estimator', '--sigma', '--baseline', '--within', '--calibration', '--reward-range'],
     ...['--output', '--columns', '--map', '--preset', '--join', '--segmenter', '--max-segments'],
-    ...['--device', '--workers', '--shard', '--limit', '--max-rejects', '--dry-run', '--config'],
+    ...['--device', '--workers', '--shard', '--limit', '--max-rejects', '--dry-run'],
   ],
   segment: [
     ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],
-    ...['--device', '--workers', '--shard', '--limit', '--max-rejects', '--config'],
+    ...['--device', '--workers', '--shard', '--limit', '--max-rejects'],
   ],
   sample: [
     ...['--policy', '--samples', '--max-tokens', '--temperature', '--top-p', '--seed', '--stop', '--judge'],
-    ...['--output', '--map', '--preset', '--device', '--workers', '--shard', '--limit', '--config'],
+    ...['--output', '--map', '--preset', '--device', '--workers', '--shard', '--limit'],
   ],
   redistribute: [
     ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--steps', '--calibration'],

@@ -10,7 +10,6 @@ import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
-import { applyConfigFile } from './config-file.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
@@ -132,16 +131,9 @@ export function run(
       'end by itself after 90s, 55m or 11.5h, with exit 75, to be resumed (default: none)',
     )
     .option(...MAX_LINE_BYTES_FLAG)
-    .option(
-      '--config <file>',
-      'flags from a JSON file, {"policy": "./policy", "max-segments": 20}, or those of a run (run.json, <output>.summary.json); flags given here win',
-    )
     .option('--quiet', 'errors only', false)
     .option('--log-json', 'every line on stderr as a JSON record', false)
-    .hook('preAction', async (_, action) => {
-      await applyConfigFile(action);
-      applyThreads(action);
-    });
+    .hook('preAction', (_, action) => applyThreads(action));
 }
 
 /** `--threads` as what this process and its workers go by. */

@@ -1,7 +1,9 @@
 // The flags and help of the commands that tell of a scored file as a whole: `rredcot summary` and `rredcot report`.
+import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
 import type { ExitCode } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
 
 interface LogFlags {
   readonly quiet: boolean;
@@ -20,8 +22,16 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: (co
     .action(async (path: string, flags: LogFlags & { json: boolean }) => {
       const { summary } = await import('../commands/scored/summary.js');
       const { openLog } = await import('../report/log.js');
+      const { commandOf } = await import('./command-of.js');
+      const { openPolicyFolder } = await import('../policy/folder.js');
+      const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
+      const opts = {
+        ...{ json: flags.json, signal },
+        commandOf: (config: Parameters<typeof commandOf>[0], policy: Record<string, unknown>) =>
+          commandOf(config, !isDeepStrictEqual(policy, own.files), program),
+      };
       const write = (text: string) => process.stdout.write(text);
-      done(await summary(path, { json: flags.json, signal }, write, openLog(of(flags))));
+      done(await summary(path, opts, write, openLog(of(flags))));
     });
   looking(program.command('report'))
     .summary('a page about a scored file: its numbers, and some of its traces')

@@ -117,7 +117,7 @@ function resolveKeywords(text: string): readonly string[] {
   const found = existsSync(text) ? readWords(text) : text.split(',');
   const words = [...new Set(found.map((word) => word.trim()).filter((word) => word !== ''))];
   if (words.length === 0) throw usageError(`--keywords ${text}: holds no word`, EXAMPLE);
-  // as a list they stand in the configuration, from which --config takes them
+  // as a list they stand in the configuration, and in the command that `summary` prints
   const odd = words.find((word) => word.includes(','));
   if (odd !== undefined) throw usageError(`--keywords ${text}: "${odd}" has a comma in it`, EXAMPLE);
   return words;

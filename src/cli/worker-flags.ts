@@ -7,7 +7,6 @@ import { positiveInteger } from '../flag-values.js';
 import type { RunCommand } from '../io/run/description.js';
 import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
-import { FROM_FILE } from './config-file.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
 const OWN_FLAGS: readonly string[] = [
@@ -22,7 +21,6 @@ const OWN_FLAGS: readonly string[] = [
     'workers',
     'threads',
     'devices',
-    'config',
   ],
 ];
 
@@ -84,7 +82,7 @@ export function workerFlags(command: Command): string[] {
   return command.options.flatMap((option) => {
     const name = option.attributeName();
     const value = values[name];
-    const isGiven = ['cli', FROM_FILE].includes(command.getOptionValueSource(name) ?? '');
+    const isGiven = command.getOptionValueSource(name) === 'cli';
     if (OWN_FLAGS.includes(name) || !isGiven) return [];
     // --policy and --no-policy are one value
     if (option.negate || value === false)

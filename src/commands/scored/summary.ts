@@ -3,22 +3,24 @@ import { dataError, EXIT, type ExitCode } from '../../errors.js';
 import { valueNameOf } from '../../estimate/nature.js';
 import { HASH_KEY } from '../../io/files/seal.js';
 import { RUN_KEY } from '../../io/write/output.js';
-import { printableJson } from '../../printable.js';
+import { escapeControls, printableJson } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { drawNumbers } from '../../report/numbers-view.js';
 import { VERSION } from '../../version.js';
 import { type Counted, countScored, policyOf, throughputOf } from './counted.js';
-import { openScored } from './open-scored.js';
+import { openScored, type Scored } from './open-scored.js';
 
 export interface SummaryOptions {
   readonly json: boolean;
+  /** the command that scores so once more */
+  readonly commandOf: (config: Scored['config'], policy: Record<string, unknown>) => Promise<string>;
   readonly signal: AbortSignal;
 }
 
 /** @throws RredcotError: exit 2 for what `score` has not written; 65 for a file that was changed, or has no trace */
 export async function summary(
   path: string,
-  { json, signal }: SummaryOptions,
+  { json, commandOf, signal }: SummaryOptions,
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
@@ -27,19 +29,21 @@ export async function summary(
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
   const { estimator } = source.credit;
+  const policy = policyOf(source.metadata);
+  const command = await commandOf(source.config, policy);
   if (json) {
     const about = {
       ...{ format: 1, rredcot: VERSION, file: path },
       run: source.metadata.get(RUN_KEY) ?? null,
       sha256: source.metadata.get(HASH_KEY) ?? null,
-      ...{ config: source.config, policy: policyOf(source.metadata), throughput: throughput ?? null },
+      ...{ config: source.config, policy, command, throughput: throughput ?? null },
     };
     write(
       `${printableJson(JSON.stringify({ ...about, warnings: counted.warnings, ...counted.numbers }, null, 1))}\n`,
     );
   } else
     write(
-      `${drawNumbers(counted.numbers, { path, throughput, valueName: valueNameOf(estimator), warnings: counted.warnings }).join('\n')}\n`,
+      `${[...drawNumbers(counted.numbers, { path, throughput, valueName: valueNameOf(estimator), warnings: counted.warnings }), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
     );
   return EXIT.done;
 }

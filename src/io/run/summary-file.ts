@@ -1,4 +1,4 @@
-// `<output>.summary.json`: what a run did and with which configuration, for programs, for `--config`, and for `verify`.
+// `<output>.summary.json`: what a run did and with which configuration, for programs and for `verify`.
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';

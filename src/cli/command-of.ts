@@ -1,0 +1,74 @@
+// The command that scores once more as a file was scored: its resolved configuration as flags, for a person to copy.
+import type { Command } from 'commander';
+import { flagOfKey } from '../io/run/flag-names.js';
+import { shellWord } from '../printable.js';
+import { declared } from './lazily.js';
+
+type Config = Readonly<Record<string, unknown>>;
+
+/** What a configuration tells of the method though no flag sets it. */
+const CONSTANTS = [
+  ...['command', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
+  ...['returnEquivalent', 'ofPolicy', 'estimatorFacts'],
+];
+
+/** What it says of files whose paths it does not have. */
+const UNSAID: Readonly<Record<string, string>> = {
+  join: '<file>',
+  calibration: '<file>',
+  hintTemplate: '<file>',
+  prover: '<folder>',
+  hintPolicy: '<folder>',
+  prm: '<folder>',
+};
+
+/**
+ * `rredcot score <inputs> …` with the flags that are not at their defaults; paths, which no output holds, are left for the user.
+ * @param hasOwnPolicy the policy was another than the bundled one
+ */
+export async function commandOf(config: Config, hasOwnPolicy: boolean, program: Command): Promise<string> {
+  const command = program.commands.find((each) => each.name() === config.command);
+  if (command === undefined) return '';
+  await declared(command);
+  const words = ['rredcot', String(config.command), '<inputs>'];
+  if (hasOwnPolicy) words.push('--policy', '<folder>');
+  for (const [key, value] of Object.entries(flagsOf(config))) {
+    const flag = value === false ? `--no-${key}` : flagOfKey(key);
+    const option = command.options.find(({ long }) => long === flag);
+    const unsaid = UNSAID[key];
+    if (unsaid !== undefined) words.push(flag, unsaid);
+    else if (typeof value === 'boolean') words.push(...(option === undefined ? [] : [flag]));
+    else
+      for (const text of textsOf(key, value))
+        if (text !== String(option?.defaultValue)) words.push(flagText(flag, text));
+  }
+  return words.join(' ');
+}
+
+/** A value that begins with a dash would be taken for a flag. */
+function flagText(flag: string, text: string): string {
+  return text.startsWith('-') ? `${flag}=${text}` : `${flag} ${shellWord(text)}`;
+}
+
+/** Keys that a flag sets, with their values. */
+function flagsOf({ estimatorModule, fixedLength, weights, ...config }: Config): Config {
+  const { segmenter } = config;
+  const kept = Object.entries(config).filter(
+    ([key, value]) => !CONSTANTS.includes(key) && value !== null && value !== undefined,
+  );
+  return {
+    ...Object.fromEntries(kept),
+    // a length belongs to its segmenter
+    ...(segmenter === 'fixed' && { fixedLength }),
+    ...(weights === 'characters' && { weights: true }),
+    ...(estimatorModule !== undefined && { estimator: '<module>' }),
+  };
+}
+
+/** A value as texts, one for each time that its flag is given. */
+function textsOf(key: string, value: unknown): string[] {
+  if (key !== 'chatTemplateArgs') return [Array.isArray(value) ? value.join(',') : String(value)];
+  return Object.entries(value as Config).map(
+    ([name, of]) => `${name}=${typeof of === 'string' ? of : JSON.stringify(of)}`,
+  );
+}
