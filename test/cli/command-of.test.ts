@@ -57,6 +57,12 @@ describe('the command that summary prints', () => {
       ['--keywords', "Wait,Let me,don't", '--max-segments', '7', '--drop', 'solution'],
       /--max-segments 7/,
     ],
+    [
+      'a segmenter and tags',
+      'traces.jsonl',
+      ['--segmenter', 'keyword', '--keywords', 'b,so far', '--thought-tags', '<pad>,</pad>'],
+      /--segmenter keyword.*--thought-tags '<pad>,<\/pad>'/,
+    ],
     ['a range below 0', 'signed.jsonl', ['--reward-range', '-2,2'], /--reward-range=-2,2/],
     ['no text', 'traces.jsonl', ['--no-text', '--limit', '5'], /--no-text/],
     [

@@ -164,7 +164,7 @@ describe('--dry-run', () => {
 });
 
 describe('<output>.summary.json', () => {
-  it('stands beside an output, is no input, and is taken by --config', async () => {
+  it('stands beside an output, with what the run did and how', async () => {
     await writeFile(at('one.jsonl'), goodLine());
     const run = await score('one.jsonl', 'one.parquet', '--quiet', '--sigma', 'uniform');
     expect(run.code, run.stderr).toBe(0);
@@ -175,16 +175,5 @@ describe('<output>.summary.json', () => {
       rejects: 0,
       config: { rule: 'uniform', baseline: 0 },
     });
-    const again = await rredcotHere([
-      'score',
-      at('one.jsonl'),
-      '-o',
-      at('again.parquet'),
-      '--config',
-      at('one.parquet.summary.json'),
-      '--quiet',
-    ]);
-    expect(again.code, again.stderr).toBe(0);
-    expect(await readFile(at('again.parquet'))).toEqual(await readFile(at('one.parquet')));
   });
 });

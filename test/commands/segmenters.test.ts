@@ -90,15 +90,6 @@ describe('score and verify', () => {
     }
   });
 
-  it('a run is described so that --config makes it again', async () => {
-    const first = await scored('first', 'keyword', '--keywords', 'b,so far');
-    const again = join(folder, 'again.jsonl');
-    const config = join(folder, 'first/run.json');
-    const run = await rredcotHere(['score', input, '-o', again, '--quiet', '--config', config]);
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readJsonl<ScoredRow>(again)).map(thoughtEnds)).toEqual(first.map(thoughtEnds));
-  });
-
   it('verify finds a cut that the segmenter named in the file does not make', async () => {
     const out = join(folder, 'cut.arrow');
     const flags = ['--segmenter', 'entropy', '--entropy-threshold', '0.5'];
