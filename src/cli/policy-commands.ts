@@ -62,13 +62,12 @@ export function addPolicyCommands(program: Command): void {
     .argument('<folder>', 'policy folder')
     .option(...CHAT_TEMPLATE_ARG)
     .description(
-      'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files.',
+      'Shows architecture, parameters, vocabulary, limits, exit template, what the chat template makes of a message, and files. Exit 65 where it does not take a message.',
     )
     .addHelpText('after', '\nExample:\n  rredcot policy info ./policy\n')
     .action(async (folder: string, flags: { chatTemplateArg?: string[] }) => {
       const { policyInfo } = await import('../commands/policy-info.js');
-      for (const line of await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg)))
-        process.stdout.write(`${escapeControls(line)}\n`);
+      await policyInfo(folder, parseTemplateArgs(flags.chatTemplateArg), print);
     });
 
   policy
@@ -95,11 +94,14 @@ export function addPolicyCommands(program: Command): void {
     .action(async (folder: string, flags: CheckFlags) => {
       const { policyCheck } = await import('../commands/policy-check.js');
       const { text, reference } = flags;
-      const print = (line: string) => void process.stdout.write(`${escapeControls(line)}\n`);
       const { parseDevice } = await import('../policy/device.js');
       const [tolerance, device] = [toleranceOf(flags.tolerance), parseDevice(flags.device)];
       await policyCheck(folder, { text, reference, tolerance, device }, print);
     });
+}
+
+function print(line: string): void {
+  process.stdout.write(`${escapeControls(line)}\n`);
 }
 
 function toleranceOf(text: string | undefined): number | undefined {

@@ -135,8 +135,12 @@ export async function compare(
     traces: collector.matched[n] as number,
     fallbacks: Object.fromEntries(collector.fallbacks[n] ?? []),
   }));
-  // a σ that is uniform by fallback goes with `uniform`, and says nothing
-  const isNothing = ({ of, value }: ComparedFigure) => value === null || (of === UNIFORM && value > ALL_ONE);
+  // a σ that is uniform by fallback goes with `uniform`, and says nothing; of two such no more
+  const isAlike = ({ value }: ComparedFigure) => value !== null && value > ALL_ONE;
+  const withUniform = comparison.figures.filter((each) => each.of === UNIFORM && isAlike(each));
+  const flat = new Set([UNIFORM, ...withUniform.map(({ credit }) => credit)]);
+  const isNothing = (each: ComparedFigure) =>
+    each.value === null || (isAlike(each) && flat.has(each.of) && flat.has(each.credit));
   if (comparison.figures.every(isNothing))
     throw dataError(
       `nothing can be compared: no credit differs within a trace (${files.map(({ file, traces, fallbacks }) => `${file}: ${plural(traces, 'trace')}${listCodes(Object.entries(fallbacks))}`).join('; ')})`,

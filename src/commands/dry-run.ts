@@ -6,7 +6,10 @@ import type { Started, ValueJob } from '../estimators/estimator.js';
 import { count, plural } from '../plural.js';
 import type { PolicyRuns } from '../policy/run/session.js';
 import { escapeControls, printableJson } from '../printable.js';
+import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
+import { statusWarnings } from '../report/run-figures.js';
+import { rejectWarning } from '../report/summary.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { cureOf, RejectTally } from './job/reject-limits.js';
 
@@ -40,6 +43,32 @@ export interface DryRunOptions {
   print(line: string): void;
 }
 
+/** What was met on the way to the policy. */
+class Met {
+  readonly rejects = new RejectTally();
+  /** traces by status code */
+  readonly status: Record<string, number> = {};
+
+  add({ status, reward }: Pick<ValueJob, 'status' | 'reward'>): void {
+    for (const code of new Set([...status, ...reward.status]))
+      this.status[code] = (this.status[code] ?? 0) + 1;
+  }
+
+  /** Warns as the run would. @throws RredcotError (exit 65) where every trace would be rejected */
+  end(traces: number, log: Pick<Log, 'warn'>): void {
+    const { commonest, counts, total } = this.rejects;
+    if (traces === 0 && commonest !== undefined)
+      throw dataError(
+        `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
+        cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
+      );
+    const byCode = Object.fromEntries(counts.map((each) => [each.code, each.count]));
+    const many = rejectWarning(byCode, traces, (code) => counts.find((each) => each.code === code)?.first);
+    for (const warning of [...statusWarnings(this.status), ...(many ? [many] : [])])
+      log.warn(warning.code, warning.message);
+  }
+}
+
 /**
  * Counts the traces, runs a few of them, and tells what was found.
  * @throws RredcotError (exit 65) where every trace would be rejected
@@ -49,15 +78,17 @@ export async function dryRun(
   { together, values, tally, isSecondPass }: Started,
   session: PolicyRuns,
   { text, rows }: Facts,
-  { json, print }: DryRunOptions,
+  opts: DryRunOptions,
+  log: Pick<Log, 'warn'>,
 ): Promise<void> {
-  const rejects = new RejectTally();
+  const met = new Met();
   let answer: string | undefined;
   const counted = tally?.();
   const all = together === undefined ? ready : itemsOf(together(windowsOf(ready, () => 0)));
   const noted = eachTrace(all, (item) => {
     answer ??= item.bank[0]?.answer;
     counted?.add(item);
+    met.add(item);
     return item;
   });
   const inOneWindow = (items: AsyncIterable<ValueJob | BadRow>) => {
@@ -65,52 +96,39 @@ export async function dryRun(
     return together?.(windows) ?? windows;
   };
   const by = { session, together: inOneWindow, ...(isSecondPass && { again: values<ValueJob> }) };
-  const found = await forecast(noted, by, (bad) => rejects.add(bad));
+  const found = await forecast(noted, by, (bad) => met.rejects.add(bad));
   const told = { ...found, rows, isTwice: isSecondPass === true };
   const besides = await counted?.measure();
-  if (json)
-    print(
-      printableJson(
-        JSON.stringify({
-          ...forecastRecord(told, rejects, text, answer),
-          ...(besides && { [besides[0]]: besides[1] }),
-        }),
-      ),
-    );
-  else for (const line of drawForecast(told, rejects, text, answer)) print(line);
-  if (!json && besides !== undefined) print(label(...besides));
-  refuseEmpty(found.traces, rejects);
+  const record = { ...forecastRecord(told, met, text, answer), ...(besides && { [besides[0]]: besides[1] }) };
+  tell(opts, record, [...drawForecast(told, met, text, answer), ...(besides ? [label(...besides)] : [])]);
+  met.end(found.traces, log);
 }
 
-/** @throws RredcotError (exit 65) where every trace would be rejected */
-function refuseEmpty(traces: number, { commonest, total }: RejectTally): void {
-  if (traces === 0 && commonest !== undefined)
-    throw dataError(
-      `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
-      cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
-    );
+function tell({ json, print }: DryRunOptions, record: object, lines: readonly string[]): void {
+  for (const line of json ? [printableJson(JSON.stringify(record))] : lines) print(line);
 }
 
 /** What was counted. */
-function countRecord(traces: number, rows: number | undefined, rejects: RejectTally) {
+function countRecord(traces: number, rows: number | undefined, { rejects, status }: Met) {
   return {
     ...{ format: 1, rows: rows ?? null, traces, rejects: rejects.total },
     reject_codes: Object.fromEntries(
       rejects.counts.map(({ code, count, first }) => [code, { count, first }]),
     ),
+    status,
   };
 }
 
 /** The same for programs: what was not measured is null. */
 function forecastRecord(
   found: Found,
-  rejects: RejectTally,
+  met: Met,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): Record<string, unknown> {
   const { state, traces } = found;
   return {
-    ...countRecord(traces, found.rows, rejects),
+    ...countRecord(traces, found.rows, met),
     prompt_tokens: found.promptTokens,
     completion_tokens: found.completionTokens,
     longest: found.longest,
@@ -130,45 +148,41 @@ function forecastRecord(
 export async function unreadDryRun(
   ready: AsyncIterable<ValueJob | BadRow>,
   rows: number | undefined,
-  { json, print }: DryRunOptions,
+  opts: DryRunOptions,
+  log: Pick<Log, 'warn'>,
 ): Promise<void> {
-  const rejects = new RejectTally();
+  const met = new Met();
   let [traces, tokens, exits] = [0, 0, 0];
   for await (const item of ready) {
     if (isBad(item)) {
-      rejects.add(item);
+      met.rejects.add(item);
       continue;
     }
+    met.add(item);
     traces++;
     tokens += item.completionIds.length;
     exits += item.pieces.segments + 1;
   }
-  if (json)
-    print(
-      printableJson(
-        JSON.stringify({
-          ...countRecord(traces, rows, rejects),
-          ...{ completion_tokens: tokens, exits, seconds: null },
-        }),
-      ),
-    );
-  else
-    for (const line of [
-      ...drawCounts(traces, rows, rejects),
-      label('tokens', `${count(tokens)} in completions`),
-      label('exits', count(exits)),
-      label('time', 'no policy runs'),
-    ])
-      print(line);
-  refuseEmpty(traces, rejects);
+  const record = { ...countRecord(traces, rows, met), completion_tokens: tokens, exits, seconds: null };
+  tell(opts, record, [
+    ...drawCounts(traces, rows, met),
+    label('tokens', `${count(tokens)} in completions`),
+    label('exits', count(exits)),
+    label('time', 'no policy runs'),
+  ]);
+  met.end(traces, log);
 }
 
-function drawCounts(traces: number, rows: number | undefined, rejects: RejectTally): string[] {
+function drawCounts(traces: number, rows: number | undefined, { rejects, status }: Met): string[] {
   const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
+  const statuses = Object.entries(status).sort();
   return [
     label('traces', rows === undefined ? count(traces) : `${count(traces)}, from ${plural(rows, 'row')}`),
     label('rejected', rejects.total === 0 ? '0' : `${count(rejects.total)} (${codes})`),
     ...rejects.counts.map(({ first }) => label('', first)),
+    ...(statuses.length === 0
+      ? []
+      : [label('status', statuses.map(([code, n]) => `${code} ${count(n)}`).join(', '))]),
   ];
 }
 
@@ -179,15 +193,15 @@ function label(name: string, text: string): string {
 
 function drawForecast(
   found: Found,
-  rejects: RejectTally,
+  met: Met,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
 ): string[] {
   const { traces, promptTokens, completionTokens, longest, exits, branches, state, isTwice } = found;
-  const tooLong = rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
+  const tooLong = met.rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
   const tokens = `${count(completionTokens)} in completions, ${count(promptTokens)} in prompts`;
   return [
-    ...drawCounts(traces, found.rows, rejects),
+    ...drawCounts(traces, found.rows, met),
     label('tokens', `${tokens}; the longest trace has ${count(longest)}`),
     label('too long', `${count(tooLong)}; the policy takes ${count(maxTokens)} tokens`),
     label('exits', `${count(exits)}, with ${plural(branches, 'branch', 'branches')}`),

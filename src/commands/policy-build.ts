@@ -1,5 +1,6 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
 import { usageError } from '../errors.js';
+import { assertHere } from '../io/files/elsewhere.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
 import { isPrmCheckpoint } from '../policy/prm-folder.js';
 import { buildPolicyFolder } from '../policy/run/build-policy.js';
@@ -28,6 +29,7 @@ export async function policyBuild(
   print: (line: string) => void,
 ): Promise<void> {
   const cudaPrecision = precisionOf(flags.cudaPrecision);
+  assertHere(flags.output);
   const isPrm = await isPrmCheckpoint(checkpoint);
   refuseOthers(checkpoint, flags, isPrm);
   if (isPrm) {

@@ -1,6 +1,7 @@
 // `rredcot policy info`: what a policy folder holds, without running it.
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { dataError } from '../errors.js';
 import { type Suffix, suffixMaker } from '../estimate/references.js';
 import { count, plural } from '../plural.js';
 import type { Architecture, Head } from '../policy/build/architecture.js';
@@ -15,16 +16,21 @@ import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { NO_STOP } from '../policy/text/stops.js';
 import type { PolicyTokenizer } from '../policy/text/tokenizer.js';
 
-/** @returns lines for people */
+/**
+ * @param print gets what is told, a line at a time
+ * @throws RredcotError: exit 2 for a folder that is none; 65 at the end where the chat template does not take a question
+ */
 export async function policyInfo(
   path: string,
-  chatTemplateArgs: Readonly<Record<string, unknown>> = {},
-): Promise<string[]> {
+  chatTemplateArgs: Readonly<Record<string, unknown>>,
+  print: (line: string) => void,
+): Promise<void> {
   const isPrm = await isPrmFolder(path);
   const prm = isPrm ? await openPrmFolder(path, { verify: false }) : undefined;
   const policy = prm ?? (await openPolicyFolder(path, { verify: false }));
   const { architecture: arch, files } = policy;
   const tokenizer = await openTokenizer(path);
+  const chat = await chatLines(policy, tokenizer, chatTemplateArgs);
   const head = prm === undefined ? `${arch.tiedHead ? 'tied' : 'own'} head` : headText(prm.head);
   const lines = [
     `${isPrm ? 'reward model  ' : 'policy        '}${path}`,
@@ -40,7 +46,7 @@ export async function policyInfo(
           ...writingLines(policy, tokenizer),
         ]
       : under('steps', prmLines(policy))),
-    ...under('chat template', await chatLines(policy, tokenizer, chatTemplateArgs)),
+    ...under('chat template', chat.lines),
   ];
   await tokenizer.close();
   const listed: string[] = [];
@@ -48,26 +54,31 @@ export async function policyInfo(
     const { size } = await stat(join(path, name));
     listed.push(`${sha256.slice(0, 12)}…  ${count(size).padStart(14)} bytes  ${name}`);
   }
-  return [...lines, ...under('files', listed)];
+  for (const line of [...lines, ...under('files', listed)]) print(line);
+  if (chat.fault !== undefined)
+    throw dataError(`${path}: ${chat.fault}`, 'build the policy with another chat_template.jinja');
 }
 
-/** Where the chat template comes from, and a message rendered by it. */
+/** Where the chat template comes from, and a message rendered by it, or why it cannot be. */
 async function chatLines(
   policy: PolicyFiles,
   tokenizer: PolicyTokenizer,
   args: Readonly<Record<string, unknown>>,
-): Promise<string[]> {
+): Promise<{ readonly lines: readonly string[]; readonly fault?: string }> {
   const template = await loadChatTemplate(policy, args);
-  if (template === undefined) return ['none: prompts have to be text or token ids'];
+  if (template === undefined) return { lines: ['none: prompts have to be text or token ids'] };
   const chat = new ChatRenderer(template);
   const messages = [{ role: 'user', content: 'What is 2+2?' }];
-  const shown = await chat.render(messages).then(
-    async (text) =>
-      `${JSON.stringify(text)} (${plural((await tokenizer.encodeTemplated(text)).length, 'token')})`,
-    (error: Error) => error.message,
-  );
-  await chat.close();
-  return [`${basename(template.file)}, ${count(template.source.length)} characters`, `a question → ${shown}`];
+  const about = `${basename(template.file)}, ${count(template.source.length)} characters`;
+  try {
+    const text = await chat.render(messages);
+    const tokens = plural((await tokenizer.encodeTemplated(text)).length, 'token');
+    return { lines: [about, `a question → ${JSON.stringify(text)} (${tokens})`] };
+  } catch (error) {
+    return { lines: [about], fault: (error as Error).message };
+  } finally {
+    await chat.close();
+  }
 }
 
 /** Each part of a template as JSON text, and the branch of a short answer as tokens, with those that are scored of it. */

@@ -48,7 +48,7 @@ export async function* valuesOf(
   if (need === 'pass') return yield* ofPass(ready, opts);
   if (estimator.values === undefined) throw new TypeError('values of rows need nothing started');
   if (dryRun === undefined) yield* estimator.values(unread(ready));
-  else await unreadDryRun(ready, run.survey?.rows, dryRun);
+  else await unreadDryRun(ready, run.survey?.rows, dryRun, opts.log);
 }
 
 async function* ofPass(
@@ -72,7 +72,7 @@ async function* ofPass(
   if (dryRun !== undefined) {
     const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens: policy.architecture.maxTokens };
     const facts = { text: { ...text, device: device.name }, rows: run.survey?.rows };
-    return tellDryRun(ready, started, session, facts, dryRun);
+    return tellDryRun(ready, started, session, facts, dryRun, log);
   }
   // segments, and the references' log-probabilities at their exit points
   const windows = windowsOf(ready, window);

@@ -5,8 +5,8 @@ import { access, constants, lstat, mkdir, realpath, rm, stat } from 'node:fs/pro
 import { join } from 'node:path';
 import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../errors.js';
+import { assertModelFolder } from '../io/files/elsewhere.js';
 import { foreignFile, foreignText } from '../io/files/foreign-files.js';
-import { assertModelFolder } from '../io/read/elsewhere.js';
 import {
   CHECKPOINT_CONFIG,
   chooseWeights,

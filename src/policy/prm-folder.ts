@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { usageError } from '../errors.js';
+import { assertModelFolder } from '../io/files/elsewhere.js';
 import { foreignText } from '../io/files/foreign-files.js';
-import { assertModelFolder } from '../io/read/elsewhere.js';
 import { type Architecture, ArchitectureSchema, type Head, HeadSchema } from './build/architecture.js';
 import { CHECKPOINT_CONFIG, CHECKPOINT_FILES, parseConfig } from './build/checkpoint.js';
 import { classifierOf } from './build/families.js';

@@ -43,6 +43,8 @@ export interface MadeBy {
   readonly baseline?: unknown;
   /** what the user says that the policy thinks between */
   readonly thoughtTags?: readonly [open: string, close: string] | undefined;
+  /** whether the policy itself has written the traces */
+  readonly isSampled?: boolean;
 }
 
 /** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
@@ -98,13 +100,17 @@ export function figureWarnings(figures: Figures, policy?: PolicyFacts, config: M
   const isAsked = asksForUniform(config.rule);
   return [
     ...(policy === undefined ? [] : policyWarnings(figures, policy, config)),
-    ...statusWarnings(figures),
+    ...statusWarnings(figures.status),
     ...creditWarnings(figures, config, isAsked),
   ];
 }
 
 /** Where the policy cannot be the one that wrote the traces, or is asked in the wrong words. */
-function policyWarnings(figures: Figures, policy: PolicyFacts, { thoughtTags }: MadeBy): Warning[] {
+function policyWarnings(
+  figures: Figures,
+  policy: PolicyFacts,
+  { thoughtTags, isSampled }: MadeBy,
+): Warning[] {
   const { mean_logprobs: means, closed_thoughts: closed } = figures;
   const traces = total(means);
   // where none has been read by it, nothing is to be said of it
@@ -125,7 +131,7 @@ function policyWarnings(figures: Figures, policy: PolicyFacts, { thoughtTags }: 
           }
         : {
             code: 'unlikely_traces',
-            message: `${what} little better than guessed by ${escapeControls(policy.path)} (${logprobs}): did this policy write these traces? --policy <folder> names another`,
+            message: `${what} little better than guessed by ${escapeControls(policy.path)} (${logprobs}): ${isSampled ? 'it does not know such prompts, or is asked in other words' : 'did this policy write these traces? --policy <folder> names another'}`,
           },
     );
   }
@@ -151,7 +157,8 @@ const TOLD: Readonly<Record<string, string>> = {
     'open the thought with a tag that their prompt ends with already: the policy read it once, so take it out of one of them',
 };
 
-function statusWarnings({ status }: Figures): Warning[] {
+/** @param status how many traces have each code */
+export function statusWarnings(status: Figures['status']): Warning[] {
   return Object.entries(TOLD).flatMap(([code, what]) => {
     const n = status[code] ?? 0;
     return n === 0 ? [] : [{ code, message: `${plural(n, 'trace')} ${what}` }];

@@ -93,17 +93,7 @@ export class Summary {
 
   /** What is said where more than one trace in twenty was rejected. @param traces of the whole */
   rejectWarning(traces: number): Warning | undefined {
-    const codes = Object.entries(this.tally.figures.rejects).sort(([, a], [, b]) => b - a);
-    const rejects = codes.reduce((sum, [, n]) => sum + n, 0);
-    const [most] = codes;
-    if (most === undefined || !isManyRejected(rejects, traces)) return undefined;
-    const [code, n] = most;
-    const first = this.reasons.get(code);
-    const why = first === undefined ? '' : `, first ${onOneLine(first.text)}`;
-    return {
-      code: 'many_rejected',
-      message: `${count(rejects)} of ${plural(rejects + traces, 'trace')} were rejected, most of them (${count(n)}) with ${code}${why}`,
-    };
+    return rejectWarning(this.tally.figures.rejects, traces, (code) => this.reasons.get(code)?.text);
   }
 
   /** The lines about the run. @param totals of this attempt */
@@ -132,6 +122,25 @@ export class Summary {
     }
     return lines;
   }
+}
+
+/** @param rejects by their codes @param reasonOf place and reason of the first one with a code */
+export function rejectWarning(
+  rejects: Readonly<Record<string, number>>,
+  traces: number,
+  reasonOf: (code: string) => string | undefined,
+): Warning | undefined {
+  const codes = Object.entries(rejects).sort(([, a], [, b]) => b - a);
+  const all = codes.reduce((sum, [, n]) => sum + n, 0);
+  const [most] = codes;
+  if (most === undefined || !isManyRejected(all, traces)) return undefined;
+  const [code, n] = most;
+  const first = reasonOf(code);
+  const why = first === undefined ? '' : `, first ${onOneLine(first)}`;
+  return {
+    code: 'many_rejected',
+    message: `${count(all)} of ${plural(all + traces, 'trace')} were rejected, most of them (${count(n)}) with ${code}${why}`,
+  };
 }
 
 /** Of the commonest codes, the first reject's reason is shown. */

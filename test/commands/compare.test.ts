@@ -339,6 +339,22 @@ describe('what cannot be compared', () => {
     },
   );
 
+  it('files whose σ is uniform everywhere: that both are the same says nothing', async () => {
+    const even = ({ segments, ...row }: Row): Row => {
+      const own = segments.map((each, k) => ({ ...each, start: k * k, end: (k + 1) ** 2, delta: 0 }));
+      const status = 'uniform:flat-values';
+      return { ...row, status, segments: own.map((s) => ({ ...s, sigma: (s.end - s.start) / 36 })) };
+    };
+    const flat = rows(20).map(even);
+    const files = [await write('flat.jsonl', flat), await write('flat-2.jsonl', flat)];
+    const run = await rredcotHere(['compare', ...files, '--resamples', '100']);
+    expect([run.code, run.stdout]).toEqual([65, '']);
+    expect(run.stderr).toContain('nothing can be compared: no credit differs within a trace');
+    // two files that do differ within traces may well be the same
+    const same = [scored, await write('same.jsonl', rows(20))];
+    expect((await rredcotHere(['compare', ...same, '--resamples', '100'])).code).toBe(0);
+  });
+
   it('a file that is not there, and rows that were not scored', async () => {
     expect((await rredcotHere(['compare', at('nowhere.parquet')])).code).toBe(2);
     const run = await rredcotHere(['compare', FIXTURES]);

@@ -158,7 +158,9 @@ describe('--dry-run', () => {
       expect(await beside('x.jsonl')).toEqual([]);
       // one row that would be scored is a run
       await writeFile(at('few.jsonl'), `${goodLine()}${goodLine({ completion: undefined })}`);
-      expect((await score('few.jsonl', 'x.jsonl', '--dry-run', ...more)).code).toBe(0);
+      const half = await score('few.jsonl', 'x.jsonl', '--dry-run', ...more);
+      expect(half.code).toBe(0);
+      expect(half.stderr).toContain('1 of 2 traces were rejected, most of them (1) with map, first ');
     },
   );
 });

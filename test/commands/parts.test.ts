@@ -136,6 +136,13 @@ describe('a limit', () => {
     });
     expect(made.code, made.stderr).toBe(0);
     expect(await noted('stream.parquet')).toHaveLength(1);
+    // and what follows of the last group follows of a part of it; groups that nothing follows of may be cut
+    const cutGroup = async (...flags: string[]) => {
+      const args = ['score', '-', '--limit', '9', '-o', '-', '--format', 'jsonl', ...flags];
+      return (await rredcotHere(args, { cwd: folder, stdin })).stderr;
+    };
+    expect(await cutGroup()).toContain('WARN: --limit 9 may have cut the last group, "top-0001": ');
+    expect(await cutGroup('--baseline', 'value')).not.toContain('may have cut');
   });
 
   it('is told of a run folder by status, too', async () => {

@@ -126,6 +126,12 @@ describe('a policy with random weights', () => {
     expect(raw.code, raw.stderr).toBe(0);
     expect(raw.scored.every(({ status }) => status.split(';').includes('prompt:raw-question'))).toBe(true);
     expect(raw.stderr.match(/16 traces have a raw question/g)).toHaveLength(1);
+    // a run that is not made says it beforehand
+    const dry = await score('raw', (row) => row, ...flags, '--dry-run', '--overwrite');
+    expect(dry.stdout).toMatch(/^status +prompt:raw-question 16$/m);
+    expect(dry.stderr).toContain('16 traces have a raw question');
+    const json = await score('raw', (row) => row, ...flags, '--dry-run', '--json', '--overwrite');
+    expect(JSON.parse(json.stdout).status).toEqual({ 'prompt:raw-question': 16 });
     const asked = (row: Row) => ({ ...row, prompt: `<u>${row.prompt}<a>\n<b>` });
     const messages = (row: Row) => ({ ...row, prompt: [{ role: 'user', content: row.prompt }] });
     for (const dump of [asked, messages]) {
@@ -147,6 +153,9 @@ describe('a policy with random weights', () => {
     expect(manifest.promptStart).toBeNull();
     const flags = ['--policy', policy];
     expect((await score('bos', (row) => row, ...flags)).stderr.split(said)).toHaveLength(2);
+    // what all workers say is told once
+    const shared = await score('bos-2', (row) => row, ...flags, '--workers', '2', '--rows-per-chunk', '4');
+    expect([shared.code, shared.stderr.split(said).length]).toEqual([0, 2]);
     const fixtures = await readJsonl<FixtureRow>(FIXTURES);
     const ids = new Map(fixtures.map((row) => [row.id, row.prompt_ids]));
     const given = await score('bos-ids', (row) => ({ ...row, prompt_ids: ids.get(row.id) }), ...flags);
@@ -174,6 +183,10 @@ describe('a policy with random weights', () => {
     const endless = await sample('endless-samples');
     expect(endless.stderr).toContain(`${said}: a limit of tokens alone ends what it writes`);
     expect(new Set(await finishes('endless-samples'))).toEqual(new Set(['length']));
+    // random weights guess; it is they that have written
+    expect(endless.stderr).toMatch(
+      /16 of 16 traces are little better than guessed .*: it does not know such/,
+    );
     for (const [name, stop] of [
       ['by-text', '<|end|>'],
       ['by-id', '258'],

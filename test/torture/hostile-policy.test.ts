@@ -103,8 +103,9 @@ describe('a template that would take all memory', () => {
 
   it('is said by policy info', async () => {
     const { code, text } = await endOf(['policy', 'info', 'huge']);
-    expect(code, text).toBe(0);
-    expect(text).toMatch(/a question → .*takes more than 512 MB of memory/);
+    expect(code, text).toBe(65);
+    expect(text).toMatch(/^files /m);
+    expect(text).toMatch(/^rredcot: huge: the policy's chat template .*takes more than 512 MB of memory/m);
   });
 });
 

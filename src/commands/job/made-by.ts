@@ -3,10 +3,11 @@ import { storedNature } from '../../estimators/registry.js';
 import type { MadeBy } from '../../report/run-figures.js';
 
 export function madeBy(config: Readonly<Record<string, unknown>>): MadeBy {
-  const { rule, baseline, thoughtTags } = config;
+  const { command, rule, baseline, thoughtTags } = config;
   const isExpected = storedNature(config)?.onRewardScale === true;
   return {
     ...{ rule, baseline: baseline === 'auto' && isExpected ? 'value' : baseline },
     thoughtTags: thoughtTags as MadeBy['thoughtTags'],
+    isSampled: command === 'sample',
   };
 }

@@ -182,6 +182,7 @@ async function superviseAll(
   const progress = new SharedProgress(workers.length, before.traces + before.rejects, log);
   const { survey } = runPaths(target.folder);
   const met: SummaryPart[] = [];
+  const told = new Set<string>();
   await superviseWorkers(workers, {
     program: PROGRAM,
     env: {
@@ -200,9 +201,11 @@ async function superviseAll(
     },
     onMessage(worker, message) {
       const name = workers[worker]?.name;
-      if (message.kind === 'warning') log.warn(message.code, `${name}: ${message.message}`);
-      // the others say the same
-      else if (message.kind === 'info') {
+      if (message.kind === 'warning') {
+        // what all of them say is told once
+        if (!told.has(message.message)) log.warn(message.code, `${name}: ${message.message}`);
+        told.add(message.message);
+      } else if (message.kind === 'info') {
         if (worker === 0) log.info(`${name}: ${message.message}`);
       } else if (message.kind === 'met') met.push(message.fields);
       else progress.set(worker, message.fields);

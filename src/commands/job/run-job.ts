@@ -127,7 +127,7 @@ export async function runJob(
     const { rowsPerTrace, meter } = job;
     const opened = {
       ...{ run, read, map, needs, limit, maxLineBytes },
-      ...{ typed, columnar, assertUnchanged, log, rowsPerTrace },
+      ...{ typed, columnar, assertUnchanged, log, rowsPerTrace, isGrouped: reward !== undefined },
     };
     const source = await openSource(inputs, opened);
     // what follows of a group follows of what is left of it

@@ -29,6 +29,8 @@ export interface SourceOptions {
   readonly columnar: ColumnarColumns | null;
   /** rows of the output that a trace becomes (default 1) */
   readonly rowsPerTrace?: number | undefined;
+  /** whether something follows of a trace's group */
+  readonly isGrouped: boolean;
   /** asked at the end: throws where an input is no longer what it was when the run began */
   readonly assertUnchanged: () => Promise<void>;
   readonly log: Log;
@@ -97,6 +99,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     async *traces() {
       const { limit = Number.POSITIVE_INFINITY } = opts;
       let taken = done;
+      let group: string | undefined;
       for await (const row of rows) {
         if (taken >= limit) break;
         if (taken === done && done > 0) skipped = bytes;
@@ -106,11 +109,17 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
         }
         warnIfCut(row);
         for (const trace of rowTraces(row, map, needs, check)) {
+          if (!isBad(trace)) ({ group } = trace);
           yield isBad(trace) ? trace : { trace };
           if (++taken >= limit) break;
         }
         if (taken >= limit) break;
       }
+      if (isStream && taken >= limit && opts.isGrouped && group !== undefined)
+        log.warn(
+          'part_input',
+          `--limit ${limit} may have cut the last group, ${JSON.stringify(group)}: what follows of it, such as its mean reward, is of its traces that were read; a file is seen as a whole`,
+        );
       await opts.assertUnchanged();
     },
     async *again(wantedAgain) {

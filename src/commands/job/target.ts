@@ -2,6 +2,7 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
+import { assertHere } from '../../io/files/elsewhere.js';
 import { whyUnreplaceable } from '../../io/files/replaceable.js';
 import { hiddenFolder, rejectsPath, summaryPath } from '../../io/files/run-paths.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
@@ -44,6 +45,7 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
+  assertHere(output);
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
@@ -68,11 +70,12 @@ export async function resolveTarget(
   return { kind: 'file', path: output, format: kind, rejects, folder };
 }
 
-/** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
+/** @throws RredcotError (exit 2) where a file that is to be written is one that was read, or no file of this machine */
 export async function refuseInputs(
   written: readonly string[],
   inputs: readonly { readonly path: string }[],
 ): Promise<void> {
+  written.forEach(assertHere);
   const read = new Set(await Promise.all(inputs.map(({ path }) => realpath(path).catch(() => undefined))));
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);

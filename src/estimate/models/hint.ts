@@ -61,8 +61,8 @@ export async function openHint(
   own: Own,
   opts: { readonly device: DeviceChoice; readonly signal: AbortSignal },
 ): Promise<Hint> {
-  const template = await readTemplate(path, folder ?? own.policy.path);
   const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
+  const template = await readTemplate(path, folder ?? own.policy.path);
   const { tokenizer, policy } = reader ?? own;
   const { vocab, maxTokens } = policy.architecture;
   const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, READER);

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs';
 import { readFile as readAny } from 'node:fs/promises';
 import { usageError } from '../../errors.js';
 import { AtomicFile } from './atomic-file.js';
+import { addressError } from './elsewhere.js';
 import { READ_AT_ONCE } from './file-bytes.js';
 import { fileError } from './file-error.js';
 import { isAbsent } from './stat-if-there.js';
@@ -64,7 +65,7 @@ export async function readJson<T>(path: string): Promise<T | undefined> {
  */
 export async function readGivenJson(flag: string, path: string, hint: string): Promise<unknown> {
   const text = await readAny(path, 'utf8').catch((error: unknown) => {
-    throw fileError(error, path, 'read');
+    throw addressError(path) ?? fileError(error, path, 'read');
   });
   try {
     return JSON.parse(text.replace(/^\uFEFF/, '')); // which editors of Windows put in front

@@ -11,10 +11,12 @@ type Texts = Pick<Trace, 'prompt' | 'completion' | 'promptIds' | 'completionIds'
  * A prompt in which the policy would find what it is to be asked for: the whole text, or the whole dialogue.
  * @throws Mismatch (`prompt_holds_completion`)
  */
-export function checkPrompt(trace: Texts, path: string): void {
-  const { prompt, completion, promptIds, completionIds } = trace;
+export function checkPrompt(
+  { prompt, completion, promptIds, completionIds }: Texts,
+  path: string,
+  field = promptIds === undefined ? 'prompt' : 'prompt_ids',
+): void {
   const fail = (found: string): never => {
-    const field = promptIds === undefined ? 'prompt' : 'prompt_ids';
     throw new Mismatch(
       'prompt_holds_completion',
       `${field}: ${path} ${found}, expected what the policy was asked and nothing of its answer: --map ${field}=<path>`,

@@ -59,7 +59,10 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const completion = isRead ? textField(row, cells, 'completion', completionIds === undefined) : '';
     if (isRead && (completionIds === undefined ? completion === '' : completionIds.length === 0)) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
-      throw new Mismatch('empty_completion', `${field}: ${cells.get(field)?.path ?? field} is empty`);
+      throw new Mismatch(
+        'empty_completion',
+        `${field}: ${cells.get(field)?.path ?? field} is empty, expected what the policy wrote: --map ${field}=<path>`,
+      );
     }
     const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),

@@ -4,9 +4,9 @@ import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
+import { addressError } from '../files/elsewhere.js';
 import { readJson, readSmallFile } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
-import { addressError } from './elsewhere.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
 const KNOWN = /\.(jsonl|ndjson|json)(\.gz|\.zst)?$|\.(parquet|arrow|arrows|feather|ipc)$/i;

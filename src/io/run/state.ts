@@ -1,8 +1,10 @@
 // Counts from a run folder's records what of it is done and what is missing; no chunk is opened.
+
 import { readdir } from 'node:fs/promises';
 import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
 import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../files/chunks.js';
+import { addressError } from '../files/elsewhere.js';
 import { chunkNumber, hiddenFolder, runPaths } from '../files/run-paths.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { type Part, parsePart } from '../write/part.js';
@@ -81,7 +83,10 @@ export async function locateRun(out: string): Promise<string | undefined> {
   const hidden = hiddenFolder(path);
   if ((await statIfThere(runPaths(hidden).run)) !== null) return hidden;
   if (found !== null) return undefined;
-  throw usageError(`${out}: no such run folder`, 'name what was given to score or segment with -o');
+  throw (
+    addressError(path) ??
+    usageError(`${out}: no such run folder`, 'name what was given to score or segment with -o')
+  );
 }
 
 /** Shards whose records are read at a time. */

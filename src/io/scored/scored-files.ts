@@ -1,8 +1,10 @@
 // Finds the files that names of scored files and run folders stand for, and what each says of how it was made.
+
 import { realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
 import { shardOf } from '../files/chunks.js';
+import { addressError } from '../files/elsewhere.js';
 import { runPaths } from '../files/run-paths.js';
 import type { ChunkReader } from '../parquet/chunk-reader.js';
 import { readMerged } from '../run/merged.js';
@@ -96,7 +98,10 @@ function unreadable(error: unknown, path: string): unknown {
 async function* filesOf(path: string): AsyncGenerator<KnownFile> {
   const found = await stat(path).catch(() => null);
   if (found === null)
-    throw usageError(`${path}: no such file or folder`, 'name a file or folder that score has written');
+    throw (
+      addressError(path) ??
+      usageError(`${path}: no such file or folder`, 'name a file or folder that score has written')
+    );
   if (found.isFile()) {
     const format = formatOf(path);
     // JSON lines say nothing of themselves, the summary beside them does

@@ -1,5 +1,6 @@
 // Turns a trace into the token ids that the policy reads, aligned with the text they spell.
 import { TraceRejected } from '../../errors.js';
+import { beginsWithPrompt, checkPrompt } from '../../io/map/held-completion.js';
 import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
 import { alignNormalized, alignTokens } from './align.js';
@@ -33,7 +34,20 @@ export async function encodeTrace(
 ): Promise<EncodedTrace> {
   const promptIds = await encodePrompt(trace, tokenizer, vocab);
   const encoded = await encodeBehind(promptIds, trace, tokenizer, vocab, maxTokens);
-  return { ...encoded, status: [...encoded.status, ...promptStatus(trace, tokenizer)] };
+  const status = [...heldStatus(encoded, tokenizer), ...promptStatus(trace, tokenizer)];
+  return { ...encoded, status: [...new Set([...encoded.status, ...status])] };
+}
+
+/**
+ * What the mapping could not compare: of a row with ids, what these spell.
+ * @throws TraceRejected (`prompt_holds_completion`)
+ */
+function heldStatus({ trace, promptIds, tokens }: EncodedTrace, tokenizer: Spelling): readonly string[] {
+  if (trace.promptIds === undefined && trace.completionIds === undefined) return [];
+  const field = trace.promptIds === undefined ? 'prompt' : 'prompt_ids';
+  const texts = { prompt: tokenizer.decode(promptIds).toString('utf8'), completion: tokens.text };
+  checkPrompt(texts, field, field);
+  return beginsWithPrompt(texts) ? ['completion:has-prompt'] : [];
 }
 
 /** The same behind ids of a prompt that are known, or behind none where nothing reads them. */

@@ -31,6 +31,7 @@ async function sourceOf(paths: readonly string[], traces = 0, own?: ReadRows) {
     maxLineBytes: undefined,
     typed: false,
     columnar: null,
+    isGrouped: false,
     assertUnchanged: async () => {},
     log: {} as Log,
   });

@@ -198,3 +198,28 @@ describe('alignNormalized', () => {
     ['e\u0301', 'NFC', ['e'], undefined],
   ])('%j by %s as %j', (text, form, tokens, found) => expect(aligned(text, form, ...tokens)).toEqual(found));
 });
+
+describe('a prompt that holds its completion, the one as text and the other as ids', () => {
+  const [asked, said] = ['What is four times five, less one?\n', 'Four times five is 20, so 19.'];
+  const held = { code: 'prompt_holds_completion' };
+
+  it('is turned down', async () => {
+    for (const prompt of [asked + said, `${asked}${said}\n`]) {
+      await expect(encode({ prompt, completionIds: ids(said, END) })).rejects.toMatchObject(held);
+      await expect(encode({ promptIds: ids(prompt), completion: said })).rejects.toMatchObject(held);
+      // ids on both sides, which an end token sets apart
+      const both = { promptIds: ids(prompt), completionIds: ids(said, END) };
+      await expect(encode(both)).rejects.toMatchObject(held);
+    }
+    expect((await encode({ prompt: asked, completionIds: ids(said) })).status).toEqual([]);
+  });
+
+  it('is told of a completion that begins with its prompt, once', async () => {
+    const whole = asked + said;
+    const status = ['completion:has-prompt'];
+    expect(await encode({ prompt: asked, completionIds: ids(whole) })).toMatchObject({ status });
+    expect(await encode({ prompt: '', promptIds: ids(asked), completion: whole, status })).toMatchObject({
+      status,
+    });
+  });
+});

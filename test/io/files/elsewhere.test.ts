@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { RredcotError } from '../../../src/errors.js';
-import { addressError, assertModelFolder } from '../../../src/io/read/elsewhere.js';
+import { addressError, assertHere, assertModelFolder } from '../../../src/io/files/elsewhere.js';
 import { resolveInputs } from '../../../src/io/read/inputs.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -38,6 +38,19 @@ describe('an address', () => {
     for (const path of ['rows.jsonl', 'a:b', 'C:\\rows.jsonl', 'file:///rows.jsonl'])
       expect(addressError(path)).toBeUndefined();
   });
+});
+
+it.each([
+  [
+    's3://bucket/a.parquet',
+    'a.parquet, and upload that when it is done: aws s3 cp a.parquet s3://bucket/a.parquet',
+  ],
+  ['s3://bucket/out/', 'out/, and upload that when it is done: aws s3 sync out s3://bucket/out/'],
+  ['gs://bucket/a.jsonl', 'a.jsonl, and upload that when it is done'],
+])('an address is no output: %s', (address, hint) => {
+  const message = `${address}: is an address, and rredcot opens no connection`;
+  expect(() => assertHere(address)).toThrow(expect.objectContaining({ message, hint, exitCode: 2 }));
+  expect(() => assertHere('out/a:b.parquet')).not.toThrow();
 });
 
 describe("a model's folder", () => {

@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import { type RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { statIfThere } from '../files/stat-if-there.js';
+import { statIfThere } from './stat-if-there.js';
 
 const ADDRESS = /^(?!file:)([a-z][a-z0-9+.-]*):\/\/.+$/i;
 /** An address of the Hub: of a data set or a model, its owner and name. */
@@ -23,6 +23,19 @@ export function addressError(path: string): RredcotError | undefined {
   return usageError(
     `${path}: is an address, ${NO_CONNECTION}`,
     `download it first${command === undefined ? '' : `: ${command}`}, then give that file or folder`,
+  );
+}
+
+/** @throws RredcotError (exit 2) for an output that is an address, and no file or folder of this machine */
+export function assertHere(path: string): void {
+  const [, scheme] = ADDRESS.exec(path) ?? [];
+  if (scheme === undefined) return;
+  const name = shellWord(basename(path));
+  const verb = FILE.test(path) ? 'cp' : 'sync';
+  const command = /^s3$/i.test(scheme) ? `: aws s3 ${verb} ${name} ${shellWord(path)}` : '';
+  throw usageError(
+    `${path}: is an address, ${NO_CONNECTION}`,
+    `${name}${path.endsWith('/') ? '/' : ''}, and upload that when it is done${command}`,
   );
 }
 
