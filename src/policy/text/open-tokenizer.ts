@@ -6,6 +6,8 @@ import type { EncodeReply, Encoding, TokenizerThread } from './tokenizer-thread.
 
 /** Texts take milliseconds, the longest seconds; what takes longer than this does not end. */
 const TIMEOUT_MS = 60_000;
+/** Vocabularies of 150,000 tokens take some 200 MB, and texts of 4 MB a hundred more. */
+const MEMORY_MB = 2048;
 const MOST_STOPPED = 3;
 const NONE = new Uint8Array(0);
 
@@ -18,20 +20,24 @@ export interface OpenTokenizer extends PolicyTokenizer {
 }
 
 /**
- * Loads a tokenizer in a thread of its own.
+ * Loads a tokenizer in a process of its own.
  * @param folder a policy folder or checkpoint
- * @param signal ends what the thread is at
  * @throws RredcotError (exit 2) as `loadTokenizer`, and where the tokenizer does not end
  */
 export async function openTokenizer(
   folder: string,
-  { timeoutMs = TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
+  {
+    timeoutMs = TIMEOUT_MS,
+    memoryMb = MEMORY_MB,
+    signal,
+  }: { timeoutMs?: number; memoryMb?: number; signal?: AbortSignal | undefined } = {},
 ): Promise<OpenTokenizer> {
   const source = {
     title: `${folder}/tokenizer.json: the tokenizer`,
     hint: 'use a policy whose tokenizer.json is sound, or give token ids: --map prompt_ids=<path>,completion_ids=<path>',
     file: new URL('./tokenizer-thread.js', import.meta.url),
     workerData: folder,
+    processMb: memoryMb,
   };
   const thread = new BoundedThread<TokenizerThread>(source, { timeoutMs, mostStopped: MOST_STOPPED, signal });
   const {

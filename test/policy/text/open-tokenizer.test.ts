@@ -78,6 +78,21 @@ describe('a pattern that does not end', () => {
   });
 });
 
+it('a text that becomes gigabytes is turned down before they are there', async () => {
+  const folder = await temporaryFolder();
+  cpSync(EMBEDDED, folder, { recursive: true });
+  const path = join(folder, 'tokenizer.json');
+  const spec = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
+  spec.normalizer = { type: 'Replace', pattern: { String: 'q' }, content: 'x'.repeat(100_000) };
+  writeFileSync(path, JSON.stringify(spec));
+  const tokenizer = await opened(folder, { memoryMb: 256 });
+  await expect(tokenizer.encode('q'.repeat(1000))).rejects.toMatchObject({
+    code: 'tokenizer',
+    reason: expect.stringContaining('takes more than 256 MB of memory'),
+  });
+  expect(await tokenizer.encode('a')).toHaveLength(1);
+});
+
 it('an error of the tokenizer in its thread is told as outside of one', async () => {
   const folder = await temporaryFolder();
   const alone = (await loadTokenizer(folder).catch((error: unknown) => error)) as RredcotError;
