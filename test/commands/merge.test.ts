@@ -362,6 +362,18 @@ describe('merge', () => {
     },
   );
 
+  it('counts the rejects as well, and refuses another number', async () => {
+    const folder = join(work, 'rejects-miscounted');
+    await cp(await shards(2, 'parquet', 15), folder, { recursive: true });
+    const path = join(folder, 'done/00000-of-00002/000002.json');
+    const record = JSON.parse(await readFile(path, 'utf8'));
+    await writeFile(path, JSON.stringify({ ...record, rejects: record.rejects + 1 }));
+    await expect(merged(folder, join(work, 'rejects-miscounted.parquet'))).rejects.toMatchObject({
+      exitCode: 65,
+      message: expect.stringMatching(/: \d+ traces and (\d+) rejects are there, its records count \d+ and (?!\1$)\d+$/),
+    });
+  });
+
   it('of shards without rows, or without any row at all, is a file with the columns', async () => {
     const folder = join(work, 'few');
     const few = join(work, 'few.jsonl');
