@@ -80,7 +80,8 @@ export function addScoreCommand(
       if (flags.json && !flags.dryRun)
         throw usageError('--json says how a dry run is told', 'add --dry-run, or --format jsonl for rows');
       const print = (line: string): void => void process.stdout.write(`${line}\n`);
-      const dryRun = flags.dryRun ? { json: flags.json, print } : undefined;
+      const { maxRejects } = options;
+      const dryRun = flags.dryRun ? { json: flags.json, maxRejects, print } : undefined;
       const method = { credit, asked, isRangeGiven, bank, exportName, dryRun };
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       checkSegmenter(job.segments, job);

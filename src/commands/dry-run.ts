@@ -11,7 +11,7 @@ import { duration } from '../report/progress.js';
 import { statusWarnings } from '../report/run-figures.js';
 import { rejectWarning } from '../report/summary.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
-import { cureOf, RejectTally } from './job/reject-limits.js';
+import { cureOf, type MaxRejects, RejectTally, tooMany } from './job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {
@@ -40,6 +40,7 @@ interface Facts {
 export interface DryRunOptions {
   /** one JSON object in place of lines for people */
   readonly json: boolean;
+  readonly maxRejects: MaxRejects | undefined;
   print(line: string): void;
 }
 
@@ -54,8 +55,8 @@ class Met {
       this.status[code] = (this.status[code] ?? 0) + 1;
   }
 
-  /** Warns as the run would. @throws RredcotError (exit 65) where every trace would be rejected */
-  end(traces: number, log: Pick<Log, 'warn'>): void {
+  /** Warns as the run would. @throws RredcotError (exit 65) where every trace would be rejected, or too many */
+  end(traces: number, limit: MaxRejects | undefined, log: Pick<Log, 'warn'>): void {
     const { commonest, counts, total } = this.rejects;
     if (traces === 0 && commonest !== undefined)
       throw dataError(
@@ -66,12 +67,14 @@ class Met {
     const many = rejectWarning(byCode, traces, (code) => counts.find((each) => each.code === code)?.first);
     for (const warning of [...statusWarnings(this.status), ...(many ? [many] : [])])
       log.warn(warning.code, warning.message);
+    const over = tooMany({ traces, rejects: total }, limit, true);
+    if (over !== undefined) throw dataError(over, 'raise --max-rejects, or correct the rows');
   }
 }
 
 /**
  * Counts the traces, runs a few of them, and tells what was found.
- * @throws RredcotError (exit 65) where every trace would be rejected
+ * @throws RredcotError (exit 65) where every trace would be rejected, or more than `--max-rejects`
  */
 export async function dryRun(
   ready: AsyncIterable<ValueJob | BadRow>,
@@ -101,7 +104,7 @@ export async function dryRun(
   const besides = await counted?.measure();
   const record = { ...forecastRecord(told, met, text, answer), ...(besides && { [besides[0]]: besides[1] }) };
   tell(opts, record, [...drawForecast(told, met, text, answer), ...(besides ? [label(...besides)] : [])]);
-  met.end(found.traces, log);
+  met.end(found.traces, opts.maxRejects, log);
 }
 
 function tell({ json, print }: DryRunOptions, record: object, lines: readonly string[]): void {
@@ -170,7 +173,7 @@ export async function unreadDryRun(
     label('exits', count(exits)),
     label('time', 'no policy runs'),
   ]);
-  met.end(traces, log);
+  met.end(traces, opts.maxRejects, log);
 }
 
 function drawCounts(traces: number, rows: number | undefined, { rejects, status }: Met): string[] {

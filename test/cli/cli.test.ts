@@ -265,6 +265,9 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
       const out = join(folder, `half-${limit}.parquet`);
       const run = await rredcotHere(['score', input, '-o', out, '--max-rejects', limit], { cwd: folder });
       expect(run.code, `${limit}: ${run.stderr}`).toBe(code);
+      const dry = await rredcotHere(['score', input, '--dry-run', '--max-rejects', limit], { cwd: folder });
+      expect(dry.code, `${limit}: ${dry.stderr}`).toBe(code);
+      if (code !== 0) expect(dry.stderr).toContain('rejected, --max-rejects allows');
       const names = await readdir(folder);
       expect(names.includes(`half-${limit}.parquet`)).toBe(code === 0);
       expect(names.includes(`half-${limit}.parquet.rejects.jsonl`)).toBe(true);

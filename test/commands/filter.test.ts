@@ -83,10 +83,12 @@ describe('a condition', () => {
   });
 
   it.each([
-    ['id == "a and b', /"b" is no comparison/],
-    ['id == "a" b and c"', /"c"" is no comparison/],
+    ['id == "a and b', /the quote of "a is not closed/],
+    ['id == "a" b and c"', /the quote of "a" b is not closed/],
     ['value_rnage > 1', /no figure is called "value_rnage", did you mean value_range\?/],
     ['constructor == 1', /no figure is called "constructor"/],
+    ['id == "x', /the quote of "x is not closed/],
+    ['id == "x' + "'", /is not closed/],
     ['reward', /"reward" is no comparison/],
     ['reward = 1', /is no comparison/],
     ['reward == one', /reward is a number, and "one" is none/],

@@ -370,7 +370,9 @@ describe('merge', () => {
     await writeFile(path, JSON.stringify({ ...record, rejects: record.rejects + 1 }));
     await expect(merged(folder, join(work, 'rejects-miscounted.parquet'))).rejects.toMatchObject({
       exitCode: 65,
-      message: expect.stringMatching(/: \d+ traces and (\d+) rejects are there, its records count \d+ and (?!\1$)\d+$/),
+      message: expect.stringMatching(
+        /: \d+ traces and (\d+) rejects are there, its records count \d+ and (?!\1$)\d+$/,
+      ),
     });
   });
 

@@ -74,17 +74,28 @@ export function checkRejects(
   target: Reasons,
   atEnd: boolean,
 ): void {
-  const { traces, rejects } = counted;
+  const message = tooMany(counted, limit, atEnd);
+  if (message === undefined) return;
+  const where = target.kind === 'folder' ? 'the reasons are' : 'nothing was written but the reasons,';
   const hint = 'raise --max-rejects, or correct the rows and start again with --overwrite';
+  throw new RredcotError(`${message}; ${where} in ${target.rejects}`, { exitCode: EXIT.data, hint });
+}
+
+/** What is said of more rejects than the limit allows; undefined: they are within it. */
+export function tooMany(
+  { traces, rejects }: Counted,
+  limit: MaxRejects | undefined,
+  atEnd: boolean,
+): string | undefined {
   const all = traces + rejects;
-  if (limit !== undefined && 'count' in limit && rejects > limit.count)
-    throw tooMany(`${plural(rejects, 'trace')} rejected, --max-rejects allows ${limit.count}`, target, hint);
-  if (limit !== undefined && 'share' in limit && atEnd && rejects > limit.share * all)
-    throw tooMany(
-      `${rejects} of ${plural(all, 'trace')} rejected, --max-rejects allows ${100 * limit.share} %`,
-      target,
-      hint,
-    );
+  if (limit === undefined) return undefined;
+  if ('count' in limit)
+    return rejects > limit.count
+      ? `${plural(rejects, 'trace')} rejected, --max-rejects allows ${limit.count}`
+      : undefined;
+  return atEnd && rejects > limit.share * all
+    ? `${rejects} of ${plural(all, 'trace')} rejected, --max-rejects allows ${100 * limit.share} %`
+    : undefined;
 }
 
 /** So many rejects without one trace are enough to tell that something is wrong with all of them. */
@@ -144,13 +155,4 @@ export function nothingBut(target: Reasons): string {
 /** The flag in a reason: what stands behind its last colon. */
 export function cureOf(reason: string): string | undefined {
   return /: (?:use |did you mean )?(--[^?]*)\??$/.exec(reason)?.[1];
-}
-
-/** Chunks of a run folder are kept; a file is not made. */
-function tooMany(message: string, { kind, rejects }: Reasons, hint: string): Error {
-  const where =
-    kind === 'folder'
-      ? `the reasons are in ${rejects}`
-      : `nothing was written but the reasons, in ${rejects}`;
-  return new RredcotError(`${message}; ${where}`, { exitCode: EXIT.data, hint });
 }

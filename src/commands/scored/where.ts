@@ -131,6 +131,8 @@ function comparison(text: string, whole: string, path: string, ours: readonly Ou
       `--where ${whole}: "${text}" is no comparison, expected <figure> <sign> <value> with one of == != < <= > >=`,
       `${EXAMPLE}; a value with "and" or "or" in it stands in quotes: --where 'id == "this and that"'`,
     );
+  if (/^(["'])(?!.*\1\s*$)|^["']$/s.test(given))
+    throw usageError(`--where ${whole}: the quote of ${given} is not closed`, EXAMPLE);
   const figure = Object.hasOwn(FIGURES, name) ? FIGURES[name] : undefined;
   if (figure === undefined) {
     const meant = didYouMean(name, Object.keys(FIGURES));
