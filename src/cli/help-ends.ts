@@ -72,7 +72,7 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Up to its first aside. */
-function firstSentence(text: string): string {
+export function firstSentence(text: string): string {
   return (
     text
       .split(/[;(]| \|/)[0]

@@ -84,7 +84,7 @@ export function addPolicyCommands(program: Command): void {
     )
     .option(
       '--device <device>',
-      'as of score; its numbers are held against the canary, which the CPU has computed',
+      'auto|cpu|cuda|cuda:<n>|webgpu: its numbers are held against the canary, which the CPU has computed',
       'cpu',
     )
     .description(

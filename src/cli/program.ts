@@ -112,7 +112,7 @@ async function run(
     .option('--json', 'one JSON object instead of the table', false)
     .option(
       '--device <name>',
-      'has to prove itself too: cuda, cuda:<n>, webgpu; auto: what auto takes',
+      'auto|cpu|cuda|cuda:<n>|webgpu: has to prove itself too; auto: what auto takes',
       'auto',
     )
     .addHelpText('after', '\nExample:\n  rredcot doctor\n  rredcot doctor --device webgpu\n')

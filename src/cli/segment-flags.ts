@@ -22,7 +22,7 @@ export function segmented(command: Command): Command {
   const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
   command
     .optionsGroup('Segments:')
-    .option('--segmenter <name>', `where a thought is cut: ${words.join(', ')}`, SEGMENTERS[0])
+    .option('--segmenter <name>', `where a thought is cut: ${words.join('|')}`, SEGMENTERS[0])
     .option(
       '--max-segments <n>',
       `thought segments a trace at most (default: ${mergedByDefault()}, as many as there are for the others)`,

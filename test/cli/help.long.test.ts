@@ -93,8 +93,14 @@ const CASES: [words: string[], found: string[]][] = [
   [['score', '--calib'], ['--calibration']],
   [['score', '--export', 'tin'], ['tinker']],
   [['score', '--device', 'web'], ['webgpu']],
+  [['score', '--segmenter', 'ent'], ['entropy']],
+  [['score', '--judge', 'ex'], ['exact']],
+  [['doctor', '--device', 'cpu', '--js'], ['--json']],
   [['policy', 'check', '--de'], ['--device']],
-  [['inspect', '--preset', 'verl'], ['verl-rollout']],
+  [['policy', 'check', '--device', 'web'], ['webgpu']],
+  [['score', '-o', 'rred'], ['rredcot.script']],
+  [['score', 'policy', '--thought'], ['--thought-tags']],
+  [['inspect', '--preset', 'no'], ['none']],
   [['completion', 'z'], ['zsh']],
   [['inspect', 'rred'], ['rredcot.script']],
 ];
@@ -136,4 +142,10 @@ for (const shell of ['bash', 'zsh', 'fish'] as const) {
       }
     },
   );
+
+  it(`completion leaves no quote open in ${shell}`, async () => {
+    const { stdout } = await rredcotHere(['completion', shell]);
+    expect(stdout).toContain('max-segments');
+    for (const line of stdout.split('\n')) expect((line.match(/'/g)?.length ?? 0) % 2, line).toBe(0);
+  });
 }
