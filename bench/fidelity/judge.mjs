@@ -2,6 +2,7 @@
 
 import { hasLevel } from '../../dist/estimate/nature.js';
 import { ESTIMATORS, estimatorNamed } from '../../dist/estimators/registry.js';
+import { ceilingWithInterval } from './ceiling.mjs';
 import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
 import { featureStudy } from './feature-study.mjs';
 import { prmStudy } from './prm-study.mjs';
@@ -76,12 +77,10 @@ export async function judge(prepared, samples, taken) {
     const truth = flags.includes('--truth') ? [] : ['--truth', 'mc'];
     return toldBy('compare', at(file), ...named, ...truth, ...flags, '--json');
   };
-  const halves = { mc_a: changes(a), mc_b: changes(b) };
-  const comparison = compared(
-    'credits.jsonl',
-    { mc: changes(truth), ...halves, ...methods },
-    ...['--halves', 'mc_a,mc_b', '--label', 'first_wrong=mistake'],
-  );
+  const comparison = {
+    ...compared('credits.jsonl', { mc: changes(truth), ...methods }, ...['--label', 'first_wrong=mistake']),
+    ceiling: ceilingWithInterval(base, changes(a), changes(b)),
+  };
   // how the attributions go with each other
   const attributed = ['gradient', 'attention', 'loo'].filter((name) => name in methods);
   const among = Object.fromEntries(

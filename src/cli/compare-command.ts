@@ -1,7 +1,7 @@
 // The flags and help of `rredcot compare`.
 import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
-import { finite, oneOf, positiveInteger } from '../flag-values.js';
+import { oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { type CreditColumn, type Meaning, parseNamedPath } from '../io/scored/credit-sources.js';
 import { UNIFORM } from '../io/scored/trace-credits.js';
@@ -12,11 +12,7 @@ interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly steps?: string;
   readonly truth?: string;
   readonly label?: string;
-  readonly halves?: string;
-  readonly truthSd?: string;
   readonly reward?: string;
-  readonly large: string;
-  readonly resamples: string;
   readonly seed: string;
   readonly maxLineBytes?: string;
   readonly json: boolean;
@@ -64,22 +60,11 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .option('--steps <how,…>', 'also differences of values in these forms: scaled, smoothed (docs/method.md)')
     .option('--truth <name>', 'the credit that the others are held against (default: each against each)')
     .option(
-      '--halves <a,b>',
-      "two credits of half the truth's samples each: the ceiling of a correlation with it",
-    )
-    .option('--truth-sd <path>', "standard deviations of the truth's values, K+1: the same ceiling")
-    .option(
       '--label <first_wrong=path>',
       'number of the first wrong segment, from 0; null or -1 where none is wrong',
     )
     .option('--reward <path>', 'the reward, where the rows have no column reward (default: reward)')
-    .option(
-      '--large <x>',
-      "a change of the truth of at least so much, on the values' scale, has to have the right sign",
-      '0.2',
-    )
-    .option('--resamples <n>', 'resamples of the groups for intervals', '1000')
-    .option('--seed <n>', 'seed of the resamples', '0')
+    .option('--seed <n>', 'seed of the intervals: 1,000 resamples of the groups', '0')
     .option('--json', 'all figures as one JSON object', false)
     .option('--csv', 'all figures, one a line', false)
     .option(
@@ -114,19 +99,13 @@ function resolved(flags: CompareFlags) {
   for (const [n, { name, meaning }] of columns.entries())
     if (OWN_NAMES.includes(name) || columns.findIndex((other) => other.name === name) !== n)
       throw usageError(`--${meaning} ${name}: the name is taken`, `--${meaning} another=path`);
-  const path = (flag: string, text: string | undefined) =>
-    text === undefined ? undefined : parseNamedPath(flag, `path=${text}`).path;
   return {
     columns,
     drawsUniform: flags.credit?.includes(UNIFORM) === true || flags.truth === UNIFORM,
     steps: (flags.steps?.split(',') ?? []).map((name) => oneOf('--steps', name.trim(), BOUNDED)),
     truth: flags.truth,
-    halves: flags.halves === undefined ? undefined : twoNames(flags.halves),
     firstWrong: flags.label === undefined ? undefined : labelPath(flags.label),
-    deviations: path('--truth-sd', flags.truthSd),
-    reward: path('--reward', flags.reward),
-    large: positive('--large', flags.large),
-    resamples: positiveInteger('--resamples', flags.resamples, 1000, 100),
+    reward: flags.reward === undefined ? undefined : parseNamedPath('--reward', `path=${flags.reward}`).path,
     seed: positiveInteger('--seed', flags.seed, 0, 0),
     maxLineBytes: positiveInteger(
       '--max-line-bytes',
@@ -138,23 +117,9 @@ function resolved(flags: CompareFlags) {
   };
 }
 
-function twoNames(text: string): readonly [string, string] {
-  const [a, b, ...more] = text.split(',').map((name) => name.trim());
-  if (!a || !b || more.length > 0 || a === b)
-    throw usageError(`--halves ${text}: expected two names of credits`, '--halves mc_a,mc_b');
-  return [a, b];
-}
-
 function labelPath(text: string) {
   const { name, path } = parseNamedPath('--label', text);
   if (name !== 'first_wrong')
     throw usageError(`--label ${text}: unknown kind of label`, '--label first_wrong=mistake_index');
   return path;
-}
-
-function positive(flag: string, text: string): number {
-  const expected = 'a number above 0';
-  const value = finite(flag, text, expected, '0.2');
-  if (value > 0) return value;
-  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} 0.2`);
 }

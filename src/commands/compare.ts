@@ -1,10 +1,5 @@
 // `rredcot compare`: says how the credits of scored files go together, as a table, JSON or CSV.
-import {
-  type ComparedFigure,
-  type CompareOptions,
-  type Comparison,
-  compareCredits,
-} from '../compare/compare.js';
+import { type ComparedFigure, type CompareOptions, compareCredits } from '../compare/compare.js';
 import type { CreditTable } from '../compare/credit-table.js';
 import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
@@ -18,7 +13,7 @@ import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
 import { count, plural } from '../plural.js';
 import { printableJson } from '../printable.js';
-import { comparisonCsv, drawComparison } from '../report/compare-view.js';
+import { comparisonCsv, type DrawnComparison, drawComparison } from '../report/compare-view.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
@@ -28,7 +23,7 @@ import { accountBeside, type Config } from './scored/account-beside.js';
 import { writeComparisonPage } from './scored/comparison-page.js';
 import { assertWritten } from './scored/open-scored.js';
 
-export interface CompareCommandOptions extends CreditRequest, Omit<CompareOptions, 'deviations'> {
+export interface CompareCommandOptions extends CreditRequest, CompareOptions {
   /** forms of `--steps` in which the differences of values are compared, too */
   readonly steps: readonly BoundedSteps[];
   /** whether table and page have the pairs with uniform σ; JSON and CSV always have them */
@@ -52,23 +47,10 @@ export interface ComparedFile {
   readonly segmenter: string | null;
 }
 
-/** Something that stands against the whole comparison. */
-export interface ComparisonNote {
-  readonly code: string;
-  readonly text: string;
-}
-
 /** Everything that is told. */
-export interface ComparisonReport extends Comparison {
+export interface ComparisonReport extends DrawnComparison {
   readonly files: readonly ComparedFile[];
-  readonly traces: number;
-  readonly right: number;
-  readonly wrong: number;
-  readonly segments: number;
   readonly credits: readonly string[];
-  readonly truth: string | null;
-  readonly refused: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
-  readonly notes: readonly ComparisonNote[];
 }
 
 /**
@@ -120,10 +102,10 @@ export async function compare(
   for (const [n, { file }] of found.entries())
     if (n > 0 && collector.matched[n] === 0)
       throw dataError(`${file}: no trace of it can be compared${firstRefusal(refused, file)}`, CURE);
-  const { table, deviations } = collector.done();
+  const table = collector.done();
   checkNames(table, opts, refused);
   const started = performance.now();
-  const comparison = compareCredits(table, { ...opts, deviations }, (pairs, of) => {
+  const figures = compareCredits(table, opts, (pairs, of) => {
     const left = ((performance.now() - started) / 1000) * (of / pairs - 1);
     log.progress(`comparing: ${count(pairs)} of ${plural(of, 'pair')} · ${duration(left)} left`, {
       pairs,
@@ -137,11 +119,11 @@ export async function compare(
   }));
   // a σ that is uniform by fallback goes with `uniform`, and says nothing; of two such no more
   const isAlike = ({ value }: ComparedFigure) => value !== null && value > ALL_ONE;
-  const withUniform = comparison.figures.filter((each) => each.of === UNIFORM && isAlike(each));
+  const withUniform = figures.filter((each) => each.of === UNIFORM && isAlike(each));
   const flat = new Set([UNIFORM, ...withUniform.map(({ credit }) => credit)]);
   const isNothing = (each: ComparedFigure) =>
     each.value === null || (isAlike(each) && flat.has(each.of) && flat.has(each.credit));
-  if (comparison.figures.every(isNothing))
+  if (figures.every(isNothing))
     throw dataError(
       `nothing can be compared: no credit differs within a trace (${files.map(({ file, traces, fallbacks }) => `${file}: ${plural(traces, 'trace')}${listCodes(Object.entries(fallbacks))}`).join('; ')})`,
       'rredcot summary <file> says what its statuses mean, and what mends them',
@@ -153,7 +135,7 @@ export async function compare(
     truth: opts.truth ?? null,
     refused: Object.fromEntries(Array.from(refused).sort(([a], [b]) => (a < b ? -1 : 1))),
     notes: notesOf(found, files),
-    ...comparison,
+    figures,
   };
   const drawn = opts.drawsUniform ? report : withoutUniform(report);
   if (opts.page !== undefined) await writeComparisonPage(opts.page, drawn, table, log);
@@ -279,7 +261,7 @@ function countRefusal(refused: Map<string, { count: number; first: string }>, re
 /** @throws RredcotError for what cannot be compared */
 function checkNames(
   { credits, rewards }: CreditTable,
-  { columns, deviations, truth, halves }: CompareCommandOptions,
+  { columns, truth }: CompareCommandOptions,
   refused: ReadonlyMap<string, { count: number; first: string }>,
 ): void {
   const why = Array.from(
@@ -291,9 +273,7 @@ function checkNames(
   if (rewards.length === 0)
     throw dataError(
       `no trace to compare${why.length === 0 ? '' : `: ${why.join('; ')}`}`,
-      refused.has('credit') && (columns.length > 0 || deviations !== undefined)
-        ? inspect
-        : 'rredcot score traces.jsonl -o scored.parquet',
+      refused.has('credit') && columns.length > 0 ? inspect : 'rredcot score traces.jsonl -o scored.parquet',
     );
   for (const { name, path, meaning } of columns)
     if (!names.includes(name))
@@ -301,13 +281,8 @@ function checkNames(
         `--${meaning} ${name}=${path.text}: no row has it${why.length === 0 ? '' : ` (${why.join('; ')})`}`,
         inspect,
       );
-  for (const [flag, name] of [
-    ['--truth', truth],
-    ['--halves', halves?.[0]],
-    ['--halves', halves?.[1]],
-  ] as const)
-    if (name !== undefined && !names.includes(name))
-      throw usageError(`${flag} ${name}: no credit has that name`, `${flag} ${names.join('|')}`);
+  if (truth !== undefined && !names.includes(truth))
+    throw usageError(`--truth ${truth}: no credit has that name`, `--truth ${names.join('|')}`);
   if (names.length < 2)
     throw usageError(
       'there is one credit alone, uniform',
@@ -322,8 +297,11 @@ function sizesOf({ rewards, offsets }: CreditTable) {
 }
 
 /** What of the files as a whole makes the comparison less than it seems. */
-function notesOf(facts: readonly Facts[], files: readonly ComparedFile[]): ComparisonNote[] {
-  const notes: ComparisonNote[] = [];
+function notesOf(
+  facts: readonly Facts[],
+  files: readonly ComparedFile[],
+): DrawnComparison['notes'][number][] {
+  const notes: DrawnComparison['notes'][number][] = [];
   const [first, ...others] = facts;
   for (const other of others) {
     const both = `${other.file} and ${first?.file}`;

@@ -1,20 +1,13 @@
 // Computes all figures of a comparison from a table of credits, a record each.
 import { type Agreement, firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
-import { type Figure, type Interval, withIntervals } from './bootstrap.js';
-import { ceilingOfDeviations, ceilingOfHalves } from './ceiling.js';
+import { type Interval, withIntervals } from './bootstrap.js';
 import { CORRELATIONS, correlate, type Measured } from './correlations.js';
 import type { Credit, CreditTable, Slice } from './credit-table.js';
 
 export interface CompareOptions {
   /** the credit that the others are held against; undefined: each against each */
   readonly truth: string | undefined;
-  /** two credits of which each is made of one half of the truth's samples */
-  readonly halves: readonly [string, string] | undefined;
-  /** (N+n) standard deviations of the truth's values at exits */
-  readonly deviations: Float64Array | undefined;
-  /** a change of the truth of at least so much is large */
-  readonly large: number;
-  readonly resamples: number;
+  /** of the resamples */
   readonly seed: number;
 }
 
@@ -37,10 +30,9 @@ export interface ComparedFigure {
   readonly notes: readonly string[];
 }
 
-export interface Comparison {
-  readonly ceiling: Interval | null;
-  readonly figures: readonly ComparedFigure[];
-}
+/** A change of the truth of at least so much has to have the right sign [ours]. */
+const LARGE = 0.2;
+const RESAMPLES = 1000;
 
 export const LASTS = [0.25, 0.5, 0.75, 1] as const;
 export const OUTCOMES = ['all', 'right', 'wrong'] as const;
@@ -55,25 +47,21 @@ export function compareCredits(
   table: CreditTable,
   opts: CompareOptions,
   onPair: (done: number, of: number) => void = () => {},
-): Comparison {
+): ComparedFigure[] {
   const told = (pending: readonly Pending[]): ComparedFigure[] => {
     const figures = pending.map(({ figure }) => figure);
-    const intervals = withIntervals(figures, table.groups, opts);
+    const intervals = withIntervals(figures, table.groups, { resamples: RESAMPLES, seed: opts.seed });
     return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
   };
-  const ceiling = ceilingOf(table, opts);
   const pairs = pairsOf(table, opts);
-  return {
-    ceiling: ceiling === undefined ? null : (withIntervals([ceiling], table.groups, opts)[0] as Interval),
-    figures: [
-      ...pairs.flatMap(([a, b], n) => {
-        const own = told(correlations(table, a, b));
-        onPair(n + 1, pairs.length);
-        return own;
-      }),
-      ...told(agreements(table, opts)),
-    ],
-  };
+  return [
+    ...pairs.flatMap(([a, b], n) => {
+      const own = told(correlations(table, a, b));
+      onPair(n + 1, pairs.length);
+      return own;
+    }),
+    ...told(agreements(table, opts)),
+  ];
 }
 
 function toldOf({ figure: _, notes, ...rest }: Pending, interval: Interval): ComparedFigure {
@@ -87,14 +75,11 @@ function toldOf({ figure: _, notes, ...rest }: Pending, interval: Interval): Com
   return { ...place, value, low, high, ...more, notes: value === null ? [...notes, 'none'] : notes };
 }
 
-function pairsOf(
-  { credits }: CreditTable,
-  { truth, halves = [] as never }: CompareOptions,
-): (readonly [Credit, Credit])[] {
-  const shown = credits.filter(({ name }) => !(halves as readonly string[]).includes(name));
+function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly [Credit, Credit])[] {
   const judge = credits.find(({ name }) => name === truth);
-  if (judge !== undefined) return shown.filter((credit) => credit !== judge).map((credit) => [judge, credit]);
-  return shown.flatMap((a, i) => shown.slice(i + 1).map((b) => [a, b] as const));
+  if (judge !== undefined)
+    return credits.filter((credit) => credit !== judge).map((credit) => [judge, credit]);
+  return credits.flatMap((a, i) => credits.slice(i + 1).map((b) => [a, b] as const));
 }
 
 function correlations(table: CreditTable, a: Credit, b: Credit): Pending[] {
@@ -110,9 +95,9 @@ function correlations(table: CreditTable, a: Credit, b: Credit): Pending[] {
   );
 }
 
-function agreements(table: CreditTable, { truth, halves, large }: CompareOptions): Pending[] {
+function agreements(table: CreditTable, { truth }: CompareOptions): Pending[] {
   const judge = table.credits.find(({ name }) => name === truth);
-  const others = table.credits.filter(({ name }) => name !== truth && halves?.includes(name) !== true);
+  const others = table.credits.filter(({ name }) => name !== truth);
   const row = (
     measure: string,
     of: string,
@@ -131,7 +116,7 @@ function agreements(table: CreditTable, { truth, halves, large }: CompareOptions
     judge === undefined
       ? []
       : others.flatMap((credit) => [
-          row('sign_of_large', judge.name, credit.name, 'all', signAgreement(table, judge, credit, large)),
+          row('sign_of_large', judge.name, credit.name, 'all', signAgreement(table, judge, credit, LARGE)),
           row('worst_segment', judge.name, credit.name, 'wrong', worstAgreement(table, judge, credit)),
         ]);
   if (!table.firstWrong.some((wrong) => wrong >= 0)) return judged;
@@ -140,16 +125,6 @@ function agreements(table: CreditTable, { truth, halves, large }: CompareOptions
     row('hit_at_1', 'first_wrong', credit.name, 'all', firstWrongHit(table, credit)),
   ]);
   return [...judged, ...labelled];
-}
-
-function ceilingOf(table: CreditTable, { truth, halves, deviations }: CompareOptions): Figure | undefined {
-  const find = (name: string | undefined) => table.credits.find((credit) => credit.name === name);
-  const [a, b] = [find(halves?.[0]), find(halves?.[1])];
-  if (a !== undefined && b !== undefined) return ceilingOfHalves(table, a, b);
-  const judge = find(truth);
-  return judge === undefined || deviations === undefined
-    ? undefined
-    : ceilingOfDeviations(table, judge, deviations);
 }
 
 function known(value: number): number | null {

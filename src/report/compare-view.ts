@@ -1,10 +1,11 @@
 // Draws a comparison of credits for a terminal, and writes it as CSV.
-import type { ComparedFigure, Comparison } from '../compare/compare.js';
+import type { ComparedFigure } from '../compare/compare.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 
 /** What is drawn. */
-export interface DrawnComparison extends Comparison {
+export interface DrawnComparison {
+  readonly figures: readonly ComparedFigure[];
   readonly files: readonly { readonly file: string; readonly traces: number }[];
   readonly traces: number;
   readonly right: number;
@@ -31,7 +32,7 @@ const FIELDS = [
 ] as const;
 
 /** One line a figure, after a line of names; what is not known is empty. */
-export function comparisonCsv({ figures }: Comparison): string {
+export function comparisonCsv({ figures }: DrawnComparison): string {
   const cell = (value: unknown): string => {
     const text = value === null ? '' : Array.isArray(value) ? value.join(';') : escapeControls(String(value));
     return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -42,7 +43,7 @@ export function comparisonCsv({ figures }: Comparison): string {
 
 /** The figures that are looked at first; all of them are in JSON and CSV. */
 export function drawComparison(report: DrawnComparison): string {
-  const { figures, truth, ceiling } = report;
+  const { figures, truth } = report;
   const drawn = new Set<ComparedFigure>();
   const shown = (figure: ComparedFigure | undefined, text: (figure: ComparedFigure) => string): string => {
     if (figure === undefined) return '';
@@ -65,10 +66,6 @@ export function drawComparison(report: DrawnComparison): string {
   lines.push(
     `${plural(report.traces, 'trace')} (${report.right} right, ${report.wrong} wrong), ${plural(report.segments, 'thought segment')}${truth === null ? '' : `; held against ${escapeControls(truth)}`}`,
   );
-  if (ceiling !== null)
-    lines.push(
-      `ceiling of Pearson inside traces, √reliability of ${truth ?? 'the halves'}: ${interval(numberOf(ceiling))}`,
-    );
   lines.push(
     '',
     ...table(
@@ -136,11 +133,6 @@ function pairName({ of, credit }: ComparedFigure, truth: string | null): string 
 }
 
 type Ranged = Pick<ComparedFigure, 'value' | 'low' | 'high'>;
-
-function numberOf({ value, low, high }: { value: number; low: number; high: number }): Ranged {
-  const known = (x: number) => (Number.isFinite(x) ? x : null);
-  return { value: known(value), low: known(low), high: known(high) };
-}
 
 function plain({ value }: Ranged): string {
   return value === null ? '–' : value.toFixed(2).replace('-', '−');

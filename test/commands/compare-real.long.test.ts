@@ -39,7 +39,6 @@ it.skipIf(!existsSync(ANCHORS))(
         },
       ],
       firstWrong: undefined,
-      deviations: undefined,
       reward: undefined,
     };
     let pairs = 0;

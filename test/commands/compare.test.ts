@@ -62,7 +62,7 @@ async function write(name: string, lines: readonly (Row | string)[]): Promise<st
 }
 
 async function compared(...args: string[]): Promise<ComparisonReport> {
-  const run = await rredcotHere(['compare', ...args, '--json', '--resamples', '100'], { cwd: folder });
+  const run = await rredcotHere(['compare', ...args, '--json'], { cwd: folder });
   expect(run.code, run.stderr).toBe(0);
   return JSON.parse(run.stdout) as ComparisonReport;
 }
@@ -117,12 +117,10 @@ describe('one file', () => {
       value: null,
       notes: ['flat', 'ties', 'none'],
     });
-    expect(report.ceiling).toBeNull();
   });
 
   it('draws pairs with uniform σ only when asked; the figures have them always', async () => {
-    const drawn = async (...args: string[]) =>
-      (await rredcotHere(['compare', scored, '--resamples', '100', ...args])).stdout;
+    const drawn = async (...args: string[]) => (await rredcotHere(['compare', scored, ...args])).stdout;
     const pairs = (text: string) => [...text.matchAll(/^(\S+) ~ (\S+) /gm)].map((m) => `${m[1]} ${m[2]}`);
     expect(new Set(pairs(await drawn()))).toEqual(new Set(['delta sigma']));
     expect(await drawn('--report', at('page.html'))).not.toContain('uniform');
@@ -134,31 +132,15 @@ describe('one file', () => {
     expect(await drawn('--csv')).toContain(',uniform,sigma,');
   });
 
-  it('has a ceiling of halves', async () => {
-    const args = ['--values', 'a=mc', '--values', 'b=noisy', '--halves', 'a,b'];
-    const { ceiling, figures } = await compared(scored, ...args);
-    expect(ceiling?.value).toBeGreaterThan(0.7);
-    expect(figures.some(({ of, credit }) => [of, credit].includes('a'))).toBe(false);
-  });
-
   it('prints a table, CSV with as many lines as figures, and the same again', async () => {
-    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--credit', 'uniform', '--resamples', '100'];
+    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--credit', 'uniform'];
     const table = await rredcotHere(args);
     expect(table.stdout).toMatch(/^20 traces \(10 right, 10 wrong\), 100 thought segments\n/);
     expect(table.stdout).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
     expect(table.stdout).toMatch(/\* flat: half of the traces/);
     expect((await rredcotHere(args)).stdout).toBe(table.stdout);
     expect(table.stdout).not.toContain('agrees with');
-    const judged = await rredcotHere([
-      'compare',
-      scored,
-      '--values',
-      'mc=mc',
-      '--truth',
-      'mc',
-      '--resamples',
-      '100',
-    ]);
+    const judged = await rredcotHere(['compare', scored, '--values', 'mc=mc', '--truth', 'mc']);
     expect(judged.stdout).toMatch(/\nagrees with mc +sign of large changes +worst segment of wrong traces\n/);
     expect(judged.stdout).toMatch(/\ndelta +\d?\.?\d+ \[/);
     const other = await rredcotHere([...args, '--seed', '1']);
@@ -175,14 +157,12 @@ it('tells how far it is', async () => {
   const lines: string[] = [];
   const log = { progress: (line: string) => lines.push(line) } as unknown as Log;
   const many = await write('many.jsonl', rows(1000));
-  const bare = { firstWrong: undefined, deviations: undefined, reward: undefined, halves: undefined };
+  const bare = { firstWrong: undefined, reward: undefined };
   const how = {
     columns: [],
     steps: [],
     drawsUniform: false,
     truth: undefined,
-    large: 0.2,
-    resamples: 1,
     seed: 0,
     maxLineBytes: 2 ** 20,
   };
@@ -312,9 +292,6 @@ describe('what cannot be compared', () => {
     [['--credit', 'sigma=mc'], /--credit sigma: the name is taken/],
     [['--values', 'a=mc', '--values', 'a=noisy'], /the name is taken/],
     [['--label', 'last_wrong=wrong'], /--label first_wrong=/],
-    [['--halves', 'a'], /--halves a: expected two names/],
-    [['--large', '0'], /--large 0: expected a number above 0/],
-    [['--resamples', '5'], /--resamples 5: .*at least 100/],
     [['--seed', '-1'], /--seed -1/],
     [['--json', '--csv'], /leave out one/],
   ])('%j', async (flags, message) => {
@@ -327,7 +304,6 @@ describe('what cannot be compared', () => {
     [['--credit', 'c=mc'], '--credit c: mc has 6 numbers, expected 5 '],
     [['--scores', 'c=mc'], '--scores c: mc has 6 numbers, expected 5 '],
     [['--values', 'c=id'], '--values c: id is no list of numbers'],
-    [['--truth-sd', 'id'], '--truth-sd: id is no list of numbers'],
   ])(
     'a column that is wrong in every row leaves no trace: exit 65 with the reason: %j',
     async (flags, why) => {
@@ -347,12 +323,12 @@ describe('what cannot be compared', () => {
     };
     const flat = rows(20).map(even);
     const files = [await write('flat.jsonl', flat), await write('flat-2.jsonl', flat)];
-    const run = await rredcotHere(['compare', ...files, '--resamples', '100']);
+    const run = await rredcotHere(['compare', ...files]);
     expect([run.code, run.stdout]).toEqual([65, '']);
     expect(run.stderr).toContain('nothing can be compared: no credit differs within a trace');
     // two files that do differ within traces may well be the same
     const same = [scored, await write('same.jsonl', rows(20))];
-    expect((await rredcotHere(['compare', ...same, '--resamples', '100'])).code).toBe(0);
+    expect((await rredcotHere(['compare', ...same])).code).toBe(0);
   });
 
   it('a file that is not there, and rows that were not scored', async () => {

@@ -1,8 +1,7 @@
-/** Intervals, agreement with truth and labels, ceilings, and the list of figures, each by hand or by simulation. */
+/** Intervals, agreement with truth and labels, and the list of figures, each by hand or by simulation. */
 import { describe, expect, it } from 'vitest';
 import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from '../../dist/compare/agreement.js';
 import { type Figure, quantile, randomStream, withIntervals } from '../../dist/compare/bootstrap.js';
-import { ceilingOfDeviations, ceilingOfHalves } from '../../dist/compare/ceiling.js';
 import { type CompareOptions, compareCredits } from '../../dist/compare/compare.js';
 import type { Credit, CreditTable } from '../../dist/compare/credit-table.js';
 import { seeded } from '../oracle/toy.js';
@@ -181,65 +180,7 @@ describe('the first wrong segment', () => {
   });
 });
 
-describe('the ceiling', () => {
-  const random = seeded(8);
-  const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
-
-  it('by halves and by standard deviations is what the truth correlates with what it measures', () => {
-    const traces = Array.from({ length: 400 }, () => Array.from({ length: 12 }, () => normal()));
-    const sd = 0.6;
-    const noisy = (values: readonly number[], by: number) => values.map((value) => value + by * normal());
-    const changes = (values: readonly number[]) =>
-      values.slice(1).map((value, k) => value - (values[k] as number));
-    const halves = traces.map(
-      (values) => [noisy(values, sd * Math.SQRT2), noisy(values, sd * Math.SQRT2)] as const,
-    );
-    const lists = {
-      mc: halves.map(([a, b]) => changes(a.map((value, k) => (value + (b[k] as number)) / 2))),
-      a: halves.map(([a]) => changes(a)),
-      b: halves.map(([, b]) => changes(b)),
-      real: traces.map(changes),
-    };
-    const table = tableOf(
-      lists,
-      traces.map(() => 1),
-    );
-    const [mc, a, b] = table.credits as readonly [Credit, Credit, Credit];
-    const deviations = new Float64Array(400 * 12).fill(sd);
-    const { figures } = compareCredits(table, { ...OPTIONS, truth: 'mc', resamples: 0 });
-    const seen = figures.find(({ measure, credit }) => measure === 'pearson' && credit === 'real')
-      ?.value as number;
-    expect(seen).toBeCloseTo(1 / Math.sqrt(1 + sd * sd), 1);
-    expect(figureOf(ceilingOfHalves(table, a, b), 400)).toBeCloseTo(seen, 1);
-    expect(figureOf(ceilingOfDeviations(table, mc, deviations), 400)).toBeCloseTo(seen, 1);
-  });
-
-  it('by standard deviations, by hand; 0 where all is noise; traces without them do not count', () => {
-    const table = tableOf(
-      {
-        mc: [
-          [1, -1],
-          [5, 7],
-        ],
-      },
-      [1, 1],
-    );
-    const [mc] = both(table);
-    // noise 2·(.01+.04+.09) − .1 − .1/2 = .13, all 2
-    const deviations = Float64Array.of(0.1, 0.2, 0.3, Number.NaN, 0, 0);
-    expect(figureOf(ceilingOfDeviations(table, mc, deviations), 2)).toBeCloseTo(Math.sqrt(1 - 0.13 / 2), 12);
-    expect(figureOf(ceilingOfDeviations(table, mc, new Float64Array(6).fill(2)), 2)).toBe(0);
-  });
-});
-
-const OPTIONS: CompareOptions = {
-  truth: undefined,
-  halves: undefined,
-  deviations: undefined,
-  large: 0.2,
-  resamples: 100,
-  seed: 0,
-};
+const OPTIONS: CompareOptions = { truth: undefined, seed: 0 };
 
 describe('the list of figures', () => {
   const random = seeded(3);
@@ -254,20 +195,17 @@ describe('the list of figures', () => {
     traces.map((_, i) => i % 2),
   );
 
-  it('has each pair once without a truth, else each with the truth, and no halves', () => {
+  it('has each pair once without a truth, else each with the truth', () => {
     const pairs = (opts: Partial<CompareOptions>) =>
       compareCredits(table, { ...OPTIONS, ...opts })
-        .figures.filter(
-          ({ measure, traces, last }) => measure === 'kendall' && traces === 'all' && last === 1,
-        )
+        .filter(({ measure, traces, last }) => measure === 'kendall' && traces === 'all' && last === 1)
         .map(({ of, credit }) => `${of} ${credit}`);
     expect(pairs({})).toEqual(['a b', 'a c', 'b c']);
     expect(pairs({ truth: 'b' })).toEqual(['b a', 'b c']);
-    expect(pairs({ truth: 'a', halves: ['b', 'c'] })).toEqual([]);
   });
 
   it.each([0.25, 0.5, 0.75, 1])('has a correlation over the last %f of each trace', (last) => {
-    const { figures } = compareCredits(table, { ...OPTIONS, truth: 'a', resamples: 0 });
+    const figures = compareCredits(table, { ...OPTIONS, truth: 'a' });
     const found = figures.filter(
       (figure) => figure.measure === 'pearson' && figure.traces === 'all' && figure.last === last,
     );
@@ -278,9 +216,9 @@ describe('the list of figures', () => {
       Object.entries(lists).map(([name, all]) => [name, all.map((trace) => trace.slice(6 - kept))]),
     );
     const rewards = traces.map((_, i) => i % 2);
-    const alone = compareCredits(tableOf(tail, rewards), { ...OPTIONS, truth: 'a', resamples: 0 });
+    const alone = compareCredits(tableOf(tail, rewards), { ...OPTIONS, truth: 'a' });
     expect(found.map(({ value }) => value)).toEqual(
-      alone.figures
+      alone
         .filter((figure) => figure.measure === 'pearson' && figure.traces === 'all' && figure.last === 1)
         .map(({ value }) => value),
     );
@@ -289,13 +227,11 @@ describe('the list of figures', () => {
   it('is the same twice, to the last digit, and its values lie in their intervals', () => {
     const first = compareCredits(table, { ...OPTIONS, truth: 'a' });
     expect(compareCredits(table, { ...OPTIONS, truth: 'a' })).toEqual(first);
-    for (const { value, low, high } of first.figures)
+    for (const { value, low, high } of first)
       if (low !== null)
         expect((low as number) <= (value as number) && (value as number) <= (high as number)).toBe(true);
     const at = (measure: string, credit: string) =>
-      first.figures.find(
-        (figure) => figure.measure === measure && figure.credit === credit && figure.last === 1,
-      );
+      first.find((figure) => figure.measure === measure && figure.credit === credit && figure.last === 1);
     expect(at('pearson', 'b')?.value).toBeGreaterThan(0.9);
     expect(at('pearson', 'b')?.p).toBeLessThan(1e-6);
     expect(Math.abs(at('pearson', 'c')?.value as number)).toBeLessThan(0.3);
@@ -308,7 +244,7 @@ describe('the list of figures', () => {
       { ...lists, d: traces.map((trace) => trace.map(() => 0.1)) },
       traces.map(() => 1),
     );
-    const found = compareCredits(flat, { ...OPTIONS, truth: 'd' }).figures.find(
+    const found = compareCredits(flat, { ...OPTIONS, truth: 'd' }).find(
       ({ measure }) => measure === 'pearson',
     );
     expect(found).toMatchObject({

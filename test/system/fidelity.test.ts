@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ceilingOfHalves } from '../../dist/compare/ceiling.js';
+import { centredPearson } from '../oracle/compare.js';
 import { seeded } from '../oracle/toy.js';
 import { FIXTURES, type FixtureRow, ROOT, readJsonl } from '../support/program.js';
 import { madeTraces, scoredLine } from '../support/scored-traces.js';
@@ -10,6 +10,7 @@ import { madeTraces, scoredLine } from '../support/scored-traces.js';
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/fidelity/${name}.mjs`));
 const { bestCut, kept, keptOf, valueCurve } = await part('cuts');
+const { ceilingOfHalves, ceilingWithInterval } = await part('ceiling');
 const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
 const { firstMistake } = await part('known-lines');
@@ -175,7 +176,7 @@ describe('completions', () => {
     expect(samples.bootstrapDeviation([{ utilities }], M, () => [0])).toBeCloseTo(found, 2);
   });
 
-  it('have the ceiling that compare finds, and one of fewer', () => {
+  it('have the ceiling that the halves find, and one of fewer', () => {
     const traces = Array.from({ length: 30 }, () => {
       const chances = Array.from({ length: 6 }, random);
       return {
@@ -197,12 +198,47 @@ describe('completions', () => {
     };
     const credit = (name: string, from: number) => ({ name, values: Float64Array.from(half(from)) });
     const figure = ceilingOfHalves(table, credit('a', 0), credit('b', 8));
-    const sums = [0, 1, 2].map((j) => figure.terms.filter((_, i) => i % 3 === j).reduce((a, b) => a + b));
+    const sums = [0, 1, 2].map((j) =>
+      figure.terms.filter((_: number, i: number) => i % 3 === j).reduce((a: number, b: number) => a + b),
+    );
     const whole = samples.ceilingOf(traces, 16, every);
     expect(whole).toBeCloseTo(figure.value(Float64Array.from(sums)), 10);
     expect(samples.ceilingOf(traces, 4, every)).toBeLessThan(whole);
     expect(samples.spread(9, 3)).toEqual([0, 4, 8]);
     expect(samples.spread(3, 5)).toEqual([0, 1, 2]);
+  });
+
+  it('have the ceiling that their own noise makes of a perfect credit, with an interval over groups', () => {
+    const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+    const changes = (values: readonly number[]) =>
+      values.slice(1).map((value, k) => value - (values[k] as number));
+    const real = Array.from({ length: 400 }, () => Array.from({ length: 12 }, normal));
+    const noisy = () => real.map((values) => changes(values.map((value) => value + normal() * 0.85)));
+    const [a, b] = [noisy(), noisy()];
+    const both = real.map((values, i) =>
+      changes(values).map((x, k) => [x, (a[i]?.[k] as number) + (b[i]?.[k] as number)] as const),
+    );
+    const rows = (group: (i: number) => string | undefined) =>
+      real.map((_, i) => ({ reward: 1, group: group(i) }));
+    const { value, low, high } = ceilingWithInterval(
+      rows(() => undefined),
+      a,
+      b,
+    );
+    expect(value).toBeCloseTo(centredPearson(both), 1);
+    expect([low < value, value < high]).toEqual([true, true]);
+    const alone = ceilingWithInterval(
+      rows((i) => `${i % 20}`),
+      a,
+      b,
+    );
+    expect([alone.value, alone.low === low]).toEqual([value, false]);
+    const one = ceilingWithInterval(
+      rows(() => 'one'),
+      a,
+      b,
+    );
+    expect(one.low).toBeNaN();
   });
 });
 

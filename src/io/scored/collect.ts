@@ -25,13 +25,6 @@ class Growing {
   private values = new Float64Array(1024);
   length = 0;
 
-  /** @param values appended; null: so many NaN */
-  push(values: ArrayLike<number>): void {
-    this.reserve(this.length + values.length);
-    this.values.set(values, this.length);
-    this.length += values.length;
-  }
-
   fillTo(length: number): void {
     this.reserve(length);
     if (length > this.length) this.values.fill(Number.NaN, this.length, length);
@@ -65,8 +58,6 @@ export class CreditCollector {
   private groupCount = 0;
   private readonly firstWrong: number[] = [];
   private readonly credits = new Map<string, Growing>();
-  private readonly deviations = new Growing();
-  private hasDeviations = false;
   private seen = new Set<string>();
   /** by file: traces whose σ is uniform by fallback, by the status that says why */
   readonly fallbacks: Map<string, number>[] = [];
@@ -140,15 +131,13 @@ export class CreditCollector {
     }
   }
 
-  private begin({ id, group, ends, segments, reward, firstWrong, deviations }: TraceCredits): void {
+  private begin({ id, group, ends, segments, reward, firstWrong }: TraceCredits): void {
     this.places.set(id, this.rewards.length);
     this.ends.push(ends);
     this.offsets.push((this.offsets.at(-1) as number) + segments);
     this.rewards.push(reward);
     this.groups.push(this.groupNumber(group));
     this.firstWrong.push(firstWrong ?? NO_LABEL);
-    this.hasDeviations ||= deviations !== null;
-    this.deviations.push(deviations ?? new Float64Array(segments + 1).fill(Number.NaN));
   }
 
   private groupNumber(group: string | undefined): number {
@@ -158,19 +147,15 @@ export class CreditCollector {
     return this.groupCount++;
   }
 
-  /** The table, and the truth's standard deviations at exits where a column has them. */
-  done(): { readonly table: CreditTable; readonly deviations: Float64Array | undefined } {
+  done(): CreditTable {
     const N = this.offsets.at(-1) as number;
     for (const column of this.credits.values()) column.fillTo(N);
     return {
-      table: {
-        offsets: Int32Array.from(this.offsets),
-        rewards: Float64Array.from(this.rewards),
-        groups: Int32Array.from(this.groups),
-        firstWrong: Int32Array.from(this.firstWrong),
-        credits: Array.from(this.credits, ([name, column]) => ({ name, values: column.done() })),
-      },
-      deviations: this.hasDeviations ? this.deviations.done() : undefined,
+      offsets: Int32Array.from(this.offsets),
+      rewards: Float64Array.from(this.rewards),
+      groups: Int32Array.from(this.groups),
+      firstWrong: Int32Array.from(this.firstWrong),
+      credits: Array.from(this.credits, ([name, column]) => ({ name, values: column.done() })),
     };
   }
 }

@@ -66,11 +66,7 @@ function at(list: Float64Array, k: number): number {
  * @param flag that names the path
  * @throws CreditFault for anything else
  */
-export function listAt(
-  row: Readonly<Record<string, unknown>>,
-  path: FieldPath,
-  flag: string,
-): Float64Array | null {
+function listAt(row: Readonly<Record<string, unknown>>, path: FieldPath, flag: string): Float64Array | null {
   const found = resolvePath(row, path);
   if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
   if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);

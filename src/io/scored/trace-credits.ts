@@ -3,15 +3,13 @@ import type { InputRow } from '../../rows.js';
 import { isFallback } from '../../scored.js';
 import { type FieldPath, resolvePath } from '../map/path.js';
 import { numbers } from './check-ranges.js';
-import { type CreditColumn, CreditFault, columnCredit, listAt } from './credit-sources.js';
+import { type CreditColumn, CreditFault, columnCredit } from './credit-sources.js';
 
 /** What a user has named beside what the file has by itself. */
 export interface CreditRequest {
   readonly columns: readonly CreditColumn[];
   /** first wrong segment, from 0; null where none is wrong */
   readonly firstWrong: FieldPath | undefined;
-  /** (K+1) standard deviations of the truth's values */
-  readonly deviations: FieldPath | undefined;
   /** where the reward is, where the row has no column `reward` */
   readonly reward: FieldPath | undefined;
 }
@@ -41,7 +39,6 @@ export interface TraceCredits {
   readonly credits: ReadonlyMap<string, Float64Array>;
   /** −1: none is wrong; undefined: nothing is said of it */
   readonly firstWrong: number | undefined;
-  readonly deviations: Float64Array | null; // (K+1)
   /** why σ is uniform although its rule is not, as the status has it */
   readonly fallback: string | undefined;
 }
@@ -121,7 +118,6 @@ export function traceCredits(
     reward,
     credits,
     firstWrong: firstWrongOf(row, asked.firstWrong, K, segments.length),
-    deviations: deviationsOf(row, asked.deviations, K),
     fallback: typeof row.status === 'string' ? row.status.split(';').find(isFallback) : undefined,
   };
 }
@@ -167,13 +163,5 @@ function firstWrongOf(row: InputRow['columns'], path: FieldPath | undefined, K: 
   const place = wrong === K && segments > K ? ', the answer, which has no credit' : '';
   throw new CreditFault(
     `first_wrong: ${path.text} is ${String(found.value)}${place}, expected a thought segment from 0 to ${K - 1}, null or -1`,
-  );
-}
-
-function deviationsOf(row: InputRow['columns'], path: FieldPath | undefined, K: number): Float64Array | null {
-  const found = path === undefined ? null : listAt(row, path, '--truth-sd');
-  if (found === null || found.length === K + 1) return found;
-  throw new CreditFault(
-    `--truth-sd: ${path?.text} has ${found.length} numbers, expected ${K + 1}: one for each exit point`,
   );
 }

@@ -27,7 +27,7 @@ const SCORED = {
   sigma_other: [1, 2, 3],
   sigma_ess: 3,
 };
-const NOTHING = { columns: [], firstWrong: undefined, deviations: undefined, reward: undefined };
+const NOTHING = { columns: [], firstWrong: undefined, reward: undefined };
 
 function creditsOf(
   columns: Record<string, unknown>,
@@ -61,7 +61,7 @@ describe('a scored row', () => {
       sigma_abs: Float64Array.of(-0.75, -0.75 * (2 + 3 + 4 + 5)),
     });
     expect(rest).toMatchObject({ id: 'a', segments: 2, reward: 0, fallback: 'uniform:flat-values' });
-    expect([rest.firstWrong, rest.deviations]).toEqual([undefined, null]);
+    expect(rest.firstWrong).toBeUndefined();
   });
 
   it('of magnitudes has them with the sign of R*: on a wrong trace the largest is the lowest credit', () => {
@@ -131,7 +131,7 @@ describe('columns that are named', () => {
   });
 });
 
-describe('labels and deviations', () => {
+describe('labels', () => {
   const labelled = (wrong: unknown) =>
     creditsOf({ ...SCORED, wrong }, { firstWrong: parsePath('wrong') }).firstWrong;
 
@@ -140,13 +140,6 @@ describe('labels and deviations', () => {
     expect(creditsOf(SCORED, { firstWrong: parsePath('wrong') }).firstWrong).toBeUndefined();
     expect(() => labelled(2)).toThrow(/wrong is 2, the answer, which has no credit, expected .* from 0 to 1/);
     expect(() => labelled(1.5)).toThrow(/wrong is 1\.5, expected/);
-    const deviations = parsePath('sd');
-    expect(creditsOf({ ...SCORED, sd: [1, 2, 3] }, { deviations }).deviations).toEqual(
-      Float64Array.of(1, 2, 3),
-    );
-    expect(() => creditsOf({ ...SCORED, sd: [1, 2] }, { deviations })).toThrow(
-      /sd has 2 numbers, expected 3/,
-    );
   });
 });
 

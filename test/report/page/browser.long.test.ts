@@ -159,7 +159,7 @@ describe.skipIf(!HAS_BROWSER)(`the page of a scored file${SKIPPED}`, () => {
   });
 
   it.each(['light', 'dark'] as const)('beside it that of a comparison, in %s', async (colorScheme) => {
-    const compare = ['compare', 'scored.parquet', '--resamples', '100', '--report', 'compare.html'];
+    const compare = ['compare', 'scored.parquet', '--report', 'compare.html'];
     const run = await rredcot(compare, { cwd: folder });
     expect(run.code, run.stderr).toBe(0);
     const { page, heard } = await openPage(browser, join(folder, 'compare.html'), { colorScheme });

@@ -16,17 +16,9 @@ const table = {
     { name: 'other', values: values.map((_, k) => (k >= N - 5 ? Number.NaN : Math.cos(7 * k))) },
   ],
 };
-const opts = {
-  truth: 'truth',
-  halves: undefined,
-  deviations: undefined,
-  large: 0.2,
-  resamples: 100,
-  seed: 0,
-};
-const comparison = compareCredits(table, opts);
+const opts = { truth: 'truth', seed: 0 };
 const report = {
-  ...comparison,
+  figures: compareCredits(table, opts),
   ...{ files: [], traces: 10, right: 5, wrong: 5, segments: N, truth: 'truth', refused: {}, notes: [] },
 };
 const page = comparePage({ report, table, text: 'Pearson </pre><script>' });
@@ -50,7 +42,7 @@ describe('the page of a comparison', () => {
   it('draws equal curves side by side, each with its intervals, at marks that are round', () => {
     const equal = { ...table.credits[1], name: 'equal' } as (typeof table.credits)[0];
     const twice = { ...table, credits: [...table.credits, equal] };
-    const again = { ...report, ...compareCredits(twice, opts) };
+    const again = { ...report, figures: compareCredits(twice, opts) };
     const drawn = comparePage({ report: again, table: twice, text: '' });
     const curve = /<figure class="wide-figure">(.*?)<\/figure>/s.exec(drawn)?.[1] as string;
     const places = (tone: string) =>
@@ -68,7 +60,11 @@ describe('the page of a comparison', () => {
   it('marks what is not to be trusted, and says why', () => {
     const few = { ...table, groups: table.groups.map((group) => group >> 1) };
     const marks = (text: string) => text.match(/>\*<\/abbr>/g)?.length ?? 0;
-    const drawn = comparePage({ report: { ...report, ...compareCredits(few, opts) }, table: few, text: '' });
+    const drawn = comparePage({
+      report: { ...report, figures: compareCredits(few, opts) },
+      table: few,
+      text: '',
+    });
     expect(marks(drawn)).toBeGreaterThan(marks(page));
     expect(drawn).toContain('<p class="small">* few-groups: fewer than ten groups');
     const sure = '<td>1.00 <span class="small">[1.00, 1.00]</span></td>';
