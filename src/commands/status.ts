@@ -2,6 +2,7 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { sumFigures } from '../figures.js';
 import { shardName } from '../io/files/chunks.js';
+import { hiddenFolders } from '../io/run/hidden.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { partText } from '../io/write/part.js';
@@ -34,8 +35,14 @@ export async function status(
     return EXIT.done;
   }
   const state = await readRunState(folder);
-  if (json) print(printableJson(JSON.stringify(statusRecord(out, state))));
+  const others = (await hiddenFolders(out)).filter((each) => each !== folder);
+  if (json) print(printableJson(JSON.stringify({ ...statusRecord(out, state), others })));
   else for (const line of statusLines(out, state, Date.now())) print(line);
+  if (json) return EXIT.done;
+  for (const other of others)
+    print(
+      escapeControls(`${other}: of another run of this output; --overwrite with the next one removes it`),
+    );
   return EXIT.done;
 }
 

@@ -2,12 +2,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
 import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
 import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
-import { enterFolder } from '../../dist/io/run/presence.js';
 import { rredcotHere } from '../support/in-process.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
 import {
@@ -262,36 +260,14 @@ describe('a filtered file', () => {
     expect((await rredcotHere(['verify', 'all.filtered.jsonl'], { cwd: folder })).stdout).toBe('');
   });
 
-  it('gets its names with all that lies beside it, while no other command is at its place', async () => {
-    const where = ['filter', 'all.jsonl', '--where', 'reward == 1', '-o', 'held.jsonl'];
-    const place = await enterFolder(join(folder, '.held.jsonl.rredcot-run'));
-    await place.work();
-    const refused = await rredcotHere(where, { cwd: folder });
-    expect(refused.stderr).toMatch(/held\.jsonl: another command makes it \(process \d+ on /);
-    expect(refused.code).toBe(2);
-    const present = async () => (await readdir(folder)).filter((name) => name.includes('held'));
-    expect(await present()).toEqual(['.held.jsonl.rredcot-run']);
-    await place.leave();
-    // who publishes is waited for, until a signal
-    await mkdir(join(folder, '.late.jsonl.rredcot-run'));
-    await writeFile(join(folder, '.late.jsonl.rredcot-run/.dropping.json'), '');
-    const late = rredcotHere([...where.slice(0, -1), 'late.jsonl'], { cwd: folder });
-    await sleep(800);
-    process.emit('SIGTERM');
-    expect(await late).toMatchObject({ code: 75 });
-    expect(await readdir(folder)).not.toContain('late.jsonl');
-    const other = await enterFolder(join(folder, '.held.jsonl.rredcot-run'));
-    let run: ReturnType<typeof here> | undefined;
-    await other.alone(async () => {
-      run = here(...where);
-      await sleep(500);
-      expect(await present()).not.toContain('held.jsonl');
-    });
-    await other.leave();
-    await run;
-    expect((await present()).sort()).toEqual([
-      ...['held.jsonl', 'held.jsonl.sha256', 'held.jsonl.summary.json'],
-    ]);
+  it('takes away what killed commands have left of the output, and not what could be gone on with', async () => {
+    const left = join(folder, '.kept.jsonl.0123456789abcdef');
+    await mkdir(left);
+    await writeFile(join(left, '.kept.jsonl.01234567.tmp'), 'x');
+    await writeFile(join(folder, '.kept.jsonl.note'), 'of a user');
+    await here('filter', 'all.jsonl', '--where', 'reward == 1', '-o', 'kept.jsonl');
+    const names = (await readdir(folder)).filter((name) => name.startsWith('.kept'));
+    expect(names).toEqual(['.kept.jsonl.note']);
   });
 
   it('is none where no trace fits: an empty one would pass for data', async () => {

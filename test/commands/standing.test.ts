@@ -1,5 +1,5 @@
 // What stands where an output is to go: the same run says that it is done, anything else is refused, and --overwrite replaces it.
-import { appendFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
@@ -120,5 +120,56 @@ describe('what is made of a scored file', () => {
     expect([code, stderr]).toEqual([0, expect.stringContaining('holds this run already')]);
     await refused('merge other/ -o all.parquet', 'all.parquet', /another run: --max-segments/);
     await done('merge other/ -o all.parquet --overwrite');
+  });
+});
+
+describe('what another run has left of an output', () => {
+  const command = `${SEGMENT} --rows-per-chunk 1 -o cut.jsonl`;
+  const hidden = async () => (await readdir(folder)).filter((name) => name.startsWith('.')).sort();
+  /** As a killed run leaves it: three of four chunks done. */
+  async function left(more: string, name: string): Promise<void> {
+    await done(`${SEGMENT} --rows-per-chunk 1 --format jsonl -o run/${more}`);
+    for (const file of [
+      '_SUCCESS',
+      'README.md',
+      'done/00000-of-00001.json',
+      'done/00000-of-00001/000003.json',
+    ])
+      await rm(at(`run/${file}`));
+    await cp(at('run'), at(name), { recursive: true });
+    await rm(at('run'), { recursive: true });
+  }
+
+  it('is refused where it could be gone on with, named by status, and goes with --overwrite', async () => {
+    await left(' --max-segments 2', '.cut.jsonl.0123456789abcdef');
+    await left(' --max-segments 3', '.cut.jsonl.123456789abcdef0');
+    for (const more of ['', ' --workers 2']) {
+      const { code, stderr } = await run(command + more);
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringMatching(/\.cut\.jsonl\.\w+: holds another run: in run\.json, .*--max-segments is [23]/),
+      ]);
+    }
+    const status = await rredcotHere(['status', 'cut.jsonl'], { cwd: folder });
+    expect(status.stdout).toMatch(/3\/4 /);
+    expect(status.stdout).toMatch(/^\.cut\.jsonl\.\w{16}: of another run of this output; --overwrite/m);
+    await done(`${command} --overwrite`);
+    expect(await hidden()).toEqual([]);
+  });
+
+  it('is gone on with by its own command, whatever other there is', async () => {
+    await left('', '.cut.jsonl.0123456789abcdef');
+    const { stderr } = await run(command);
+    expect(stderr).toContain('resuming: 3 chunks are done');
+    expect(await hidden()).toEqual([]);
+  });
+
+  it('goes with the next run where it has no whole chunk; a file of somebody else stays', async () => {
+    await mkdir(at('.cut.jsonl.0123456789abcdef/chunks'), { recursive: true });
+    await writeFile(at('.cut.jsonl.note'), 'of a user');
+    await left('', '.cut.jsonl.123456789abcdef0');
+    await rm(at('.cut.jsonl.123456789abcdef0/done'), { recursive: true });
+    await done(`${command} --max-segments 2`);
+    expect(await hidden()).toEqual(['.cut.jsonl.note']);
   });
 });

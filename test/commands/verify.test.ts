@@ -464,7 +464,7 @@ describe('status', () => {
   });
 
   it('finds the hidden folder of a file that is being made', async () => {
-    await cp(scored, join(work, '.made.jsonl.rredcot-run'), { recursive: true });
+    await cp(scored, join(work, '.made.jsonl.0123456789abcdef'), { recursive: true });
     expect((await rredcotHere(['status', join(work, 'made.jsonl')])).stdout).toMatch(/6\/6/);
     expect((await rredcotHere(['status', input])).stdout).toMatch(/no run is under way/);
     await mkdir(join(work, 'nothing'));

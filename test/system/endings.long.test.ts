@@ -19,7 +19,15 @@ import { resolveInputs } from '../../dist/io/read/inputs.js';
 import { watchInputs } from '../../dist/io/read/unchanged.js';
 import { are, plural } from '../../dist/plural.js';
 import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import {
+  FIXTURES,
+  hiddenRun,
+  ROOT,
+  readJsonl,
+  rredcot,
+  temporaryFolder,
+  writeFixtures,
+} from '../support/program.js';
 
 const BIN = join(ROOT, 'bin/rredcot.js');
 const SEGMENT = ['segment', '--no-policy', '--quiet'];
@@ -99,7 +107,7 @@ describe('a signal', () => {
     // the folder is begun once the first row has said which preset fits; before it blank lines, more than a pipe holds
     // unread, say that the run listens
     if (rows === '') await new Promise((resolve) => child.stdin.write('\n'.repeat(2 ** 22), resolve));
-    else await until(async () => (await readdir(cwd)).includes('.idle.parquet.rredcot-run'));
+    else await until(async () => (await hiddenRun(cwd, 'idle.parquet')) !== undefined);
     child.kill('SIGTERM');
     const { code, stderr } = await end;
     expect([code, stderr]).toEqual([75, expect.stringMatching(/^rredcot: interrupted/)]);
@@ -250,7 +258,7 @@ describe('a reader or a disk that takes no more', () => {
       const full = await rredcotHere(args, { cwd });
       expect(full.code, full.stderr).toBe(75);
       expect(full.stderr).toMatch(/^rredcot: disk\/.*no space left on the device\n {2}try: free some space/);
-      expect(await readdir(disk)).toEqual(['.x.jsonl.rredcot-run']);
+      expect(await readdir(disk)).toEqual([expect.stringMatching(/^\.x\.jsonl\.[0-9a-f]{16}$/)]);
       expect(await halfWritten(disk)).toEqual([]);
       const kept = (await filesOf(disk)).filter((name) => /chunks\/.*\.jsonl$/.test(name)).length;
       expect(kept).toBeGreaterThan(0);
@@ -280,7 +288,9 @@ describe('an input', () => {
     // 12 chunks, and the change comes with the first
     await writeFile(path, (await readFile(input, 'utf8')).split('\n').slice(0, 24).join('\n'));
     const { end } = start(['score', path, '-o', 'grown.parquet', '--rows-per-chunk', '2', '--quiet']);
-    await until(async () => (await filesOf(join(cwd, '.grown.parquet.rredcot-run'))).includes('chunks'));
+    await until(async () =>
+      (await filesOf((await hiddenRun(cwd, 'grown.parquet')) ?? join(cwd, 'none'))).includes('chunks'),
+    );
     await appendFile(path, '\n{}\n');
     const { code, stderr } = await end;
     expect(code, stderr).toBe(65);

@@ -4,7 +4,7 @@ import { access, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { ROOT, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
+import { hiddenRun, ROOT, rredcot, temporaryFolder, writeFixtures } from '../support/program.js';
 import { twoCommands } from './two-commands.js';
 
 twoCommands(1);
@@ -15,10 +15,9 @@ it('an attempt that was stopped and overtaken says so, and leaves the output as 
   const command = ['segment', '--no-policy', 'in.jsonl', '--rows-per-chunk', '4', '--quiet', '-o', 'x.jsonl'];
   const frozen = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...command], { cwd });
   const ended = new Promise<number | null>((resolve) => frozen.on('close', resolve));
-  const first = join(cwd, '.x.jsonl.rredcot-run/done/00000-of-00001/000000.json');
   while (
     frozen.exitCode === null &&
-    !(await access(first).then(
+    !(await access(join((await hiddenRun(cwd, 'x.jsonl')) ?? cwd, 'done/00000-of-00001/000000.json')).then(
       () => true,
       () => false,
     ))

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { BROKEN, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
+import { BROKEN, hiddenRun, ROOT, temporaryFolder, writeFixtures } from '../support/program.js';
 import type { FsPlan } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 
@@ -52,10 +52,10 @@ const MOMENTS: readonly (readonly [name: string, death: Moment, job: (job: Job) 
   ['before the record of the shard', before('write', 'done/\\.\\d+-of'), () => true],
   ['before _SUCCESS', before('rename', '_SUCCESS$'), () => true],
   ['after the rejects', after('rename', 'rejects\\.jsonl$'), isFile],
-  ['in the merge', before('write', 'rredcot-run/\\.out\\.(jsonl|arrow|parquet)\\.'), isFile],
+  ['in the merge', before('write', '[0-9a-f]{16}/\\.out\\.(jsonl|arrow|parquet)\\.'), isFile],
   ['at the final rename', before('rename', '/out\\.\\w+$'), isFile],
   ['after the final rename', after('rename', '/out\\.\\w+$'), isFile],
-  ['while the folder is removed', after('rm', 'rredcot-run/chunks'), isFile],
+  ['while the folder is removed', after('rm', '[0-9a-f]{16}/done'), isFile],
 ];
 
 /** One shard of `segment --no-policy` guesses its types: test/guess.test.ts. */
@@ -121,7 +121,8 @@ function attempt({ command, format }: Job, output: string, shard: string[], deat
 
 /** The state in which a death has left a run, for the report. */
 async function stateOf(place: string, { output, shards, format }: Job): Promise<string> {
-  const folder = join(place, output === '/' ? 'out' : `.out${output}.rredcot-run`);
+  const hidden = output === '/' ? undefined : await hiddenRun(place, `out${output}`);
+  const folder = output === '/' ? join(place, 'out') : (hidden ?? join(place, 'none'));
   const names = await readdir(folder, { recursive: true }).catch(() => [] as string[]);
   const isPublished = output !== '/' && (await readdir(place)).includes(`out${output}`);
   if (isPublished) return names.length > 0 ? 'published, folder there' : 'finished';

@@ -1,5 +1,7 @@
 // A command's run in: its folder found or made, its shard, what of it is done and what is still to be read.
-import { rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { rm, rmdir } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import {
@@ -13,12 +15,14 @@ import {
   shardOf,
 } from '../../io/files/chunks.js';
 import { readJson, writeJson } from '../../io/files/json-file.js';
-import { runPaths } from '../../io/files/run-paths.js';
+import { hiddenFolder, runPaths } from '../../io/files/run-paths.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import type { Input } from '../../io/read/inputs.js';
-import { assertSameRun, claimRun, dropAlone, type FolderPresence } from '../../io/run/claim.js';
-import type { AskedRun, RunDescription } from '../../io/run/description.js';
+import { findRun } from '../../io/run/begin.js';
+import { assertSameRun, claimRun } from '../../io/run/claim.js';
+import { type AskedRun, askedIdentity, type RunDescription } from '../../io/run/description.js';
 import { fingerprint } from '../../io/run/fingerprint.js';
+import { hiddenFolders, isWorthKeeping, removeHidden } from '../../io/run/hidden.js';
 import {
   type CanaryRecord,
   type ChunkRecord,
@@ -28,7 +32,7 @@ import {
   readShard,
   sumCounts,
 } from '../../io/run/records.js';
-import { hasRejects, removeLeftovers, sharedFolders } from '../../io/run/remove.js';
+import { dropRun, hasHalfWritten, hasRejects, removeLeftovers, sharedFolders } from '../../io/run/remove.js';
 import { markSuccess } from '../../io/run/success.js';
 import { are, plural } from '../../plural.js';
 import type { WatchedPolicy } from '../../policy/unchanged.js';
@@ -36,15 +40,7 @@ import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
 import { VERSION } from '../../version.js';
 import { resolveShard } from './shard.js';
-import {
-  assertFree,
-  assertSame,
-  OUTPUT_VARIABLE,
-  refuseOther,
-  refuseStream,
-  type Standing,
-  standing,
-} from './standing.js';
+import { assertFree, assertSame, OUTPUT_VARIABLE, refuseOther, refuseStream, standing } from './standing.js';
 import { readSurvey, type Survey, writeSurvey } from './survey.js';
 import type { Target } from './target.js';
 
@@ -82,6 +78,8 @@ export interface Run {
   readonly folder: string | undefined;
   /** what the inputs hold; undefined for streams, and where nobody needs it */
   readonly survey: Survey | undefined;
+  /** another run's output is replaced, and what others have left of it goes */
+  readonly replaces: boolean;
   /** what `run.json` says of it; undefined where there is no folder */
   readonly description: RunDescription | undefined;
   /** the chunks that are done */
@@ -117,15 +115,14 @@ export async function openRun(
   const started = Date.now();
   const isStream = inputs.some(({ size }) => size === null);
   const shard = resolveShard(target, opts, isStream, log);
-  const { folder } = target;
   const survey = (): Promise<Survey | undefined> => (isStream ? Promise.resolve(undefined) : surveyor.make());
   const rowsPerChunk = (found: Survey | undefined): number =>
     opts.rowsPerChunk ?? defaultRowsPerChunk(found?.rows, described.policy !== null);
-  if (folder === undefined) {
+  if (target.kind === 'stdout') {
     await files?.assertSince(null);
     const found = surveyor.isNeeded ? await survey() : undefined;
     const cut = { shard, rowsPerChunk: rowsPerChunk(found), survey: found };
-    return begun(target, cut, new Map(), false, undefined, opts);
+    return begun(target, cut, new Map(), undefined, opts);
   }
 
   const asked: AskedRun = {
@@ -141,8 +138,15 @@ export async function openRun(
   const stands = output !== undefined && !opts.overwrite ? await standing(output) : undefined;
   if (stands !== undefined) refuseOther(stands, asked);
   if (stands !== undefined && isStream) refuseStream(stands);
+  const own =
+    target.kind === 'folder'
+      ? target.path
+      : hiddenFolder(target.path, isStream ? randomBytes(8).toString('hex') : askedIdentity(asked));
+  const left = output === undefined || opts.overwrite || isStream ? own : await leftBy(output, own, asked);
+  const folder = target.kind === 'folder' ? own : left;
+  const isNew = (await statIfThere(folder)) === null;
   let made: Survey | undefined;
-  const { description, isOurs, presence } = await claimRun(folder, asked, {
+  const { description, isOurs } = await claimRun(folder, asked, {
     isHidden: target.kind === 'file',
     overwrite: opts.overwrite,
     isStream,
@@ -154,16 +158,16 @@ export async function openRun(
       return { run: { ...asked, rows_per_chunk: rows }, stamps: files?.stamps ?? null };
     },
   });
+  const place = { folder, description, isOurs, isNew };
+  const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
+  const empty = begun(target, cut, new Map(), place, opts);
   try {
     if (!isOurs) await files?.assertSince(description.policy_files);
-    // an attempt that ended after the file had its name is put to its end; else nothing is left to do
-    if (stands !== undefined && (await isStanding(stands))) {
-      const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
-      const run = begun(target, cut, new Map(), true, { description, presence, isOurs: false }, opts);
-      return { ...run, before: stands.counts };
+    // JSON lines that have no hash yet are put to their end
+    if (stands !== undefined && (await assertSame(stands, description.run, asked.inputs))) {
+      if (target.kind === 'file') await removeHidden(folder);
+      return { ...empty, isDone: true, before: stands.counts };
     }
-    const cut = { shard, rowsPerChunk: description.rows_per_chunk, survey: made };
-    const place = { description, presence, isOurs };
     const run = await resumed(target, cut, place, started, opts, log);
     if (run.isDone || isStream) return run;
     // the survey of a run is made by its first process, and read by those that resume it or do its other shards
@@ -173,20 +177,28 @@ export async function openRun(
     if (known === undefined) await writeSurvey(path, found, description.run);
     return { ...run, survey: found };
   } catch (error) {
-    await presence.leave();
+    await empty[Symbol.asyncDispose]();
     throw error;
   }
+}
 
-  /** Whether the output that stands there is all that is asked for; what was begun here is of no use then. */
-  async function isStanding(found: Standing): Promise<boolean> {
-    let isWhole = true;
+/**
+ * The folder in which an earlier attempt has done a part of the run: its own, or one of the same run by other words.
+ * @throws RredcotError (exit 2) where there is none, and another run could be gone on with: naming the field that differs
+ */
+async function leftBy(output: string, own: string, asked: AskedRun): Promise<string> {
+  if (await isWorthKeeping(own)) return own;
+  let other: unknown;
+  for (const folder of await hiddenFolders(output)) {
+    if (resolve(folder) === resolve(own) || !(await isWorthKeeping(folder))) continue;
     try {
-      isWhole = await assertSame(found, description.run, asked.inputs);
-      return isOurs && isWhole;
-    } finally {
-      if (isOurs && isWhole && target.kind === 'file') await dropAlone(folder as string, true, presence);
+      if ((await findRun(folder, asked, true)) !== undefined) return folder;
+    } catch (error) {
+      other ??= error;
     }
   }
+  if (other !== undefined) throw other;
+  return own;
 }
 
 /** What could not be joined in the end, or is no folder that a file system likes. @throws RredcotError (exit 2) */
@@ -208,10 +220,12 @@ type Cut = Pick<Run, 'shard' | 'rowsPerChunk' | 'survey'>;
 
 /** A run's folder as this process has found it. */
 interface Place {
+  readonly folder: string;
   readonly description: RunDescription;
-  readonly presence: FolderPresence;
   /** whether this process has begun the run */
   readonly isOurs: boolean;
+  /** whether the folder was not there before */
+  readonly isNew: boolean;
 }
 
 /** Looks at what the shard's earlier attempts have done. */
@@ -224,8 +238,7 @@ async function resumed(
   log: Log,
 ): Promise<Run> {
   const { shard } = cut;
-  const { description, isOurs } = place;
-  const folder = target.folder as string;
+  const { folder, description, isOurs } = place;
   const paths = runPaths(folder);
   const strangers: string[] = [];
   const state = await readShard(folder, description, shard, ({ path }) => void strangers.push(path));
@@ -255,25 +268,24 @@ async function resumed(
   }
   if (!isOurs && !isWhole && state.chunks.size > 0)
     log.info(`resuming: ${plural(state.chunks.size, 'chunk')} ${are(state.chunks.size)} done, in ${folder}`);
-  return begun(target, cut, state.chunks, isDone, place, opts);
+  return { ...begun(target, cut, state.chunks, place, opts), isDone };
 }
 
 function begun(
-  { kind, path, folder }: Target,
+  { kind, path }: Target,
   cut: Cut,
   chunks: Map<number, ChunkRecord>,
-  isDone: boolean,
   place: Place | undefined,
   { signal, overwrite }: RunOptions,
 ): Run {
   // what is done when the run begins; the writer adds to `chunks` while rows are still being read
   const done = new Set(chunks.keys());
-  const description = place?.description;
+  const { folder, description } = place ?? {};
   const assertOurs = async (): Promise<void> => {
     if (folder !== undefined && description !== undefined) await assertSameRun(folder, description);
   };
-  /** Leaves nothing of a run in which nothing is whole, unless others work on it. */
-  async function clean({ presence, isOurs }: Place, folder: string): Promise<void> {
+  /** Leaves nothing of a run in which nothing is whole, unless another attempt writes there. */
+  async function clean({ folder, isOurs, isNew }: Place): Promise<void> {
     if (cut.shard.count > 1) return;
     // rejects are soon found again, and a run of nothing else would stand in the way of the mended command
     if (signal.aborted) {
@@ -285,7 +297,10 @@ function begun(
       if (kind === 'folder' && (await hasRejects(folder, cut.shard))) return;
     }
     await assertOurs();
-    await dropAlone(folder, kind === 'file', presence);
+    if (await hasHalfWritten(folder)) return;
+    if (kind === 'file') return removeHidden(folder);
+    await dropRun(folder);
+    if (isNew) await rmdir(folder);
   }
   return {
     ...cut,
@@ -293,7 +308,8 @@ function begun(
     description,
     chunks,
     proofs: [],
-    isDone,
+    isDone: false,
+    replaces: overwrite,
     before: sumCounts(chunks.values()),
     assertOurs,
     async assertFree() {
@@ -304,9 +320,7 @@ function begun(
       return shardOf(chunk, cut.shard.count).index === cut.shard.index && !done.has(chunk);
     },
     async [Symbol.asyncDispose]() {
-      if (folder === undefined || place === undefined) return;
-      await clean(place, folder).catch(() => {});
-      await place.presence.leave().catch(() => {});
+      if (place !== undefined) await clean(place).catch(() => {});
     },
   };
 }

@@ -1,4 +1,5 @@
 // `--workers` and `--devices`: the rows of one command shared by several processes, whose chunks become one result.
+import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CORES_VARIABLE, coreShare } from '../../cores.js';
@@ -7,13 +8,14 @@ import { isAnswerNow } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import type { Shard } from '../../io/files/chunks.js';
 import { readJson } from '../../io/files/json-file.js';
-import { runPaths } from '../../io/files/run-paths.js';
+import { hiddenFolder, runPaths } from '../../io/files/run-paths.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
-import { comeInto, dropAlone, type FolderPresence } from '../../io/run/claim.js';
 import type { RunCommand } from '../../io/run/description.js';
+import { fingerprint } from '../../io/run/fingerprint.js';
+import { removeHidden } from '../../io/run/hidden.js';
 import { publishFile, rejectsHash } from '../../io/run/publish.js';
 import { type ChunkRecord, holdsTraces } from '../../io/run/records.js';
-import { emptyRunFolder } from '../../io/run/remove.js';
+import { dropRun, hasHalfWritten } from '../../io/run/remove.js';
 import { readRunState, recordsInOrder } from '../../io/run/state.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import type { OutputFormat } from '../../io/write/output.js';
@@ -29,6 +31,7 @@ import { SharedProgress } from '../../report/shared-progress.js';
 import { suggestCalibration } from '../../report/suggestion.js';
 import { Summary, type SummaryPart } from '../../report/summary.js';
 import { drawnHere, drawTrace } from '../../report/trace-view.js';
+import { VERSION } from '../../version.js';
 import { ownCounts } from './counts.js';
 import { madeBy } from './made-by.js';
 import type { RunOptions } from './open-run.js';
@@ -67,22 +70,37 @@ export async function runWorkers(
 ): Promise<ExitCode> {
   const started = performance.now();
   const inputs = await resolveInputs(paths);
-  const target = await resolveWorkersTarget(inputs, opts);
-  const shard = resolveShard(target, opts, false, log);
-  const presence = await comeInto(target.folder, target.kind === 'file');
+  const facts =
+    opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
+  const asked = await resolveWorkersTarget(inputs, opts);
+  const shard = resolveShard(asked, opts, false, log);
+  const { kind, path } = asked;
+  const isFile = kind === 'file';
+  const folder = isFile ? hiddenFolder(path, await identityOf(inputs, shard, opts, facts)) : path;
+  const target: FolderTarget = { ...asked, folder };
+  if (opts.overwrite) await (isFile ? removeHidden(folder) : dropRun(folder));
+  const stands = isFile && !opts.overwrite ? await standing(path) : undefined;
   try {
-    await clearFolder(target, opts, presence);
-    const { kind, path } = target;
-    const stands = kind === 'file' && !opts.overwrite ? await standing(path) : undefined;
-    // the run is ours from here on, also while no worker is up
-    await presence.work();
-    return await shareWork(paths, target, shard, opts, log, { started, stands });
+    return await shareWork(paths, target, shard, opts, log, { started, stands, facts });
   } finally {
-    // beginnings that hold nothing
-    if (target.kind === 'file')
-      await clearFolder(target, { ...opts, overwrite: false }, presence).catch(() => {});
-    await presence.leave();
+    // a beginning that holds nothing
+    if (isFile && !(await holdsTraces(folder)) && !(await hasHalfWritten(folder))) await removeHidden(folder);
   }
+}
+
+type Facts = ReturnType<typeof policyFacts>;
+
+/** What is asked for, as far as the parent knows it: its workers compare all of it with what is in the folder. */
+async function identityOf(
+  inputs: readonly Input[],
+  { count }: Shard,
+  { command, flags, devices, policy }: WorkersOptions,
+  facts: Facts | undefined,
+): Promise<string> {
+  const contents = (await fingerprint(inputs)).map(({ mtime_ms: _, ...print }) => print);
+  const shards = count * devices.length;
+  const all = { version: VERSION, command, flags, shards, policy, facts, inputs: contents };
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 
 /** What the workers share. */
@@ -91,8 +109,6 @@ interface Shared {
   readonly shard: Shard;
   /** what attempts before have done */
   readonly before: Awaited<ReturnType<typeof ownCounts>>;
-  /** what stands at the output's place */
-  readonly stands: Standing | undefined;
 }
 
 async function shareWork(
@@ -101,7 +117,15 @@ async function shareWork(
   shard: Shard,
   opts: WorkersOptions,
   log: Log,
-  { started, stands }: { readonly started: number; readonly stands: Standing | undefined },
+  {
+    started,
+    stands,
+    facts,
+  }: {
+    readonly started: number;
+    readonly stands: Standing | undefined;
+    readonly facts: Facts | undefined;
+  },
 ): Promise<ExitCode> {
   const { folder } = target;
   const before = await ownCounts(folder, shard, opts.devices.length);
@@ -109,7 +133,7 @@ async function shareWork(
     log.info(`resuming: ${plural(before.chunks, 'chunk')} ${are(before.chunks)} done, in ${folder}`);
 
   const workers = workerCommands(paths, folder, target, shard, opts);
-  const met = await superviseAll(workers, { target, shard, before, stands }, opts, log).catch(
+  const met = await superviseAll(workers, { target, shard, before }, opts, log).catch(
     async (error: unknown) => {
       if (isDataError(error)) throw await withRejects(error, folder, target, shard, opts);
       throw await explained(error, folder, shard, opts);
@@ -123,8 +147,6 @@ async function shareWork(
   const summary = new Summary(total.figures);
   for (const part of met) summary.include(part);
   const { figures } = summary;
-  const facts =
-    opts.policy === null ? undefined : policyFacts(await openPolicyFolder(opts.policy, NO_HASHES));
   const seconds = (performance.now() - started) / 1000;
   await checkAll(total, folder, target, shard, opts);
   const { traces, tokens, rejects } = total;
@@ -143,10 +165,16 @@ async function shareWork(
       : undefined;
   if (problem !== undefined) log.warn('summary', problem);
   if (target.kind === 'file')
-    await publishFile(folder, target, records, shard.count * workers.length, () => {
-      throwIfInterrupted(opts.signal);
-      log.progress(`joining ${plural(total.chunks, 'chunk')}`, {});
-    });
+    await publishFile(
+      folder,
+      { ...target, replaces: opts.overwrite },
+      records,
+      shard.count * workers.length,
+      () => {
+        throwIfInterrupted(opts.signal);
+        log.progress(`joining ${plural(total.chunks, 'chunk')}`, {});
+      },
+    );
   const { example } = summary;
   if (total.valueName !== undefined && example !== undefined)
     log.text(`\n${drawTrace(example, { ...drawnHere(), valueName: total.valueName })}\n`);
@@ -175,7 +203,7 @@ async function shareWork(
 /** Starts the workers and tells what they tell. @returns what each has met of its traces */
 async function superviseAll(
   workers: readonly Worker[],
-  { target, shard, before, stands }: Shared,
+  { target, shard, before }: Shared,
   opts: WorkersOptions,
   log: Log,
 ): Promise<SummaryPart[]> {
@@ -188,7 +216,7 @@ async function superviseAll(
     env: {
       ...process.env,
       [CORES_VARIABLE]: `${coreShare(workers.length)}`,
-      ...(stands && { [OUTPUT_VARIABLE]: stands.path }),
+      ...(target.kind === 'file' && !opts.overwrite && { [OUTPUT_VARIABLE]: target.path }),
     },
     signal: opts.signal,
     // the first one reads the inputs through, and the others find what it has found
@@ -217,31 +245,16 @@ async function superviseAll(
   return met;
 }
 
-async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<FolderTarget> {
+async function resolveWorkersTarget(inputs: readonly Input[], opts: WorkersOptions): Promise<Target> {
   if (inputs.some(({ size }) => size === null))
     throw usageError('workers need files, stdin can be read only once', 'name the input files');
   if (opts.limit !== undefined)
     throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
   const byDefault = opts.command === 'score' ? `${stemOf(inputs)}.scored.parquet` : '-';
   const target = await resolveTarget(opts.output ?? byDefault, opts.format, inputs);
-  const { folder } = target;
-  if (folder === undefined)
+  if (target.kind === 'stdout')
     throw usageError('workers need a file or a folder to write to, not stdout', '-o segments.parquet');
-  return { ...target, folder };
-}
-
-/** `--overwrite`, for all of them; and the beginnings of another run, of which nothing is lost. */
-async function clearFolder(
-  { folder, kind }: FolderTarget,
-  { overwrite }: WorkersOptions,
-  presence: FolderPresence,
-): Promise<void> {
-  if (overwrite) await dropAlone(folder, kind === 'file', presence);
-  else if (kind === 'file')
-    // where others work on it, the workers tell whether it is the same run
-    await presence.alone(async () => {
-      if (!(await holdsTraces(folder))) await emptyRunFolder(folder);
-    });
+  return target;
 }
 
 function workerCommands(

@@ -90,7 +90,7 @@ export async function runJob(
   const format = opts.format ?? (opts.output === undefined ? byDefault.format : undefined);
   const asked = await resolveTarget(opts.output ?? byDefault.path, format, inputs);
   // a run that is not made touches no folder
-  const target: Target = job.isDry ? { ...asked, kind: 'stdout', folder: undefined } : asked;
+  const target: Target = job.isDry ? { ...asked, kind: 'stdout' } : asked;
   const { map, read } = mapping;
   logMapping(mapping, opts, log);
   const { limit, maxLineBytes, maxRejects, signal } = opts;

@@ -177,7 +177,8 @@ export async function openSink(opts: SinkOptions): Promise<Sink> {
     if (isAll) await summarise(run.folder, run.description.run, records);
     await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
     if (target.kind !== 'file') return;
-    await publishFile(run.folder, target, records, run.shard.count, () => throwIfInterrupted(opts.signal));
+    const replaced = { ...target, replaces: run.replaces };
+    await publishFile(run.folder, replaced, records, run.shard.count, () => throwIfInterrupted(opts.signal));
   }
   return {
     async drain(items) {

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { assertHere } from '../../io/files/elsewhere.js';
 import { whyUnreplaceable } from '../../io/files/replaceable.js';
-import { hiddenFolder, rejectsPath, summaryPath } from '../../io/files/run-paths.js';
+import { rejectsPath, summaryPath } from '../../io/files/run-paths.js';
 import { statIfThere } from '../../io/files/stat-if-there.js';
 import { sumPath } from '../../io/files/sum-file.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
@@ -31,8 +31,6 @@ export interface Target {
   readonly format: OutputFormat;
   /** the rejects: a file, or a folder of them in a run folder */
   readonly rejects: string;
-  /** the run folder: hidden beside a single file while that is being made; undefined for stdout */
-  readonly folder: string | undefined;
 }
 
 /**
@@ -51,7 +49,7 @@ export async function resolveTarget(
     const folder = output.replace(/(?<=.)\/+$/, '');
     const rejects = join(folder, 'rejects');
     const kind = format ?? 'parquet';
-    return { kind: 'folder', path: folder, format: kind, rejects, folder };
+    return { kind: 'folder', path: folder, format: kind, rejects };
   }
   const isStdout = output === '-';
   const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
@@ -61,13 +59,12 @@ export async function resolveTarget(
   for (const path of written) await refuseOtherThanFile(path);
   if (isStdout) {
     const kind = format ?? 'arrow';
-    return { kind: 'stdout', path: output, format: kind, rejects, folder: undefined };
+    return { kind: 'stdout', path: output, format: kind, rejects };
   }
   const kind = formatOfFile(output, format);
   await refuseMissingFolder(output);
   for (const each of written) await refuseUnreplaceable(each);
-  const folder = hiddenFolder(output);
-  return { kind: 'file', path: output, format: kind, rejects, folder };
+  return { kind: 'file', path: output, format: kind, rejects };
 }
 
 /** @throws RredcotError (exit 2) where a file that is to be written is one that was read, or no file of this machine */

@@ -1,14 +1,14 @@
 // Writes scored rows to one file or to stdout, whole or not at all, with the rejects and the summary beside it.
 import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
-import { throwIfInterrupted, usageError } from '../../errors.js';
+import { throwIfInterrupted } from '../../errors.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
-import { summaryPath } from '../../io/files/run-paths.js';
+import { makeFolder } from '../../io/files/make-folder.js';
+import { hiddenFolder, summaryPath } from '../../io/files/run-paths.js';
+import { statIfThere } from '../../io/files/stat-if-there.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { removeSum, writeSum } from '../../io/files/sum-file.js';
-import { comeInto, sweepFolder } from '../../io/run/claim.js';
-import { holderText } from '../../io/run/holder.js';
-import type { Presence } from '../../io/run/presence.js';
+import { removeHidden, removeOthers } from '../../io/run/hidden.js';
 import { writeSummary } from '../../io/run/summary-file.js';
 import {
   CONFIG_KEY,
@@ -65,18 +65,22 @@ export async function writeScored(
   out: ScoredOutput,
 ): Promise<boolean> {
   const { target, config, log, signal, overwrite } = out;
-  const { path, format, folder } = target;
+  const { path, format } = target;
   const identity = identityOf(out);
-  if (await isDone(out, identity)) return false;
+  // what is half written lies in a folder that goes: what a killed process leaves, the same command takes away
+  const folder = path === '-' ? undefined : hiddenFolder(path, identity);
+  if (await isDone(out, identity)) {
+    if (folder !== undefined) await removeHidden(folder);
+    return false;
+  }
   const progress = new Progress(log, { traces: undefined, share: () => undefined });
   const summary = new Summary();
   await inFolder(target, async () => {
-    // what is half written lies in the folder that goes: what a killed process leaves, the next one at this output sweeps
-    const presence = folder === undefined ? undefined : await comeInto(folder, true, signal);
     try {
-      await write(presence);
+      if (folder !== undefined) await makeFolder(folder);
+      await write();
     } finally {
-      await presence?.leave();
+      if (folder !== undefined) await removeHidden(folder);
       progress.end();
     }
   });
@@ -96,7 +100,7 @@ export async function writeScored(
     const figures = figureRecord(summary.figures);
     return { traces, tokens, rejects, seconds, ...figures, ...out.figures?.(), output: path };
   }
-  async function write(presence: Presence | undefined): Promise<void> {
+  async function write(): Promise<void> {
     const rejects = await openRejects(target.rejects, folder);
     const metadata = metadataOf(out);
     const output = await openOutput({ ...out, path, format, metadata, halfWrittenIn: folder });
@@ -114,10 +118,9 @@ export async function writeScored(
         }
       }
       throwIfInterrupted(signal);
-      if (presence === undefined || folder === undefined) {
-        await rejects.close();
-        await output.close();
-      } else await oneAtATime(path, presence, () => publish(rejects, output, folder));
+      if (folder !== undefined) return await publish(rejects, output, folder);
+      await rejects.close();
+      await output.close();
     } catch (error) {
       await output.abort().catch(() => {});
       await rejects.abort().catch(() => {});
@@ -136,14 +139,14 @@ export async function writeScored(
       if (format === 'jsonl') await removeSum(path);
       sha256 = await output.close();
     } catch (error) {
+      // the same command was faster, and what is beside the file is its own
+      if ((await statIfThere(folder)) === null) throw error;
       // of a file that is not there
       for (const each of [beside, target.rejects]) await rm(each, { force: true }).catch(() => {});
       throw error;
     }
-    if (format !== 'jsonl' || sha256 === null) return;
-    const besides = await sha256OfFile(beside);
-    const hashes = new Map([[path, sha256]]);
-    await writeSum(path, besides === null ? hashes : hashes.set(beside, besides), folder);
+    if (format === 'jsonl' && sha256 !== null) await writeHashes(path, sha256, folder);
+    await removeOthers(path, identity, overwrite);
   }
   async function summarise(folder: string): Promise<void> {
     const rejectsSha256 = await sha256OfFile(target.rejects);
@@ -157,34 +160,27 @@ export async function writeScored(
   }
 }
 
+/** The hashes of JSON lines and of their summary. */
+async function writeHashes(path: string, sha256: string, folder: string): Promise<void> {
+  const beside = summaryPath(path);
+  const besides = await sha256OfFile(beside);
+  const hashes = new Map([[path, sha256]]);
+  await writeSum(path, besides === null ? hashes : hashes.set(beside, besides), folder);
+}
+
 /** Whether the file stands there already. @throws RredcotError (exit 2) for another one */
 async function isDone({ target, config, overwrite, log }: ScoredOutput, identity: string): Promise<boolean> {
-  const { path, folder } = target;
+  const { path } = target;
   const stands = path === '-' || overwrite ? undefined : await standing(path);
   if (stands === undefined) return false;
   refuseOther(stands, { config });
   if (!(await assertSame(stands, identity))) return false;
-  // of a process that was killed right behind the file's end
-  if (folder !== undefined) await sweepFolder(folder, true);
   log.info(`${path} is already done`);
   return true;
 }
 
 /** Keys of metadata begin so; the summary's do not. */
 const OURS = 'rredcot.';
-
-/**
- * Gives files that belong together their names: what two commands make at one place would else be mixed.
- * @throws RredcotError (exit 2) where a run is at work there
- */
-async function oneAtATime(path: string, presence: Presence, publish: () => Promise<void>): Promise<void> {
-  const ended = await presence.alone(publish);
-  if ('holder' in ended)
-    throw usageError(
-      `${path}: another command makes it (${holderText(ended.holder)})`,
-      'wait for it, or name another output with -o',
-    );
-}
 
 /** What takes a run's place: a hash of what the file was made of, and how. */
 function identityOf({ config, made, metadata, target }: ScoredOutput): string {

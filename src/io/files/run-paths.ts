@@ -25,9 +25,23 @@ export function runPaths(folder: string) {
   };
 }
 
-/** Where a single file is made until it is whole: a run folder beside it. */
-export function hiddenFolder(path: string): string {
-  return join(dirname(path), `.${basename(path)}.rredcot-run`);
+/** Where a single file is made until it is whole: a folder beside it, named by what is made, so that no two runs meet in one. */
+export function hiddenFolder(path: string, identity: string): string {
+  return `${hiddenStem(path)}${identity.slice(0, HASH_DIGITS)}`;
+}
+
+const HASH_DIGITS = 16;
+const HASH = new RegExp(`^[0-9a-f]{${HASH_DIGITS}}$`);
+
+function hiddenStem(path: string): string {
+  return join(dirname(path), `.${basename(path)}.`);
+}
+
+/** The folder of a run of this output in which another path lies, or which it is; undefined where it lies elsewhere. */
+export function hiddenFolderAround(output: string, path: string): string | undefined {
+  const stem = hiddenStem(output);
+  const [name = ''] = path.startsWith(stem) ? path.slice(stem.length).split('/') : [];
+  return HASH.test(name) ? `${stem}${name}` : undefined;
 }
 
 /** The number of a chunk, by the name of one of its files. */

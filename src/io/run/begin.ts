@@ -85,13 +85,7 @@ export function createRun(
 }
 
 /** How a file system says that it has no hard links. */
-export const NO_HARD_LINKS: ReadonlySet<string> = new Set([
-  'EPERM',
-  'ENOTSUP',
-  'EOPNOTSUPP',
-  'ENOSYS',
-  'EMLINK',
-]);
+const NO_HARD_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']);
 
 /** Makes the file with its whole content, unless it is there. Two processes that try at once: one of them succeeds. */
 async function createExclusively(path: string, content: string, folder: string): Promise<boolean> {

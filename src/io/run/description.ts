@@ -76,6 +76,11 @@ export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
   return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 
+/** The same of a run whose chunks may have no size yet: it names the folder in which a file is made. */
+export function askedIdentity(asked: AskedRun): string {
+  return runIdentity({ ...asked, rows_per_chunk: asked.rows_per_chunk ?? 0 });
+}
+
 /**
  * Reads what a folder's run is.
  * @throws RredcotError: exit 2 where there is none that this version reads, 65 where it was changed since it was written

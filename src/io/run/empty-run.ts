@@ -1,7 +1,8 @@
 // Ends a run without one trace: its rejects go beside the output, the rest goes, so that it stands in nobody's way.
 import { rmdir } from 'node:fs/promises';
+import { removeHidden } from './hidden.js';
 import { publishRejects } from './publish.js';
-import { dropRun, emptyRunFolder } from './remove.js';
+import { dropRun } from './remove.js';
 
 /**
  * Puts the reasons beside the output and removes the run.
@@ -16,7 +17,7 @@ export async function endEmptyRun(
   onProgress: () => void,
 ): Promise<void> {
   await publishRejects(folder, reasons, onProgress);
-  if (kind === 'file') return emptyRunFolder(folder);
+  if (kind === 'file') return removeHidden(folder);
   await dropRun(folder);
   await rmdir(folder).catch(() => {});
 }

@@ -9,9 +9,9 @@ import { chunkNumber, runPaths, summaryPath } from '../files/run-paths.js';
 import { removeSum, writeSum } from '../files/sum-file.js';
 import { openChunkReader } from '../parquet/chunk-reader.js';
 import type { OutputFormat } from '../write/output.js';
+import { removeHidden, removeOthers } from './hidden.js';
 import { joinLines, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
-import { emptyRunFolder } from './remove.js';
 import { readSummary } from './summary-file.js';
 
 /** What the user asked for; its chunks have the same format. */
@@ -19,10 +19,12 @@ export interface PublishTarget {
   readonly path: string;
   readonly format: OutputFormat;
   readonly rejects: string;
+  /** what other runs have left of this output goes, whatever it is */
+  readonly replaces: boolean;
 }
 
 /**
- * Makes a single file, and its rejects file, of a finished run, and removes the run; its folder goes with the last process in it. After an interruption at any
+ * Makes a single file, and its rejects file, of a finished run, and removes the run with its folder. After an interruption at any
  * point the next start does the same again.
  * @param records of all chunks of all shards
  * @param onProgress called every few megabytes; may throw to stop, with nothing lost
@@ -30,7 +32,7 @@ export interface PublishTarget {
  */
 export async function publishFile(
   folder: string,
-  { path, format, rejects }: PublishTarget,
+  { path, format, rejects, replaces }: PublishTarget,
   records: readonly ChunkRecord[],
   shards: number,
   onProgress: () => void,
@@ -65,7 +67,8 @@ export async function publishFile(
     const summary = await summaryHash(path, (sorted[0] as ChunkRecord).run);
     await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary), folder);
   }
-  await emptyRunFolder(folder);
+  await removeHidden(folder);
+  await removeOthers(path, (sorted[0] as ChunkRecord).run, replaces);
 }
 
 /** The rejects files of chunks, in the order of their rows. @param sorted records */

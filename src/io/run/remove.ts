@@ -1,7 +1,6 @@
 // What a run has made, taken away again: its own files and nothing else, since a user's folder may hold more.
 import { lstat, readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { basename, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { Shard } from '../files/chunks.js';
 import { readJson } from '../files/json-file.js';
@@ -86,33 +85,10 @@ async function strangerBelow(folder: string, own: RegExp): Promise<string | unde
   return undefined;
 }
 
-const REMOVALS = 5;
-
-/**
- * Drops what lies in a hidden run folder, which is ours by its name: the run, and what was half written. Where another
- * attempt at the same run still writes there, this is tried a few times; what is left then goes when that one ends.
- */
-export async function emptyRunFolder(folder: string): Promise<void> {
-  for (let tries = 1; tries <= REMOVALS; tries++)
-    try {
-      await removeRun(folder);
-      await removeHalfWritten(folder);
-      return;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
-      await sleep(20 * tries);
-    }
-}
-
-/** What is half written in the folder itself. */
-export async function halfWritten(folder: string): Promise<string[]> {
-  const names = await readdir(folder).catch((): string[] => []);
-  return names.filter((name) => HALF_WRITTEN.test(name)).map((name) => join(folder, name));
-}
-
-/** The caller knows that nobody writes there. */
-export async function removeHalfWritten(folder: string): Promise<void> {
-  for (const path of await halfWritten(folder)) await rm(path, { recursive: true, force: true });
+/** Whether something is being written in a run's folder, or was when its process was killed. */
+export async function hasHalfWritten(folder: string): Promise<boolean> {
+  const names = await readdir(folder, { recursive: true }).catch((): string[] => []);
+  return names.some((name) => HALF_WRITTEN.test(basename(name)));
 }
 
 /** What attempts that were killed have left half written; what another attempt writes now is younger. */

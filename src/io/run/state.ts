@@ -5,10 +5,11 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
 import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../files/chunks.js';
 import { addressError } from '../files/elsewhere.js';
-import { chunkNumber, hiddenFolder, runPaths } from '../files/run-paths.js';
+import { chunkNumber, runPaths } from '../files/run-paths.js';
 import { statIfThere } from '../files/stat-if-there.js';
 import { type Part, parsePart } from '../write/part.js';
 import { type RunDescription, readRunDescription } from './description.js';
+import { hiddenFolders } from './hidden.js';
 import {
   type CardSource,
   type ChunkRecord,
@@ -72,7 +73,8 @@ export interface RunState {
 }
 
 /**
- * The run folder that a name stands for: the folder itself, or the hidden one beside a file that is being made.
+ * The run folder that a name stands for: the folder itself, or of the hidden ones beside a file that is being made the one
+ * that was begun last.
  * @returns undefined where the name is a file and no run is under way for it
  * @throws RredcotError (exit 2) where there is neither
  */
@@ -80,8 +82,8 @@ export async function locateRun(out: string): Promise<string | undefined> {
   const path = out.replace(/(?<=.)\/+$/, '');
   const found = await statIfThere(path);
   if (found?.isDirectory()) return path;
-  const hidden = hiddenFolder(path);
-  if ((await statIfThere(runPaths(hidden).run)) !== null) return hidden;
+  for (const hidden of await hiddenFolders(path))
+    if ((await statIfThere(runPaths(hidden).run)) !== null) return hidden;
   if (found !== null) return undefined;
   throw (
     addressError(path) ??

@@ -3,7 +3,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
 import { interruption, openRun } from '../../../dist/commands/job/open-run.js';
-import { hiddenFolder, runPaths } from '../../../dist/io/files/run-paths.js';
+import { runPaths } from '../../../dist/io/files/run-paths.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import type { Log } from '../../../dist/report/log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -12,16 +12,15 @@ it.each([
   ['folder', 0, []],
   ['folder', 3, ['out']],
   ['file', 0, []],
-  ['file', 3, ['.out.rredcot-run']],
+  ['file', 3, [expect.stringMatching(/^\.out\.[0-9a-f]{16}$/)]],
 ] as const)('a %s with %d traces in its first chunk, interrupted', async (kind, traces, left) => {
   const work = await temporaryFolder();
   const input = join(work, 'in.jsonl');
   await writeFile(input, '{}\n{}\n{}\n{}\n');
   const path = join(work, 'out');
-  const folder = kind === 'file' ? hiddenFolder(path) : path;
   const stop = new AbortController();
   const run = await openRun(
-    { kind, path, folder, format: 'jsonl', rejects: join(work, 'rejects') },
+    { kind, path, format: 'jsonl', rejects: join(work, 'rejects') },
     await resolveInputs([input]),
     {
       ...{ command: 'segment', config: { columns: undefined }, policy: null, vocab: null, passes: null },
@@ -41,7 +40,7 @@ it.each([
     ...{ sha256: hash, rejects_sha256: hash },
   };
   run.chunks.set(0, record);
-  const file = runPaths(folder).record(run.shard, 0);
+  const file = runPaths(run.folder as string).record(run.shard, 0);
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, JSON.stringify(record));
   stop.abort();
