@@ -21,6 +21,7 @@ const { values: flags } = parseArgs({
     problems: { type: 'string', default: '8' },
     copies: { type: 'string', default: '8' },
     clip: { type: 'string' },
+    falling: { type: 'boolean', default: false },
     look: { type: 'string', default: '5' },
     'held-out': { type: 'string', default: '1000' },
     check: { type: 'boolean', default: false },
@@ -81,10 +82,11 @@ const jobs = seeds.flatMap((seed) =>
 function isDone({ arm, seed, log }) {
   if (!existsSync(log)) return false;
   const { arguments: made, looks } = readLog(readFileSync(log, 'utf8'));
-  const asked = { arm, seed, density: flags.density, rate: rateOf(arm), clip, weights, scored_by: null };
+  const { density, falling } = flags;
+  const asked = { arm, seed, density, falling, rate: rateOf(arm), clip, weights, scored_by: null };
   for (const name of NUMBERS) asked[name.replace('-', '_')] = Number(flags[name]);
   for (const [name, value] of Object.entries(asked))
-    if ((made[name] ?? null) !== value)
+    if ((made[name] ?? (name === 'falling' ? false : null)) !== value)
       refuse(`${log}: ${name} was ${made[name]}, and is ${value}`, '--work with another folder');
   if (looks.at(-1)?.step !== Number(flags.steps))
     refuse(`${log}: has no look at step ${flags.steps}, its last`, 'remove it, to run it again');
@@ -120,6 +122,7 @@ async function run({ arm, seed, log, work }) {
   args.push('--rate', rateOf(arm));
   for (const name of NUMBERS) args.push(`--${name}`, flags[name]);
   if (clip !== null) args.push('--clip', clip);
+  if (flags.falling) args.push('--falling');
   if (flags.check) args.push('--check');
   const child = spawn(python, [TRAINER, ...args.map(String)], {
     env: { ...process.env, OPENBLAS_NUM_THREADS: '1', OMP_NUM_THREADS: '1' },

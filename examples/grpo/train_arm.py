@@ -151,7 +151,7 @@ def train(args, say):
         moving = [p for p in model.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.clip_grad_norm_(moving, args.clip or math.inf))  # as it was before
         for group in optimizer.param_groups:
-            group["lr"] = args.rate * min(1, (step + 1) / 5)
+            group["lr"] = args.rate * min(1, (step + 1) / 5) * (1 - step / args.steps if args.falling else 1)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         tokens += sum(len(r["completion_ids"]) for r in rows)
@@ -176,6 +176,7 @@ def main():
     parser.add_argument("--problems", type=int, default=8, help="a step")
     parser.add_argument("--copies", type=int, default=8, help="completions a problem")
     parser.add_argument("--rate", type=float, default=3e-4, help="AdamW's, after five steps of warm-up")
+    parser.add_argument("--falling", action="store_true", help="the rate falls linearly to 0 at the last step, as TRL's does by default")
     parser.add_argument("--clip", type=float, help="largest norm of a step's gradient, as TRL's max_grad_norm and verl's grad_clip (default: any)")
     parser.add_argument("--look", type=int, default=5, help="steps from one look at a quarter of the held-out problems to the next")
     parser.add_argument("--scored-by", help="weights of a policy that scores in place of the one that is trained and writes the traces: what not to do")
