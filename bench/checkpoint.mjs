@@ -1,10 +1,16 @@
-// Writes random Llama checkpoints of a chosen shape, for measurements: the weights mean nothing, the arithmetic is real.
+// What measurements score: random Llama checkpoints of a chosen shape, whose weights mean nothing while the arithmetic is real, and random
+// traces.
 import { copyFile, mkdir, open, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { randomStream } from '../dist/compare/bootstrap.js';
 import { parseArchitecture } from '../dist/policy/build/architecture.js';
 import { expectedWeights } from '../dist/policy/build/graphs.js';
-import { buildPolicyFolder } from '../dist/policy/run/build-policy.js';
+import { openPolicyFolder } from '../dist/policy/folder.js';
+import { buildPolicyFolder } from '../dist/policy/run/build.js';
+import { ModelSession } from '../dist/policy/run/session.js';
+import { cutPieces } from '../dist/segment/segment.js';
 
 const EMBEDDED = fileURLToPath(new URL('../models/embedded', import.meta.url));
 
@@ -47,9 +53,8 @@ export const EIGHT_B = {
   tie_word_embeddings: false,
 };
 
-/** Builds a policy folder with random weights. @param dtype F32 or BF16 @returns its path */
-export async function randomPolicy(folder, shape, dtype = 'F32') {
-  const config = {
+function configOf(shape) {
+  return {
     architectures: ['LlamaForCausalLM'],
     max_position_embeddings: 131_072,
     rms_norm_eps: 1e-5,
@@ -57,15 +62,21 @@ export async function randomPolicy(folder, shape, dtype = 'F32') {
     tie_word_embeddings: true,
     ...shape,
   };
+}
+
+/** Names and sizes of its weights. */
+export function weightsOf(shape) {
+  return expectedWeights(parseArchitecture(configOf(shape), 'bench'));
+}
+
+/** Builds a policy folder with random weights. @param dtype F32 or BF16 @returns its path */
+export async function randomPolicy(folder, shape, dtype = 'F32') {
+  const config = configOf(shape);
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, 'config.json'), JSON.stringify(config));
   for (const name of ['tokenizer.json', 'tokenizer_config.json'])
     await copyFile(join(EMBEDDED, name), join(folder, name));
-  await writeRandomWeights(
-    join(folder, 'model.safetensors'),
-    expectedWeights(parseArchitecture(config, 'bench')),
-    dtype,
-  );
+  await writeRandomWeights(join(folder, 'model.safetensors'), weightsOf(shape), dtype);
   await buildPolicyFolder(folder, folder, { close: '\n', open: '', closer: '\n' });
   return folder;
 }
@@ -86,7 +97,7 @@ async function writeRandomWeights(path, shapes, dtype) {
   const file = await open(path, 'w');
   await file.write(size);
   await file.write(padded);
-  const random = mulberry32(1);
+  const random = seeded(1);
   for (const [, shape] of shapes) {
     const values = new Float32Array(shape.reduce((a, b) => a * b, 1));
     const scale = Math.sqrt(3 / (shape[1] ?? 1));
@@ -104,13 +115,54 @@ function upperHalves(values) {
   return upper;
 }
 
-/** A small seeded generator of numbers in [0, 1) (mulberry32). */
-export function mulberry32(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+/** Numbers in [0, 1) by a seed. */
+function seeded(seed) {
+  const random = randomStream(seed);
+  return () => random() / 2 ** 32;
+}
+
+/** Random tokens of a vocabulary, n at a time. */
+export function tokensOf(vocab, seed) {
+  const random = seeded(seed);
+  return (n) => Int32Array.from({ length: n }, () => Math.floor(random() * vocab));
+}
+
+/** What most measurements score: exit points, tokens behind each, of which the last `scored` are read out, and tokens of the prompt. */
+export const JOB = { K: 40, A: 16, scored: 4, prompt: 64 };
+
+/** Such a trace of T tokens. */
+export function traceOf(T, tokens, { K, A, scored, prompt } = JOB) {
+  const branches = Array.from({ length: K }, (_, k) => ({
+    exit: prompt + Math.floor(((k + 1) * (T - prompt)) / K),
+    ids: tokens(A),
+    scoredFrom: A - scored,
+  }));
+  return { ids: tokens(T), promptLength: prompt, branches };
+}
+
+/** Scores it in two runs: keys and values of the trace go through the host. */
+export async function inTwoRuns(session, { branches, ...trace }) {
+  await session.run([{ ...trace, branches: [] }], 1);
+  await session.branches(1, [branches]);
+  await session.release(1);
+}
+
+/** A trace of T tokens as the estimators take it, cut into K segments; all are of one group. */
+export function valueJob(row, { prompt, T, K, reference }, tokens) {
+  const units = Int32Array.from({ length: T + 1 }, (_, t) => t);
+  const opts = { segmenter: 'fixed', fixedLength: Math.ceil(T / K), maxSegments: K };
+  return {
+    trace: { id: `${row}`, group: 'g', source: { file: 'in', row, ordinal: row } },
+    reward: { reward: row % 2 },
+    promptIds: prompt,
+    completionIds: tokens(T),
+    pieces: cutPieces({ text: 'x'.repeat(T), units, textEnd: T }, opts),
+    continuations: [reference],
   };
+}
+
+/** A random policy of a shape, in a folder that the next measurement finds again, opened. */
+export async function openRandom(name, shape = SMALL) {
+  const folder = await randomPolicy(join(tmpdir(), `rredcot-bench-${name}`), shape);
+  return ModelSession.open(await openPolicyFolder(folder));
 }

@@ -8,9 +8,9 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { continueTraces } from '../dist/policy/run/continue.js';
-import { rowKey } from '../dist/policy/run/random.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { rowKey } from '../dist/policy/run/sampling.js';
+import { ModelSession } from '../dist/policy/run/session.js';
+import { randomPolicy, SMALL, tokensOf } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 
 const PYTHON = '/usr/bin/python3';
@@ -41,13 +41,11 @@ function converse(args) {
 
 /** Prompts of one length, so that PyTorch needs no padding; no stop token, so that both write as many tokens. */
 async function compare(name, folder, vocab, { prompts: P, samples, prompt: T, tokens }) {
-  const random = mulberry32(3);
-  const prompts = Array.from({ length: P }, () =>
-    Array.from({ length: T }, () => Math.floor(random() * vocab)),
-  );
+  const random = tokensOf(vocab, 3);
+  const prompts = Array.from({ length: P }, () => [...random(T)]);
   const jobFile = join(tmpdir(), 'rredcot-bench-decode.json');
   await writeFile(jobFile, JSON.stringify({ prompts, samples, tokens }));
-  const session = await PolicySession.open(await openPolicyFolder(folder));
+  const session = await ModelSession.open(await openPolicyFolder(folder));
   await session.openDecoder();
   const traces = (seed) =>
     prompts.map((ids, p) => ({

@@ -6,7 +6,6 @@ import { arch, cpus, platform, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { OutOfMemoryError, RredcotError } from '../dist/errors.js';
-import { expectedWeights } from '../dist/policy/build/graphs.js';
 import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
 import { cast } from '../dist/policy/build/precision.js';
 import { findCuda } from '../dist/policy/cuda.js';
@@ -14,11 +13,20 @@ import { parseDevice, resolveDevice } from '../dist/policy/device.js';
 import { EMBEDDED_POLICY } from '../dist/policy/embedded.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
 import { beyond, describeFinding } from '../dist/policy/run/canary.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { EIGHT_B, mulberry32, ONE_AND_A_HALF_B, randomPolicy, SMALL } from './checkpoint.mjs';
+import { ModelSession } from '../dist/policy/run/session.js';
+import {
+  EIGHT_B,
+  inTwoRuns,
+  JOB,
+  ONE_AND_A_HALF_B,
+  randomPolicy,
+  SMALL,
+  tokensOf,
+  traceOf,
+  weightsOf,
+} from './checkpoint.mjs';
 import { median, products } from './measure.mjs';
 
-const JOB = { prompt: 64, K: 40, A: 16, scored: 4 };
 const ROUNDS = 3;
 const [asked, isQuick] = [process.argv[2], process.argv.includes('--quick')];
 const CASES = isQuick
@@ -63,7 +71,7 @@ async function measured({ name, shape, lengths }) {
   const { device } = await resolveDevice(parseDevice(asked), folder);
   const precision = device.name === 'cuda' ? folder.cuda.precision : 'f32';
   process.stderr.write(`${name}: opening it on ${asked}\n`);
-  const session = await PolicySession.openUnproved(folder, device);
+  const session = await ModelSession.openUnproved(folder, device);
   const lines = [];
   try {
     const { findings, attentionOnCpu } = await session.prove();
@@ -82,16 +90,10 @@ async function measured({ name, shape, lengths }) {
 
 /** What this machine lacks for a shape; undefined where it lacks nothing. */
 async function shortOf(shape) {
-  const { parseArchitecture } = await import('../dist/policy/build/architecture.js');
-  const config = {
-    architectures: ['LlamaForCausalLM'],
-    max_position_embeddings: 131_072,
-    rms_norm_eps: 1e-5,
-  };
-  const weights = expectedWeights(
-    parseArchitecture({ rope_theta: 10_000, tie_word_embeddings: true, ...config, ...shape }, 'bench'),
+  const parameters = [...weightsOf(shape).values()].reduce(
+    (sum, sizes) => sum + sizes.reduce((a, b) => a * b, 1),
+    0,
   );
-  const parameters = [...weights.values()].reduce((sum, sizes) => sum + sizes.reduce((a, b) => a * b, 1), 0);
   const GiB = 2 ** 30;
   // the canary is computed in float32 on the CPU
   const [memory, disk] = [(4.5 * parameters) / GiB, (4 * parameters) / GiB];
@@ -102,26 +104,14 @@ async function shortOf(shape) {
 
 async function lengthLine(session, shape, T, peak) {
   process.stderr.write(`T = ${T}\n`);
-  const random = mulberry32(5);
-  const tokens = (n) => Int32Array.from({ length: n }, () => Math.floor(random() * shape.vocab_size));
-  const { prompt, K, A, scored } = JOB;
-  const branches = Array.from({ length: K }, (_, k) => ({
-    exit: prompt + Math.floor(((k + 1) * (T - prompt)) / K),
-    ids: tokens(A),
-    scoredFrom: A - scored,
-  }));
-  const trace = { ids: tokens(T), promptLength: prompt };
-  const oneRun = () => session.run([{ ...trace, branches }]);
-  const twoRuns = async () => {
-    await session.run([{ ...trace, branches: [] }], 1);
-    await session.branches(1, [branches]);
-    await session.release(1);
-  };
+  const trace = traceOf(T, tokensOf(shape.vocab_size, 5));
+  const oneRun = () => session.run([trace]);
+  const twoRuns = () => inTwoRuns(session, trace);
   try {
     const [one, two] = [await secondsOf(oneRun), await secondsOf(twoRuns)];
     const share = products(shape, { ...JOB, T }) / one / peak;
     return [
-      `  T = ${T}: ${((T + K * A) / one).toFixed(0)} tokens/s (${(one * 1e3).toFixed(0)} ms)`,
+      `  T = ${T}: ${((T + JOB.K * JOB.A) / one).toFixed(0)} tokens/s (${(one * 1e3).toFixed(0)} ms)`,
       `${(100 * share).toFixed(0)} % of the product's`,
       `two runs, keys and values through the host: ${((100 * (two - one)) / two).toFixed(0)} % of their time`,
     ].join('; ');

@@ -2,18 +2,14 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
+import { ModelSession } from '../dist/policy/run/session.js';
+import { tokensOf, traceOf } from './checkpoint.mjs';
 
 const [tokens = 2000, runs = 10] = process.argv.slice(2).map(Number);
 const policy = await openPolicyFolder(fileURLToPath(new URL('../models/embedded', import.meta.url)));
-const session = await PolicySession.open(policy);
-const ids = Int32Array.from({ length: tokens }, (_, t) => 48 + (t % 10));
-const branches = Array.from({ length: 40 }, (_, k) => ({
-  exit: 1 + Math.floor((k * (tokens - 1)) / 39),
-  ids: ids.subarray(0, 16),
-  scoredFrom: 12,
-}));
-const run = () => session.run([{ ids, promptLength: 1, branches }]);
+const session = await ModelSession.open(policy);
+const trace = traceOf(tokens, tokensOf(10, 1));
+const run = () => session.run([trace]);
 await run();
 
 // the histogram counts the whole time between two ticks of its timer, of which `resolution` is none of our doing

@@ -8,15 +8,15 @@ import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { Graph, serialiseModel } from '../dist/policy/build/onnx.js';
 import { readSafetensorsHeader } from '../dist/policy/build/safetensors.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { ModelSession } from '../dist/policy/run/session.js';
+import { randomPolicy, SMALL, tokensOf } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 
 const T = 4096;
 const SHAPE = { ...SMALL, vocab_size: 151_936 };
 const folder = join(tmpdir(), 'rredcot-bench-wide');
-const random = mulberry32(3);
-const ids = Int32Array.from({ length: T }, () => Math.floor(random() * SHAPE.vocab_size));
+const tokens = tokensOf(SHAPE.vocab_size, 3);
+const ids = tokens(T);
 
 const [mode, rounds] = [process.argv[2], Number(process.argv[3])];
 if (mode === 'all') {
@@ -59,7 +59,7 @@ if (mode === 'all') {
 
 /** A pass of the shipped graph that reads out tokens promptLength.. (all but the first, or the last alone). */
 async function policyRun(promptLength) {
-  const session = await PolicySession.open(await openPolicyFolder(folder));
+  const session = await ModelSession.open(await openPolicyFolder(folder));
   return () => session.run([{ ids, promptLength, branches: [] }]);
 }
 
@@ -77,7 +77,7 @@ async function logitsRun() {
   const session = await InferenceSession.create(join(folder, 'logits.onnx'), { intraOpNumThreads: 2 });
   const h = new Tensor(
     'float32',
-    Float32Array.from({ length: T * d }, () => random() - 0.5),
+    Float32Array.from(tokens(T * d), (n) => n / V - 0.5),
     [T, d],
   );
   return async () => {

@@ -1,18 +1,15 @@
 // MB/s of `rredcot segment --no-policy` to Arrow, Parquet and JSONL, with one worker and with two, beside a loop that only splits
 // and parses the file. `node bench/io.mjs [MB] [rounds]`; memory is measured at a tenth of the size too, and has to stay the same.
-import { spawn } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { interleaved } from './measure.mjs';
+import { interleaved, PROGRAM, ran } from './measure.mjs';
 
 const megabytes = Number(process.argv[2] ?? 100);
 const rounds = Number(process.argv[3] ?? 3);
 const folder = await mkdtemp(join(tmpdir(), 'rredcot-bench-io-'));
 const FORMATS = ['arrow', 'parquet', 'jsonl'];
-const program = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
 
 /** Rows as trainers dump them: 4 KB of reasoning, 1,000 token ids, some labels. */
 async function writeRows(path, bytes) {
@@ -55,30 +52,18 @@ const BARE = `
     if (rows === 0) throw new Error('no rows');
   })();`;
 
-/** Runs Node on `args` and resolves with the largest resident set that was seen, in MB. */
-function run(args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] });
-    let largest = 0;
-    let text = '';
-    const watch = setInterval(async () => {
-      const status = await readFile(`/proc/${child.pid}/status`, 'utf8').catch(() => '');
-      largest = Math.max(largest, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
-    }, 50);
-    child.stderr.on('data', (chunk) => {
-      text += chunk;
-    });
-    child.on('error', reject);
-    child.on('close', (code) => {
-      clearInterval(watch);
-      if (code === 0) resolve(largest);
-      else reject(new Error(text));
-    });
-  });
-}
-
 const segment = (input, format, ...more) =>
-  run([program, 'segment', '--no-policy', '--quiet', input, '-o', join(folder, `out.${format}`), ...more]);
+  ran(
+    PROGRAM,
+    'segment',
+    '--no-policy',
+    '--overwrite',
+    '--quiet',
+    input,
+    '-o',
+    join(folder, `out.${format}`),
+    ...more,
+  ).mib;
 
 try {
   const input = join(folder, 'rows.jsonl');
@@ -89,16 +74,17 @@ try {
   const memory = {};
   const times = await interleaved(
     {
-      bare: () => run(['-e', BARE, input]),
-      arrow: async () => {
-        memory.arrow = await segment(input, 'arrow');
-      },
-      parquet: async () => {
-        memory.parquet = await segment(input, 'parquet');
-      },
-      jsonl: () => segment(input, 'jsonl'),
+      bare: () => ran('-e', BARE, input),
       ...Object.fromEntries(
-        FORMATS.map((format) => [`2 ${format}`, () => segment(input, format, '--workers', '2')]),
+        FORMATS.flatMap((format) => [
+          [
+            format,
+            () => {
+              memory[format] = segment(input, format);
+            },
+          ],
+          [`2 ${format}`, () => segment(input, format, '--workers', '2')],
+        ]),
       ),
     },
     rounds,
@@ -115,8 +101,8 @@ try {
     });
   }
   for (const format of ['arrow', 'parquet']) {
-    const before = await segment(small, format);
-    results.push({ name: `memory, ${megabytes} MB to ${format}`, value: memory[format], unit: 'MB' });
+    const before = segment(small, format);
+    results.push({ name: `memory, ${megabytes} MB to ${format}`, value: memory[format], unit: 'MiB' });
     results.push({
       name: `memory, ${megabytes} MB to ${format}, against a tenth of it`,
       value: memory[format] / before,

@@ -1,4 +1,20 @@
-// Times alternatives in turn and compares medians: what else the machine does then falls on all of them alike.
+// Times alternatives in turn and compares medians: what else the machine does then falls on all of them alike; and runs the program.
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+export const PROGRAM = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
+const HOOK =
+  "data:text/javascript,process.on('exit',()=>process._rawDebug('RSS',process.resourceUsage().maxRSS))";
+
+/** Runs Node to its end, which prints its own peak memory then. @returns seconds, MiB */
+export function ran(...args) {
+  const started = performance.now();
+  const options = { encoding: 'utf8', maxBuffer: 2 ** 28 };
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', HOOK, ...args], options);
+  const seconds = (performance.now() - started) / 1000;
+  if (status !== 0) throw new Error(`${args.join(' ')}: exit ${status}\n${stdout.slice(0, 2000)}${stderr}`);
+  return { seconds, mib: Number([...stderr.matchAll(/RSS (\d+)/g)].at(-1)[1]) / 1024 };
+}
 
 /** Milliseconds that this process has computed, on all of its threads: other processes' work is not in them. */
 export function processorTime() {

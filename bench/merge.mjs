@@ -1,11 +1,10 @@
 // Segmentation alone: merging 5,000 pieces of a 25,000-token trace down to 40.
 import { mergePieces } from '../dist/segment/merge.js';
 import { segmentSums } from '../dist/segment/segment.js';
-import { mulberry32 } from './checkpoint.mjs';
+import { tokensOf } from './checkpoint.mjs';
 import { median } from './measure.mjs';
 
-const random = mulberry32(5);
-const entropies = Float32Array.from({ length: 25_000 }, random);
+const entropies = Float32Array.from(tokensOf(10_000, 5)(25_000), (n) => n / 10_000);
 const ends = Int32Array.from({ length: 5_000 }, (_, i) => 5 * (i + 1));
 const times = [];
 for (let i = 0; i < 50; i++) {

@@ -10,9 +10,9 @@ const rounds = Number(process.argv[2]);
 
 if (process.argv[3] !== undefined) {
   const { openPolicyFolder } = await import('../dist/policy/folder.js');
-  const { PolicySession } = await import('../dist/policy/run/session.js');
+  const { ModelSession } = await import('../dist/policy/run/session.js');
   const before = process.cpuUsage();
-  const session = await PolicySession.open(await openPolicyFolder(process.argv[3]));
+  const session = await ModelSession.open(await openPolicyFolder(process.argv[3]));
   const { user, system } = process.cpuUsage(before);
   console.log(JSON.stringify({ seconds: (user + system) / 1e6, memory: process.resourceUsage().maxRSS }));
   await session.close();

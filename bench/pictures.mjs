@@ -8,7 +8,6 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const out = process.argv[2] ?? join(root, 'docs');
-const { drawShown } = await import('../dist/report/shown-trace.js');
 const folder = mkdtempSync(join(tmpdir(), 'rredcot-pictures-'));
 const rredcot = (...args) =>
   execFileSync(process.execPath, [join(root, 'bin/rredcot.js'), ...args], { cwd: folder, encoding: 'utf8' });
@@ -36,20 +35,15 @@ try {
 
 /** The lines of `inspect --worst` as a terminal of all colours has them. */
 async function drawn() {
-  const { resolveInputs } = await import('../dist/io/read/inputs.js');
-  const { resolveMapping } = await import('../dist/commands/job/mapping.js');
-  const { openScored } = await import('../dist/commands/scored/open-scored.js');
-  const { pickTrace } = await import('../dist/commands/scored/pick.js');
-  const { rowAt } = await import('../dist/commands/scored/steps.js');
-  const { shownFile, shownTrace } = await import('../dist/commands/scored/shown.js');
-  const path = join(folder, 'scored.parquet');
-  const inputs = await resolveInputs([path]);
-  const mapping = await resolveMapping(inputs, { preset: 'auto' });
-  const file = await shownFile(path, inputs, path, mapping, false);
-  const picked = await pickTrace(await openScored(path), 'worst', [], new AbortController().signal);
-  const row = await rowAt(picked.ordinal, mapping.read);
-  const shown = await shownTrace({ ...row, file: 'scored.parquet' }, file, picked);
-  return drawShown(shown, { depth: 24, width: 92, all: false });
+  const { inspect } = await import('../dist/commands/inspect.js');
+  process.chdir(folder);
+  let text = '';
+  const { signal } = new AbortController();
+  const opts = { preset: 'auto', pick: 'worst', where: [], depth: 24, width: () => 92, signal };
+  await inspect('scored.parquet', opts, (more) => {
+    text += more;
+  });
+  return text.trimEnd().split('\n');
 }
 
 /** Lines with colours as an SVG; blocks are drawn as characters of a fixed width. */

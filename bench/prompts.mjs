@@ -1,39 +1,18 @@
 // What eight completions behind one prompt cost, which is read once, beside the same traces each by itself; processor time.
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { windowsOf } from '../dist/estimate/cut-windows.js';
-import { scoreWindows } from '../dist/estimate/windows.js';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { cutPieces } from '../dist/segment/segment.js';
-import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
+import { JOB, openRandom, SMALL, tokensOf, valueJob } from './checkpoint.mjs';
 import { interleaved, processorTime } from './measure.mjs';
 
 const G = 8;
-const A = 16; // tokens of a reference with its template, of which the last SCORED are read out
-const SCORED = 4;
 
 const rounds = Number(process.argv[2]);
 
-const folder = await openPolicyFolder(await randomPolicy(join(tmpdir(), 'rredcot-bench-small'), SMALL));
-const session = await PolicySession.open(folder);
-const random = mulberry32(7);
-const tokens = (n) => Int32Array.from({ length: n }, () => Math.floor(random() * SMALL.vocab_size));
-const reference = { ids: tokens(A), scoredFrom: A - SCORED, utility: 1 };
+const session = await openRandom('small');
+const tokens = tokensOf(SMALL.vocab_size, 7);
+const reference = { ids: tokens(JOB.A), scoredFrom: JOB.A - JOB.scored, utility: 1 };
 
 /** A trace of T tokens with an exit about every 12. @param row of the input */
-function jobOf(row, promptIds, T) {
-  const units = Int32Array.from({ length: T + 1 }, (_, t) => t);
-  const opts = { segmenter: 'fixed', fixedLength: Math.ceil(T / 8), maxSegments: 8 };
-  return {
-    trace: { id: `${row}`, group: 'g', source: { file: 'in', row, ordinal: row } },
-    reward: { reward: row % 2 },
-    promptIds,
-    completionIds: tokens(T),
-    pieces: cutPieces({ text: 'x'.repeat(T), units, textEnd: T }, opts),
-    continuations: [reference],
-  };
-}
+const jobOf = (row, prompt, T) => valueJob(row, { prompt, T, K: 8, reference }, tokens);
 
 /** All in one window, or each in one of its own. */
 async function run(jobs, windowOf) {

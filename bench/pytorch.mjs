@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CORES_VARIABLE } from '../dist/cores.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { HALF_B, mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { ModelSession } from '../dist/policy/run/session.js';
+import { HALF_B, JOB, randomPolicy, SMALL, tokensOf, traceOf } from './checkpoint.mjs';
 import { products } from './measure.mjs';
 
-const PYTHON = '/usr/bin/python3';
+/** Attention in one piece is PyTorch 2's; Debian's may be older. */
+const PYTHON = process.env.RREDCOT_PYTHON ?? '/usr/bin/python3';
 const SCRIPT = fileURLToPath(new URL('pytorch.py', import.meta.url));
-const [K, A, SCORED, PROMPT] = [40, 16, 4, 64];
 const ROUNDS = 3;
 const SHAPES = [
   {
@@ -21,19 +21,22 @@ const SHAPES = [
     folder: 'rredcot-bench-small',
     shape: SMALL,
     T: 2048,
-    ways: ['prefixes', 'tree'],
+    ways: ['prefixes', 'fused'],
   },
-  { name: '4 layers of 256, T=4096', folder: 'rredcot-bench-small', shape: SMALL, T: 4096, ways: ['tree'] },
+  { name: '4 layers of 256, T=4096', folder: 'rredcot-bench-small', shape: SMALL, T: 4096, ways: ['fused'] },
   {
     name: 'shape of Qwen2.5-0.5B, T=1024',
     folder: 'rredcot-bench-half-b',
     shape: HALF_B,
     T: 1024,
-    ways: ['tree'],
+    ways: ['fused'],
   },
 ];
-const TITLES = { prefixes: 'PyTorch, 40 prefixes encoded again', tree: 'PyTorch, one masked pass' };
-const REACH = { prefixes: '>=15' };
+const TITLES = {
+  prefixes: 'PyTorch, 40 prefixes encoded again',
+  fused: 'PyTorch, one masked pass, fused attention',
+};
+const REACH = { prefixes: '>=15', fused: '>=1.3' };
 
 if (spawnSync(PYTHON, ['-c', 'import torch']).status !== 0) {
   process.stderr.write(
@@ -50,16 +53,10 @@ console.log(JSON.stringify(results));
 
 async function measured({ name, folder: base, shape, T, ways }) {
   const folder = await randomPolicy(join(tmpdir(), base), shape);
-  const random = mulberry32(11);
-  const tokens = (n) => Array.from({ length: n }, () => Math.floor(random() * shape.vocab_size));
-  const branches = Array.from({ length: K }, (_, k) => ({
-    exit: PROMPT + Math.floor(((k + 1) * (T - PROMPT)) / K),
-    ids: tokens(A),
-    scoredFrom: A - SCORED,
-  }));
-  const job = { ids: tokens(T), promptLength: PROMPT, branches };
+  const job = traceOf(T, tokensOf(shape.vocab_size, 11));
   const jobFile = join(tmpdir(), 'rredcot-bench-job.json');
-  await writeFile(jobFile, JSON.stringify(job));
+  const listed = (_, ids) => (ArrayBuffer.isView(ids) ? [...ids] : ids);
+  await writeFile(jobFile, JSON.stringify(job, listed));
   const ours = await scored(folder, job);
   const rows = [];
   for (const way of ways) {
@@ -72,34 +69,26 @@ async function measured({ name, folder: base, shape, T, ways }) {
     const farthest = Math.max(...ours.sums.map((lp, i) => Math.abs(lp - theirs.logprobs[i])));
     rows.push({ name: title, value: theirs.processor / ours.seconds, unit: 'x', reach: REACH[way] });
     rows.push({
-      name: `largest difference, summed log p of ${SCORED} tokens`,
+      name: `largest difference, summed log p of ${JOB.scored} tokens`,
       value: farthest,
       unit: 'nats',
       reach: '<=0.001',
     });
-    if (way !== 'tree') continue;
+    if (way !== 'fused') continue;
+    const work = products(shape, { ...JOB, T }) / theirs.peak;
     rows.push({
       name: `our share of a matrix product's peak, ${name}`,
-      value: products(shape, { T, prompt: PROMPT, K, A, scored: SCORED }) / ours.seconds / theirs.peak,
+      value: work / ours.seconds,
       unit: '',
     });
-    rows.push({
-      name: `PyTorch's share of it, ${name}`,
-      value: products(shape, { T, prompt: PROMPT, K, A, scored: SCORED }) / theirs.processor / theirs.peak,
-      unit: '',
-    });
+    rows.push({ name: `PyTorch's share of it, ${name}`, value: work / theirs.processor, unit: '' });
   }
   return rows;
 }
 
 /** Least processor time of `ROUNDS` runs after one that warms up. */
-async function scored(folder, { ids, promptLength, branches }) {
-  const session = await PolicySession.open(await openPolicyFolder(folder));
-  const trace = {
-    ids: Int32Array.from(ids),
-    promptLength,
-    branches: branches.map((branch) => ({ ...branch, ids: Int32Array.from(branch.ids) })),
-  };
+async function scored(folder, trace) {
+  const session = await ModelSession.open(await openPolicyFolder(folder));
   let seconds = Number.POSITIVE_INFINITY;
   let sums;
   for (let round = 0; round <= ROUNDS; round++) {

@@ -1,7 +1,8 @@
 """The same job over PyTorch, in two ways (bench/pytorch.mjs runs it). `prefixes`: a throwaway script, every prefix encoded again,
 logits of every row. `tree`: good code, trace and branches in one masked pass, logits of the rows that are asked for, in blocks.
+`fused`: the same with PyTorch's own attention, which holds no square of scores and leaves out what lies above the diagonal.
 
-Usage: pytorch.py prefixes|tree CHECKPOINT JOB THREADS ROUNDS; JOB is a JSON file {ids, promptLength, branches: [{exit, ids, scoredFrom}]}.
+Usage: pytorch.py prefixes|tree|fused CHECKPOINT JOB THREADS ROUNDS; JOB is a JSON file {ids, promptLength, branches: [{exit, ids, scoredFrom}]}.
 Prints JSON {seconds, processor: seconds of all threads, peak: FLOP a second of a matrix product, on one thread of processor time,
 logprobs: [summed log p of each branch], entropy: sum over the trace}; of the fastest round.
 """
@@ -109,7 +110,12 @@ def prefixes(job):
 BLOCK = 256
 
 
-def tree(job):
+def fused(q, k, v, **masking):
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(q, k.expand(*q.shape[:2], *k.shape[2:]), v.expand(*q.shape[:2], *v.shape[2:]), **masking)
+
+
+def tree(job, is_fused=False):
     """The trace's rows see the trace; a branch's rows see the trace up to its exit, and themselves."""
     trunk = torch.tensor(job["ids"])
     T, branches = len(trunk), job["branches"]
@@ -119,13 +125,16 @@ def tree(job):
     offsets = torch.cat([torch.arange(n) for n in lengths.tolist()])
     owner = torch.arange(len(branches)).repeat_interleave(lengths)
     positions = torch.cat((torch.arange(T), exits[owner] + offsets))
-    causal = additive(torch.ones(T, T, dtype=torch.bool).tril())
     own = (owner[:, None] == owner) & (offsets[:, None] >= offsets)
-    across = additive(torch.cat((torch.arange(T) < exits[owner][:, None], own), 1))
+    allowed = torch.cat((torch.arange(T) < exits[owner][:, None], own), 1)
+    if not is_fused:
+        causal, across = additive(torch.ones(T, T, dtype=torch.bool).tril()), additive(allowed)
 
     def attend(q, k, v):
-        upper = masked(q[:, :, :T], k[:, :, :T], v[:, :, :T], causal)
-        return torch.cat((upper, masked(q[:, :, T:], k, v, across)), 2)
+        upper = q[:, :, :T], k[:, :, :T], v[:, :, :T]
+        if is_fused:
+            return torch.cat((fused(*upper, is_causal=True), fused(q[:, :, T:], k, v, attn_mask=allowed)), 2)
+        return torch.cat((masked(*upper, causal), masked(q[:, :, T:], k, v, across)), 2)
 
     states = states_of(ids, positions, attend)
     starts = T + torch.cumsum(lengths, 0) - lengths
@@ -154,7 +163,7 @@ job = json.load(open(job_path))
 best = None
 for _ in range(rounds):
     start, busy = time.perf_counter(), time.process_time()
-    sums, entropy = {"prefixes": prefixes, "tree": tree}[way](job)
+    sums, entropy = prefixes(job) if way == "prefixes" else tree(job, way == "fused")
     found = {"seconds": time.perf_counter() - start, "processor": time.process_time() - busy, "logprobs": sums, "entropy": entropy}
     if best is None or found["processor"] < best["processor"]:
         best = found

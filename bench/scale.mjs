@@ -2,34 +2,17 @@
 // `merge` and `verify`. `node bench/scale.mjs [chunks] [shards]`; memory is measured at a hundredth of the chunks too.
 //
 // The program itself does one shard, one row a chunk; the chunks of the other shards are that shard's, with other names.
-import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { PROGRAM, ran } from './measure.mjs';
 
 const chunks = Number(process.argv[2] ?? 200_000);
 const shards = Number(process.argv[3] ?? 1000);
-const program = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
 const work = mkdtempSync(join(tmpdir(), 'rredcot-bench-scale-'));
 process.on('exit', () => rmSync(work, { recursive: true, force: true }));
-// the child prints its own peak as it ends
-const hook = join(work, 'rss.mjs');
-writeFileSync(hook, "process.on('exit', () => process._rawDebug('RSS', process.resourceUsage().maxRSS));\n");
-
-/** @returns seconds and peak memory of one command */
-function run(...args) {
-  const started = performance.now();
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', hook, program, ...args], {
-    encoding: 'utf8',
-    maxBuffer: 2 ** 28,
-  });
-  const seconds = (performance.now() - started) / 1000;
-  if (status !== 0)
-    throw new Error(`rredcot ${args.join(' ')}: exit ${status}\n${stdout.slice(0, 2000)}${stderr}`);
-  return { seconds, mib: Number(/RSS (\d+)/.exec(stderr)[1]) / 1024 };
-}
+const run = (...args) => ran(PROGRAM, ...args);
 
 const digits = (n, width) => String(n).padStart(width, '0');
 const shardName = (i, n) => `${digits(i, 5)}-of-${digits(n, 5)}`;
@@ -39,17 +22,8 @@ function makeRun(name, count, n) {
   const row = (c) => `{"id":"trace-${digits(c, 7)}","prompt":"p","completion":"one.\\ntwo."}\n`;
   writeFileSync(input, Array.from({ length: count }, (_, c) => row(c)).join(''));
   const out = join(work, name);
-  const flags = [
-    input,
-    '-o',
-    `${out}/`,
-    '--no-policy',
-    '--format',
-    'jsonl',
-    '--rows-per-chunk',
-    '1',
-    '--quiet',
-  ];
+  const how = ['--no-policy', '--format', 'jsonl', '--rows-per-chunk', '1', '--quiet'];
+  const flags = [input, '-o', `${out}/`, ...how];
   const shard = (i) => ['segment', ...flags, '--shard', `${i}/${n}`];
   run(...shard(0));
   const own = shardName(0, n);

@@ -1,41 +1,24 @@
 // What `--estimator siblings` costs beside `pr`: a group of 8 traces with 40 exits each, mates aligned and their tails scored.
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { windowsOf } from '../dist/estimate/cut-windows.js';
-import { withMates } from '../dist/estimate/siblings/with-mates.js';
-import { scoreWindows } from '../dist/estimate/windows.js';
-import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
-import { cutPieces } from '../dist/segment/segment.js';
-import { mulberry32, randomPolicy, SMALL } from './checkpoint.mjs';
+import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
+import { withMates } from '../dist/estimators/with-mates.js';
+import { JOB, openRandom, SMALL, tokensOf, valueJob } from './checkpoint.mjs';
 import { interleaved } from './measure.mjs';
 
 const G = 8;
-const K = 40; // segments, and one exit more
-const A = 16; // tokens of a reference with its template, of which the last SCORED are read out
-const SCORED = 4;
-const PROMPT = 64;
+const { K, A, scored, prompt } = JOB; // segments, and one exit more
 /** tokens of a tail: half the default, and the default */
 const LENGTHS = [20, 40];
 
 const T = Number(process.argv[2]);
 const rounds = Number(process.argv[3]);
 
-const folder = await openPolicyFolder(await randomPolicy(join(tmpdir(), 'rredcot-bench-small'), SMALL));
-const session = await PolicySession.open(folder);
-const random = mulberry32(7);
-const tokens = (n) => Int32Array.from({ length: n }, () => Math.floor(random() * SMALL.vocab_size));
-const units = Int32Array.from({ length: T + 1 }, (_, t) => t);
-const opts = { segmenter: 'fixed', fixedLength: Math.ceil(T / K), maxSegments: K };
-const prompt = tokens(PROMPT);
-const jobs = Array.from({ length: G }, (_, row) => ({
-  trace: { id: `${row}`, group: 'g', source: { file: 'in', row, ordinal: row } },
-  reward: { reward: row % 2 },
-  promptIds: prompt,
-  completionIds: tokens(T),
-  pieces: cutPieces({ text: 'x'.repeat(T), units, textEnd: T }, opts),
-  continuations: [{ ids: tokens(A), scoredFrom: A - SCORED, utility: 1 }],
-}));
+const session = await openRandom('small');
+const tokens = tokensOf(SMALL.vocab_size, 7);
+const common = { prompt: tokens(prompt), T, K };
+const jobs = Array.from({ length: G }, (_, row) => {
+  const reference = { ids: tokens(A), scoredFrom: A - scored, utility: 1 };
+  return valueJob(row, { ...common, reference }, tokens);
+});
 
 async function* all() {
   yield* jobs;

@@ -4,24 +4,17 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { PROGRAM } from './measure.mjs';
 
 const rounds = Number(process.argv[2]);
-const program = fileURLToPath(new URL('../bin/rredcot.js', import.meta.url));
 const fixtures = fileURLToPath(new URL('../fixtures/chains.jsonl', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'rredcot-bench-'));
 const one = join(folder, 'one.jsonl');
 writeFileSync(one, `${readFileSync(fixtures, 'utf8').split('\n')[0]}\n`);
 const nothing = processorTime(['-e', '0']);
-const help = processorTime([program, '--help']);
-const score = processorTime([
-  program,
-  'score',
-  one,
-  '-o',
-  join(folder, 'scored.jsonl'),
-  '--overwrite',
-  '--quiet',
-]);
+const help = processorTime([PROGRAM, '--help']);
+const flags = ['-o', join(folder, 'scored.jsonl'), '--overwrite', '--quiet'];
+const score = processorTime([PROGRAM, 'score', one, ...flags]);
 rmSync(folder, { recursive: true });
 console.log(
   JSON.stringify([

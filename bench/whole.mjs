@@ -4,16 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { score } from '../dist/commands/score.js';
-import { windowsOf } from '../dist/estimate/cut-windows.js';
 import { bankMaker } from '../dist/estimate/references.js';
-import { scoreWindows } from '../dist/estimate/windows.js';
-import { pr } from '../dist/estimators/pr.js';
+import { scoreWindows, windowsOf } from '../dist/estimate/windows.js';
+import { pr } from '../dist/estimators/one-pass.js';
 import { askEstimator } from '../dist/estimators/registry.js';
 import { openPolicyFolder } from '../dist/policy/folder.js';
-import { PolicySession } from '../dist/policy/run/session.js';
+import { ModelSession } from '../dist/policy/run/session.js';
 import { encodeTrace } from '../dist/policy/text/encode.js';
 import { loadTokenizer } from '../dist/policy/text/tokenizer.js';
-import { cutTrace } from '../dist/segment/given.js';
+import { cutTrace } from '../dist/segment/segment.js';
 import { interleaved } from './measure.mjs';
 
 const rounds = Number(process.argv[2]);
@@ -89,7 +88,7 @@ const ms = await interleaved(
       );
     },
     async bare() {
-      const session = await PolicySession.open(policy);
+      const session = await ModelSession.open(policy);
       const windows = windowsOf(all(), (row) => Math.floor(row / 64));
       for await (const _ of scoreWindows(windows, session));
       await session.close();

@@ -1,7 +1,8 @@
 """OpenRLHF: policy gradients on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AGAINST THE REAL LIBRARY: written after OpenRLHF 0.11.0 (commit 3c3be623, August 2026). What rredcot's tests run is
-`weight_experience` and the replay, with stand-ins for OpenRLHF's modules; tell us if a version of OpenRLHF breaks the rest.
+NOT RUN AS A WHOLE: written after OpenRLHF 0.11.0 (commit 3c3be623, August 2026), whose names and signatures hooks/openrlhf.json holds
+(`npm run hooks -- <checkout>` says what a newer OpenRLHF has moved). rredcot's tests run it on stand-ins that are made of that
+record, and on OpenRLHF's own advantages where there is a checkout of it.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     export PYTHONPATH=examples RREDCOT_SCORED=$PWD/scored.jsonl
@@ -92,9 +93,20 @@ class AgentExecutor(AgentExecutorBase):
         }
 
 
+def in_every_worker(init):
+    """`ray.init` that also has `install` run in every worker; what OpenRLHF gives its own call stays as it is."""
+
+    @functools.wraps(init)
+    def hooked(*args, runtime_env=None, **options):
+        hook = {"worker_process_setup_hook": "openrlhf_sigma.install"}
+        return init(*args, runtime_env={**(runtime_env or {}), **hook}, **options)
+
+    return hooked
+
+
 if __name__ == "__main__":
     import ray
 
     scored()  # a file that is not to be trained on ends the program here, not in a worker
-    ray.init(runtime_env={"worker_process_setup_hook": "openrlhf_sigma.install"})
+    ray.init = in_every_worker(ray.init)
     runpy.run_module("openrlhf.cli.train_ppo_ray", run_name="__main__")

@@ -1,9 +1,9 @@
 """TRL: GRPO on scored traces, each token's advantage times w = σ·T.
 
-Run by hand against TRL 1.13.0 (transformers 5.18.0, torch 2.13.0), on one CPU process, for a few steps: the loss sees
-advantages (B, T), its gradient at the first step is eq. 11's, and uniform σ trains the same weights, bit for bit, as TRL's own
-advantages with the stored log-probabilities as the old ones (TRL alone has none: ratio 1). Not run on a GPU or in several
-processes. What rredcot's tests run is all of this file on scored dumps of TRL and verl, with a stand-in for TRL.
+rredcot's tests run it for three steps in TRL 1.13.0 (torch 2.13.0), on one CPU process, where pip has that: the loss of each step is eq. 11's
+to 1e-6, and uniform σ trains the same weights, bit for bit, as TRL alone, of text that TRL generates and of stored completions (these
+with the stored log-probabilities as the old ones; TRL alone takes the ratio as 1). Not run on a GPU or in several processes.
+hooks/trl.json holds the names of TRL's on which it relies.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/trl_sigma.py ./checkpoint scored.jsonl

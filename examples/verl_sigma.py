@@ -1,19 +1,28 @@
 """verl: GRPO on scored traces, each token's advantage times w = σ·T.
 
-NOT RUN AGAINST THE REAL LIBRARY: written after verl 0.8.0.dev (commit b178a3cd, January 2026). What rredcot's tests run is
-`grpo_sigma`, `--rows` and the replay, with stand-ins for verl's modules; tell us if a version of verl breaks the rest.
+NOT RUN AS A WHOLE: written after verl 0.10.0.dev (commit 1dda039b, August 2026), whose names and signatures hooks/verl.json holds
+(`npm run hooks -- <checkout>` says what a newer verl has moved). rredcot's tests run it on stand-ins that are made of that record,
+and on verl's own advantage functions where there is a checkout of it.
 
     rredcot score traces.jsonl --policy ./policy -o scored.jsonl
     PYTHONPATH=examples python examples/verl_sigma.py --rows scored.jsonl replay.parquet
-    PYTHONPATH=examples python examples/verl_sigma.py data.train_files=replay.parquet data.val_files=replay.parquet \\
-        algorithm.adv_estimator=grpo_sigma actor_rollout_ref.rollout.n=1 data.shuffle=False \\
+    PYTHONPATH=examples VERL_USE_EXTERNAL_MODULES=verl_sigma python -m verl.trainer.main_ppo \\
+        data.train_files=replay.parquet data.val_files=replay.parquet data.shuffle=False trainer.val_before_train=False \\
+        algorithm.adv_estimator=grpo trainer.v1.trainer_mode=rredcot actor_rollout_ref.rollout.n=1 \\
         actor_rollout_ref.rollout.agent.agent_loop_config_path=examples/verl_replay.yaml \\
         actor_rollout_ref.rollout.agent.default_agent_loop=rredcot_replay …
 
+verl imports what VERL_USE_EXTERNAL_MODULES names in each of its processes. On a cluster that runs already, give both variables in
++ray_kwargs.ray_init.runtime_env.env_vars too. With verl's older trainer (trainer.use_v1=False, the only one before 0.9) the mode goes
+and algorithm.adv_estimator=grpo_sigma comes.
+
 No text is generated: the agent loop hands verl the stored completions, one dataset row a trace. `--rows` writes the rows with
 verl's own columns, `prompt` as messages and `data_source`, groups one after the other: let data.train_batch_size be a
-multiple of the group. They are Parquet, or JSON lines where the name ends with .json, which verl reads too and which needs no pyarrow. loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
+multiple of the group. They are Parquet, or JSON lines where the name ends with .json, which verl reads too and which needs no pyarrow.
+loss_agg_mode=seq-mean-token-mean makes the update RREDCoT's eq. 11, token-mean (the default) weights by length;
 seq-mean-token-sum would be T times too large. σ in the *rewards* would be lost: verl's GRPO sums them over the tokens.
+algorithm.rollout_correction.bypass_mode=True takes the stored log-probabilities as the old ones. filter_groups does not go with it:
+a row is a prompt of its own.
 """
 import json
 import sys
@@ -63,17 +72,81 @@ try:
     from verl.trainer.ppo import core_algos, ray_trainer
     from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 except ImportError as error:
-    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written after 0.8.0.dev); --rows needs none") from None
+    raise SystemExit(f"verl_sigma.py: {error}: pip install verl (written after 0.10.0.dev); --rows needs none") from None
+
+if __name__ == "__main__":
+    raise SystemExit("verl_sigma.py: verl imports it: VERL_USE_EXTERNAL_MODULES=verl_sigma python -m verl.trainer.main_ppo …")
+
+import torch
 
 from sigma_weights import sigma_weights
 
 NAME = "grpo_sigma"
 
 
+class Replay(AgentLoopBase):
+    """The stored completion in place of a generated one; a row's columns come as keyword arguments."""
+
+    async def run(self, sampling_params, *, prompt_ids, completion_ids, logprobs, sigma, reward, group, **_):
+        response = [int(token) for token in completion_ids]
+        return AgentLoopOutput(
+            prompt_ids=[int(token) for token in prompt_ids],
+            response_ids=response,
+            response_mask=[1] * len(response),
+            response_logprobs=[float(logprob) for logprob in logprobs],
+            reward_score=float(reward),
+            num_turns=2,
+            metrics={},
+            # V1 counts how old a trace is from these: the weights that training begins with, 0
+            extra_fields={"sigma": [float(s) for s in sigma], "group": str(group), "min_global_steps": 0, "max_global_steps": 0},
+        )
+
+
+def weigh(trainer):
+    """The trainer class whose advantages are weighted, whatever estimator made them; V1's, of which `_compute_advantage` alone changes."""
+    import transfer_queue as tq
+    from verl.utils import tensordict_utils as tu
+
+    class SigmaTrainer(trainer):
+        def __init__(self, config):
+            # wherever V1 tells its synchronous trainer from the others, it asks for this name
+            config.trainer.v1.trainer_mode = "sync"
+            super().__init__(config)
+
+        def _compute_advantage(self, batch, metrics):
+            # verl fills a batch up with copies of its first trace, of a uid of their own and without a token that trains
+            own = [key for key, tag in zip(batch.keys, batch.tags) if not tag.get("is_padding", False)]
+            place = {"keys": own, "partition_id": batch.partition_id}
+            rows = tq.kv_batch_get(**place, select_fields=["extra_fields"])["extra_fields"].tolist()
+            # a replayed row is a prompt of its own to verl: the group is what it has to group by
+            tq.kv_batch_put(**place, fields=tu.get_tensordict({"uid": [row["group"] for row in rows]}))
+            batch = super()._compute_advantage(batch, metrics)
+            data = tq.kv_batch_get(**place, select_fields=["advantages"])
+            weighted = [
+                advantages * sigma_weights([row["sigma"]], torch.ones(1, len(advantages)))[0].to(advantages)
+                for advantages, row in zip(data["advantages"].unbind(), rows)
+            ]
+            data["advantages"] = torch.nested.as_nested_tensor(weighted, layout=torch.jagged)
+            tq.kv_batch_put(**place, fields=data.select("advantages"))
+            return batch
+
+    return SigmaTrainer
+
+
+try:
+    from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+except ImportError:  # before 0.9 there is the older trainer alone
+    pass
+else:
+    register_trainer("rredcot")(weigh(PPOTrainerSync))
+
+
+# the older trainer, which goes when verl drops it
+
+
 @register_adv_est(NAME)
 def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_tensor_batch=None, **_):
     """GRPO's advantages times w, and the returns; all (bs, response_length). `sigma` and `group` are in `non_tensor_batch`."""
-    # a replayed row is a prompt of its own to verl, so `index`, its uid, groups nothing
     groups = non_tensor_batch.get("group", index)
     by_std = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
     advantages, returns = compute_grpo_outcome_advantage(
@@ -87,7 +160,7 @@ def grpo_sigma(token_level_rewards, response_mask, index=None, config=None, non_
 
 
 def install():
-    """Lets `grpo_sigma` see the batch: verl hands an estimator rewards and mask only (its PR #7473 would change that)."""
+    """Lets `grpo_sigma` see the batch: verl hands an estimator rewards and mask only."""
     plain = ray_trainer.compute_advantage
 
     def compute_advantage(data, adv_estimator, **options):
@@ -107,42 +180,4 @@ def install():
     ray_trainer.compute_advantage = compute_advantage
 
 
-class Replay(AgentLoopBase):
-    """The stored completion in place of a generated one; a row's columns come as keyword arguments."""
-
-    async def run(self, sampling_params, *, prompt_ids, completion_ids, logprobs, sigma, reward, group, **_):
-        response = [int(token) for token in completion_ids]
-        return AgentLoopOutput(
-            prompt_ids=[int(token) for token in prompt_ids],
-            response_ids=response,
-            response_mask=[1] * len(response),
-            response_logprobs=[float(logprob) for logprob in logprobs],
-            reward_score=float(reward),
-            num_turns=2,
-            metrics={},
-            extra_fields={"sigma": [float(s) for s in sigma], "group": group},
-        )
-
-
-def main():
-    import hydra
-    import ray
-    from verl.trainer import main_ppo
-
-    class SigmaTaskRunner(main_ppo.TaskRunner):
-        def run(self, config):
-            # here, in the process where the advantages are computed, and under the module's own name, which registers
-            import verl_sigma
-
-            verl_sigma.install()
-            super().run(config)
-
-    @hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
-    def run(config):
-        main_ppo.run_ppo(config, task_runner_class=ray.remote(num_cpus=1)(SigmaTaskRunner))
-
-    run()
-
-
-if __name__ == "__main__":
-    main()
+install()

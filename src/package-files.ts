@@ -1,4 +1,5 @@
-// Where the files that the package ships with its code lie, wherever the build has put the code itself.
+// Where the files that the package ships with its code lie, wherever the build has put the code itself, and its version.
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
@@ -8,3 +9,7 @@ const ROOT = dirname(createRequire(import.meta.url).resolve('rredcot/package.jso
 export function packageFile(name: string): string {
   return join(ROOT, name);
 }
+
+export const VERSION: string = (
+  JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
+).version;

@@ -10,6 +10,30 @@ export interface ReadOptions {
   readonly onBytes?: ((count: number) => void) | undefined;
   /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
   readonly wanted?: ((ordinal: number) => boolean) | undefined;
+  /** filled with the places of rows */
+  readonly places?: RowSink | undefined;
+  /** where an earlier reader has found them: of lines, rows that nobody wants are not read at all */
+  readonly index?: RowIndex | undefined;
+}
+
+/** Is told where rows of lines begin. */
+export interface RowSink {
+  /** the next input begins. @param first number of its first row over all inputs */
+  begin(first: number): void;
+  /** a row begins at a byte of its file */
+  add(ordinal: number, offset: number): void;
+}
+
+/** Where the rows of lines begin, as the survey keeps it. */
+export interface RowIndex {
+  /** every so many rows have a place */
+  readonly stride: number;
+  /** offset in its file of row k · stride over all inputs; null in one without lines, or packed */
+  readonly places: readonly (number | null)[];
+  /** (n + 1) number over all inputs of each one's first row; then of all rows */
+  readonly firsts: readonly number[];
+  /** (n) offset of each one's first row; null as above */
+  readonly starts: readonly (number | null)[];
 }
 
 /** What a reader of one file is told. */
@@ -20,6 +44,8 @@ export interface RowOptions extends ReadOptions {
   readonly stem: string;
   /** number over all inputs of the file's first row */
   readonly firstOrdinal?: number | undefined;
+  /** where the bytes begin, if that is not the file's begin: in front of which row, and where in the file */
+  readonly from?: { readonly row: number; readonly offset: number };
 }
 
 /** A row as the input has it: parsed, not yet a trace. */

@@ -45,10 +45,8 @@ export interface OutputRow {
   readonly status: readonly string[];
   /** whether the completion has `</think>` in it; absent where nobody has looked */
   readonly closesThought?: boolean;
-  /** what the columns hold that were asked for beside ours, by name; absent where none were */
+  /** what the columns hold that were asked for beside ours, or in their place, by name; absent where none were */
   readonly requested?: Readonly<Record<string, unknown>>;
-  /** what an export's columns hold, by name; absent where ours are written */
-  readonly exported?: Readonly<Record<string, unknown>>;
 }
 
 /** Whether a status code says that σ is uniform although its rule is not. */
@@ -80,4 +78,10 @@ export function blankRow(trace: Trace): OutputRow {
     sigmaGain: null,
     status: [],
   };
+}
+
+export function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
 }

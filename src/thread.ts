@@ -1,7 +1,7 @@
 // Worker threads: the main thread calls functions of a thread; however that ends, whatever waits for it fails with one error.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
+import { parentPort, SHARE_ENV, Worker, type WorkerOptions } from 'node:worker_threads';
 import { type ExitCode, RredcotError } from './errors.js';
 
 /** The functions that a thread serves, by name; their arguments and results are copied, or moved. */
@@ -61,7 +61,11 @@ export function startThread<F extends Functions<F>>(
   file: URL,
   { processMb, ...options }: ThreadOptions = {},
 ): Thread<F> {
-  const worker = processMb === undefined ? new Worker(file, options) : inProcess(file, options, processMb);
+  const worker =
+    processMb === undefined
+      ? // what is kept for the next one that asks sees the environment of then
+        new Worker(file, { ...options, env: SHARE_ENV })
+      : inProcess(file, options, processMb);
   const waiting = new Map<number, { resolve(result: unknown): void; reject(error: Error): void }>();
   let lastId = 0;
   let failure: Error | undefined;

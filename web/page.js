@@ -15,7 +15,7 @@
     return made;
   }
 
-  // as src/report/number.ts writes numbers in a terminal
+  // as src/report/trace-record.ts writes numbers in a terminal
   function number(x) {
     if (x === null || x === undefined) return '–';
     return x.toFixed(Math.abs(x) >= 100 ? 1 : 3).replace('-', '−');
@@ -94,7 +94,11 @@
 
   async function textOf(n) {
     const { id, prompt, references, segments } = await record(n);
-    return [id, prompt, ...references, segments.map(({ text }) => text).join('')].join('\n').toLowerCase();
+    return [id, prompt, ...references, segments.map(textOfSegment).join('')].join('\n').toLowerCase();
+  }
+
+  function textOfSegment({ pieces }) {
+    return pieces.join('');
   }
 
   if (list !== null) {
@@ -234,10 +238,9 @@
   }
 
   function legend(trace) {
-    const words =
-      trace.reward !== null && trace.baseline !== null && trace.reward < trace.baseline
-        ? 'The reward is below its baseline: what takes σ is made less likely.'
-        : 'The reward is at its baseline or above: what takes σ is made more likely.';
+    const words = trace.isLowered
+      ? 'The reward is below its baseline: what takes σ is made less likely.'
+      : 'The reward is at its baseline or above: what takes σ is made more likely.';
     return element(
       'p',
       { class: 'legend' },
@@ -254,7 +257,7 @@
       return data.segmenter === null
         ? []
         : [`Where else ${data.segmenter} might have cut is not shown: the text alone does not tell.`];
-    if (segments.every(({ cuts }) => cuts.length === 0)) return [];
+    if (segments.every(({ pieces }) => pieces.length < 2)) return [];
     return [
       element('span', { class: 'cut' }, '¦'),
       ` might have been an exit point by ${data.segmenter}, the file’s segmenter, before segments were merged.`,
@@ -273,15 +276,11 @@
         class: `seg ${toneOf(segment.shade[c])}`,
         'aria-selected': 'false',
       });
-      let from = 0;
-      for (const cut of segment.cuts) {
-        option.append(
-          segment.text.slice(from, cut),
-          element('span', { class: 'cut', 'aria-hidden': 'true' }, '¦'),
-        );
-        from = cut;
+      for (const [n, piece] of segment.pieces.entries()) {
+        if (n > 0) option.append(element('span', { class: 'cut', 'aria-hidden': 'true' }, '¦'));
+        option.append(piece);
       }
-      option.append(from === 0 && segment.text === '' ? '(no text)' : segment.text.slice(from));
+      if (textOfSegment(segment) === '') option.append('(no text)');
       return option;
     });
     const box = element(
@@ -342,7 +341,7 @@
         element('td', {}, `${word} ${signed(change)}`),
         element('td', {}, signed(sigma)),
         element('td', {}, number(weight)),
-        element('td', { class: 'quote' }, excerpt(trace.segments[segment].text)),
+        element('td', { class: 'quote' }, excerpt(textOfSegment(trace.segments[segment]))),
       ),
     );
     return tableOf(['segment', `change of ${data.valueName}`, 'σ', 'σ·T', 'text'], body);

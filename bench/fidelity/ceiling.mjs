@@ -6,7 +6,7 @@ import { pearsonSums } from '../../dist/compare/within.js';
 /** √ of Spearman and Brown's 2r/(1+r), r the correlation inside traces of two halves of the truth's samples. */
 export function ceilingOfHalves(table, a, b) {
   const sums = Array.from(table.rewards, (_, i) => {
-    const { x, y } = pairedCredits(table, a, b, i, { outcome: 'all', last: 1 });
+    const { x, y } = pairedCredits(table, a, b, i, 1);
     return pearsonSums(x, y);
   });
   return {

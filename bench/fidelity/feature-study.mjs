@@ -1,10 +1,10 @@
 // Scored traces to fit to and to judge in, how near the calibrated value comes to Monte Carlo with each set of further features out.
-import { Calibration, calibrationFile } from '../../dist/estimate/calibrated/calibration.js';
-import { parseFeatures } from '../../dist/estimate/calibrated/columns.js';
-import { FEATURES, stateFeatures } from '../../dist/estimate/calibrated/features.js';
-import { fitCalibration } from '../../dist/estimate/calibrated/fit.js';
-import { groupPlace } from '../../dist/estimate/calibrated/folds.js';
-import { storedStates } from '../../dist/estimate/calibrated.js';
+
+import { storedStates } from '../../dist/estimators/calibrated.js';
+import { Calibration, calibrationFile } from '../../dist/estimators/calibration.js';
+import { fitCalibration, groupPlace } from '../../dist/estimators/calibration-fit.js';
+import { FEATURES, parseFeatures, stateFeatures } from '../../dist/estimators/states.js';
+import { storedRow } from '../../dist/io/scored/stored-rows.js';
 import { finder } from './figures.mjs';
 import { mean } from './samples.mjs';
 import { differences, thoughtsOf, valuesOf } from './traces.mjs';
@@ -42,25 +42,25 @@ export async function featureStudy({ fitted, scored, truth, compared, levelError
   for (const { text, further } of sets) {
     const states = (row) => {
       const found = storedStates(row, further);
-      if (typeof found === 'string') throw new Error(`${row.cell('id')}: ${found}`);
+      if (typeof found === 'string') throw new Error(`${row.trace.id}: ${found}`);
       return found;
     };
     const traces = fit.map((row) => ({
       features: stateFeatures(states(row), further),
-      reward: row.cell('reward'),
-      place: groupPlace(row.cell('group')),
+      reward: row.reward,
+      place: groupPlace(row.trace.group),
     }));
     const found = await fitCalibration(async function* () {
       yield* traces;
     }, FEATURES.length + further.length);
     const about = { rredcot: '', skipped: {}, policy: null, scored_with: null };
     const calibration = new Calibration(calibrationFile(found, about, further));
-    const values = judged.map((row) => [...calibration.values(row.cell('group'), states(row))]);
+    const values = judged.map((row) => [...calibration.values(row.trace.group, states(row))]);
     studied.push({
       text,
       looksAhead: further.some(({ column }) => LOOKS_AHEAD.has(column)),
       leftOut: found.quality.logLoss.calibrated,
-      loss: mean(values.map((own, i) => mean(own.map((p) => lossOf(p, judged[i].cell('reward')))))),
+      loss: mean(values.map((own, i) => mean(own.map((p) => lossOf(p, judged[i].reward))))),
       level: levelError(values, truth),
       values,
     });
@@ -84,7 +84,7 @@ function withColumns(row, by, i) {
   const columns = { ...entropies(row) };
   for (const [name, rows] of by) if (name !== 'pr') columns[name] = valuesOf(rows[i]);
   const cells = { ...row, ...columns };
-  return { number: i, has: (name) => name in cells, cell: (name) => cells[name] ?? null };
+  return storedRow(cells, { file: '', stem: '', row: i, columns: cells });
 }
 
 /** Of the thought up to each state: the sum of its tokens' entropies, and the highest of them. */

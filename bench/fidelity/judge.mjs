@@ -3,7 +3,7 @@
 import { hasLevel } from '../../dist/estimate/nature.js';
 import { ESTIMATORS, estimatorNamed } from '../../dist/estimators/registry.js';
 import { ceilingWithInterval } from './ceiling.mjs';
-import { forwardTokens, sampledTokens, tokensBeforeAnswer } from './cost.mjs';
+import { forwardTokens, sampledTokens, tailTokens, tokensBeforeAnswer } from './cost.mjs';
 import { featureStudy } from './feature-study.mjs';
 import { prmStudy } from './prm-study.mjs';
 import { rowsOf, toldBy, writeLines } from './program.mjs';
@@ -134,10 +134,15 @@ export async function judge(prepared, samples, taken) {
   async function costs() {
     const before = await tokensBeforeAnswer(folder);
     const written = { lines: writtenBy(lines), all: writtenBy(all) };
+    const tails = await tailTokens(base, folder, summaries.get('siblings').config);
     return [
       ...Array.from(scored, ([name, each]) => {
-        const { seconds, config } = summaries.get(name);
-        return { name, seconds, tokens: forwardTokens(name, each, before, config) };
+        const own = forwardTokens(name, each, before);
+        return {
+          name,
+          seconds: summaries.get(name).seconds,
+          tokens: own + (name === 'siblings' ? tails : 0),
+        };
       }),
       // of the states at the ends of lines alone, and of fewer completions, by their part of what was written
       ...[METHOD_SAMPLES, samples].map((M) => {

@@ -126,7 +126,7 @@ export function trainingTable(logs) {
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of ['sparse', 'dense', 'minus']) {
+  for (const task of ['sparse', 'dense', 'minus', 'falling']) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));

@@ -1,8 +1,9 @@
 // The command that scores once more as a file was scored: its resolved configuration as flags, for a person to copy.
 import type { Command } from 'commander';
-import { flagOfKey } from '../io/run/flag-names.js';
+import { flagOfKey } from '../io/run/description.js';
 import { shellWord } from '../printable.js';
-import { declared } from './lazily.js';
+import { isIdle } from '../segment/segmenters.js';
+import { declared } from './declare.js';
 
 type Config = Readonly<Record<string, unknown>>;
 
@@ -58,8 +59,8 @@ function flagsOf({ estimatorModule, fixedLength, weights, ...config }: Config): 
   );
   return {
     ...Object.fromEntries(kept),
-    // a length belongs to its segmenter
-    ...(segmenter === 'fixed' && { fixedLength }),
+    // every configuration has it
+    ...(!isIdle(segmenter, 'fixedLength') && { fixedLength }),
     ...(weights === 'characters' && { weights: true }),
     ...(estimatorModule !== undefined && { estimator: '<module>' }),
   };

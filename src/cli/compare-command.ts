@@ -3,9 +3,8 @@ import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
-import { type CreditColumn, type Meaning, parseNamedPath } from '../io/scored/credit-sources.js';
-import { UNIFORM } from '../io/scored/trace-credits.js';
-import { endProgressLine } from '../report/terminal-line.js';
+import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
+import { endProgressLine } from '../report/terminal.js';
 import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {

@@ -1,8 +1,7 @@
 // `rredcot completion`: prints a script that completes in a shell whatever commands and flags are declared.
 import type { Command, Option } from 'commander';
 import { oneOf } from '../flag-values.js';
-import { firstSentence } from './help-ends.js';
-import { declared } from './lazily.js';
+import { declared, firstSentence } from './declare.js';
 
 /** Adds the command, which knows all others when it is run. */
 export function addCompletionCommand(program: Command): void {

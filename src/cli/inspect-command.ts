@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { Terminal } from '../commands/scored/pager.js';
 import type { Pick } from '../commands/scored/pick.js';
 import { usageError } from '../errors.js';
-import { type Depth, depthOf } from '../report/shading.js';
+import { type Depth, depthOf } from '../report/terminal.js';
 
 interface InspectFlags {
   readonly row?: string;

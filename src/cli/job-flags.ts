@@ -5,18 +5,19 @@ import { parseShard } from '../commands/job/shard.js';
 import { parseColumnChoice, parseColumns, parseNames } from '../commands/job/written-columns.js';
 import { CORES_VARIABLE } from '../cores.js';
 import { usageError } from '../errors.js';
-import { oneOf, positiveInteger } from '../flag-values.js';
+import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
+import { repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
-export const CHAT_TEMPLATE_ARG: [string, string, (value: string, all?: string[]) => string[]] = [
+export const CHAT_TEMPLATE_ARG: [string, string, typeof repeated] = [
   '--chat-template-arg <name=value>',
   "variable of the policy's chat template, for prompts that are messages: enable_thinking=false",
-  (value, all = []) => [...all, value],
+  repeated,
 ];
 
 /** Flags that say how rows become traces. */
@@ -40,6 +41,7 @@ export interface RunFlags extends MappingFlags {
   /** a folder; `false` for --no-policy */
   readonly policy: string | false;
   readonly device: string;
+  readonly devices?: string;
   readonly limit?: string;
   readonly maxRejects?: string;
   readonly shard?: string;
@@ -70,7 +72,7 @@ export function run(
     .optionsGroup('Output:')
     .argument(
       '[inputs...]',
-      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders or quoted patterns; none or - is stdin',
+      'JSONL, JSON, Arrow or Parquet files (.gz, .zst), folders, quoted patterns, s3:// or hf:// addresses; none or - is stdin',
     )
     .option(
       '-o, --output <file|folder>',
@@ -123,7 +125,7 @@ export function run(
     )
     .option(
       '--rows-per-chunk <n>',
-      'input rows that are kept or done again together (default: 64 to 512 by the number of rows; without a policy up to 16384)',
+      'input rows that are kept or done again together (default: 64 to 512 by the number of rows, fewer long ones; without a policy up to 16384)',
     )
     .option(...OVERWRITE_FLAG)
     .option(
@@ -209,20 +211,16 @@ export function runOptions(flags: RunFlags) {
     ...mappingOptions(flags),
     device: parseDevice(flags.device),
     output: flags.output,
-    format: flags.format === undefined ? undefined : oneOf('--format', flags.format, FORMATS),
+    format: given(flags.format, (text) => oneOf('--format', text, FORMATS)),
     columns: parseColumns(flags.columns),
     choice: parseColumnChoice(flags.keep, flags.drop),
     text: flags.text,
-    joinColumns:
-      flags.joinColumns === undefined ? undefined : parseNames('--join-columns', flags.joinColumns),
-    limit: flags.limit === undefined ? undefined : positiveInteger('--limit', flags.limit, 100),
+    joinColumns: given(flags.joinColumns, (text) => parseNames('--join-columns', text)),
+    limit: given(flags.limit, (text) => positiveInteger('--limit', text, 100)),
     maxRejects: resolveMaxRejects(flags.maxRejects),
     chatTemplateArgs: parseTemplateArgs(flags.chatTemplateArg),
-    shard: flags.shard === undefined ? undefined : parseShard(flags.shard),
-    rowsPerChunk:
-      flags.rowsPerChunk === undefined
-        ? undefined
-        : positiveInteger('--rows-per-chunk', flags.rowsPerChunk, 512),
+    shard: given(flags.shard, parseShard),
+    rowsPerChunk: given(flags.rowsPerChunk, (text) => positiveInteger('--rows-per-chunk', text, 512)),
     overwrite: flags.overwrite,
   };
 }

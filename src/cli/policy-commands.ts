@@ -1,10 +1,10 @@
 // The flags and help of `rredcot policy build`, `info` and `check`.
 import type { Command } from 'commander';
 import type { BuildFlags } from '../commands/policy-build.js';
-import { usageError } from '../errors.js';
-import { finite } from '../flag-values.js';
+import { finite, given } from '../flag-values.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
 import { escapeControls } from '../printable.js';
+import { print } from './declare.js';
 import { CHAT_TEMPLATE_ARG } from './job-flags.js';
 
 /** Flags of `policy check` as commander gives them. */
@@ -100,14 +100,8 @@ export function addPolicyCommands(program: Command): void {
     });
 }
 
-function print(line: string): void {
-  process.stdout.write(`${escapeControls(line)}\n`);
-}
-
 function toleranceOf(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const expected = 'a positive number of nats';
-  const value = finite('--tolerance', text, expected, '1e-3');
-  if (value <= 0) throw usageError(`--tolerance ${text}: expected ${expected}`, '--tolerance 0.001');
-  return value;
+  return given(text, (nats) =>
+    finite('--tolerance', nats, 'a positive number of nats', '1e-3', (x) => x > 0),
+  );
 }

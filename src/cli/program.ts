@@ -3,24 +3,25 @@ import { Command, CommanderError } from 'commander';
 import { type Interruption, interruptible } from '../commands/job/interrupt.js';
 import { EXIT, type ExitCode, RredcotError } from '../errors.js';
 import { fileError } from '../io/files/file-error.js';
+import { VERSION } from '../package-files.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
-import { record, tellBug, tellError } from '../report/fatal.js';
-import { isWorker } from '../report/worker-log.js';
-import { VERSION } from '../version.js';
-import { addCalibrateCommand } from './calibrate-command.js';
+import { record, tellBug, tellError } from '../report/terminal.js';
+import { noteError } from '../report/worker-log.js';
 import { addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
-import { endHelp, readableHelp } from './help-ends.js';
+import { declared, endHelp, readableHelp } from './declare.js';
 import { inspectCommand } from './inspect-command.js';
 import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
-import { declared } from './lazily.js';
-import { addPageCommands } from './page-commands.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { addRunCommands } from './run-commands.js';
 import { addSample } from './sample-command.js';
 import { addScoreCommand, addSegmentCommand } from './score-command.js';
-import { addScoredCommands } from './scored-commands.js';
+import {
+  addCalibrateCommand,
+  addPageCommands,
+  addRunCommands,
+  addScoredCommands,
+} from './scored-commands.js';
 
 /** The commands that end an interruption themselves, since they have work to keep or to tell of. */
 const KEEPS_WORK: ReadonlySet<string> = new Set([
@@ -58,7 +59,7 @@ async function run(
   const { signal } = interruption;
   const isShort = argv.includes('-h');
   const json = (): boolean =>
-    !isWorker() && (argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson));
+    argv.includes('--log-json') || program.commands.some((each) => each.opts().logJson);
   const program: Command = readableHelp(new Command('rredcot'), isShort)
     .hook('preSubcommand', (_, command) => declared(command, argv))
     .hook('preAction', (_, command) => {
@@ -145,5 +146,7 @@ function report(caught: unknown, json: boolean): ExitCode {
   const error =
     path === undefined ? caught : fileError(caught, path, syscall === 'open' ? 'read' : 'written');
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-  return error instanceof RredcotError ? tellError(error, json) : tellBug(error, json);
+  if (!(error instanceof RredcotError)) return tellBug(error, json);
+  noteError(error);
+  return tellError(error, json);
 }

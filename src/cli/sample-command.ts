@@ -7,7 +7,7 @@ import { resolveSampling, samplingFlags } from '../estimators/sampling-flags.js'
 import { positiveInteger } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { type RunFlags, run, runOptions } from './job-flags.js';
-import { jobLog, shareAmongWorkers } from './worker-flags.js';
+import { jobLog, sharing } from './worker-flags.js';
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addSample(
@@ -40,7 +40,7 @@ export function addSample(
         const { signal } = interruption;
         const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
-        done((await shareAmongWorkers(command, inputs, job, log)) ?? (await sample(inputs, job, log)));
+        done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
       },
     );
 }

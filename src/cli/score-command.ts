@@ -1,17 +1,17 @@
 // The flags and help of `rredcot score` and `rredcot segment`.
 import type { Command } from 'commander';
 import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
-import type { CreditFlags } from '../commands/job/options.js';
 import { parseExport } from '../commands/job/written-columns.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
+import type { CreditFlags } from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { oneOf } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { lazily } from './declare.js';
 import { type JobFlags, job, jobOptions } from './job-flags.js';
-import { lazily } from './lazily.js';
 import { checkSegmenter } from './segment-flags.js';
-import { jobLog, shareAmongWorkers } from './worker-flags.js';
+import { jobLog, sharing } from './worker-flags.js';
 
 /** Adds `score`; it reports its exit code, and throws what goes wrong. */
 export function addScoreCommand(
@@ -22,7 +22,8 @@ export function addScoreCommand(
   const command = lazily(job(program.command('score'), 'scored.parquet'), async (own, argv) => {
     const { credited, ofEstimators, withModule } = await import('./credit-flags.js');
     await withModule(argv);
-    ofEstimators(credited(own, true));
+    credited(own, true);
+    ofEstimators(own);
   });
   command
     .summary('score traces: entropies, values at exit points, σ')
@@ -59,9 +60,8 @@ export function addScoreCommand(
       const { namedEstimator } = await import('./credit-flags.js');
       const isDefault = command.getOptionValueSource('estimator') === 'default';
       const flags = { ...given, estimator: await namedEstimator(given, isDefault) };
-      const { checkExport, refuseOfOthers, resolveCreditOptions } = await import(
-        '../commands/job/options.js'
-      );
+      const { checkExport, refuseOfOthers } = await import('../commands/job/options.js');
+      const { resolveCreditOptions } = await import('../estimators/credit-flags.js');
       const credit = resolveCreditOptions(flags);
       if (flags.policy === false) throw usageError('score needs a policy', 'leave out --no-policy');
       const exportName = parseExport(flags.export);
@@ -86,7 +86,7 @@ export function addScoreCommand(
       const job = { ...options, policy: flags.policy, ...method, signal: interruption.signal };
       checkSegmenter(job.segments, job);
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
-      done((await shareAmongWorkers(command, inputs, job, log)) ?? (await score(inputs, job, log)));
+      done(await score(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }
 
@@ -114,7 +114,7 @@ export function addSegmentCommand(
       const log = await jobLog(flags);
       const { segment } = await import('../commands/segment.js');
       const policy = flags.policy === false ? null : flags.policy;
-      if (policy === null && flags.device !== 'auto')
+      if (policy === null && (flags.device !== 'auto' || flags.devices !== undefined))
         throw usageError('--device has no meaning without a policy', 'leave out --device or --no-policy');
       if (policy === null && flags.chatTemplateArg !== undefined)
         throw usageError(
@@ -124,6 +124,6 @@ export function addSegmentCommand(
       interruption.limitTime(parseTimeLimit(flags.timeLimit));
       const job = { ...jobOptions(flags), policy, signal: interruption.signal };
       checkSegmenter(job.segments, job);
-      done((await shareAmongWorkers(command, inputs, job, log)) ?? (await segment(inputs, job, log)));
+      done(await segment(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
 }

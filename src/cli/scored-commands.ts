@@ -1,27 +1,87 @@
-// The flags and help of the commands that make a scored file into another: `rredcot redistribute` and `filter`.
+// The flags and help of the commands that take what a run has written: `status`, `verify` and `merge`, `redistribute` and `filter`, `summary` and `report`, `calibrate`.
+import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
-import type { CreditFlags } from '../commands/job/options.js';
 import { parseColumnChoice, parseColumns } from '../commands/job/written-columns.js';
 import type { ExitCode } from '../errors.js';
-import { oneOf } from '../flag-values.js';
+import type { CreditFlags } from '../estimators/credit-flags.js';
+import { given, oneOf, positiveInteger } from '../flag-values.js';
 import { FORMATS } from '../io/write/output.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import { type LogFlags, lazily, logged, logOf, print, repeated } from './declare.js';
 import { appended, OVERWRITE_FLAG } from './job-flags.js';
-import { lazily } from './lazily.js';
 
-interface ScoredFlags {
+/** Takes a command's exit code. */
+type Done = (code: ExitCode) => void;
+
+/** Adds the commands; each reports its exit code, and throws what goes wrong. */
+export function addRunCommands(program: Command, signal: AbortSignal, done: Done): void {
+  program
+    .command('status')
+    .argument('<out>', 'run folder, or the single file that a run is making')
+    .summary('what of a run is done and what is missing')
+    .option('--json', 'one JSON object instead of the table', false)
+    .description(
+      'Counts the records of a run folder: chunks, rows, traces, rejects and tokens of each shard. Works while the run is under way.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot status out/\n')
+    .action(async (out: string, flags: { json: boolean }) => {
+      const { status } = await import('../commands/status.js');
+      done(await status(out, flags, print));
+    });
+
+  logged(program.command('verify'))
+    .argument('<out>', 'run folder, merged folder, or a scored .parquet, .arrow or .jsonl file')
+    .summary('read a run again and check every number in it')
+    .description(
+      "Compares every file with its hash and every input row with what became of it, and computes again what follows from each trace's own columns: sums, values, differences, σ, ranges. Findings are lines on stdout, exit 65; exit 75 where there are none but the run is not finished.",
+    )
+    .addHelpText('after', '\nExample:\n  rredcot verify out/\n')
+    .action(async (out: string, flags: LogFlags) => {
+      const { verify } = await import('../commands/verify.js');
+      done(await verify(out, { signal, print }, await logOf(flags)));
+    });
+
+  logged(program.command('merge'))
+    .argument('<out>', 'run folder')
+    .requiredOption(
+      '-o, --output <file|folder>',
+      '.parquet or .arrow, of JSONL chunks .jsonl; a folder (all/) for several files',
+    )
+    .option(
+      '--format <name>',
+      "parquet|arrow|jsonl (default: by the output's name, the chunks' for a folder)",
+    )
+    .option(
+      '--file-size <size>',
+      'bytes a file of a folder at most, one chunk alone may have more: 512MiB, 2GiB (default: 1GiB)',
+    )
+    .option(...OVERWRITE_FLAG)
+    .option('--partial', 'take what is done of a run that is not finished', false)
+    .summary('put the chunks of a run together')
+    .description(
+      'Joins the chunks of a run in the order of the inputs, and the rejects beside them (<output>.rejects.jsonl). Exit 75 where the run is not finished, 65 where a chunk is damaged; a folder that holds the run already is left as it is.',
+    )
+    .addHelpText('after', '\nExample:\n  rredcot merge out/ -o all.parquet\n')
+    .action(
+      async (out: string, flags: ScoredFlags & { output: string; fileSize?: string; partial: boolean }) => {
+        const { merge, parseFileSize } = await import('../commands/merge.js');
+        const { output, partial, overwrite } = flags;
+        const fileSize = parseFileSize(flags.fileSize);
+        const opts = { output, format: formatOf(flags), fileSize, partial, overwrite, signal };
+        done(await merge(out, opts, await logOf(flags)));
+      },
+    );
+}
+
+/** Flags of the commands that write rows. */
+interface ScoredFlags extends LogFlags {
   readonly output?: string;
   readonly format?: string;
   readonly overwrite: boolean;
-  readonly quiet: boolean;
-  readonly logJson: boolean;
 }
 
 /** Adds the commands; each reports its exit code, and throws what goes wrong. */
-export function addScoredCommands(
-  program: Command,
-  signal: AbortSignal,
-  done: (code: ExitCode) => void,
-): void {
+export function addScoredCommands(program: Command, signal: AbortSignal, done: Done): void {
   lazily(scored(program.command('redistribute'), './<input>.redistributed.parquet'), async (own) => {
     const { credited } = await import('./credit-flags.js');
     credited(own, false);
@@ -46,34 +106,29 @@ export function addScoredCommands(
       async (
         path: string,
         flags: ScoredFlags &
-          Partial<CreditFlags> & { columns?: string; keep?: string; drop?: string; calibration?: string },
+          CreditFlags & { columns?: string; keep?: string; drop?: string; calibration?: string },
       ) => {
         const { redistribute } = await import('../commands/redistribute.js');
         const { output, format, columns, keep, drop, calibration, overwrite, quiet, logJson, ...credit } =
           flags;
         const opts = {
-          flags: credit,
-          calibration,
-          ...outputOf({ output, format }),
+          ...{ flags: credit, calibration, output, overwrite, signal },
+          format: formatOf({ format }),
           columns: parseColumns(columns),
           choice: parseColumnChoice(keep, drop),
-          overwrite,
-          signal,
         };
-        const { openLog } = await import('../report/log.js');
-        done(await redistribute(path, opts, openLog({ quiet, json: logJson })));
+        done(await redistribute(path, opts, await logOf({ quiet, logJson })));
       },
     );
   addFilter(program, signal, done);
 }
 
-function addFilter(program: Command, signal: AbortSignal, done: (code: ExitCode) => void): void {
+function addFilter(program: Command, signal: AbortSignal, done: Done): void {
   scored(program.command('filter'), './<input>.filtered.<format of the input>')
     .option(
       '--where <condition>',
       "'status == ok', 'value_range >= .05 or reward == 0'; all have to hold (docs/output.md#filters)",
-      (value: string, before: readonly string[]) => [...before, value],
-      [] as readonly string[],
+      repeated,
     )
     .summary('keep the traces of a scored file that fit conditions')
     .description(
@@ -83,26 +138,101 @@ function addFilter(program: Command, signal: AbortSignal, done: (code: ExitCode)
       'after',
       "\nExample:\n  rredcot filter scored.parquet --where 'status == ok' --where 'disagreement < .9' -o clean.parquet\n",
     )
-    .action(async (path: string, flags: ScoredFlags & { where: readonly string[] }) => {
+    .action(async (path: string, flags: ScoredFlags & { where?: readonly string[] }) => {
       const { filter } = await import('../commands/filter.js');
-      const { where, output, overwrite, quiet, logJson } = flags;
-      const { openLog } = await import('../report/log.js');
-      done(await filter(path, { where, output, overwrite, signal }, openLog({ quiet, json: logJson })));
+      const { where = [], output, overwrite } = flags;
+      done(await filter(path, { where, output, overwrite, signal }, await logOf(flags)));
     });
 }
 
 function scored(command: Command, defaultOutput: string): Command {
-  return command
-    .argument('<scored>', 'a file that score has written, a run folder or a merged folder')
+  const made = scoredFile(command)
     .option(
       '-o, --output <file>',
       `.parquet, .arrow, .jsonl or .jsonl.gz; - is stdout, as an Arrow stream unless --format says jsonl (default: ${defaultOutput})`,
     )
-    .option(...OVERWRITE_FLAG)
-    .option('--quiet', 'errors only', false)
-    .option('--log-json', 'log records as JSON lines on stderr', false);
+    .option(...OVERWRITE_FLAG);
+  return logged(made);
 }
 
-function outputOf({ output, format }: { output?: string | undefined; format?: string | undefined }) {
-  return { output, format: format === undefined ? undefined : oneOf('--format', format, FORMATS) };
+function formatOf({ format }: { readonly format?: string | undefined }) {
+  return given(format, (text) => oneOf('--format', text, FORMATS));
+}
+
+/** Adds the commands; each reports its exit code, and throws what goes wrong. */
+export function addPageCommands(program: Command, signal: AbortSignal, done: Done): void {
+  logged(scoredFile(program.command('summary')))
+    .summary('the numbers of a scored file: is this run to be trusted?')
+    .description(
+      'Counts a scored file: rows by status, uniform σ, distributions of values, weights and log p, σ by position, calibration, suspected label noise.',
+    )
+    .option('--json', 'all numbers as one JSON object, for a dashboard', false)
+    .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
+    .action(async (path: string, flags: LogFlags & { json: boolean }) => {
+      const { summary } = await import('../commands/scored/summary.js');
+      const { commandOf } = await import('./command-of.js');
+      const { openPolicyFolder } = await import('../policy/folder.js');
+      const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
+      const opts = {
+        ...{ json: flags.json, signal },
+        commandOf: (config: Parameters<typeof commandOf>[0], policy: Record<string, unknown>) =>
+          commandOf(config, !isDeepStrictEqual(policy, own.files), program),
+      };
+      const write = (text: string) => process.stdout.write(text);
+      done(await summary(path, opts, write, await logOf(flags)));
+    });
+  logged(scoredFile(program.command('report')))
+    .summary('a page about a scored file: its numbers, and some of its traces')
+    .description(
+      'Writes one HTML file that needs nothing else and sends nothing: the numbers of summary as charts, and a page for some traces, by chance and by how much their values moved.',
+    )
+    .option('-o, --output <file>', 'the page (default: ./<input>.report.html)')
+    .option('--traces <n>', 'traces with a page of their own, at most', '50')
+    .option(
+      '--where <condition>',
+      "which traces may have one: 'reward == 0'; all have to hold, figures as of filter (default: any)",
+      repeated,
+    )
+    .addHelpText('after', '\nExample:\n  rredcot report scored.parquet -o report.html\n')
+    .action(
+      async (
+        path: string,
+        flags: LogFlags & { output?: string; traces: string; where?: readonly string[] },
+      ) => {
+        const { report, defaultPage } = await import('../commands/scored/report.js');
+        const { output = defaultPage(path), where = [] } = flags;
+        const traces = positiveInteger('--traces', flags.traces, 50, 0);
+        done(await report(path, { output, traces, where, signal }, await logOf(flags)));
+      },
+    );
+}
+
+/** The file that a command takes. */
+function scoredFile(command: Command): Command {
+  return command.argument('<scored>', 'a file that score has written, a run folder or a merged folder');
+}
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addCalibrateCommand(program: Command, signal: AbortSignal, done: Done): void {
+  const command = program
+    .command('calibrate')
+    .summary("fit a value on the reward's scale to scored traces")
+    .description(
+      "Fits the calibrated value to the rewards of scored traces: a logistic regression on v̂ and on the thought's surprise so far, cross-fitted by group. score and redistribute take it with --estimator calibrated.",
+    )
+    .argument('<scored...>', 'scored .parquet, .arrow or .jsonl files, run folders, merged folders')
+    .requiredOption('-o, --output <file>', 'the calibration, a JSON file')
+    .option(
+      '--features <column,…>',
+      "columns of the files with a number for each state, which V looks at besides: K + 1, K, or another run's segments; lowest:<column> is the lowest so far (docs/calibration.md)",
+    )
+    .addHelpText('after', '\nExample:\n  rredcot calibrate scored.parquet -o calibration.json\n');
+  logged(command).action(
+    async (scored: string[], flags: LogFlags & { output: string; features?: string }) => {
+      const { calibrate } = await import('../commands/calibrate.js');
+      const { parseFeatures } = await import('../estimators/states.js');
+      const further = flags.features === undefined ? [] : parseFeatures(flags.features);
+      done(await calibrate(scored, { output: flags.output, further, signal }, await logOf(flags)));
+    },
+  );
 }

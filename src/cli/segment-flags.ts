@@ -2,9 +2,15 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { usageError } from '../errors.js';
-import { attributeOf, oneOf, positiveInteger } from '../flag-values.js';
+import { foreignFlag, given, oneOf, positiveInteger } from '../flag-values.js';
 import { fileError } from '../io/files/file-error.js';
-import { declarationOf, SEGMENTERS, type Segmenter, type SegmentOptions } from '../segment/segmenters.js';
+import {
+  declarationOf,
+  IN_ALL,
+  SEGMENTERS,
+  type Segmenter,
+  type SegmentOptions,
+} from '../segment/segmenters.js';
 import { THOUGHT_TAGS, type ThoughtTags } from '../segment/span.js';
 
 /** Raw flag values of the segmentation, as commander hands them on; those of single segmenters by their names. */
@@ -49,15 +55,12 @@ export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
   const values = flags as Readonly<Record<string, string | undefined>>;
   refuseIdle(values, segmenter);
   const { options, maxSegments: most } = declarationOf(segmenter);
-  const asked =
-    flags.maxSegments === undefined
-      ? undefined
-      : positiveInteger('--max-segments', flags.maxSegments, DEFAULT_MOST);
+  const asked = given(flags.maxSegments, (text) => positiveInteger('--max-segments', text, EXAMPLE_MOST));
   // others are cut down only where the user says so
   const maxSegments = asked ?? most;
   return {
     segmenter,
-    fixedLength: DEFAULT_LENGTH,
+    ...IN_ALL,
     ...(flags.thoughtTags === undefined ? {} : { thoughtTags: resolveTags(flags.thoughtTags) }),
     ...(maxSegments === undefined ? {} : { maxSegments }),
     ...(flags.keywords === undefined ? {} : { keywords: resolveKeywords(flags.keywords) }),
@@ -66,9 +69,7 @@ export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
 }
 
 /** What an error proposes. */
-const DEFAULT_MOST = 40;
-/** Tokens a segment of `fixed`, which every configuration has. */
-const DEFAULT_LENGTH = 64;
+const EXAMPLE_MOST = 40;
 
 /**
  * A segmenter that cuts by the policy's figures would have a branch at every token in a single run, and without a policy no
@@ -87,17 +88,15 @@ export function checkSegmenter(
 
 /** @throws RredcotError (exit 2) for a flag of other segmenters alone */
 function refuseIdle(values: Readonly<Record<string, unknown>>, segmenter: Segmenter): void {
-  const of = (name: Segmenter) => (declarationOf(name).flags ?? []).map(attributeOf);
-  for (const flag of SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? [])) {
-    const key = attributeOf(flag);
-    if (values[key] === undefined || of(segmenter).includes(key)) continue;
-    const [name] = flag[0].split(' ');
-    const readers = SEGMENTERS.filter((each) => of(each).includes(key));
-    throw usageError(
-      `${name} has no meaning here`,
-      `add --segmenter ${readers.join('|')}, or leave out ${name}`,
-    );
-  }
+  const of = (name: Segmenter) => declarationOf(name).flags ?? [];
+  const idle = foreignFlag(of(segmenter), SEGMENTERS.flatMap(of), values);
+  if (idle === undefined) return;
+  const [name] = idle[0].split(' ');
+  const readers = SEGMENTERS.filter((each) => of(each).some(([flag]) => flag === idle[0]));
+  throw usageError(
+    `${name} has no meaning here`,
+    `add --segmenter ${readers.join('|')}, or leave out ${name}`,
+  );
 }
 
 function resolveTags(text: string): ThoughtTags {

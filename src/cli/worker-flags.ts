@@ -1,27 +1,19 @@
 // `--workers` and `--devices` on the command line: which of a command's flags its workers are given.
+import { availableParallelism } from 'node:os';
 import type { Command } from 'commander';
-import type { WorkersOptions } from '../commands/job/processes.js';
 import { shardOfEnvironment } from '../commands/job/shard.js';
-import { type ExitCode, usageError } from '../errors.js';
+import type { Workers } from '../commands/job/workers.js';
+import { usageError } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
-import type { RunCommand } from '../io/run/description.js';
+import { plural } from '../plural.js';
+import { type DeviceChoice, parseDevice } from '../policy/device.js';
 import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
 const OWN_FLAGS: readonly string[] = [
-  ...[
-    'output',
-    'format',
-    'shard',
-    'overwrite',
-    'timeLimit',
-    'quiet',
-    'logJson',
-    'workers',
-    'threads',
-    'devices',
-  ],
+  ...['output', 'format', 'shard', 'overwrite', 'timeLimit', 'maxRejects'],
+  ...['quiet', 'logJson', 'workers', 'threads', 'devices'],
 ];
 
 /** The log of a command that makes a run, which may be workers themselves. */
@@ -49,31 +41,49 @@ function scheduledShard(): string | undefined {
   }
 }
 
-/** Runs the command in several processes where its flags ask for that; undefined where they do not. */
-export async function shareAmongWorkers(
+/** So many workers may be asked for on any machine, however few its cores. */
+const LEAST_MOST_WORKERS = 16;
+
+/**
+ * `--workers n` and `--devices a,b`, each as the name of a device: one entry a worker.
+ * @returns undefined where neither flag is given
+ */
+export function workerDevices(
+  workers: number | undefined,
+  devices: string | undefined,
+): readonly (string | undefined)[] | undefined {
+  const cores = availableParallelism();
+  const most = Math.max(LEAST_MOST_WORKERS, 2 * cores);
+  if (workers !== undefined && workers > most)
+    throw usageError(
+      `--workers ${workers}: expected at most ${most} on this machine, which has ${plural(cores, 'core')}`,
+      `--workers ${cores}`,
+    );
+  if (devices === undefined) return workers === undefined ? undefined : new Array(workers).fill(undefined);
+  const names = devices.split(',').map((name) => name.trim());
+  for (const name of names) parseDevice(name, '--devices');
+  return Array.from({ length: names.length * (workers ?? 1) }, (_, j) => names[j % names.length]);
+}
+
+/**
+ * The processes that share a command's work where its flags ask for that, and the device by which it describes itself: the first of
+ * theirs. One process on one device is no other than this one.
+ */
+export function sharing(
   command: Command,
   inputs: readonly string[],
-  job: Omit<WorkersOptions, 'command' | 'flags' | 'devices'>,
-  log: Log,
-): Promise<ExitCode | undefined> {
-  const { workers, devices, dryRun } = command.opts<{
-    workers?: string;
-    devices?: string;
-    dryRun?: boolean;
-  }>();
-  if (dryRun || (workers === undefined && devices === undefined)) return undefined;
-  // brings the merging of chunks along, which few runs need
-  const { workerDevices } = await import('../commands/job/devices.js');
-  const { runWorkers } = await import('../commands/job/processes.js');
-  const shares = workerDevices(
-    workers === undefined ? undefined : positiveInteger('--workers', workers, 2),
-    devices,
-  );
-  if (shares === undefined) return undefined;
+): { readonly workers?: Workers; readonly device?: DeviceChoice } {
+  const { workers, devices, dryRun } = command.opts<Readonly<Record<string, string | undefined>>>();
+  const asked = workers === undefined ? undefined : positiveInteger('--workers', workers, 2);
+  const own = dryRun ? undefined : workerDevices(asked, devices);
+  if (own === undefined) return {};
   if (devices !== undefined && command.getOptionValueSource('device') === 'cli')
     throw usageError('--device and --devices both say where to run', 'leave out --device');
-  const name = command.name() as RunCommand;
-  return runWorkers(inputs, { ...job, command: name, flags: workerFlags(command), devices: shares }, log);
+  const [first] = own;
+  return {
+    ...(first !== undefined && { device: parseDevice(first, '--devices') }),
+    ...(own.length > 1 && { workers: { devices: own, flags: workerFlags(command), inputs } }),
+  };
 }
 
 /** The flags that the user gave, as the workers are to have them. */

@@ -1,33 +1,33 @@
 // `rredcot calibrate`: fits the calibrated value's weights to the rewards of scored files, and says how good they are.
 import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
-import { dataError, EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import {
-  type CalibrationFile,
-  calibrationFile,
-  type ScoredWith,
-} from '../estimate/calibrated/calibration.js';
-import type { ColumnFeature } from '../estimate/calibrated/columns.js';
-import { FEATURES, stateFeatures } from '../estimate/calibrated/features.js';
-import { type FitTrace, fitCalibration } from '../estimate/calibrated/fit.js';
-import { groupPlace } from '../estimate/calibrated/folds.js';
-import { STATE_COLUMNS, scoredWith, storedStates } from '../estimate/calibrated.js';
+import { dataError, EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
+import { scoredWith, storedStates } from '../estimators/calibrated.js';
+import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimators/calibration.js';
+import { type FitTrace, fitCalibration, groupPlace } from '../estimators/calibration-fit.js';
 import { estimatorNamed } from '../estimators/registry.js';
+import { type ColumnFeature, FEATURES, stateFeatures } from '../estimators/states.js';
 import { HashSet } from '../io/arrow/hash-set.js';
+import type { OurColumn } from '../io/arrow/output-columns.js';
+import { addressError, assertHere } from '../io/files/elsewhere.js';
+import { statIfThere } from '../io/files/file-error.js';
 import { writeText } from '../io/files/json-file.js';
-import { openChunkReader } from '../io/parquet/chunk-reader.js';
-import { resolveInputs } from '../io/read/inputs.js';
+import { readRows, resolveInputs } from '../io/read/inputs.js';
+import { readRunState } from '../io/run/state.js';
+import { readMerged } from '../io/run/summary-file.js';
 import { partOf } from '../io/scored/origins.js';
-import { type ScoredFile, scoredFiles } from '../io/scored/scored-files.js';
 import { openScratch, type Scratch } from '../io/scored/scratch.js';
-import type { StoredRow } from '../io/scored/stored-rows.js';
+import { columnsOf, storedRow } from '../io/scored/stored-rows.js';
 import { partText } from '../io/write/part.js';
+import { VERSION } from '../package-files.js';
 import { plural } from '../plural.js';
-import { drawCalibration } from '../report/calibration-view.js';
 import type { Log } from '../report/log.js';
-import { VERSION } from '../version.js';
+import { isBad } from '../rows.js';
+import type { OutputRow } from '../scored.js';
+import { drawCalibration } from './calibration-view.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { Agreement } from './scored/agreement.js';
+import { type Account, accountOf, assertWritten } from './scored/open-scored.js';
 
 export interface CalibrateOptions {
   readonly output: string;
@@ -37,7 +37,10 @@ export interface CalibrateOptions {
 }
 
 /** Columns without which nothing can be fitted. */
-const NEEDED = [...STATE_COLUMNS, 'reward', 'id'] as const;
+const NEEDED: readonly OurColumn[] = [
+  ...(['segments', 'logprobs', 'reference_logprobs', 'reference_tokens', 'reference_utilities'] as const),
+  ...(['reward', 'id'] as const),
+];
 
 /**
  * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
@@ -49,6 +52,7 @@ export async function calibrate(
   { output, further, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
+  assertHere(output);
   await refuseInputs(
     [output],
     paths.map((path) => ({ path })),
@@ -58,14 +62,6 @@ export async function calibrate(
   const scratch = await openScratch(join(dirname(output), name));
   try {
     const { skipped, ...common } = await gather(paths, further, scratch, signal, log);
-    for (const path of paths) {
-      const part = (await partOf(await resolveInputs([path])))?.part;
-      if (part !== undefined)
-        log.warn(
-          'part',
-          `${path}: ${partText(part)}: the weights are fitted to the traces that are left, and traces of their groups that are not have no say in them`,
-        );
-    }
     const F = FEATURES.length + further.length;
     const fit = await fitCalibration(() => fitTraces(scratch, signal), F);
     const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common }, further);
@@ -85,7 +81,9 @@ async function gather(
   signal: AbortSignal,
   log: Log,
 ): Promise<ScoredWith & { readonly skipped: Record<string, number> }> {
-  const parquet = openChunkReader();
+  for (const path of paths) await assertFinished(path);
+  // each trace of a file that is given twice would count twice
+  await resolveInputs(paths);
   const skipped = new Map<string, number>();
   const seen = new HashSet();
   const again = { traces: 0, first: '' };
@@ -99,30 +97,34 @@ async function gather(
     'with which flags it was scored',
     'with other flags',
   );
-  try {
-    for await (const file of scoredFiles(paths, parquet)) {
-      checkFile(file, further);
-      const own = scoredWithOf(file);
-      for (const told of [policies.add(own.policy, file.path), ways.add(own.scored_with, file.path)])
-        if (told !== undefined) log.warn('files_differ', told);
-      for await (const row of file.rows) {
-        throwIfInterrupted(signal);
-        const found = traceOf(row, further);
-        if (typeof found !== 'string') {
-          const { features, reward, place } = found;
-          if (!seen.add(likeness(row, found)) && again.traces++ === 0)
-            again.first = `${file.path}: row ${row.number}`;
-          await scratch.add(Float64Array.of(reward, place.fold, place.mark, ...features));
-          log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
-          continue;
-        }
-        const reason = found.replaceAll(/-?\d[\d.e+-]*(, )?/g, '').trim();
-        skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
-        example ??= `${file.path}: row ${row.number}: ${found}`;
+  for (const path of paths) {
+    const { account, columns, part, rows } = await opened(path);
+    checkFile(path, columns, account, further);
+    const own = scoredWithOf(account);
+    for (const told of [policies.add(own.policy, path), ways.add(own.scored_with, path)])
+      if (told !== undefined) log.warn('files_differ', told);
+    if (part !== undefined)
+      log.warn(
+        'part',
+        `${path}: ${partText(part)}: the weights are fitted to the traces that are left, and traces of their groups that are not have no say in them`,
+      );
+    for await (const row of rows) {
+      throwIfInterrupted(signal);
+      const place = `${row.file}: row ${row.row}`;
+      if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
+      const stored = storedRow(row.columns, row);
+      const found = traceOf(stored, further);
+      if (typeof found !== 'string') {
+        const { features, reward, place: at } = found;
+        if (!seen.add(likeness(stored, found)) && again.traces++ === 0) again.first = place;
+        await scratch.add(Float64Array.of(reward, at.fold, at.mark, ...features));
+        log.progress(`reading: ${plural(++traces, 'trace')}`, { traces });
+        continue;
       }
+      const reason = found.replaceAll(/-?\d[\d.e+-]*(, )?/g, '').trim();
+      skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
+      example ??= `${place}: ${found}`;
     }
-  } finally {
-    await parquet.close();
   }
   const left = [...skipped.values()].reduce((sum, n) => sum + n, 0);
   if (traces === 0)
@@ -145,27 +147,49 @@ async function gather(
   };
 }
 
+const HINT = 'rredcot verify names what is damaged; score makes it again';
+
+/** @throws RredcotError: exit 2 for what stands for nothing of ours, 75 for a run that is not finished */
+async function assertFinished(path: string): Promise<void> {
+  const found = await statIfThere(path);
+  if (found === null)
+    throw (
+      addressError(path) ??
+      usageError(`${path}: no such file or folder`, 'name a file or folder that score has written')
+    );
+  if (!found.isDirectory() || (await readMerged(path)) !== undefined) return;
+  if (!(await readRunState(path)).isFinished)
+    throw new RredcotError(`${path}: the run is not finished`, {
+      exitCode: EXIT.interrupted,
+      hint: 'the command that made it, once more; rredcot status says what is missing',
+    });
+}
+
+/** @throws RredcotError (exit 65) for bytes that nobody of ours has written */
+async function opened(path: string) {
+  const inputs = await resolveInputs([path]);
+  const account = await accountOf(path, inputs);
+  await assertWritten(path, inputs, account.metadata, () => {});
+  const { columns } = await columnsOf(inputs);
+  return { account, columns, part: (await partOf(inputs))?.part, rows: readRows(inputs) };
+}
+
 /** A trace as the fit takes it, or why it does not. */
-function traceOf(row: StoredRow, further: readonly ColumnFeature[]): FitTrace | string {
-  const reward = row.cell('reward');
-  if (typeof reward !== 'number') return 'its reward is unknown';
+function traceOf(row: OutputRow, further: readonly ColumnFeature[]): FitTrace | string {
+  const { reward, trace } = row;
+  if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
   const states = storedStates(row, further);
   if (typeof states === 'string') return states;
   const features = stateFeatures(states, further);
-  return { features, reward: Math.fround(reward), place: groupPlace(groupKey(row)) };
+  // what a trace is left out with: its group, or itself
+  return { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
 }
 
 /** What tells a trace from any other, whatever format it was read from. */
-function likeness(row: StoredRow, { features, reward }: FitTrace): string {
+function likeness({ trace: { id, group } }: OutputRow, { features, reward }: FitTrace): string {
   const numbers = Array.from(features, (x) => x.toPrecision(5));
-  return JSON.stringify([row.cell('id'), row.cell('group'), reward, ...numbers]);
-}
-
-/** What a trace is left out with: its group, or itself. */
-function groupKey(row: StoredRow): string {
-  const group = row.cell('group');
-  return typeof group === 'string' ? group : String(row.cell('id'));
+  return JSON.stringify([id, group, reward, ...numbers]);
 }
 
 async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator<FitTrace> {
@@ -177,7 +201,12 @@ async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator
 }
 
 /** @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind */
-function checkFile({ path, columns, config }: ScoredFile, further: readonly ColumnFeature[]): void {
+function checkFile(
+  path: string,
+  columns: readonly string[] | undefined,
+  { config }: Account,
+  further: readonly ColumnFeature[],
+): void {
   const missing = columns === undefined ? [] : NEEDED.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
@@ -198,7 +227,7 @@ function checkFile({ path, columns, config }: ScoredFile, further: readonly Colu
     );
 }
 
-function scoredWithOf({ config, policy }: ScoredFile): ScoredWith {
+function scoredWithOf({ config, policy }: Account): ScoredWith {
   return {
     policy: policy === undefined ? null : { ...policy },
     scored_with: config === undefined ? null : scoredWith(config),

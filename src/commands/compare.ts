@@ -5,23 +5,24 @@ import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMartingale, type Nature } from '../estimate/nature.js';
 import { storedNature } from '../estimators/registry.js';
-import { fileStem, type Input, inputMetadata, readRows, resolveInputs } from '../io/read/inputs.js';
+import { assertHere } from '../io/files/elsewhere.js';
+import { writeText } from '../io/files/json-file.js';
+import { fileStem, type Input, readRows, resolveInputs } from '../io/read/inputs.js';
 import { CreditCollector, type Refusal } from '../io/scored/collect.js';
 import { partOf } from '../io/scored/origins.js';
 import { type CreditRequest, DELTA, type FileCredits, SIGMA, UNIFORM } from '../io/scored/trace-credits.js';
-import { CONFIG_KEY, POLICY_KEY } from '../io/write/output.js';
+import { POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
+import { VERSION } from '../package-files.js';
 import { count, plural } from '../plural.js';
-import { printableJson } from '../printable.js';
+import { escapeControls, printableJson } from '../printable.js';
 import { comparisonCsv, type DrawnComparison, drawComparison } from '../report/compare-view.js';
 import type { Log } from '../report/log.js';
+import { comparePage } from '../report/page/compare-page.js';
 import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
-import { VERSION } from '../version.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
-import { accountBeside, type Config } from './scored/account-beside.js';
-import { writeComparisonPage } from './scored/comparison-page.js';
-import { assertWritten } from './scored/open-scored.js';
+import { accountOf, assertWritten, type Config } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, CompareOptions {
   /** forms of `--steps` in which the differences of values are compared, too */
@@ -64,6 +65,7 @@ export async function compare(
   log: Log,
 ): Promise<ExitCode> {
   if (opts.page !== undefined) {
+    assertHere(opts.page);
     await refuseInputs(
       [opts.page],
       paths.map((path) => ({ path })),
@@ -76,10 +78,7 @@ export async function compare(
   const taken = new Set<string>();
   for (const path of paths) {
     const inputs = await resolveInputs([path]);
-    const [first] = inputs;
-    const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
-    const isText = inputs.every(({ layout }) => layout?.format === 'json');
-    const config = isText ? (await accountBeside(path))?.config : parsed(metadata.get(CONFIG_KEY));
+    const { metadata, config } = await accountOf(path, inputs);
     const facts = {
       ...factsOf(path, config ?? {}, metadata.get(POLICY_KEY)),
       edit: await editOf(path, inputs, metadata),
@@ -112,8 +111,8 @@ export async function compare(
       of,
     });
   });
-  const files = found.map(({ policy: _, options: __, edit: ___, steps: ____, part: _____, ...file }, n) => ({
-    ...file,
+  const files = found.map(({ file, estimator, sigma, segmenter }, n) => ({
+    ...{ file, estimator, sigma, segmenter },
     traces: collector.matched[n] as number,
     fallbacks: Object.fromEntries(collector.fallbacks[n] ?? []),
   }));
@@ -138,7 +137,11 @@ export async function compare(
     figures,
   };
   const drawn = opts.drawsUniform ? report : withoutUniform(report);
-  if (opts.page !== undefined) await writeComparisonPage(opts.page, drawn, table, log);
+  if (opts.page !== undefined) {
+    assertHere(opts.page);
+    await writeText(opts.page, comparePage({ report: drawn, table, text: drawComparison(drawn) }));
+    log.text(`written to ${escapeControls(opts.page)}`);
+  }
   if (opts.form === 'csv') write(comparisonCsv(report));
   else if (opts.form === 'json')
     write(`${printableJson(JSON.stringify({ format: 1, rredcot: VERSION, ...report }, null, 1))}\n`);
@@ -212,15 +215,6 @@ function factsOf(file: string, config: Config, policy: string | undefined): Fact
     steps: text(steps) ?? undefined,
     options: JSON.stringify([segmenter, maxSegments, fixedLength, keywords, thoughtTags]),
   };
-}
-
-function parsed(text: string | undefined): Config {
-  try {
-    return JSON.parse(text ?? '{}') as Config;
-  } catch {
-    // another program's metadata may be anything
-    return {};
-  }
 }
 
 /** The same differences in other forms, where the file's values have them. */

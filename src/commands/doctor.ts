@@ -16,8 +16,7 @@ import {
 import { autoDevice, type Device, type DeviceChoice, deviceName } from '../policy/device.js';
 import { openPolicyFolder } from '../policy/folder.js';
 import type { Proof } from '../policy/run/canary.js';
-import '../policy/run/no-telemetry.js';
-import { PolicySession } from '../policy/run/session.js';
+import { ModelSession } from '../policy/run/session.js';
 import { escapeControls, printableJson } from '../printable.js';
 
 /** One line of the table. */
@@ -156,7 +155,7 @@ async function embeddedPolicyCheck(embedded: string, device: Device): Promise<Ch
   const name = device.name === 'cpu' ? 'embedded policy' : `policy on ${on}`;
   try {
     const began = performance.now();
-    const session = await PolicySession.open(await openPolicyFolder(embedded), device);
+    const session = await ModelSession.open(await openPolicyFolder(embedded), device);
     const proof = session.proof as Proof;
     await session.close();
     const seconds = ((performance.now() - began) / 1000).toFixed(2);

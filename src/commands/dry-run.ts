@@ -1,7 +1,7 @@
 // `--dry-run`: tells what a run would be, from the traces that are ready for the policy.
 import { dataError } from '../errors.js';
-import { itemsOf, windowsOf } from '../estimate/cut-windows.js';
 import { type Forecast, forecast } from '../estimate/forecast.js';
+import { itemsOf, windowsOf } from '../estimate/windows.js';
 import type { Started, ValueJob } from '../estimators/estimator.js';
 import { count, plural } from '../plural.js';
 import type { PolicyRuns } from '../policy/run/session.js';
@@ -9,9 +9,9 @@ import { escapeControls, printableJson } from '../printable.js';
 import type { Log } from '../report/log.js';
 import { duration } from '../report/progress.js';
 import { statusWarnings } from '../report/run-figures.js';
-import { rejectWarning } from '../report/summary.js';
-import { type BadRow, eachTrace, isBad } from '../rows.js';
-import { cureOf, type MaxRejects, RejectTally, tooMany } from './job/reject-limits.js';
+import { RejectTally, rejectWarning } from '../report/summary.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import { cureOf, type MaxRejects, tooMany } from './job/reject-limits.js';
 
 /** What the policy and the first trace's references make of an exit. */
 interface BranchText {
@@ -23,17 +23,15 @@ interface BranchText {
   readonly device: string;
 }
 
-/** What was found, and of how many rows. */
-type Found = Forecast & { readonly rows: number | undefined; readonly isTwice: boolean };
-
 const LABEL_WIDTH = 12;
 const SHOWN = 160;
 
 /** What of a run is told beside its traces. */
 interface Facts {
-  readonly text: BranchText;
   /** of the inputs, where they were counted */
   readonly rows: number | undefined;
+  /** what runs them; absent where no policy reads them: they are counted */
+  readonly passes?: { readonly started: Started; readonly session: PolicyRuns; readonly text: BranchText };
 }
 
 /** How it is told. */
@@ -57,14 +55,15 @@ class Met {
 
   /** Warns as the run would. @throws RredcotError (exit 65) where every trace would be rejected, or too many */
   end(traces: number, limit: MaxRejects | undefined, log: Pick<Log, 'warn'>): void {
-    const { commonest, counts, total } = this.rejects;
+    const { counts, total } = this.rejects;
+    const [commonest] = counts;
     if (traces === 0 && commonest !== undefined)
       throw dataError(
         `${total === 1 ? 'the only trace' : `every one of ${plural(total, 'trace')}`} would be rejected (${commonest.code} ${count(commonest.count)}, first ${commonest.first})`,
         cureOf(commonest.first) ?? 'correct the rows, or tell where their fields are with --map',
       );
     const byCode = Object.fromEntries(counts.map((each) => [each.code, each.count]));
-    const many = rejectWarning(byCode, traces, (code) => counts.find((each) => each.code === code)?.first);
+    const many = rejectWarning(byCode, traces, this.rejects);
     for (const warning of [...statusWarnings(this.status), ...(many ? [many] : [])])
       log.warn(warning.code, warning.message);
     const over = tooMany({ traces, rejects: total }, limit, true);
@@ -78,32 +77,37 @@ class Met {
  */
 export async function dryRun(
   ready: AsyncIterable<ValueJob | BadRow>,
-  { together, values, tally, isSecondPass }: Started,
-  session: PolicyRuns,
-  { text, rows }: Facts,
+  { rows, passes }: Facts,
   opts: DryRunOptions,
   log: Pick<Log, 'warn'>,
 ): Promise<void> {
   const met = new Met();
+  const { together, values, tally, isSecondPass } = passes?.started ?? {};
+  const inOneWindow = (items: AsyncIterable<ValueJob | BadRow>) => {
+    const windows = windowsOf(items, () => 0);
+    return together?.(windows) ?? windows;
+  };
   let answer: string | undefined;
   const counted = tally?.();
-  const all = together === undefined ? ready : itemsOf(together(windowsOf(ready, () => 0)));
-  const noted = eachTrace(all, (item) => {
+  const noted = eachTrace(together === undefined ? ready : itemsOf(inOneWindow(ready)), (item) => {
     answer ??= item.bank[0]?.answer;
     counted?.add(item);
     met.add(item);
     return item;
   });
-  const inOneWindow = (items: AsyncIterable<ValueJob | BadRow>) => {
-    const windows = windowsOf(items, () => 0);
-    return together?.(windows) ?? windows;
-  };
-  const by = { session, together: inOneWindow, ...(isSecondPass && { again: values<ValueJob> }) };
+  const by = passes && { session: passes.session, together: inOneWindow, again: isSecondPass && values };
   const found = await forecast(noted, by, (bad) => met.rejects.add(bad));
-  const told = { ...found, rows, isTwice: isSecondPass === true };
   const besides = await counted?.measure();
-  const record = { ...forecastRecord(told, met, text, answer), ...(besides && { [besides[0]]: besides[1] }) };
-  tell(opts, record, [...drawForecast(told, met, text, answer), ...(besides ? [label(...besides)] : [])]);
+  const isTwice = isSecondPass === true;
+  const [record, lines] =
+    passes === undefined
+      ? [unreadRecord(found), unreadLines(found)]
+      : [forecastRecord(found, passes.text, answer), forecastLines(found, met, passes.text, answer, isTwice)];
+  tell(opts, { ...countRecord(found, rows, met), ...record, ...(besides && { [besides[0]]: besides[1] }) }, [
+    ...countLines(found, rows, met),
+    ...lines,
+    ...(besides ? [label(...besides)] : []),
+  ]);
   met.end(found.traces, opts.maxRejects, log);
 }
 
@@ -112,7 +116,7 @@ function tell({ json, print }: DryRunOptions, record: object, lines: readonly st
 }
 
 /** What was counted. */
-function countRecord(traces: number, rows: number | undefined, { rejects, status }: Met) {
+function countRecord({ traces }: Forecast, rows: number | undefined, { rejects, status }: Met) {
   return {
     ...{ format: 1, rows: rows ?? null, traces, rejects: rejects.total },
     reject_codes: Object.fromEntries(
@@ -122,16 +126,27 @@ function countRecord(traces: number, rows: number | undefined, { rejects, status
   };
 }
 
-/** The same for programs: what was not measured is null. */
+/** What is told where no policy runs. */
+function unreadRecord({ completionTokens, exits }: Forecast) {
+  return { completion_tokens: completionTokens, exits, seconds: null };
+}
+
+function unreadLines({ completionTokens, exits }: Forecast): string[] {
+  return [
+    label('tokens', `${count(completionTokens)} in completions`),
+    label('exits', count(exits)),
+    label('time', 'no policy runs'),
+  ];
+}
+
+/** And where one does: what was not measured is null. */
 function forecastRecord(
-  found: Found,
-  met: Met,
+  found: Forecast,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
-): Record<string, unknown> {
+) {
   const { state, traces } = found;
   return {
-    ...countRecord(traces, found.rows, met),
     prompt_tokens: found.promptTokens,
     completion_tokens: found.completionTokens,
     longest: found.longest,
@@ -147,36 +162,7 @@ function forecastRecord(
   };
 }
 
-/** The same where no policy reads the traces: they are counted. @param rows of the inputs, where they were counted */
-export async function unreadDryRun(
-  ready: AsyncIterable<ValueJob | BadRow>,
-  rows: number | undefined,
-  opts: DryRunOptions,
-  log: Pick<Log, 'warn'>,
-): Promise<void> {
-  const met = new Met();
-  let [traces, tokens, exits] = [0, 0, 0];
-  for await (const item of ready) {
-    if (isBad(item)) {
-      met.rejects.add(item);
-      continue;
-    }
-    met.add(item);
-    traces++;
-    tokens += item.completionIds.length;
-    exits += item.pieces.segments + 1;
-  }
-  const record = { ...countRecord(traces, rows, met), completion_tokens: tokens, exits, seconds: null };
-  tell(opts, record, [
-    ...drawCounts(traces, rows, met),
-    label('tokens', `${count(tokens)} in completions`),
-    label('exits', count(exits)),
-    label('time', 'no policy runs'),
-  ]);
-  met.end(traces, opts.maxRejects, log);
-}
-
-function drawCounts(traces: number, rows: number | undefined, { rejects, status }: Met): string[] {
+function countLines({ traces }: Forecast, rows: number | undefined, { rejects, status }: Met): string[] {
   const codes = rejects.counts.map(({ code, count: n }) => `${code} ${count(n)}`).join(', ');
   const statuses = Object.entries(status).sort();
   return [
@@ -194,17 +180,17 @@ function label(name: string, text: string): string {
   return escapeControls(`${name.padEnd(LABEL_WIDTH)}${text}`);
 }
 
-function drawForecast(
-  found: Found,
+function forecastLines(
+  found: Forecast,
   met: Met,
   { close, open, closer, maxTokens, device }: BranchText,
   answer: string | undefined,
+  isTwice: boolean,
 ): string[] {
-  const { traces, promptTokens, completionTokens, longest, exits, branches, state, isTwice } = found;
+  const { traces, promptTokens, completionTokens, longest, exits, branches, state } = found;
   const tooLong = met.rejects.counts.find(({ code }) => code === 'too_long')?.count ?? 0;
   const tokens = `${count(completionTokens)} in completions, ${count(promptTokens)} in prompts`;
   return [
-    ...drawCounts(traces, found.rows, met),
     label('tokens', `${tokens}; the longest trace has ${count(longest)}`),
     label('too long', `${count(tooLong)}; the policy takes ${count(maxTokens)} tokens`),
     label('exits', `${count(exits)}, with ${plural(branches, 'branch', 'branches')}`),

@@ -9,9 +9,7 @@ import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { openScored, type Scored } from './scored/open-scored.js';
-import { originOf } from './scored/origin.js';
-import { storedTrace } from './scored/scored-rows.js';
+import { openScored, originOf, type Scored, storedTrace } from './scored/open-scored.js';
 import { type Condition, parseWhere } from './scored/where.js';
 import { writeScored } from './scored/write-scored.js';
 
@@ -74,7 +72,7 @@ export async function filter(path: string, opts: FilterOptions, log: Log): Promi
         if (!fits(trace, conditions, removed)) continue;
         kept++;
         // as it is: all columns are passed on
-        yield { ...trace.row, trace: { ...trace.row.trace, source: row } };
+        yield { ...trace, trace: { ...trace.trace, source: row } };
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
         yield bad(rejectRow(row, error, typeof row.columns.id === 'string' ? row.columns.id : undefined));

@@ -1,31 +1,29 @@
 // `rredcot inspect`: one row of a file as the program sees it: preset, trace, what is missing; scored rows as they were scored.
 import { dataError, EXIT, type ExitCode, usageError } from '../errors.js';
-import { STDIN } from '../io/files/byte-source.js';
-import { JOINS } from '../io/map/joins.js';
+import { STDIN } from '../io/files/file-bytes.js';
+import { JOINS } from '../io/map/join.js';
 import { foundPlaces, mapRow } from '../io/map/map.js';
 import { fits } from '../io/map/presets.js';
 import { mapText, proposePaths } from '../io/map/propose.js';
 import type { Field, FieldMap } from '../io/map/sources.js';
-import { withHiveKeys } from '../io/read/hive-keys.js';
+import { withHiveKeys } from '../io/read/find-files.js';
 import { resolveInputs } from '../io/read/inputs.js';
+import { isScored } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
 import { printableJson } from '../printable.js';
 import { drawInspection, type Inspection, type Missing } from '../report/inspect-view.js';
 import type { Log } from '../report/log.js';
-import { isScored } from '../report/scored-row.js';
-import type { Depth } from '../report/shading.js';
-import { drawShown } from '../report/shown-trace.js';
-import { terminalNotice } from '../report/terminal-input.js';
+import { type Depth, terminalNotice } from '../report/terminal.js';
+import { drawShown } from '../report/trace-view.js';
 import { type BadRow, type InputRow, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { type Mapping, type MappingOptions, resolveMapping } from './job/mapping.js';
 import { rewardNote } from './job/reward-scale.js';
-import { browse } from './scored/browse.js';
+import { rowAt } from './scored/near.js';
 import { openScored } from './scored/open-scored.js';
-import type { Terminal } from './scored/pager.js';
+import { browse, type Terminal } from './scored/pager.js';
 import { fitting, type Pick, type Picked, pickRow, pickTrace } from './scored/pick.js';
 import { shownFile, shownRecord, shownTrace } from './scored/shown.js';
-import { rowAt } from './scored/steps.js';
 import { parseWhere } from './scored/where.js';
 
 export interface InspectOptions extends MappingOptions {

@@ -2,12 +2,13 @@
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, RredcotError, throwIfInterrupted, usageError } from '../errors.js';
 import { shardName } from '../io/files/chunks.js';
+import { assertWritable } from '../io/files/elsewhere.js';
+import { sumPath } from '../io/files/json-file.js';
 import { rejectsPath, summaryPath } from '../io/files/run-paths.js';
-import { sumPath } from '../io/files/sum-file.js';
 import { type MergeTarget, mergeRun } from '../io/run/merge.js';
-import { readMerged } from '../io/run/merged.js';
 import { sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
+import { readMerged } from '../io/run/summary-file.js';
 import type { OutputFormat } from '../io/write/output.js';
 import { count, plural } from '../plural.js';
 import { shellWord } from '../printable.js';
@@ -74,9 +75,10 @@ function checkFinished(out: string, { isFinished, shards }: RunState, partial: b
 
 async function resolveMergeTarget(
   state: RunState,
-  { output, format, fileSize }: MergeOptions,
+  { output, format, fileSize, overwrite: replaces }: MergeOptions,
 ): Promise<MergeTarget | undefined> {
   const { description } = state;
+  assertWritable(output);
   const named = output.replace(/(?<=.)\/+$/, '');
   const present = await stat(named).catch(() => null);
   const isFolder = named !== output || present?.isDirectory() === true;
@@ -101,7 +103,7 @@ async function resolveMergeTarget(
   if (!isFolder) {
     if (fileSize !== undefined)
       throw usageError(`--file-size needs a folder, but ${path} is one file`, `-o ${shellWord(`${path}/`)}`);
-    return { path, fileBytes: undefined, format: kind, rejects };
+    return { path, fileBytes: undefined, format: kind, rejects, replaces };
   }
   const others = present === null ? [] : await readdir(path);
   if (others.length > 0 && (await isMerged(path, kind, state))) return undefined;
@@ -110,7 +112,7 @@ async function resolveMergeTarget(
       `${path}: holds ${others[0]}, expected a new folder or an empty one`,
       'name another with -o',
     );
-  return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, rejects };
+  return { path, fileBytes: fileSize ?? DEFAULT_FILE_BYTES, format: kind, rejects, replaces };
 }
 
 /** Whether a file is what merging the run would make of it. @throws RredcotError (exit 2) for another one that stands there */

@@ -1,10 +1,9 @@
 // `rredcot policy build`: a Hugging Face checkpoint becomes a policy folder, or one of a process reward model.
 import { usageError } from '../errors.js';
 import { assertHere } from '../io/files/elsewhere.js';
+import { isPrmCheckpoint } from '../policy/build/checkpoint.js';
 import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.js';
-import { isPrmCheckpoint } from '../policy/prm-folder.js';
-import { buildPolicyFolder } from '../policy/run/build-policy.js';
-import { buildPrmFolder } from '../policy/run/build-prm.js';
+import { buildPolicyFolder, buildPrmFolder } from '../policy/run/build.js';
 import { ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { prmLines, templateLines, writingLines } from './policy-info.js';
@@ -47,7 +46,7 @@ export async function policyBuild(
   const template = given ?? {};
   const policy = await buildPolicyFolder(checkpoint, flags.output, template, {
     log: print,
-    ...(cudaPrecision && { cudaPrecision }),
+    cudaPrecision,
   });
   const parts = Object.keys(template).length;
   const origin = parts === 3 ? 'given' : parts === 0 ? 'from the checkpoint' : 'given in part';

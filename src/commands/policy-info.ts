@@ -7,10 +7,14 @@ import { count, plural } from '../plural.js';
 import type { Architecture, Head } from '../policy/build/architecture.js';
 import { expectedWeights } from '../policy/build/graphs.js';
 import { readSafetensorsHeader } from '../policy/build/safetensors.js';
-import { openPolicyFolder, type PolicyFolder } from '../policy/folder.js';
-import { isPrmFolder, openPrmFolder, type PrmFolder } from '../policy/prm-folder.js';
-import { ChatRenderer } from '../policy/text/chat-renderer.js';
-import { loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
+import {
+  isPrmFolder,
+  openPolicyFolder,
+  openPrmFolder,
+  type PolicyFolder,
+  type PrmFolder,
+} from '../policy/folder.js';
+import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
 import type { ExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { NO_STOP } from '../policy/text/stops.js';

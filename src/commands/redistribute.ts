@@ -1,39 +1,52 @@
 // `rredcot redistribute`: gives the traces of a scored file another credit, computed from what is stored.
 
-import { OF_OTHERS } from '../credit/normalisers.js';
+import { ruleOf, SIGMA_RULES } from '../credit/rules.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import type { Calibration } from '../estimate/calibrated/calibration.js';
-import { calibrationDoubt, readCalibration, scoredWith } from '../estimate/calibrated.js';
 import { type CreditOptions, creditConfig } from '../estimate/credit.js';
 import { isMartingale, type Nature, valueNameOf } from '../estimate/nature.js';
-import { methodNotice, normaliserColumn, requestedColumns } from '../estimate/requested.js';
-import { ruleOf, SIGMA_RULES } from '../estimate/sigma.js';
-import { calibrated as fitted } from '../estimators/calibrated.js';
+import { methodNotice, normaliserColumn, OF_OTHERS, requestedColumns } from '../estimate/requested.js';
+import {
+  calibrationDoubt,
+  calibrated as fitted,
+  readCalibration,
+  scoredWith,
+} from '../estimators/calibrated.js';
+import type { Calibration } from '../estimators/calibration.js';
+import {
+  ANY_RANGE,
+  type CreditFlags,
+  flagsOf,
+  OF_RULES,
+  resolveCreditOptions,
+  resolveEstimator,
+} from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
-import { pr } from '../estimators/pr.js';
+import { pr } from '../estimators/one-pass.js';
 import { configKeys, estimatorNamed } from '../estimators/registry.js';
-import { columnName, type OurColumn, type WrittenColumn } from '../io/arrow/output-columns.js';
+import {
+  type ColumnChoice,
+  columnName,
+  isWritten,
+  type OurColumn,
+  type WrittenColumn,
+} from '../io/arrow/output-columns.js';
 import { REDISTRIBUTED_KEY, rejectsOf } from '../io/scored/origins.js';
-import { type ColumnChoice, isWritten } from '../io/write/column-choice.js';
-import { renamedText, resolveColumnNames } from '../io/write/column-names.js';
 import { type OutputFormat, POLICY_KEY } from '../io/write/output.js';
-import { refuseUnknown } from '../io/write/output-layout.js';
+import { refuseUnknown, renamedText, resolveColumnNames } from '../io/write/output-layout.js';
 import { partText, wholeText } from '../io/write/part.js';
 import { plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type BadRow, isBad, rejectRow } from '../rows.js';
 import type { OutputRow } from '../scored.js';
-import { ANY_RANGE, type CreditFlags, resolveCreditOptions, resolveEstimator } from './job/options.js';
 import { resolveTarget, stemOf } from './job/target.js';
-import { again, lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/again.js';
-import { openScored, type Scored } from './scored/open-scored.js';
-import { originOf } from './scored/origin.js';
-import { storedTrace } from './scored/scored-rows.js';
+import { again } from './scored/again.js';
+import { openScored, originOf, type Scored, storedTrace } from './scored/open-scored.js';
+import { lightOf, ofWholeGroups, refuseImpossible, surveyScored } from './scored/survey-scored.js';
 import { writeScored } from './scored/write-scored.js';
 
 export interface RedistributeOptions {
   /** those that were given; the file's own stand for the others */
-  readonly flags: Partial<CreditFlags>;
+  readonly flags: CreditFlags;
   /** a file of `rredcot calibrate`, by which the values are made again */
   readonly calibration?: string | undefined;
   readonly output: string | undefined;
@@ -72,13 +85,14 @@ export async function redistribute(path: string, opts: RedistributeOptions, log:
     choice,
     source.columns.filter((name) => !source.made.has(name)),
   );
-  const { columns: passThrough, renamed } = resolveColumnNames(
+  const passThrough = resolveColumnNames(
     (source.typed ?? totals.columns).filter(({ name }) => !source.made.has(name) && isWritten(choice, name)),
     ourColumns,
     { mapped: new Map(), defaults: new Map() },
     false,
   );
-  for (const column of renamed) log.warn('column_renamed', renamedText(column));
+  for (const column of passThrough)
+    if (column.as !== column.name) log.warn('column_renamed', renamedText(column));
 
   async function* rows(): AsyncGenerator<OutputRow | BadRow> {
     let n = 0;
@@ -130,59 +144,41 @@ function chosen(
 
 /**
  * The flags that the file was made with, those that are given in their place. A rule that is given begins anew: what shaped the
- * credit of another one (`--residual`, `--even`, `--tau`, `--smooth`, `--penalty`) is given beside it, or is not.
+ * credit of another one is given beside it, or is not.
  */
-function mergedFlags(stored: CreditOptions, given: Partial<CreditFlags>): CreditFlags {
-  const { rule, others = [], rewardRange, baseline, normalisers, ...rest } = stored;
-  const text = (value: number | undefined) => (value === undefined ? {} : `${value}`);
-  const isAnew = given.sigma !== undefined;
+function mergedFlags(stored: CreditOptions, given: CreditFlags): CreditFlags {
+  const { rule, others = [], rewardRange, normalisers = [], estimator } = stored;
+  const method = given.method ?? stored.method;
   const rules = given.sigma?.split(',').map((name) => name.trim()) ?? [rule, ...others];
   const readsValues = SIGMA_RULES.some((name) => rules.includes(name) && ruleOf(name).ofSegments);
-  const named = given.normalisers?.split(',') ?? normalisers ?? [];
-  const { estimator } = rest;
+  const named: readonly string[] = given.normalisers?.split(',') ?? normalisers;
   const other = given.estimator === undefined ? estimator : estimatorNamed(given.estimator);
-  const readsSteps =
-    other !== undefined &&
-    isMartingale(other) &&
-    (readsValues || (given.method ?? rest.method) === 'segment');
-  const own = {
+  const readsSteps = other !== undefined && isMartingale(other) && (readsValues || method === 'segment');
+  const idle = [
+    ...(given.sigma === undefined ? [] : OF_RULES),
+    ...(readsSteps ? [] : ['steps']),
+    ...(method === 'hierarchical' ? [] : ['alpha', 'beta']),
+    ...(named.includes('batch_tokens') ? [] : ['batchSize']),
+    ...(named.includes('dr_grpo') ? [] : ['maxCompletionLength']),
+  ];
+  const own = Object.entries(flagsOf(creditConfig(stored))).filter(([key]) => !idle.includes(key));
+  return {
     estimator: estimator.name,
-    sigma: [rule, ...others].join(','),
-    baseline: String(baseline),
-    residual: isAnew ? 'uniform' : rest.residual,
-    within: rest.within,
-    steps: readsSteps ? (rest.steps ?? 'free') : 'free',
-    even: isAnew ? {} : text(rest.even),
-    rewardRange: rewardRange.join(','),
-    tau: isAnew ? {} : text(rest.tau),
-    smooth: isAnew ? {} : text(rest.smooth),
-    penalty: isAnew ? {} : text(rest.penalty),
-    method: rest.method ?? {},
-    ...((given.method ?? rest.method) === 'hierarchical' && {
-      alpha: text(rest.alpha),
-      beta: text(rest.beta),
-    }),
-    normalisers: normalisers?.join(',') ?? {},
-    batchSize: named.includes('batch_tokens') ? text(rest.batchSize) : {},
-    maxCompletionLength: named.includes('dr_grpo') ? text(rest.maxCompletionLength) : {},
+    ...Object.fromEntries(own),
     ...((given.estimator ?? estimator.name) === estimator.name && ownFlags(estimator.config, given)),
+    ...given,
+    ...(given.rewardRange === ANY_RANGE && { rewardRange: rewardRange.join(',') }),
   };
-  const asked = given.rewardRange === ANY_RANGE ? { ...given, rewardRange: own.rewardRange } : given;
-  const present = Object.entries({ ...own, ...asked }).filter(([, value]) => typeof value === 'string');
-  return Object.fromEntries(present) as unknown as CreditFlags;
 }
 
 /** How values were made, as flags. Another reading of the prover's begins anew: the best of K has no meaning for all. */
-function ownFlags(config: Nature['config'] = {}, given: Partial<CreditFlags>): FlagValues {
+function ownFlags(config: Nature['config'] = {}, given: CreditFlags): FlagValues {
   if (Object.keys(config).some((key) => given[key] !== undefined && key !== 'bestOf')) return {};
   return Object.fromEntries(Object.entries(config).map(([key, value]) => [key, String(value)]));
 }
 
 /** Whether another estimator is asked for. */
-function isOtherEstimator(
-  { estimator }: Readonly<Record<string, unknown>>,
-  flags: Partial<CreditFlags>,
-): boolean {
+function isOtherEstimator({ estimator }: Readonly<Record<string, unknown>>, flags: CreditFlags): boolean {
   return flags.estimator !== undefined && flags.estimator !== estimator;
 }
 
@@ -222,7 +218,7 @@ async function calibrationOf(
 /** What values are: those of a calibration, of the flags, or, where none of these is given, as the file has them. */
 function natureOf(
   { credit: { estimator } }: Scored,
-  given: Partial<CreditFlags>,
+  given: CreditFlags,
   merged: CreditFlags,
   calibration: Calibration | undefined,
 ): Nature {

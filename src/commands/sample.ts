@@ -1,16 +1,14 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { continued } from '../estimate/models/continued.js';
-import { type Judge, judged } from '../estimate/models/judge.js';
-import type { Reward } from '../estimate/reward.js';
+import { type Judge, judged, type Reward } from '../estimate/reward.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import { windowOf } from '../io/files/chunks.js';
-import type { Written } from '../policy/run/decoding-run.js';
-import { noteProof } from '../policy/run/note-proof.js';
-import { openPolicy } from '../policy/run/open-policy.js';
-import { openWriting } from '../policy/run/open-writing.js';
-import { rowKey } from '../policy/run/random.js';
-import type { SamplingOptions } from '../policy/run/sampling-options.js';
+import { noteProof } from '../policy/run/canary.js';
+import { openWriting } from '../policy/run/continue.js';
+import { openPolicy } from '../policy/run/open-model.js';
+import type { SamplingOptions, Written } from '../policy/run/sampling.js';
+import { rowKey } from '../policy/run/sampling.js';
 import { graphFor } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
 import { stopsOf } from '../policy/text/stops.js';
@@ -20,13 +18,13 @@ import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { blankRow, type OutputRow } from '../scored.js';
 import type { Trace } from '../trace.js';
 import { openInputs } from './job/mapping.js';
-import type { Run, RunOptions } from './job/open-run.js';
+import type { Run } from './job/open-run.js';
 import type { JobOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { chosenColumns } from './job/written-columns.js';
 
-export interface SampleOptions extends JobOptions, RunOptions {
+export interface SampleOptions extends JobOptions {
   readonly policy: string;
   /** completions a prompt */
   readonly samples: number;

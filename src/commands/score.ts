@@ -8,23 +8,20 @@ import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import type { Asked } from '../estimators/estimator.js';
 import { valueColumns } from '../estimators/registry.js';
 import { type ExportName, withExport } from '../io/write/exports.js';
-import { openPolicy } from '../policy/run/open-policy.js';
+import { openPolicy } from '../policy/run/open-model.js';
 import { graphFor } from '../policy/run/session.js';
 import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import type { DryRunOptions } from './dry-run.js';
 import { openInputs } from './job/mapping.js';
-import type { RunOptions } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
 import { openRewards } from './job/reward-scale.js';
 import { type Job, runJob } from './job/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from './job/written-columns.js';
-import { needNotice, policyNeed } from './policy-need.js';
-import { preparing } from './prepare.js';
-import { rewarding } from './rewards.js';
+import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
 import { closing, valuesOf } from './values.js';
 
-export interface ScoreOptions extends CutOptions, RunOptions {
+export interface ScoreOptions extends CutOptions {
   readonly policy: string;
   readonly bank: BankSource;
   readonly credit: CreditOptions;
@@ -63,10 +60,8 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   for (const notice of [methodNotice(credit), needNotice(need, opts.policy)])
     if (notice !== undefined) log.info(notice);
 
-  const { rewardOf, counted, banks } = rewarding({
-    ...{ ...opened, need, rewardRange, marks, nature },
-    bank: opts.bank,
-  });
+  const method = { need, opened, segments, rewardRange, marks, bank: opts.bank, nature, asked, estimator };
+  const { rewardOf, counted, banks } = rewarding(method);
   const usesMean = credit.baseline === 'group' || (credit.baseline === 'auto' && !nature.onRewardScale);
   const usesGroups = banks !== undefined || usesMean || asked.readsMates === true;
 
@@ -89,14 +84,11 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
         : eachTrace(rewarded, (item) => ({ ...item, ...surveyedMean(item.trace, groups) }));
 
     // encode, split into pieces: what the policy cannot take shows here
-    const prepare = await preparing({
-      ...{ opened, need, asked, estimator, nature, segments, banks, isStream },
-    });
+    const prepare = await preparing(method, banks, isStream);
     const ready = eachTrace(withMeans, prepare);
 
     // score: segments and the references' log-probabilities at exit points, and values there
-    const made = { need, estimator, opened, run, source, prepare, rewardOf, dryRun, log };
-    const valued = valuesOf(ready, made);
+    const valued = valuesOf(ready, { ...method, run, source, prepare, rewardOf, dryRun, log });
 
     // the baseline, σ, the row; a trainer's form of it where one is asked for
     yield* eachTrace(valued, ({ job, result, values }) =>

@@ -5,37 +5,26 @@ import type { Log } from '../report/log.js';
 import { eachTrace } from '../rows.js';
 import { byLength } from '../segment/by-length.js';
 import { openInputs } from './job/mapping.js';
-import type { Run, RunOptions } from './job/open-run.js';
+import type { Run } from './job/open-run.js';
 import type { CutOptions } from './job/options.js';
 import { runJob } from './job/run-job.js';
 import type { Source } from './job/source.js';
 import { chosenColumns } from './job/written-columns.js';
 
-export interface SegmentCommandOptions extends CutOptions, RunOptions {
+export interface SegmentCommandOptions extends CutOptions {
   /** null: no policy, length stands in for entropy */
   readonly policy: string | null;
 }
 
 /** What it writes without a policy. */
 export const COLUMNS: readonly OurColumn[] = [
-  ...([
-    'id',
-    'group',
-    'completion',
-    'segments',
-    'source_file',
-    'source_row',
-    'source_item',
-    'status',
-  ] as const),
+  ...(['id', 'group', 'completion', 'segments'] as const),
+  ...(['source_file', 'source_row', 'source_item', 'status'] as const),
 ];
 /** And with one. */
 export const POLICY_COLUMNS: readonly OurColumn[] = [
   ...COLUMNS,
-  'prompt_ids',
-  'completion_ids',
-  'logprobs',
-  'entropies',
+  ...(['prompt_ids', 'completion_ids', 'logprobs', 'entropies'] as const),
 ];
 
 /** Cuts every trace; errors and exit codes as `score`. Without `-o` it prints JSONL. */
@@ -44,13 +33,13 @@ export async function segment(
   opts: SegmentCommandOptions,
   log: Log,
 ): Promise<ExitCode> {
-  const { segments, chatTemplateArgs } = opts;
+  const { segments, chatTemplateArgs, policy } = opts;
   const given = await openInputs(paths, opts, log);
   // without a policy neither a tokenizer nor ONNX Runtime is loaded
-  const cutter =
-    opts.policy === null
+  await using cutter =
+    policy === null
       ? undefined
-      : await (await import('./job/segment-policy.js')).preparePolicy(opts.policy, opts, log);
+      : await (await import('./by-entropy.js')).openCutter({ ...opts, policy }, log);
   log.info(
     cutter === undefined
       ? 'no policy: pieces are merged by length in characters'
@@ -73,5 +62,5 @@ export async function segment(
     rewardAsIs: true,
     stages: (source: Source, run: Run) => cutter?.byEntropy(source, run) ?? cutByLength(source),
   };
-  return runJob(given, opts, job, log);
+  return await runJob(given, opts, job, log);
 }

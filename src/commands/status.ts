@@ -2,8 +2,8 @@
 import { EXIT, type ExitCode } from '../errors.js';
 import { sumFigures } from '../figures.js';
 import { shardName } from '../io/files/chunks.js';
-import { hiddenFolders } from '../io/run/hidden.js';
 import { sumCounts } from '../io/run/records.js';
+import { hiddenFolders } from '../io/run/remove.js';
 import { locateRun, type RunState, readRunState, type ShardState } from '../io/run/state.js';
 import { partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';

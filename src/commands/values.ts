@@ -1,27 +1,22 @@
 // Values of traces that are ready: by the policy's pass and what the estimator opens beside it, or the rows' own, which need none.
 import type { RewardedTrace } from '../estimate/baseline.js';
-import { windowsOf } from '../estimate/cut-windows.js';
 import type { Reward } from '../estimate/reward.js';
-import { scoreWindows, type Valued } from '../estimate/windows.js';
-import type { Opened, ValueJob } from '../estimators/estimator.js';
+import { type PassJob, scoreWindows, type Valued, windowsOf } from '../estimate/windows.js';
+import type { ValueJob } from '../estimators/estimator.js';
 import { windowOf } from '../io/files/chunks.js';
-import { noteProof } from '../policy/run/note-proof.js';
-import type { OpenPolicy } from '../policy/run/open-policy.js';
-import { PolicySession } from '../policy/run/session.js';
+import { noteProof } from '../policy/run/canary.js';
+import { ModelSession } from '../policy/run/session.js';
 import type { Log } from '../report/log.js';
-import type { BadRow } from '../rows.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import { mergeSegments } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
-import { type DryRunOptions, dryRun as tellDryRun, unreadDryRun } from './dry-run.js';
+import { type DryRunOptions, dryRun as tellDryRun } from './dry-run.js';
 import type { Run } from './job/open-run.js';
 import type { Source } from './job/source.js';
-import { type PolicyNeed, unread } from './policy-need.js';
-import type { preparing } from './prepare.js';
+import type { Method, preparing } from './ready.js';
 
 /** What makes them. */
-export interface ValuesOptions {
-  readonly need: PolicyNeed;
-  readonly estimator: Opened;
-  readonly opened: OpenPolicy;
+export interface ValuesOptions extends Pick<Method, 'need' | 'estimator' | 'opened'> {
   readonly run: Run;
   readonly source: Source;
   readonly prepare: Awaited<ReturnType<typeof preparing>>;
@@ -44,11 +39,11 @@ export async function* valuesOf(
   ready: AsyncIterable<ValueJob | BadRow>,
   opts: ValuesOptions,
 ): AsyncGenerator<Valued<ValueJob> | BadRow> {
-  const { need, estimator, run, dryRun } = opts;
+  const { need, estimator, run, dryRun, log } = opts;
   if (need === 'pass') return yield* ofPass(ready, opts);
   if (estimator.values === undefined) throw new TypeError('values of rows need nothing started');
   if (dryRun === undefined) yield* estimator.values(unread(ready));
-  else await unreadDryRun(ready, run.survey?.rows, dryRun, opts.log);
+  else await tellDryRun(ready, { rows: run.survey?.rows }, dryRun, log);
 }
 
 async function* ofPass(
@@ -57,7 +52,7 @@ async function* ofPass(
 ): AsyncGenerator<Valued<ValueJob> | BadRow> {
   const { policy, device } = opened;
   // the policy and the estimator's own models, which prove themselves
-  const session = await (estimator.openSession ?? PolicySession.open)(policy, device);
+  const session = await (estimator.openSession ?? ModelSession.open)(policy, device);
   await using _session = closing({ [Symbol.asyncDispose]: () => session.close() });
   noteProof(run, log, session, 'policy');
   const window = (row: number): number => windowOf(row, run.rowsPerChunk);
@@ -70,11 +65,22 @@ async function* ofPass(
   });
   await using _started = closing(started);
   if (dryRun !== undefined) {
-    const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens: policy.architecture.maxTokens };
-    const facts = { text: { ...text, device: device.name }, rows: run.survey?.rows };
-    return tellDryRun(ready, started, session, facts, dryRun, log);
+    const { maxTokens } = policy.architecture;
+    const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens, device: device.name };
+    return tellDryRun(ready, { rows: run.survey?.rows, passes: { started, session, text } }, dryRun, log);
   }
   // segments, and the references' log-probabilities at their exit points
   const windows = windowsOf(ready, window);
   yield* started.values(scoreWindows(started.together?.(windows) ?? windows, session));
+}
+
+/** Traces as if they had been scored, where no policy reads them: nothing is said of their tokens. */
+function unread<T extends PassJob>(ready: AsyncIterable<T | BadRow>) {
+  return eachTrace(ready, (job) => {
+    const segmentation = mergeSegments(job.pieces, null);
+    const none = new Float32Array(job.completionIds.length);
+    const branches = Array.from(segmentation.exits, () => []);
+    const result = { logprobs: none, entropies: none, isUnread: true as const, segmentation, branches };
+    return { job, trace: job.trace, result, needed: [] };
+  });
 }

@@ -1,40 +1,36 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
-import { stat } from 'node:fs/promises';
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import type { CreditOptions } from '../estimate/credit.js';
+import { asksForMean, type CreditOptions } from '../estimate/credit.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { valueColumns } from '../estimators/registry.js';
 import { storedCredit } from '../estimators/stored-credit.js';
 import { stringifyJson } from '../io/arrow/json.js';
 import { chunkCount, shardOf } from '../io/files/chunks.js';
+import { sumPath } from '../io/files/json-file.js';
+import { factsOf } from '../io/files/opened.js';
 import { runPaths } from '../io/files/run-paths.js';
-import { sumPath } from '../io/files/sum-file.js';
-import { type ChunkReader, openChunkReader } from '../io/parquet/chunk-reader.js';
 import { resolveInputs } from '../io/read/inputs.js';
-import { type MergedRecord, mergedPath, readMerged } from '../io/run/merged.js';
 import { ForeignRecordError, readChunkRecord, sumCounts } from '../io/run/records.js';
 import { locateRun, type RunState, readRunState } from '../io/run/state.js';
+import { type MergedRecord, mergedPath, readMerged } from '../io/run/summary-file.js';
 import { chunkFindings, type RereadRow } from '../io/scored/check-chunk.js';
-import { type FileFacts, fileFindings } from '../io/scored/check-file.js';
-import { mergedFindings } from '../io/scored/check-merged.js';
-import { numbers } from '../io/scored/check-ranges.js';
-import type { RowChecks } from '../io/scored/check-rows.js';
+import { type FileFacts, fileFindings, mergedFindings } from '../io/scored/check-file.js';
+import { textFaults } from '../io/scored/check-row.js';
+import { type Finding, type RowChecks, SeenRows } from '../io/scored/check-rows.js';
 import { recordFindings } from '../io/scored/check-run.js';
-import { type Finding, Findings } from '../io/scored/finding.js';
 import { partOf } from '../io/scored/origins.js';
-import { SeenRows } from '../io/scored/seen.js';
-import type { StoredRow } from '../io/scored/stored-rows.js';
-import { textFaults } from '../io/scored/text-faults.js';
+import { type Cells, storedRow } from '../io/scored/stored-rows.js';
 import type { ExportName } from '../io/write/exports.js';
 import { namedFormat } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
 import { are, count, plural } from '../plural.js';
 import type { Log } from '../report/log.js';
 import { type Named, SeenNames } from '../report/names.js';
-import { segmentFaults } from '../segment/stored-segments.js';
+import type { InputRow } from '../rows.js';
+import { segmentFaults } from '../segment/segmenters.js';
 import { inspectInputs, rereadRows } from './job/reread-inputs.js';
 import { COLUMNS as SAMPLE_COLUMNS } from './sample.js';
-import { mayBeGroupMean, recomputedFaults } from './scored/recompute.js';
+import { columnsBeside, remadeFaults } from './scored/remade.js';
 import { COLUMNS, POLICY_COLUMNS } from './segment.js';
 
 export interface VerifyOptions {
@@ -51,35 +47,29 @@ const OWN_COLUMNS = ['sigma', 'segments', 'entropies', 'logprobs', 'source_row',
  * @returns 65 where there are findings, 75 where there are none but the run is not finished
  */
 export async function verify(out: string, opts: VerifyOptions, log: Log): Promise<ExitCode> {
-  const parquet = openChunkReader();
   const found = new Findings(opts.print);
-  try {
-    if ((await stat(out).catch(() => null))?.isFile()) {
-      const { traces, names } = await verifyFile(out, parquet, found, opts, log);
-      // what is damaged need not say what it is
-      const part = found.total === 0 ? (await partOf(await resolveInputs([out])))?.part : undefined;
-      tellOf(out, part, names, log);
-      return conclude(
-        found,
-        `${out}: ${plural(traces, 'trace')}; a file names no inputs, only its rows were checked`,
-        log,
-      );
-    }
-    const folder = await locateRun(out);
-    if (folder === undefined) throw usageError(`${out}: is neither a folder nor a file`, 'name a run folder');
-    const merged = await readMerged(folder);
-    if (merged !== undefined && merged !== null)
-      return await verifyMerged(folder, merged, parquet, found, opts, log);
-    if (merged === null) {
-      found.add({ file: mergedPath(folder), text: 'is damaged' });
-      return conclude(found, folder, log);
-    }
-    const onForeign = ({ path }: ForeignRecordError): void =>
-      found.add({ file: path, text: 'is of another run than run.json' });
-    return await verifyRun(await readRunState(folder, onForeign), parquet, found, opts, log);
-  } finally {
-    await parquet.close();
+  if ((await factsOf(out).catch(() => null))?.isFile()) {
+    const { traces, names } = await verifyFile(out, found, opts, log);
+    // what is damaged need not say what it is
+    const part = found.total === 0 ? (await partOf(await resolveInputs([out])))?.part : undefined;
+    tellOf(out, part, names, log);
+    return conclude(
+      found,
+      `${out}: ${plural(traces, 'trace')}; a file names no inputs, only its rows were checked`,
+      log,
+    );
   }
+  const folder = await locateRun(out);
+  if (folder === undefined) throw usageError(`${out}: is neither a folder nor a file`, 'name a run folder');
+  const merged = await readMerged(folder);
+  if (merged !== undefined && merged !== null) return await verifyMerged(folder, merged, found, opts, log);
+  if (merged === null) {
+    found.add({ file: mergedPath(folder), text: 'is damaged' });
+    return conclude(found, folder, log);
+  }
+  const onForeign = ({ path }: ForeignRecordError): void =>
+    found.add({ file: path, text: 'is of another run than run.json' });
+  return await verifyRun(await readRunState(folder, onForeign), found, opts, log);
 }
 
 /** What is no fault of a run or of a file, and stands against what follows of its groups. */
@@ -95,8 +85,9 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
   const { config, vocab, inputs } = facts;
   const credit = storedCredit(config);
   const readsMates = credit?.estimator.hasOutcome === true;
-  const isGrouped = credit !== undefined && (mayBeGroupMean(credit) || config.bank === 'group' || readsMates);
+  const isGrouped = credit !== undefined && (asksForMean(credit) || config.bank === 'group' || readsMates);
   const names = new SeenNames(isGrouped);
+  const beside = columnsBeside(credit, config);
   return {
     names,
     // a trainer's form has none of our columns
@@ -106,27 +97,26 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
         : null,
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
-    seen: new SeenRows(inputs, credit === undefined || mayBeGroupMean(credit)),
-    recompute(row, whole) {
+    seen: new SeenRows(inputs, credit === undefined || asksForMean(credit)),
+    remake(ours, row) {
       // an id that comes twice is a finding
-      if (isGrouped) names.add(namedRow(row, whole, readsMates), false);
+      if (isGrouped) names.add(namedRow(ours, row, readsMates), false);
+      const stored = storedRow(ours, row, beside);
       return [
-        ...segmentFaults(row, config),
-        ...recomputedFaults(row, credit, config),
-        ...textFaults(row, whole, config.map),
+        ...segmentFaults(stored, config),
+        ...remadeFaults(ours, stored, credit, config),
+        ...textFaults(ours, row.columns, config.map),
       ];
     },
   };
 }
 
 /** What tells a row's prompt, and its completion where mates are told by it: their ids, or else their texts. */
-function namedRow(row: StoredRow, whole: StoredRow, readsMates: boolean): Named {
-  const [id, group] = [row.cell('id'), row.cell('group')];
+function namedRow(ours: Cells, { columns }: InputRow, readsMates: boolean): Named {
+  const { id, group } = ours;
   const keyOf = (name: string): string | null => {
-    const found = numbers(row.cell(`${name}_ids`)) ?? whole.cell(name);
-    return found === null
-      ? null
-      : stringifyJson(ArrayBuffer.isView(found) ? Array.from(found as Int32Array) : found);
+    const found = ours[`${name}_ids`] ?? columns[name] ?? null;
+    return found === null ? null : stringifyJson(found);
   };
   return {
     ...{
@@ -168,9 +158,8 @@ function describedChecks(
 
 async function verifyFile(
   path: string,
-  parquet: ChunkReader,
   found: Findings,
-  { signal }: VerifyOptions,
+  opts: VerifyOptions,
   log: Log,
 ): Promise<{ readonly traces: number; readonly names: SeenNames | undefined }> {
   const format = namedFormat(path);
@@ -179,7 +168,6 @@ async function verifyFile(
       `${path}: the name does not tell the format`,
       'give it the ending that it was written with',
     );
-  let traces = 0;
   let names: SeenNames | undefined;
   const checksOf = (facts: FileFacts): RowChecks => {
     const { columns, export: form } = facts;
@@ -203,46 +191,30 @@ async function verifyFile(
       `${path}: nothing says which bytes were written${format === 'jsonl' ? `, ${sumPath(path)} is not there` : ''}: only its rows are checked`,
     );
   const onProblem = (problem: string): void => log.warn('not_checked', problem);
-  try {
-    for await (const finding of fileFindings({ path, format, parquet, checksOf, onUnsealed, onProblem })) {
-      throwIfInterrupted(signal);
-      if (finding !== null) found.add(finding);
-      else log.progress(`checking: ${plural(++traces, 'trace')}`, { traces });
-    }
-  } catch (error) {
-    rethrowOurs(error);
-    found.add({ file: path, text: `cannot be read: ${(error as Error).message}` });
-  }
+  const findings = fileFindings({ path, format, checksOf, onUnsealed, onProblem });
+  const traces = await gather(findings, found, opts, (n) =>
+    log.progress(`checking: ${plural(n, 'trace')}`, { traces: n }),
+  );
   return { traces, names };
 }
 
 async function verifyMerged(
   folder: string,
   record: MergedRecord,
-  parquet: ChunkReader,
   found: Findings,
-  { signal }: VerifyOptions,
+  opts: VerifyOptions,
   log: Log,
 ): Promise<ExitCode> {
   const checks = describedChecks(record.config, record.vocab, record.inputs);
-  let traces = 0;
-  for await (const finding of mergedFindings(folder, record, parquet, checks)) {
-    throwIfInterrupted(signal);
-    if (finding !== null) found.add(finding);
-    else log.progress(`checking: ${count(++traces)} of ${plural(record.traces, 'trace')}`, { traces });
-  }
+  const traces = await gather(mergedFindings(folder, record, checks), found, opts, (n) =>
+    log.progress(`checking: ${count(n)} of ${plural(record.traces, 'trace')}`, { traces: n }),
+  );
   tellOf(folder, record.part ?? undefined, checks.names, log);
   const summary = `${plural(record.files.length, 'merged file')}, ${plural(traces, 'trace')}, ${plural(record.rejects, 'reject')}`;
   return conclude(found, `${folder}: ${summary}; the inputs are not compared`, log);
 }
 
-async function verifyRun(
-  state: RunState,
-  parquet: ChunkReader,
-  found: Findings,
-  { signal }: VerifyOptions,
-  log: Log,
-): Promise<ExitCode> {
+async function verifyRun(state: RunState, found: Findings, opts: VerifyOptions, log: Log): Promise<ExitCode> {
   const { folder, description, shards } = state;
   const { replaced, touched, unread } = await inspectInputs(description);
   for (const finding of replaced) found.add(finding);
@@ -255,13 +227,10 @@ async function verifyRun(
     );
   const canReread = unread === undefined && replaced.length === 0;
   const all = shards.reduce((sum, { chunks }) => sum + chunks, 0);
-  let checked = 0;
   const checks = describedChecks(description.config, description.vocab, description.inputs.length);
-  for await (const finding of chunksFindings(state, checks, canReread, parquet)) {
-    throwIfInterrupted(signal);
-    if (finding !== null) found.add(finding);
-    else log.progress(`checking: ${count(++checked)} of ${plural(all, 'chunk')}`, { chunks: checked });
-  }
+  await gather(chunksFindings(state, checks, canReread), found, opts, (n) =>
+    log.progress(`checking: ${count(n)} of ${plural(all, 'chunk')}`, { chunks: n }),
+  );
   for await (const finding of recordFindings(state)) found.add(finding);
 
   tellOf(folder, state.part, checks.names, log);
@@ -277,12 +246,27 @@ async function verifyRun(
   return code === EXIT.done ? EXIT.interrupted : code;
 }
 
+/** Takes findings up as they come. @param tell how many things have been checked, after each @returns how many there were */
+async function gather(
+  findings: AsyncIterable<Finding | null>,
+  found: Findings,
+  { signal }: VerifyOptions,
+  tell: (n: number) => void,
+): Promise<number> {
+  let checked = 0;
+  for await (const finding of findings) {
+    throwIfInterrupted(signal);
+    if (finding !== null) found.add(finding);
+    else tell(++checked);
+  }
+  return checked;
+}
+
 /** What is wrong with the chunks, in their order, beside the rows of the inputs; null after each that is there. */
 async function* chunksFindings(
   { folder, description, shards, rows, end }: RunState,
   checks: RowChecks,
   canReread: boolean,
-  parquet: ChunkReader,
 ): AsyncGenerator<Finding | null> {
   const { shards: n, rows_per_chunk: rowsPerChunk } = description;
   const paths = runPaths(folder);
@@ -297,7 +281,7 @@ async function* chunksFindings(
       // one of another run has been told of
       const record = await readChunkRecord(folder, description, chunk).catch(ignoreForeign);
       if (record !== undefined && record !== null)
-        yield* chunkFindings({ folder, description, format, parquet, ...checks }, record, own);
+        yield* chunkFindings({ folder, description, format, ...checks }, record, own);
       else if (record === undefined && shards[shard.index]?.isDone)
         yield { file: paths.record(shard, chunk), text: 'is missing or damaged, though its shard is done' };
       if (record) yield null;
@@ -329,7 +313,22 @@ function conclude(found: Findings, summary: string, log: Log): ExitCode {
   return found.total === 0 ? EXIT.done : EXIT.data;
 }
 
-/** Errors meant for the user go on; what a reader throws at damaged bytes is a finding. */
-function rethrowOurs(error: unknown): void {
-  if (error instanceof Error && error.name === 'RredcotError') throw error;
+/** A file with more findings than this is told to be so: one cause has many effects. */
+const MAX_FINDINGS_A_FILE = 20;
+
+/** Prints findings, and stops to do so for a file with too many. */
+class Findings {
+  total = 0;
+  private readonly byFile = new Map<string, number>();
+
+  constructor(private readonly print: (line: string) => void) {}
+
+  add({ file, row, text }: Finding): void {
+    this.total++;
+    const n = (this.byFile.get(file) ?? 0) + 1;
+    this.byFile.set(file, n);
+    if (n > MAX_FINDINGS_A_FILE + 1) return;
+    const place = row === undefined ? file : `${file}: row ${row}`;
+    this.print(n > MAX_FINDINGS_A_FILE ? `${file}: and more` : `${place}: ${text}`);
+  }
 }

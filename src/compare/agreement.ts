@@ -1,13 +1,7 @@
 // Where a credit agrees with the truth or with a label: signs of large changes, the worst segment, the first wrong one.
 import { type Figure, fewGroups } from './bootstrap.js';
 import type { Measured } from './correlations.js';
-import { type Credit, type CreditTable, pairedCredits, type Slice } from './credit-table.js';
-
-/** A mean over traces or segments, beside what guessing would make of it. */
-export interface Agreement extends Measured {
-  /** NaN where guessing depends on the credit */
-  readonly chance: number;
-}
+import { type Credit, type CreditTable, isIn, pairedCredits } from './credit-table.js';
 
 /** One trace's part of a mean: Σ of what is averaged, its number, and Σ of what guessing gives. */
 type Part = readonly [sum: number, count: number, guess: number];
@@ -15,9 +9,9 @@ type Part = readonly [sum: number, count: number, guess: number];
 /**
  * Share of the truth's changes of at least `large` that the credit has the sign of, over segments; a credit of 0 has none.
  */
-export function signAgreement(table: CreditTable, truth: Credit, credit: Credit, large: number): Agreement {
-  const parts = eachTrace(table, (i): Part => {
-    const { x, y } = pairedCredits(table, truth, credit, i, WHOLE);
+export function signAgreement(table: CreditTable, truth: Credit, credit: Credit, large: number): Measured {
+  const parts = Array.from(table.rewards, (_, i): Part => {
+    const { x, y } = pairedCredits(table, truth, credit, i, 1);
     const changes = Array.from(x.keys()).filter((k) => Math.abs(x[k] as number) >= large);
     const hits = changes.filter((k) => Math.sign(x[k] as number) === Math.sign(y[k] as number));
     return [hits.length, changes.length, changes.length / 2];
@@ -26,10 +20,11 @@ export function signAgreement(table: CreditTable, truth: Credit, credit: Credit,
 }
 
 /** Share of wrong traces whose segment of lowest credit is the truth's; of several lowest ones, one is drawn. */
-export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit): Agreement {
-  const parts = eachTrace(table, (i): Part => {
-    const { x, y } = pairedCredits(table, truth, credit, i, { outcome: 'wrong', last: 1 });
-    if (x.length < 2 || isConstant(x)) return [0, 0, 0];
+export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit): Measured {
+  const parts = Array.from(table.rewards, (_, i): Part => {
+    if (!isIn('wrong', table.rewards[i] as number)) return [0, 0, 0];
+    const { x, y } = pairedCredits(table, truth, credit, i, 1);
+    if (x.length < 2 || x.every((value) => value === x[0])) return [0, 0, 0];
     const [a, b] = [lowest(x), lowest(y)];
     const shared = a.filter((k) => b.includes(k)).length;
     return [shared / (a.length * b.length), 1, 1 / x.length];
@@ -38,7 +33,7 @@ export function worstAgreement(table: CreditTable, truth: Credit, credit: Credit
 }
 
 /** Share of labelled traces whose segment of lowest credit is the first wrong one. */
-export function firstWrongHit(table: CreditTable, credit: Credit): Agreement {
+export function firstWrongHit(table: CreditTable, credit: Credit): Measured {
   return overLabelled(table, credit, (values, wrong) => {
     const low = lowest(values);
     return [low.includes(wrong) ? 1 / low.length : 0, 1, 1 / values.length];
@@ -49,7 +44,7 @@ export function firstWrongHit(table: CreditTable, credit: Credit): Agreement {
  * ROC AUC inside each trace, its mean over traces: how often the first wrong segment has less credit than another one of its
  * trace, equal ones half.
  */
-export function firstWrongAuc(table: CreditTable, credit: Credit): Agreement {
+export function firstWrongAuc(table: CreditTable, credit: Credit): Measured {
   return overLabelled(table, credit, (values, wrong) => {
     const at = values[wrong] as number;
     const others = values.filter((_, k) => k !== wrong);
@@ -58,14 +53,12 @@ export function firstWrongAuc(table: CreditTable, credit: Credit): Agreement {
   });
 }
 
-const WHOLE: Slice = { outcome: 'all', last: 1 };
-
 /** Traces with a label and another segment, all of whose segments have a credit. */
 function overLabelled(
   table: CreditTable,
   credit: Credit,
   part: (values: Float64Array, wrong: number) => Part,
-): Agreement {
+): Measured {
   const { offsets, firstWrong } = table;
   const parts = Array.from(firstWrong, (wrong, i): Part => {
     const values = credit.values.subarray(offsets[i], offsets[i + 1]);
@@ -75,14 +68,6 @@ function overLabelled(
   return agreement(table, parts, false);
 }
 
-function eachTrace({ rewards }: CreditTable, part: (i: number) => Part): Part[] {
-  return Array.from(rewards, (_, i) => part(i));
-}
-
-function isConstant(values: Float64Array): boolean {
-  return values.every((value) => value === values[0]);
-}
-
 /** Places of the lowest value. */
 function lowest(values: Float64Array): number[] {
   const least = values.reduce((low, value) => Math.min(low, value), Number.POSITIVE_INFINITY);
@@ -90,7 +75,7 @@ function lowest(values: Float64Array): number[] {
 }
 
 /** @param bySegment whether a part counts segments, of which a trace has several */
-function agreement({ groups }: CreditTable, parts: readonly Part[], bySegment: boolean): Agreement {
+function agreement({ groups }: CreditTable, parts: readonly Part[], bySegment: boolean): Measured {
   const figure: Figure = {
     terms: Float64Array.from(parts.flat()),
     m: 3,
@@ -103,7 +88,7 @@ function agreement({ groups }: CreditTable, parts: readonly Part[], bySegment: b
     p: Number.NaN,
     chance: total(2) / total(1),
     traces: parts.filter(counts).length,
-    segments: bySegment ? total(1) : 0,
+    segments: bySegment && total(1) > 0 ? total(1) : null,
     notes: fewGroups(groups, (i) => counts(parts[i] as Part)),
   };
 }

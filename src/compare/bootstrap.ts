@@ -38,37 +38,31 @@ export function withIntervals(
   groups: Int32Array,
   { resamples, seed }: { readonly resamples: number; readonly seed: number },
 ): Interval[] {
-  const traces = groups.length;
   const units = groups.reduce((most, group) => Math.max(most, group + 1), 0);
   const found = figures.map(() => new Float64Array(resamples));
-  const columns = figures.map((figure) => columnsOf(figure, traces));
+  const columns = figures.map((figure) => columnsOf(figure, groups, units));
   const random = randomStream(seed);
-  const weights = new Float64Array(AT_ONCE * traces);
-  const times = new Float64Array(units);
+  const weights = new Float64Array(AT_ONCE * units);
   for (let first = 0; first < resamples; first += AT_ONCE) {
     const drawn = Math.min(AT_ONCE, resamples - first);
-    for (let b = 0; b < drawn; b++) {
-      times.fill(0);
+    weights.fill(0);
+    for (let b = 0; b < drawn; b++)
       for (let i = 0; i < units; i++) {
-        const unit = Math.floor((random() / 2 ** 32) * units);
-        times[unit] = (times[unit] as number) + 1;
+        const at = Math.floor((random() / 2 ** 32) * units) * AT_ONCE + b;
+        weights[at] = (weights[at] as number) + 1;
       }
-      for (const [i, group] of groups.entries()) weights[i * AT_ONCE + b] = times[group] as number;
-    }
     for (const [f, figure] of figures.entries()) {
       const sums = sumsOf(columns[f] as Columns, weights);
       const values = found[f] as Float64Array;
       for (let b = 0; b < drawn; b++) values[first + b] = figure.value(sums[b] as Float64Array);
     }
   }
-  const once = new Float64Array(AT_ONCE * traces).fill(1);
   return figures.map((figure, f) => {
     const own = columns[f] as Columns;
     const sure = (found[f] as Float64Array).filter((value) => !Number.isNaN(value)).sort();
-    const counting = new Set(Array.from(own.traces, (i) => groups[i]));
-    const isKnown = counting.size >= 2 && sure.length > resamples / 2;
+    const isKnown = own.units.length >= 2 && sure.length > resamples / 2;
     return {
-      value: figure.value(sumsOf(own, once)[0]),
+      value: figure.value(own.all),
       low: isKnown ? quantile(sure, 0.025) : Number.NaN,
       high: isKnown ? quantile(sure, 0.975) : Number.NaN,
     };
@@ -88,27 +82,41 @@ export function fewGroups(groups: Int32Array, counts: (trace: number) => boolean
   return counting.size < FEW_GROUPS ? ['few-groups'] : [];
 }
 
-/** A figure's terms, sum by sum: they are gone through a thousand times. */
+/** A figure's terms, added up over the traces of a group, sum by sum: they are gone through a thousand times. */
 interface Columns {
-  /** (c) the traces that count */
-  readonly traces: Int32Array;
+  /** (c) the groups that count: those with a trace that does */
+  readonly units: Int32Array;
   /** (m) of (c) */
   readonly terms: readonly Float64Array[];
+  /** (m) over all traces, in their order */
+  readonly all: Float64Array;
 }
 
-function columnsOf({ terms, m }: Figure, traces: number): Columns {
-  const counts = (i: number) => terms.subarray(i * m, (i + 1) * m).some((term) => term !== 0);
-  const counting = Int32Array.from({ length: traces }, (_, i) => i).filter(counts);
-  const column = (j: number) => Float64Array.from(counting, (i) => terms[i * m + j] as number);
-  return { traces: counting, terms: Array.from({ length: m }, (_, j) => column(j)) };
+function columnsOf({ terms, m }: Figure, groups: Int32Array, units: number): Columns {
+  const sums = new Float64Array(units * m);
+  const all = new Float64Array(m);
+  const counts = new Uint8Array(units);
+  for (let i = 0; i < groups.length; i++) {
+    const unit = groups[i] as number;
+    for (let j = 0; j < m; j++) {
+      const term = terms[i * m + j] as number;
+      if (term === 0) continue;
+      counts[unit] = 1;
+      all[j] = (all[j] as number) + term;
+      sums[unit * m + j] = (sums[unit * m + j] as number) + term;
+    }
+  }
+  const counting = Int32Array.from(counts.keys()).filter((unit) => counts[unit] === 1);
+  const column = (j: number) => Float64Array.from(counting, (unit) => sums[unit * m + j] as number);
+  return { units: counting, terms: Array.from({ length: m }, (_, j) => column(j)), all };
 }
 
 /** Resamples that are summed in one pass: each number is loaded once, and no sum waits for another one's last addition. */
 const AT_ONCE = 4;
 
-/** (AT_ONCE) of (m) sums. @param weights (n, AT_ONCE) */
+/** (AT_ONCE) of (m) sums. @param weights (units, AT_ONCE) */
 function sumsOf(
-  { traces, terms }: Columns,
+  { units, terms }: Columns,
   weights: Float64Array,
 ): readonly [Float64Array, ...Float64Array[]] {
   const m = terms.length;
@@ -119,7 +127,7 @@ function sumsOf(
     let [a, b, c, d] = [0, 0, 0, 0];
     for (let i = 0; i < column.length; i++) {
       const term = column[i] as number;
-      const at = (traces[i] as number) * AT_ONCE;
+      const at = (units[i] as number) * AT_ONCE;
       a += (weights[at] as number) * term;
       b += (weights[at + 1] as number) * term;
       c += (weights[at + 2] as number) * term;

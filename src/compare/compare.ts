@@ -1,7 +1,7 @@
 // Computes all figures of a comparison from a table of credits, a record each.
-import { type Agreement, firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
+import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
 import { type Interval, withIntervals } from './bootstrap.js';
-import { CORRELATIONS, correlate, type Measured } from './correlations.js';
+import { CORRELATIONS, correlate, type Measured, pairTraces } from './correlations.js';
 import type { Credit, CreditTable, Slice } from './credit-table.js';
 
 export interface CompareOptions {
@@ -37,10 +37,15 @@ const RESAMPLES = 1000;
 export const LASTS = [0.25, 0.5, 0.75, 1] as const;
 export const OUTCOMES = ['all', 'right', 'wrong'] as const;
 
-type Pending = Omit<ComparedFigure, 'value' | 'low' | 'high' | 'notes'> & Pick<Measured, 'figure' | 'notes'>;
+/** What a figure is of, and what was found. */
+type Pending = readonly [
+  place: Pick<ComparedFigure, 'measure' | 'of' | 'credit' | 'traces' | 'last'>,
+  found: Measured,
+];
 
 /**
- * Compares the credits of a table; deterministic for a seed. A pair's sums are let go before the next one's are made.
+ * Compares the credits of a table; deterministic for a seed. The sums over a share of a pair's segments are let go before the next
+ * ones are made.
  * @param onPair told of every pair of credits that is done
  */
 export function compareCredits(
@@ -49,14 +54,15 @@ export function compareCredits(
   onPair: (done: number, of: number) => void = () => {},
 ): ComparedFigure[] {
   const told = (pending: readonly Pending[]): ComparedFigure[] => {
-    const figures = pending.map(({ figure }) => figure);
+    const figures = pending.map(([, { figure }]) => figure);
     const intervals = withIntervals(figures, table.groups, { resamples: RESAMPLES, seed: opts.seed });
     return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
   };
   const pairs = pairsOf(table, opts);
   return [
     ...pairs.flatMap(([a, b], n) => {
-      const own = told(correlations(table, a, b));
+      const found = LASTS.flatMap((last) => told(correlations(table, a, b, last)));
+      const own = OUTCOMES.flatMap((outcome) => found.filter(({ traces }) => traces === outcome));
       onPair(n + 1, pairs.length);
       return own;
     }),
@@ -64,15 +70,15 @@ export function compareCredits(
   ];
 }
 
-function toldOf({ figure: _, notes, ...rest }: Pending, interval: Interval): ComparedFigure {
-  const { measure, of, credit, traces, last, ...more } = rest;
-  const [value, low, high] = [interval.value, interval.low, interval.high].map(known) as [
-    number | null,
-    number | null,
-    number | null,
-  ];
-  const place = { measure, of, credit, traces, last };
-  return { ...place, value, low, high, ...more, notes: value === null ? [...notes, 'none'] : notes };
+function toldOf([place, found]: Pending, interval: Interval): ComparedFigure {
+  const value = known(interval.value);
+  return {
+    ...place,
+    ...{ value, low: known(interval.low), high: known(interval.high) },
+    ...{ p: known(found.p), chance: known(found.chance) },
+    ...{ n_traces: found.traces, n_segments: found.segments },
+    notes: value === null ? [...found.notes, 'none'] : found.notes,
+  };
 }
 
 function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly [Credit, Credit])[] {
@@ -82,48 +88,36 @@ function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly
   return credits.flatMap((a, i) => credits.slice(i + 1).map((b) => [a, b] as const));
 }
 
-function correlations(table: CreditTable, a: Credit, b: Credit): Pending[] {
-  return OUTCOMES.flatMap((outcome) =>
-    LASTS.flatMap((last) => {
-      const found = correlate(table, a, b, { outcome, last });
-      return CORRELATIONS.map((measure) => {
-        const { figure, p, traces, segments, notes } = found[measure];
-        const place = { measure, of: a.name, credit: b.name, traces: outcome, last };
-        return { ...place, figure, p: known(p), chance: null, n_traces: traces, n_segments: segments, notes };
-      });
-    }),
-  );
+/** The correlations over a share of the segments, by outcome. */
+function correlations(table: CreditTable, a: Credit, b: Credit, last: number): Pending[] {
+  const paired = pairTraces(table, a, b, last);
+  return OUTCOMES.flatMap((traces) => {
+    const found = correlate(table, paired, traces);
+    return CORRELATIONS.map((measure): Pending => {
+      return [{ measure, of: a.name, credit: b.name, traces, last }, found[measure]];
+    });
+  });
 }
 
 function agreements(table: CreditTable, { truth }: CompareOptions): Pending[] {
   const judge = table.credits.find(({ name }) => name === truth);
-  const others = table.credits.filter(({ name }) => name !== truth);
-  const row = (
-    measure: string,
-    of: string,
-    credit: string,
-    traces: Slice['outcome'],
-    found: Agreement,
-  ): Pending => ({
-    ...{ measure, of, credit, traces, last: 1, figure: found.figure, p: null, chance: known(found.chance) },
-    ...{
-      n_traces: found.traces,
-      n_segments: found.segments === 0 ? null : found.segments,
-      notes: found.notes,
-    },
+  const all = { traces: 'all', last: 1 } as const;
+  const judged = table.credits.flatMap((credit): Pending[] => {
+    if (judge === undefined || credit === judge) return [];
+    const pair = { of: judge.name, credit: credit.name };
+    return [
+      [{ measure: 'sign_of_large', ...pair, ...all }, signAgreement(table, judge, credit, LARGE)],
+      [{ measure: 'worst_segment', ...pair, traces: 'wrong', last: 1 }, worstAgreement(table, judge, credit)],
+    ];
   });
-  const judged =
-    judge === undefined
-      ? []
-      : others.flatMap((credit) => [
-          row('sign_of_large', judge.name, credit.name, 'all', signAgreement(table, judge, credit, LARGE)),
-          row('worst_segment', judge.name, credit.name, 'wrong', worstAgreement(table, judge, credit)),
-        ]);
   if (!table.firstWrong.some((wrong) => wrong >= 0)) return judged;
-  const labelled = table.credits.flatMap((credit) => [
-    row('auc', 'first_wrong', credit.name, 'all', firstWrongAuc(table, credit)),
-    row('hit_at_1', 'first_wrong', credit.name, 'all', firstWrongHit(table, credit)),
-  ]);
+  const labelled = table.credits.flatMap((credit): Pending[] => {
+    const pair = { of: 'first_wrong', credit: credit.name };
+    return [
+      [{ measure: 'auc', ...pair, ...all }, firstWrongAuc(table, credit)],
+      [{ measure: 'hit_at_1', ...pair, ...all }, firstWrongHit(table, credit)],
+    ];
+  });
   return [...judged, ...labelled];
 }
 

@@ -3,21 +3,33 @@ import { type Figure, fewGroups } from './bootstrap.js';
 import {
   type Credit,
   type CreditTable,
+  isIn,
+  NONE,
   type PairedCredits,
   pairedCredits,
   type Slice,
 } from './credit-table.js';
-import { twoSided } from './p-value.js';
-import { midranks, tieCounts } from './ranks.js';
-import { kendallSums, pearsonSums, type Sums, spearmanSums } from './within.js';
+import {
+  kendallSums,
+  midranks,
+  NOTHING,
+  pearsonSums,
+  type Sums,
+  spearmanSums,
+  tieCounts,
+  twoSided,
+} from './within.js';
 
 /** A figure with what is known of it beside its interval. */
 export interface Measured {
   readonly figure: Figure;
   /** by permuting segments inside their traces, in the normal limit; NaN for a figure without one */
   readonly p: number;
+  /** what guessing would make of it; NaN where that depends on the credit, or nobody guesses */
+  readonly chance: number;
   readonly traces: number;
-  readonly segments: number;
+  /** null where traces are counted alone */
+  readonly segments: number | null;
   readonly notes: readonly string[];
 }
 
@@ -30,48 +42,82 @@ export type Correlation = keyof typeof WITHIN | keyof typeof POOLED;
 /** The normal limit of so few is off by a hundredth. */
 const FEW_SEGMENTS = 30;
 
-/** All correlations of two credits over a slice of the table. */
-export function correlate(
-  table: CreditTable,
-  a: Credit,
-  b: Credit,
-  slice: Slice,
-): Record<Correlation, Measured> {
-  const pairs = Array.from(table.rewards, (_, i) => pairedCredits(table, a, b, i, slice));
-  const counting = pairs.filter(({ x }) => x.length > 1);
-  const segments = counting.reduce((sum, { x }) => sum + x.length, 0);
-  const sizes = { traces: counting.length, segments };
-  const notes = [
-    ...fewGroups(table.groups, (i) => (pairs[i] as PairedCredits).x.length > 1),
-    ...(segments < FEW_SEGMENTS ? ['few-segments'] : []),
-    ...flatNotes(counting),
-  ];
-  const within = Object.entries(WITHIN).map(([name, sumsOf]) => {
-    const sums = pairs.map(({ x, y }) => sumsOf(x, y));
-    return [name, { figure: ratioOf(sums), p: permutationP(sums), ...sizes, notes }] as const;
+/** Two credits in each trace, over the last share of its segments: what the figures of every outcome are made of. */
+export interface PairedTraces {
+  readonly pairs: readonly PairedCredits[];
+  /** what each trace adds */
+  readonly sums: { readonly [name in keyof typeof WITHIN]: readonly Sums[] };
+  /** of either side, by trace: whether it is constant, and how many pairs of its segments are equal */
+  readonly sides: readonly { readonly flat: readonly boolean[]; readonly tied: readonly number[] }[];
+}
+
+const twos = (n: number) => (n * (n - 1)) / 2;
+
+/** Pairs the credits of a table. @param last the share of a trace's segments, rounded up */
+export function pairTraces(table: CreditTable, a: Credit, b: Credit, last: number): PairedTraces {
+  const pairs = Array.from(table.rewards, (_, i) => pairedCredits(table, a, b, i, last));
+  const sumsOf = (name: keyof typeof WITHIN) => pairs.map(({ x, y }) => WITHIN[name](x, y));
+  const isFlat = (values: Float64Array) => values.every((value) => value === values[0]);
+  const tied = (values: Float64Array) => tieCounts(values).reduce((sum, count) => sum + twos(count), 0);
+  const sideOf = (side: 'x' | 'y') => ({
+    flat: pairs.map((pair) => isFlat(pair[side])),
+    tied: pairs.map((pair) => tied(pair[side])),
   });
+  return {
+    pairs,
+    sums: { pearson: sumsOf('pearson'), spearman: sumsOf('spearman'), kendall: sumsOf('kendall') },
+    sides: [sideOf('x'), sideOf('y')],
+  };
+}
+
+/** All correlations of two credits over the traces of an outcome. */
+export function correlate(
+  { rewards, groups }: CreditTable,
+  { pairs, sums, sides }: PairedTraces,
+  outcome: Slice['outcome'],
+): Record<Correlation, Measured> {
+  const own = Uint8Array.from(rewards, (reward) => Number(isIn(outcome, reward)));
+  const counts = (i: number) => own[i] === 1 && (pairs[i] as PairedCredits).x.length > 1;
+  const counting = [...pairs.keys()].filter(counts);
+  const sizes = counting.map((i) => (pairs[i] as PairedCredits).x.length);
+  const segments = sizes.reduce((sum, n) => sum + n, 0);
+  const common = { chance: Number.NaN, traces: counting.length, segments };
+  const notes = [
+    ...fewGroups(groups, counts),
+    ...(segments < FEW_SEGMENTS ? ['few-segments'] : []),
+    ...flatNotes(counting, sizes, sides),
+  ];
+  const within = Object.entries(sums).map(([name, each]) => {
+    const found = each.map((trace, i) => (own[i] ? trace : NOTHING));
+    return [name, { figure: ratioOf(found), p: permutationP(found), ...common, notes }] as const;
+  });
+  const owned = pairs.map((pair, i) => (own[i] ? pair : NONE));
   const pooled = Object.entries(POOLED).map(
     ([name, scale]) =>
       [
         name,
-        { figure: pooledFigure(pairs, scale), p: Number.NaN, ...sizes, notes: [...notes, 'pooled'] },
+        { figure: pooledFigure(owned, scale), p: Number.NaN, ...common, notes: [...notes, 'pooled'] },
       ] as const,
   );
   return Object.fromEntries([...within, ...pooled]) as Record<Correlation, Measured>;
 }
 
-/** `flat`: half of the traces or more have a constant credit; `ties`: half of the pairs of segments or more are equal. */
-function flatNotes(pairs: readonly PairedCredits[]): string[] {
+/**
+ * `flat`: half of the traces or more have a constant credit; `ties`: half of the pairs of segments or more are equal.
+ * @param counting the traces that count, with `sizes` segments
+ */
+function flatNotes(
+  counting: readonly number[],
+  sizes: readonly number[],
+  sides: PairedTraces['sides'],
+): string[] {
   const notes: string[] = [];
-  const sides = [pairs.map(({ x }) => x), pairs.map(({ y }) => y)];
-  const isFlat = (values: Float64Array) => values.every((value) => value === values[0]);
-  if (pairs.length > 0 && sides.some((side) => side.filter(isFlat).length >= side.length / 2))
+  const half = counting.length / 2;
+  if (counting.length > 0 && sides.some(({ flat }) => counting.filter((i) => flat[i]).length >= half))
     notes.push('flat');
-  const twos = (n: number) => (n * (n - 1)) / 2;
-  const all = pairs.reduce((sum, { x }) => sum + twos(x.length), 0);
-  const tied = (side: readonly Float64Array[]) =>
-    side.reduce((sum, values) => sum + tieCounts(values).reduce((own, count) => own + twos(count), 0), 0);
-  if (all > 0 && sides.some((side) => tied(side) >= all / 2)) notes.push('ties');
+  const all = sizes.reduce((sum, n) => sum + twos(n), 0);
+  const tiedOf = (tied: readonly number[]) => counting.reduce((sum, i) => sum + (tied[i] as number), 0);
+  if (all > 0 && sides.some(({ tied }) => tiedOf(tied) >= all / 2)) notes.push('ties');
   return notes;
 }
 

@@ -37,26 +37,20 @@ export interface PairedCredits {
   readonly y: Float64Array;
 }
 
-const NONE: PairedCredits = { x: new Float64Array(0), y: new Float64Array(0) };
+export const NONE: PairedCredits = { x: new Float64Array(0), y: new Float64Array(0) };
 
-/** A trace's segments of a slice in which both credits are finite numbers. */
+/** The last share of a trace's segments, of which both credits are finite numbers. */
 export function pairedCredits(
   table: CreditTable,
   a: Credit,
   b: Credit,
   trace: number,
-  slice: Slice,
+  last: number,
 ): PairedCredits {
-  if (!isIn(slice.outcome, table.rewards[trace] as number)) return NONE;
   const end = table.offsets[trace + 1] as number;
-  const start = end - Math.ceil(slice.last * (end - (table.offsets[trace] as number)) - 1e-9);
-  const x: number[] = [];
-  const y: number[] = [];
-  for (let k = start; k < end; k++) {
-    const [u, v] = [a.values[k] as number, b.values[k] as number];
-    if (!Number.isFinite(u) || !Number.isFinite(v)) continue;
-    x.push(u);
-    y.push(v);
-  }
-  return { x: Float64Array.from(x), y: Float64Array.from(y) };
+  const start = end - Math.ceil(last * (end - (table.offsets[trace] as number)) - 1e-9);
+  const [x, y] = [a.values.subarray(start, end), b.values.subarray(start, end)];
+  if (x.every(Number.isFinite) && y.every(Number.isFinite)) return { x, y };
+  const isKnown = (_: number, k: number) => Number.isFinite(x[k]) && Number.isFinite(y[k]);
+  return { x: x.filter(isKnown), y: y.filter(isKnown) };
 }

@@ -2,7 +2,6 @@
 //
 // Pooled over traces, a correlation mixes in the outcome: on right traces most credit is positive, on wrong ones negative.
 // So each trace is compared with itself alone, and what is added up over traces is what the coefficients are made of.
-import { midranks, tieCounts } from './ranks.js';
 
 /** What a trace adds to a coefficient: r = Σ cross / √(Σ own of one · Σ own of the other). */
 export interface Sums {
@@ -13,7 +12,7 @@ export interface Sums {
   readonly variance: number;
 }
 
-const NOTHING: Sums = { cross: 0, ownX: 0, ownY: 0, variance: 0 };
+export const NOTHING: Sums = { cross: 0, ownX: 0, ownY: 0, variance: 0 };
 
 /** Σ (x − x̄)(y − ȳ), Σ (x − x̄)², Σ (y − ȳ)² of a trace. A constant credit is 0, whatever rounding leaves. */
 export function pearsonSums(x: Float64Array, y: Float64Array): Sums {
@@ -74,4 +73,63 @@ function dot(u: Float64Array, v: Float64Array): number {
   let sum = 0;
   for (let i = 0; i < u.length; i++) sum += (u[i] as number) * (v[i] as number);
   return sum;
+}
+
+/** 1 for the smallest; equal ones get the mean of the ranks they take. */
+export function midranks(values: Float64Array): Float64Array {
+  const n = values.length;
+  // numbers alone are sorted many times faster than places by their numbers, and a search finds the place again
+  const sorted = values.slice().sort();
+  const means = new Float64Array(n); // where a value begins, its rank
+  for (let from = 0, to = 0; from < n; from = to) {
+    const value = sorted[from];
+    for (to = from + 1; to < n && sorted[to] === value; ) to++;
+    means[from] = (from + to + 1) / 2;
+  }
+  return values.map((value) => means[placeOf(sorted, value)] as number);
+}
+
+/** Where a value of a sorted list begins. */
+function placeOf(sorted: Float64Array, value: number): number {
+  let [from, to] = [0, sorted.length];
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if ((sorted[middle] as number) < value) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/** How many values each group of equal ones has. */
+export function tieCounts(values: Float64Array): number[] {
+  const sorted = values.slice().sort();
+  const counts: number[] = [];
+  for (let from = 0, to = 0; from < sorted.length; from = to) {
+    for (to = from + 1; to < sorted.length && sorted[to] === sorted[from]; ) to++;
+    counts.push(to - from);
+  }
+  return counts;
+}
+
+/** P(|Z| ≥ |z|) of a standard normal Z, to a relative 1e-12. */
+export function twoSided(z: number): number {
+  return erfc(Math.abs(z) / Math.SQRT2);
+}
+
+/** erfc(x), x ≥ 0: its series where that is short, else its continued fraction (DLMF 7.6.2 and 7.9.3). */
+function erfc(x: number): number {
+  if (x < 2) {
+    // erf(x) = 2/√π e^{-x²} Σ 2ⁿ x^{2n+1} / (1·3·…·(2n+1))
+    let term = x;
+    let sum = x;
+    for (let n = 1; term > sum * 1e-17; n++) {
+      term *= (2 * x * x) / (2 * n + 1);
+      sum += term;
+    }
+    return 1 - (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+  }
+  // x + (1/2)/(x + 1/(x + (3/2)/(x + …))), from the inside
+  let fraction = x;
+  for (let n = 120; n >= 1; n--) fraction = x + n / 2 / fraction;
+  return Math.exp(-x * x) / (Math.sqrt(Math.PI) * fraction);
 }

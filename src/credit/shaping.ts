@@ -1,5 +1,5 @@
 // What is done to differences before they are shared out, and to segments' σ on its way to tokens (METHOD §4).
-import { segmentLength } from './per-segment.js';
+import { segmentLength } from './rules.js';
 
 /** `--penalty`: a factor on the differences of segments that lowered the value. */
 export function penalised(deltas: Float64Array, penalty: number): Float64Array {

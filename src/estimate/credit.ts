@@ -1,16 +1,13 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
-
-import type { TokenCounts } from '../credit/normalisers.js';
 import type { EncodedTrace } from '../policy/text/encode.js';
 import { type OutputRow, UNREAD } from '../scored.js';
-import { allEnds, type Pieces, segmentSums } from '../segment/segment.js';
-import { segmentRows } from '../segment/segment-rows.js';
+import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import { hasLevel, type Nature } from './nature.js';
 import type { ScoredBank } from './references.js';
-import { type RequestOptions, requestedOf } from './requested.js';
+import { type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
 import {
   type Redistribution,
   redistribute,
@@ -19,8 +16,7 @@ import {
   sigmaGain,
   sigmaMaxWeight,
 } from './sigma.js';
-import type { TraceResult } from './trace-result.js';
-import type { TraceValues } from './value.js';
+import type { TraceResult, TraceValues } from './value.js';
 
 /**
  * b: the group's mean reward, v̂(s_0), a number, or by itself: V(s_0) where values are on the reward's scale, else the group's
@@ -40,14 +36,14 @@ export interface CreditOptions extends RequestOptions {
 /** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
-  const { steps, even, tau, smooth, penalty, method, normalisers, batchSize, maxCompletionLength } = shaping;
-  const { alpha, beta } = shaping;
+  const { steps, even, tau, gamma, smooth, penalty, method, alpha, beta } = shaping;
+  const { normalisers, batchSize, maxCompletionLength } = shaping;
   return {
     estimator: estimator.name,
     ...estimator.config,
     rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
-    ...{ steps, even, tau, smooth, penalty, method, alpha, beta },
+    ...{ steps, even, tau, gamma, smooth, penalty, method, alpha, beta },
     ...(method === 'hierarchical' && { returnEquivalent: false }),
     ...{ normalisers, batchSize, maxCompletionLength },
   };
@@ -66,6 +62,28 @@ export interface Creditable
   readonly utilities: Float32Array;
   /** V(s_0) for a baseline, where the first value has the trace's own outcome in it */
   readonly start?: number | undefined;
+}
+
+/** What a stored row was credited by, but for its group: float32 as stored. What it lacks counts as nothing. */
+export function creditableOf(row: OutputRow, { isLog }: Nature): Omit<Creditable, 'groupMean' | 'groupStd'> {
+  const { segments, requested, reward } = row;
+  const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
+  const T = ends.at(-1) ?? 0;
+  const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
+  // JSON has no −∞
+  const none = isLog ? Number.NEGATIVE_INFINITY : 0;
+  const prior = requested?.value_prior;
+  return {
+    ends,
+    answered: segments.at(-1)?.kind === 'answer',
+    values: Float32Array.from([row.valueStart, ...thoughts], (value) => value ?? none),
+    // V(s_0) for a baseline, where values rest on the trace's own outcome
+    start: prior instanceof Float32Array ? prior[0] : undefined,
+    reward: reward === null ? null : Math.fround(reward),
+    utilities: row.referenceUtilities ?? new Float32Array(0),
+    entropies: row.entropies ?? new Float32Array(T),
+    logprobs: row.logprobs ?? new Float32Array(T),
+  };
 }
 
 /** A trace's credit, as it is stored. */
@@ -153,8 +171,13 @@ export function creditTrace(
   };
 }
 
+/** Whether traces of a group share their baseline, the group's mean reward. */
+export function asksForMean({ baseline, estimator }: Pick<CreditOptions, 'baseline' | 'estimator'>): boolean {
+  return baseline === 'group' || (baseline === 'auto' && !estimator.onRewardScale);
+}
+
 /** b of METHOD §4, as stored (float32); undefined, with the reason where it is a special one, where the trace has none. */
-function baselineOf(
+export function baselineOf(
   groupMean: number | undefined,
   valueStart: number,
   reward: number | null,
@@ -163,8 +186,7 @@ function baselineOf(
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const isExpected = opts.estimator.onRewardScale === true;
-  const asksForMean = baseline === 'group' || (baseline === 'auto' && !isExpected);
-  if (asksForMean && groupMean !== undefined) return { baseline: Math.fround(groupMean), isMean: true };
+  if (asksForMean(opts) && groupMean !== undefined) return { baseline: Math.fround(groupMean), isMean: true };
   if (baseline === 'group' || !hasLevel(opts.estimator)) return { baseline: undefined };
   // an expected reward is a baseline for any reward
   if (isExpected) return { baseline: valueStart };

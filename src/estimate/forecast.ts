@@ -2,8 +2,7 @@
 import type { PolicyRuns } from '../policy/run/session.js';
 import { type BadRow, isBad } from '../rows.js';
 import { candidateExits } from '../segment/segment.js';
-import type { PassJob, Window } from './cut-windows.js';
-import { type Scored, scoreWindows } from './windows.js';
+import { type PassJob, type Scored, scoreWindows, type Window } from './windows.js';
 
 /** What a run would do. */
 export interface Forecast {
@@ -83,11 +82,12 @@ export interface ForecastBy<T extends PassJob> {
 
 /**
  * Counts all traces, then runs the first ones and the longest.
+ * @param by undefined where nothing runs them
  * @param setAside told of every trace that would be rejected
  */
 export async function forecast<T extends PassJob>(
   items: AsyncIterable<T | BadRow>,
-  by: ForecastBy<T>,
+  by: ForecastBy<T> | undefined,
   setAside: (bad: BadRow) => void,
 ): Promise<Forecast> {
   const sums = { traces: 0, promptTokens: 0, completionTokens: 0, longest: 0, exits: 0, branches: 0 };
@@ -111,7 +111,7 @@ export async function forecast<T extends PassJob>(
     if (longest === undefined || length(item) > length(longest)) longest = item;
   }
   const begin = first[0];
-  if (begin === undefined || longest === undefined)
+  if (begin === undefined || longest === undefined || by === undefined)
     return { ...sums, state: undefined, sample: 0, seconds: 0, bytes: 0 };
   // the first run of a graph takes longer than all others
   await run([begin], by, setAside);

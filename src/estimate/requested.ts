@@ -1,16 +1,8 @@
 // Columns that a run writes on request beside ours: credits by other rules, advantages of segments, normalisers.
-
 import { HIERARCHICAL, hierarchical } from '../credit/hierarchical.js';
-import { type Normaliser, normaliser, type TokenCounts } from '../credit/normalisers.js';
+import { ruleOf, type SigmaRule } from '../credit/rules.js';
 import { FLOAT32, FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import {
-  redistribute,
-  ruleOf,
-  type SigmaInput,
-  type SigmaOptions,
-  type SigmaRule,
-  segmentAdvantages,
-} from './sigma.js';
+import { redistribute, type SigmaInput, type SigmaOptions, segmentAdvantages } from './sigma.js';
 
 export const METHODS = ['sigma', 'segment', 'hierarchical'] as const;
 
@@ -110,7 +102,7 @@ export function requestedColumns({ others = [], method, normalisers = [] }: Requ
 }
 
 /** What stands in them. */
-export interface Requested {
+interface Requested {
   readonly columns: Readonly<Record<string, unknown>>;
   /** which of the credits are uniform although their rules are not: `<rule>:<reason>` */
   readonly status: readonly string[];
@@ -145,4 +137,34 @@ export function requestedOf(
   const known = { own, group: counts?.group, batch: counts?.batch, most };
   for (const name of normalisers) columns[normaliserColumn(name)] = normaliser(name, known);
   return { columns, status };
+}
+
+export const NORMALISERS = ['grpo', 'dapo', 'batch_tokens', 'dr_grpo'] as const;
+export type Normaliser = (typeof NORMALISERS)[number];
+
+/** The normalisers that need more than the trace itself: they are made of a whole file alone. */
+export const OF_OTHERS: readonly Normaliser[] = ['dapo', 'batch_tokens'];
+
+/** Numbers of completion tokens. */
+export interface TokenCounts {
+  /** |o| of the trace */
+  readonly own: number;
+  /** of all traces of its group; undefined where it has none */
+  readonly group: number | undefined;
+  /** of all traces of its batch */
+  readonly batch: number | undefined;
+  /** M: the longest completion that the trainer lets the policy write */
+  readonly most: number | undefined;
+}
+
+/**
+ * - `grpo` 1/|o|, which alone sums to 1 over a trace
+ * - `dapo` 1/Σ_group |o|
+ * - `batch_tokens` 1/|B|, the tokens of the batch
+ * - `dr_grpo` 1/M
+ * @returns null where the number of tokens is not known
+ */
+function normaliser(name: Normaliser, { own, group, batch, most }: TokenCounts): number | null {
+  const tokens = { grpo: own, dapo: group, batch_tokens: batch, dr_grpo: most }[name];
+  return tokens === undefined ? null : 1 / tokens;
 }

@@ -1,12 +1,13 @@
-// Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches.
-import { OutOfMemoryError, TraceRejected } from '../errors.js';
+// Puts the traces of a batch to the policy: one run with all branches, or a second one for the branches; refuses numbers that cannot be.
+import { TraceRejected } from '../errors.js';
+import { inHalves } from '../policy/run/halves.js';
 import type { Branch } from '../policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../policy/run/session.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';
-import { assertPossible } from './possible.js';
 import { joinIds, type Suffix } from './references.js';
+import { shareTails, tailScores } from './shared-tails.js';
 import type { TraceJob } from './strategy.js';
-import type { TraceResult } from './trace-result.js';
+import type { TraceResult } from './value.js';
 
 let lastKept = 0;
 /** A number under which a run may keep its traces' keys and values. */
@@ -21,39 +22,34 @@ const lastTwoRuns = new WeakMap<PolicyRuns, Promise<unknown>>();
  * @returns a result a trace, in order; a TraceRejected for one that does not fit alone
  * @throws ImpossibleNumberError
  */
-export async function runBatch(
+export function runBatch(
   session: PolicyRuns,
   jobs: readonly TraceJob[],
   strategy: 'one-run' | 'two-run',
-): Promise<(TraceResult | TraceRejected)[]> {
-  try {
-    return await (strategy === 'one-run' ? oneRun(session, jobs) : twoRuns(session, jobs));
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    if (jobs.length > 1) {
-      const half = Math.ceil(jobs.length / 2);
-      const first = await runBatch(session, jobs.slice(0, half), strategy);
-      return [...first, ...(await runBatch(session, jobs.slice(half), strategy))];
-    }
-    if (strategy === 'one-run') return runBatch(session, jobs, 'two-run');
-    const reason = `the machine has not enough memory for its ${jobs[0]?.ids.length} tokens: run it where there is more`;
-    return [new TraceRejected('out_of_memory', reason)];
-  }
+): Promise<readonly (TraceResult | TraceRejected)[]> {
+  const run = (some: readonly TraceJob[]): Promise<readonly (TraceResult | TraceRejected)[]> =>
+    strategy === 'one-run' ? oneRun(session, some) : twoRuns(session, some);
+  return inHalves(jobs, run, async (job) => {
+    if (strategy === 'one-run') return (await runBatch(session, [job], 'two-run'))[0] as TraceResult;
+    const reason = `the machine has not enough memory for its ${job.ids.length} tokens: run it where there is more`;
+    return new TraceRejected('out_of_memory', reason);
+  });
 }
 
 async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<TraceResult[]> {
-  const candidates = jobs.map((job) => Array.from(candidateExits(job.pieces)));
+  const plans = jobs.map((job) => planExits(job, Array.from(candidateExits(job.pieces))));
   const scored = await session.run(
-    jobs.map((job, b) => ({ ...job, branches: branchesAt(job, candidates[b] as number[]) })),
+    jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches })),
   );
   assertPossible(scored, jobs, session);
-  return scored.map(({ entropies, logprobs, branches }, b) => {
-    const job = jobs[b] as TraceJob;
-    const segmentation = mergeSegments(job.pieces, { entropies, logprobs });
-    const exits = candidates[b] as number[];
-    const all = perExit(job, exits, branches);
-    const chosen = Array.from(segmentation.exits, (exit) => all[exits.indexOf(exit)] as Float32Array[]);
-    return { entropies, logprobs, segmentation, ...parted(job, chosen) };
+  return scored.map(({ entropies, logprobs, branches: all }, b) => {
+    const { exits, parted } = plans[b] as ExitPlan;
+    const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
+    const chosen = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
+    const some = <X>(of: readonly X[]): X[] => chosen.map((k) => of[k] as X);
+    const { branches, tails } = parted(logprobs, all);
+    const result = { entropies, logprobs, segmentation, branches: some(branches) };
+    return tails === undefined ? result : { ...result, tails: some(tails) };
   });
 }
 
@@ -75,57 +71,106 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(trunks, jobs, session);
     const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, trunks[b] as TraceScores));
+    const plans = jobs.map((job, b) => planExits(job, Array.from((segmentations[b] as Segmentation).exits)));
     const scored = await session.branches(
       kept,
-      jobs.map((job, b) => branchesAt(job, Array.from((segmentations[b] as Segmentation).exits))),
+      plans.map(({ branches }) => branches),
     );
     assertPossible(scored, jobs, session);
-    return jobs.map((job, b) => {
+    return plans.map(({ parted }, b) => {
       const { entropies, logprobs } = trunks[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
-      const { branches } = scored[b] as TraceScores;
-      const all = perExit(job, Array.from(segmentation.exits), branches);
-      return { entropies, logprobs, segmentation, ...parted(job, all) };
+      return { entropies, logprobs, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches) };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
   }
 }
 
-/** What is scored at an exit: continuations, then tails. */
-function suffixesAt({ continuations, tails }: TraceJob, exit: number): readonly Suffix[] {
-  return tails === undefined ? continuations : [...continuations, ...tails(exit)];
+/** What is scored of a trace at some of its exits. */
+interface ExitPlan {
+  /** (E) completion tokens */
+  readonly exits: readonly number[];
+  /** exit by exit its continuations, then what the tails need */
+  readonly branches: readonly Branch[];
+  /** Scores by exit. @param logprobs (T) of the completion's own tokens @param scored of the branches */
+  parted(logprobs: Float32Array, scored: readonly Float32Array[]): Pick<TraceResult, 'branches' | 'tails'>;
 }
 
-/** Everything that is scored at some exits (completion tokens), exits first. */
-function branchesAt(job: TraceJob, exits: readonly number[]): Branch[] {
-  const { ids, promptLength } = job;
-  return exits.flatMap((exit) =>
-    suffixesAt(job, exit).map((suffix) => branchAt(ids, promptLength + exit, suffix)),
-  );
-}
-
-/** Scores of {@link branchesAt}, exit by exit. */
-function perExit(job: TraceJob, exits: readonly number[], scored: readonly Float32Array[]): Float32Array[][] {
-  let next = 0;
-  return exits.map((exit) => {
-    const from = next;
-    next += suffixesAt(job, exit).length;
-    return scored.slice(from, next);
-  });
-}
-
-/** What was scored at each exit: the continuations', and the tails' where there are some. */
-function parted(
-  { continuations: { length: N }, tails }: TraceJob,
-  exits: readonly (readonly Float32Array[])[],
-): Pick<TraceResult, 'branches' | 'tails'> {
-  const branches = exits.map((all) => all.slice(0, N));
-  return tails === undefined ? { branches } : { branches, tails: exits.map((all) => all.slice(N)) };
+function planExits(
+  { ids, promptLength, continuations, tails }: TraceJob,
+  exits: readonly number[],
+): ExitPlan {
+  const N = continuations.length;
+  const shared = tails && shareTails(ids.subarray(promptLength), exits, tails);
+  const suffixes = exits.flatMap((exit) => continuations.map((suffix) => ({ exit, suffix })));
+  return {
+    exits,
+    branches: [...suffixes, ...(shared?.branches ?? [])].map(({ exit, suffix }) =>
+      branchAt(ids, promptLength + exit, suffix),
+    ),
+    parted(logprobs, scored) {
+      const branches = exits.map((_, k) => scored.slice(k * N, (k + 1) * N));
+      if (shared === undefined) return { branches };
+      return { branches, tails: tailScores(shared, exits, logprobs, scored.slice(exits.length * N)) };
+    },
+  };
 }
 
 /** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
 export function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
   if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
   return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
+}
+
+/** How far rounding may take an entropy beyond 0 and ln V, nats. */
+const ENTROPY_ROUNDING = 1e-4;
+/** The same of log p beyond 0: a token's logit and the sum over the vocabulary are computed apart. */
+const LOGPROB_ROUNDING = 1e-3;
+
+/** Numbers that cannot be; the trace that they are of is told where its name is known. */
+export class ImpossibleNumberError extends Error {
+  override readonly name = 'ImpossibleNumberError';
+
+  constructor(
+    /** the trace's own, of those that were given */
+    readonly job: object,
+    what: string,
+  ) {
+    super(what);
+  }
+}
+
+/**
+ * @param jobs one a trace, by which an error names it
+ * @throws ImpossibleNumberError for a log p or entropy that is no number, or outside of what there can be
+ */
+export function assertPossible(
+  scores: readonly TraceScores[],
+  jobs: readonly object[],
+  { vocab }: Pick<PolicyRuns, 'vocab'>,
+): void {
+  const most = vocab === undefined ? Number.POSITIVE_INFINITY : Math.log(vocab);
+  for (const [b, { entropies, logprobs, branches }] of scores.entries()) {
+    const fail = (what: string): never => {
+      throw new ImpossibleNumberError(jobs[b] as object, what);
+    };
+    for (const [t, entropy] of entropies.entries())
+      if (!(entropy >= -ENTROPY_ROUNDING && entropy <= most + ENTROPY_ROUNDING && entropy < Infinity))
+        fail(`entropy ${entropy} at completion token ${t}, expected 0 to ${range(most)}`);
+    const at = logprobs.findIndex(isNoLogprob);
+    if (at >= 0) fail(`log p ${logprobs[at]} of completion token ${at}, expected a number up to 0`);
+    for (const branch of branches) {
+      const found = branch.find(isNoLogprob);
+      if (found !== undefined) fail(`log p ${found} in a reference, expected a number up to 0`);
+    }
+  }
+}
+
+function isNoLogprob(logprob: number): boolean {
+  return !(logprob <= LOGPROB_ROUNDING && logprob > Number.NEGATIVE_INFINITY);
+}
+
+function range(most: number): string {
+  return most === Number.POSITIVE_INFINITY ? 'a finite number' : `${most.toFixed(2)} (ln V)`;
 }

@@ -1,21 +1,8 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
-
 import { boundedSteps } from '../credit/martingale.js';
-import { SEGMENT_RULES, SHARE_EVEN } from '../credit/per-segment.js';
-import { TOKEN_RULES } from '../credit/per-token.js';
-import type { Rule } from '../credit/rule.js';
+import { ruleOf, SHARE_EVEN, type SigmaRule } from '../credit/rules.js';
 import { penalised, smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
 import type { Nature } from './nature.js';
-
-/** The rules; the default first: METHOD §4 measures them against each other. */
-const RULES = { ...SEGMENT_RULES, ...TOKEN_RULES } as const;
-export type SigmaRule = keyof typeof RULES;
-export const SIGMA_RULES = Object.keys(RULES) as readonly SigmaRule[];
-
-/** What a rule declares of itself. */
-export function ruleOf(name: SigmaRule): Rule {
-  return RULES[name];
-}
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
 export const WITHINS = ['uniform', 'entropy', 'unsure'] as const;
@@ -31,6 +18,8 @@ export interface SigmaOptions {
   readonly tau?: number;
   /** segments on either side that σ is averaged over; 0 where absent */
   readonly smooth?: number;
+  /** γ of `discounted` */
+  readonly gamma?: number;
   /** factor on Δ_k < 0; 1 where absent */
   readonly penalty?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
@@ -92,7 +81,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
 
   const { ofTokens, ofSegments, needsNoBaseline, flags } = ruleOf(opts.rule);
   if (ofTokens !== undefined) {
-    const sigma = ofTokens({ ...input, T });
+    const sigma = ofTokens({ ...input, T }, opts);
     return sigma === undefined ? uniform('uniform:no-weight') : { sigma, deltas: Float32Array.from(raw) };
   }
   if (input.fault !== undefined) return uniform(input.fault);

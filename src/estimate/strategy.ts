@@ -1,9 +1,9 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 import type { Device } from '../policy/device.js';
+import { rowsPerGroup } from '../policy/run/pack.js';
 import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
-import { type Load, planBatches } from './batch.js';
 import type { Suffix } from './references.js';
-import { shareOut, withSamePrompt } from './sharing.js';
+import { shareTails, type TailsAt } from './shared-tails.js';
 
 /**
  * - `one-run`: branches at every piece's end, in the same run as the trace; those of merged pieces are thrown away.
@@ -22,7 +22,7 @@ export interface TraceJob {
   /** (N) what is scored after every exit point */
   readonly continuations: readonly Suffix[];
   /** what is scored besides after an exit point, by its number of completion tokens */
-  readonly tails?: ((exit: number) => readonly Suffix[]) | undefined;
+  readonly tails?: TailsAt | undefined;
   /** traces of a batch with the same number here have the same prompt, which is read once */
   readonly shares?: number | undefined;
 }
@@ -59,7 +59,7 @@ export function chooseStrategy(
 }
 
 /** A batch of a window: which of its traces run together, and how. */
-export interface Batch {
+interface Batch {
   readonly strategy: 'one-run' | 'two-run';
   /** positions in the window */
   readonly members: readonly number[];
@@ -138,17 +138,16 @@ interface BranchLoad {
   readonly longestBranch: number;
 }
 
-/** Rows of what is scored at an exit, where tails differ the mean over all that the pieces allow; rows of the longest branch. */
-function branchLoad({ pieces, continuations, tails }: TraceJob): BranchLoad {
-  let [rows, exits, longestBranch] = [0, 0, 0];
-  for (const exit of tails === undefined ? [] : candidateExits(pieces)) {
-    exits++;
-    for (const suffix of tails?.(exit) ?? []) {
-      rows += suffixRows(suffix);
+/** Rows of what is scored at an exit, of tails the mean over all that the pieces allow; rows of the longest branch. */
+function branchLoad({ ids, promptLength, pieces, continuations, tails }: TraceJob): BranchLoad {
+  let [rowsPerExit, longestBranch] = [0, 0];
+  if (tails !== undefined) {
+    const exits = Array.from(candidateExits(pieces));
+    for (const { suffix } of shareTails(ids.subarray(promptLength), exits, tails).branches) {
+      rowsPerExit += suffixRows(suffix) / exits.length;
       longestBranch = Math.max(longestBranch, suffixRows(suffix));
     }
   }
-  let rowsPerExit = rows / Math.max(1, exits);
   for (const suffix of continuations) {
     rowsPerExit += suffixRows(suffix);
     longestBranch = Math.max(longestBranch, suffixRows(suffix));
@@ -159,4 +158,122 @@ function branchLoad({ pieces, continuations, tails }: TraceJob): BranchLoad {
 /** Rows of a suffix as a branch: one more where its first token is scored. */
 function suffixRows({ ids, scoredFrom }: Suffix): number {
   return ids.length + (scoredFrom === 0 ? 1 : 0);
+}
+
+/** What a trace begins with. */
+interface Prompted {
+  /** prompt and completion */
+  readonly ids: Int32Array;
+  readonly promptLength: number;
+}
+
+/**
+ * Reading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
+ * whose keys are copied group by group: at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less
+ * (bench/prompts.mjs).
+ */
+const LEAST_SAVED = 0.25;
+
+/** Traces with the same prompt ids, in the order of the first of each; most are alone. @returns positions */
+export function withSamePrompt(traces: readonly Prompted[]): number[][] {
+  const groups = new Map<string, number[]>();
+  for (const [i, { ids, promptLength }] of traces.entries()) {
+    const { buffer, byteOffset } = ids;
+    const key = Buffer.from(buffer, byteOffset, promptLength * ids.BYTES_PER_ELEMENT).toString('latin1');
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [i]);
+    else group.push(i);
+  }
+  return [...groups.values()];
+}
+
+/**
+ * Traces of one prompt in parts, each of which reads it once: what stands behind it fits into the rows of a batch. Where
+ * that saves too little, each is a part of its own.
+ * @param promptLength tokens
+ * @param rowsBehind of a trace: its completion, and its branches
+ */
+export function shareOut(
+  promptLength: number,
+  traces: readonly number[],
+  rowsBehind: (trace: number) => number,
+  budget = BATCH_ROWS,
+): number[][] {
+  const parts: { members: number[]; rows: number }[] = [];
+  for (const trace of traces) {
+    const rows = rowsBehind(trace);
+    const part = parts.at(-1);
+    if (part === undefined || part.rows + rows > budget) parts.push({ members: [trace], rows });
+    else {
+      part.members.push(trace);
+      part.rows += rows;
+    }
+  }
+  return parts.flatMap(({ members, rows }) =>
+    (members.length - 1) * promptLength >= LEAST_SAVED * rows ? [members] : members.map((trace) => [trace]),
+  );
+}
+
+/** What an item costs, a trace or several behind one prompt: tokens, padded to the batch's longest item, and rows of branches. */
+export interface Load {
+  /** of the trace; of the prompt where several stand on it */
+  readonly tokens: number;
+  readonly branchRows: number;
+  /** rows of each trace behind the prompt that they share, completion and branches: the sum is branchRows */
+  readonly behind?: readonly number[];
+  /** rows of its longest branch: groups are as wide as the batch's longest */
+  readonly longestBranch: number;
+}
+
+/** Rows of a run, padding included, where several traces share it; a trace that is larger runs alone. */
+export const BATCH_ROWS = 4096;
+
+/** Rows that may be padding before a batch is closed: a short trace beside a long one costs as much as the long one. */
+const PADDING_ROWS = 64;
+
+/**
+ * Batches of a window: items of like length together, longest first, so that little is padding.
+ * @returns item numbers of each batch
+ */
+export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number[][] {
+  const load = (i: number) => loads[i] as Load;
+  const order = loads
+    .map((_, i) => i)
+    .sort(
+      (i, j) => load(j).tokens - load(i).tokens || load(j).longestBranch - load(i).longestBranch || i - j,
+    );
+  const batches: number[][] = [];
+  for (const i of order) {
+    const batch = batches.at(-1);
+    const joined = [...(batch ?? []), i];
+    if (
+      batch === undefined ||
+      !isAlike(load(batch[0] as number), load(i)) ||
+      paddedRows(joined.map(load)) > budget
+    )
+      batches.push([i]);
+    else batch.push(i);
+  }
+  return batches;
+}
+
+/** Whether an item may run beside the batch's longest. */
+function isAlike(first: Load, other: Load): boolean {
+  // groups of rows are wider where prompts are shared
+  if ((first.behind === undefined) !== (other.behind === undefined)) return false;
+  const near = (long: number, short: number) => long - short <= Math.max(PADDING_ROWS, long / 2);
+  const [wide, narrow] = [first.longestBranch, other.longestBranch].sort((a, b) => b - a) as [number, number];
+  return near(first.tokens, other.tokens) && near(wide, narrow);
+}
+
+/** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
+function paddedRows(batch: readonly Load[]): number {
+  const longest = batch.reduce((most, { tokens }) => Math.max(most, tokens), 0);
+  const traces = batch.flatMap(({ branchRows, behind }) => behind ?? [branchRows]);
+  const R = rowsPerGroup(
+    batch.reduce((most, { longestBranch }) => Math.max(most, longestBranch), 0),
+    traces.reduce((most, rows) => Math.max(most, rows), 0),
+    batch[0]?.behind !== undefined,
+  );
+  return traces.reduce((sum, rows) => sum + Math.ceil(rows / R) * R, batch.length * longest);
 }

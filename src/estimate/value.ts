@@ -1,42 +1,19 @@
-// Values of a trace's states from the log-probabilities of its references (METHOD §3).
-import { TraceRejected } from '../errors.js';
-import type { Nature, StoredBank } from './nature.js';
+// What the policy said of a trace, and the values of its states that follow from the log-probabilities of its references (METHOD §3).
+import type { Segmentation } from '../segment/segment.js';
+import type { Nature } from './nature.js';
 
-/** What one reference scored at one exit point: log-probabilities of its scored tokens, nats. */
-export type TokenLogprobs = Float32Array;
-
-/** Σ_n ζ_n · exp(Σ_i log p(y_n,i)): METHOD eq. (3) with u empty. */
-export function rightNow(bank: StoredBank): number {
-  return weighted(bank).reduce((total, logWeight) => total + Math.exp(logWeight), 0);
-}
-
-/** max_n ζ_n · exp(mean_i log p(y_n,i)) */
-export function geometricMean({ logprobs, tokens, utilities }: StoredBank): number {
-  return logprobs.reduce(
-    (best, lp, n) => Math.max(best, (utilities[n] as number) * Math.exp(lp / (tokens[n] as number))),
-    0,
-  );
-}
-
-/** log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full. */
-export function logJoint(bank: StoredBank): number {
-  return logSumExp(weighted(bank));
-}
-
-/** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
-export function contrast(bank: StoredBank): number {
-  const { logprobs } = bank;
-  return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
-}
-
-/** max_n ζ_n · mean_i p(y_n,i): RLPR's reading. @param logprobs (N) of each reference's tokens */
-export function arithmeticMean(logprobs: readonly TokenLogprobs[], utilities: Float32Array): number {
-  return logprobs.reduce((best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)), 0);
-}
-
-/** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
-function weighted({ logprobs, utilities }: StoredBank): number[] {
-  return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
+/** What a pass of the policy gives; K segments of T tokens. */
+export interface TraceResult {
+  /** (T) nats */
+  readonly entropies: Float32Array;
+  readonly logprobs: Float32Array;
+  /** no policy has read the trace: both are zeros that stand for nothing */
+  readonly isUnread?: true;
+  readonly segmentation: Segmentation;
+  /** (K+1) of (N) token log-probabilities */
+  readonly branches: readonly (readonly Float32Array[])[];
+  /** (K+1) of the same for what else was scored at each exit; absent where nothing was */
+  readonly tails?: readonly (readonly Float32Array[])[];
 }
 
 /**
@@ -46,7 +23,7 @@ function weighted({ logprobs, utilities }: StoredBank): number[] {
  * @param utilities (N) ζ_n in [0, 1]
  */
 export function stateValue(
-  logprobs: readonly TokenLogprobs[],
+  logprobs: readonly Float32Array[],
   utilities: Float32Array,
   { name, fromStored, fromTokens }: Nature,
 ): number {
@@ -77,7 +54,7 @@ export interface TraceValues {
  * @param branches (K+1) of (N) token log-probabilities
  */
 export function traceValues(
-  branches: readonly (readonly TokenLogprobs[])[],
+  branches: readonly (readonly Float32Array[])[],
   utilities: Float32Array,
   nature: Nature,
 ): TraceValues {
@@ -87,38 +64,12 @@ export function traceValues(
 
 /** What is stored of the references that were scored. @param branches as of {@link traceValues} */
 export function scoredReferences(
-  branches: readonly (readonly TokenLogprobs[])[],
+  branches: readonly (readonly Float32Array[])[],
 ): Omit<TraceValues, 'values'> {
   return {
     referenceLogprobs: branches.map(summedLogprobs),
     referenceTokens: tokenCounts(branches[0] ?? []),
   };
-}
-
-/**
- * Values that the row brings along (`given`).
- * @param exits K+1
- * @throws TraceRejected (`values`) where there are none, not one for every exit, or one that is no expected reward on 0..1
- */
-export function givenValues(given: Float32Array | undefined, exits: number): Float32Array {
-  if (given === undefined)
-    throw new TraceRejected(
-      'values',
-      'no list of finite numbers in the row, expected one for every exit point, for --estimator given: --map values=<path> takes it from another column, or tells what is wrong with this one',
-    );
-  if (given.length !== exits)
-    throw new TraceRejected(
-      'values',
-      `values has ${given.length} entries, the trace has ${exits} exit points, expected as many: --segmenter given cuts it where the values were taken (--map segment_ends=<path>)`,
-    );
-  // on another scale V(s_0) as the baseline would turn the sign of R* round
-  const outside = given.findIndex((value) => !(value >= 0 && value <= 1));
-  if (outside >= 0)
-    throw new TraceRejected(
-      'values',
-      `values[${outside}] is ${given[outside]}, expected 0 to 1, an expected reward on the scale onto which --reward-range maps rewards`,
-    );
-  return given;
 }
 
 /** Of values for which no reference is scored. @param exits K+1 */
@@ -128,12 +79,12 @@ export function noReferences(exits: number): Omit<TraceValues, 'values'> {
 }
 
 /** Σ_i log p(y_n,i) of every reference: the row of `reference_logprobs` for one exit point. */
-export function summedLogprobs(logprobs: readonly TokenLogprobs[]): Float32Array {
+export function summedLogprobs(logprobs: readonly Float32Array[]): Float32Array {
   return Float32Array.from(logprobs, sum);
 }
 
 /** (N) scored tokens of every reference, the same at all exits. */
-function tokenCounts(logprobs: readonly TokenLogprobs[]): Int32Array {
+function tokenCounts(logprobs: readonly Float32Array[]): Int32Array {
   return Int32Array.from(logprobs, ({ length }) => length);
 }
 
@@ -148,6 +99,33 @@ function sum(x: Float32Array): number {
   return x.reduce((total, value) => total + value, 0);
 }
 
-function meanProbability(logprobs: Float32Array): number {
-  return logprobs.reduce((total, lp) => total + Math.exp(lp), 0) / logprobs.length;
+/** (K) a_k → (K+1) v_0 = 0, v_k = a_1 + … + a_k, summed in float64: Δ_k of the values is a_k. */
+export function summedAttributions(attributions: Float64Array): Float32Array {
+  const values = new Float32Array(attributions.length + 1);
+  let sum = 0;
+  for (const [k, attribution] of attributions.entries()) {
+    sum += attribution;
+    values[k + 1] = sum;
+  }
+  return values;
+}
+
+/**
+ * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
+ * that opens the thought stands.
+ * @param logprobs (T) nats, without the hint
+ * @param hinted (T) nats, with it
+ * @param exits (K+1) rising, in tokens of the completion
+ * @returns (K+1) in (0, 1), as they are stored
+ */
+export function posteriorValues(
+  logprobs: Float32Array,
+  hinted: Float32Array,
+  exits: Int32Array,
+): Float32Array {
+  let [sum, t] = [0, exits[0] ?? 0];
+  return Float32Array.from(exits, (exit) => {
+    for (; t < exit; t++) sum += (hinted[t] as number) - (logprobs[t] as number);
+    return 1 / (1 + Math.exp(-sum));
+  });
 }

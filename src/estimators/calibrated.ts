@@ -1,11 +1,41 @@
-// `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`.
-import { storedModel } from '../estimate/calibrated/calibration.js';
-import { calibratedValues } from '../estimate/calibrated.js';
-import { traceValues } from '../estimate/value.js';
-import { CALIBRATION, calibrationFacts, givenCalibration } from './calibration-flag.js';
-import type { Estimator } from './estimator.js';
-import { ofReferences, perTrace, utilitiesOf } from './one-pass.js';
-import { pr } from './pr.js';
+// `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
+import { isDeepStrictEqual } from 'node:util';
+import { dataError, TraceRejected, usageError } from '../errors.js';
+import { type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
+import type { Flag } from '../flag-values.js';
+import { readGivenJson } from '../io/files/json-file.js';
+import { thoughtEnds } from '../io/scored/stored-rows.js';
+import type { OutputRow } from '../scored.js';
+import { isIdle } from '../segment/segmenters.js';
+import {
+  Calibration,
+  contentHash,
+  furtherOf,
+  modelValues,
+  parseCalibration,
+  type ScoredWith,
+  type StoredModel,
+  storedModel,
+} from './calibration.js';
+import { FOLDS, groupPlace } from './calibration-fit.js';
+import type { Asked, Config, Estimator, FlagValues, ValueJob } from './estimator.js';
+import { geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
+import { type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
+
+/** Of the estimators whose values are put on the reward's scale. */
+export const CALIBRATION: Flag = [
+  '--calibration <file>',
+  'of --estimator calibrated and siblings: what rredcot calibrate has written (default: none; both need it)',
+];
+
+/** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
+export async function givenCalibration(name: string, { calibration }: FlagValues): Promise<Calibration> {
+  if (calibration !== undefined) return readCalibration(String(calibration));
+  throw usageError(
+    `--estimator ${name} needs a calibration`,
+    'rredcot calibrate scored.parquet -o calibration.json, then --calibration calibration.json',
+  );
+}
 
 export const calibrated: Estimator = {
   name: 'calibrated',
@@ -14,6 +44,9 @@ export const calibrated: Estimator = {
   card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   creditFlags: [CALIBRATION],
   configKeys: ['calibration'],
+  remade: (row, { calibration }) =>
+    calibratedAgain(row, storedModel(calibration)).map((values) => ({ from: 'the calibration', values })),
+  faults: calibrationFaults,
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && (model.stands_back === null ? calibrated : pr);
@@ -21,22 +54,163 @@ export const calibrated: Estimator = {
   async ask(values) {
     const calibration = await givenCalibration(calibrated.name, values);
     const { model, ...facts } = calibrationFacts(calibration);
-    if (calibration.standsBack) {
-      const { open } = ofReferences(pr);
-      return { ...facts, nature: pr, open: async (scene) => ({ ...(await open(scene)), config: model }) };
-    }
     return {
       ...facts,
+      ...(calibration.standsBack && { nature: pr }),
       open: () => ({
         config: model,
-        start: () => ({
-          values: perTrace((job, result) => {
-            const utilities = utilitiesOf(job);
-            const found = traceValues(result.branches, utilities, pr);
-            return calibratedValues(found, job.trace, result, utilities, calibration);
-          }),
-        }),
+        start: () => ({ values: perTrace((job, result) => calibratedValues(job, result, calibration)) }),
       }),
     };
   },
 };
+
+/** What an estimator has to say of its calibration; where that stands back, values are as they are. */
+export function calibrationFacts(
+  calibration: Calibration,
+): Required<Pick<Asked, 'doubt' | 'status'>> & { readonly model: Config } {
+  return {
+    status: calibration.standsBack ? [UNCALIBRATED] : [],
+    doubt: ({ policy, config }) => calibrationDoubt(calibration, { policy, scored_with: scoredWith(config) }),
+    model: { calibration: calibration.model },
+  };
+}
+
+/** Whether a stored row says of its calibration what the configuration says of it. */
+export function calibrationFaults({ status }: OutputRow, { calibration }: Config, columns: Config): string[] {
+  const model = storedModel(calibration);
+  const isUncalibrated = status.includes(UNCALIBRATED);
+  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return [];
+  return [
+    `status is ${columns.status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`,
+  ];
+}
+
+/** Status where a calibration stands back: the values are those of `pr`. */
+export const UNCALIBRATED = 'value:uncalibrated';
+
+/** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
+const SCORED_WITH = [
+  ...['segmenter', 'maxSegments', 'keywords', 'entropyShare', 'entropyThreshold'],
+  ...['cutpointProbability', 'cutpointEvery', 'adaptiveLimit', 'bank', 'rewardRange'],
+];
+
+/** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
+export async function readCalibration(path: string): Promise<Calibration> {
+  const found = await readGivenJson('--calibration', path, HINT);
+  const file = parseCalibration(found);
+  if (typeof file === 'string') throw usageError(`--calibration ${path}: ${file}`, HINT);
+  if (contentHash(found as object) !== file.sha256)
+    throw dataError(`${path}: was changed after it was written: its sha256 is that of other fields`, HINT);
+  return new Calibration(file);
+}
+
+const HINT = 'rredcot calibrate scored.parquet -o calibration.json';
+
+/** How a run scores, as far as φ depends on it. @param config the resolved configuration */
+export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWith['scored_with'] {
+  const keys = isIdle(config.segmenter, 'fixedLength') ? SCORED_WITH : [...SCORED_WITH, 'fixedLength'];
+  return Object.fromEntries(
+    keys.flatMap((key) => (config[key] === undefined ? [] : [[key, config[key]] as const])),
+  );
+}
+
+/** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
+export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string | undefined {
+  if (file.stands_back !== null)
+    return `the calibration stands back (${file.stands_back}): the values of pr stay as they are, status ${UNCALIBRATED}`;
+  const doubts = [
+    ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
+    ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
+  ];
+  if (doubts.length === 0) return undefined;
+  return `the calibration was fitted to traces that were scored ${doubts.join(' and ')}, or that do not say how: values are off its scale as far as these differ`;
+}
+
+/**
+ * V(s_0..K); v̂ where the calibration stands back. A trace without a reference has no v̂: its values stay 0.
+ * @throws TraceRejected (`feature`) as {@link furtherNumbers}
+ */
+export function calibratedValues(
+  job: Pick<ValueJob, 'bank' | 'trace'>,
+  { branches, segmentation, logprobs }: TraceResult,
+  calibration: Calibration,
+): TraceValues {
+  const utilities = utilitiesOf(job);
+  const found = traceValues(branches, utilities, pr);
+  const { values, referenceLogprobs, referenceTokens } = found;
+  if (calibration.standsBack || referenceTokens.length === 0) return found;
+  const { trace } = job;
+  const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
+  const ends = segmentation.thoughtEnds;
+  const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
+  const states = { values, geoValues, ends, logprobs, columns };
+  return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+}
+
+/**
+ * What a calibration reads in columns of a trace's row.
+ * @param cell of the row, by the name under which a column is written
+ * @throws TraceRejected (`feature`) where one of them is missing, or has not a number for each state
+ */
+export function furtherNumbers(
+  { further }: Calibration,
+  cell: (column: string) => unknown,
+  ends: Int32Array,
+): ReadonlyMap<string, Float64Array> {
+  const columns = columnNumbers(further, cell, ends);
+  if (typeof columns !== 'string') return columns;
+  const hint = '--join <file> --join-columns, or a calibration without --features';
+  throw new TraceRejected('feature', `the calibration reads it, and ${columns}: ${hint}`);
+}
+
+/** (K+1) `pr-geo` of every exit, from what a row stores. */
+export function geoValuesOf(
+  logprobs: readonly Float32Array[],
+  tokens: Int32Array,
+  utilities: Float32Array,
+): Float32Array {
+  return Float32Array.from(logprobs, (exit) => geometricMean({ logprobs: exit, tokens, utilities }));
+}
+
+/**
+ * The states of a stored row.
+ * @param further what of them stands in further columns
+ * @returns why the row has none, as half a sentence, where that is so
+ */
+export function storedStates(row: OutputRow, further: readonly ColumnFeature[] = []): States | string {
+  const { logprobs, referenceLogprobs: exits, referenceTokens: tokens, referenceUtilities: utilities } = row;
+  if (row.segments.length === 0) return 'it has no segments';
+  if (logprobs === null) return 'it has no logprobs';
+  const ends = thoughtEnds(row);
+  const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
+  if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
+    return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
+  if (utilities === null || exits === null) return 'it has no reference_logprobs';
+  if (utilities.length === 0) return 'it has no reference';
+  if (exits.length !== ends.length + 1)
+    return `reference_logprobs has ${exits.length} exits, its segments ${ends.length + 1}`;
+  // of another program's rows an exit may be anything
+  if (!exits.every((exit) => exit?.length === utilities.length))
+    return `reference_logprobs does not have ${utilities.length} entries at every exit`;
+  if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
+    return `its reference_tokens are not ${utilities.length} counts`;
+  const values = Float32Array.from(exits, (exit) => rightNow({ logprobs: exit, tokens, utilities }));
+  const geoValues = geoValuesOf(exits, tokens, utilities);
+  if (!values.every(Number.isFinite) || !logprobs.every(Number.isFinite)) return 'its numbers are not finite';
+  const columns = columnNumbers(further, (name) => row.trace.source.columns[name], ends);
+  return typeof columns === 'string' ? columns : { values, geoValues, ends, logprobs, columns };
+}
+
+/**
+ * What V(s_0..K) of a stored row may be: by the weights of all traces, or by those of its fold, which are all folds where the row
+ * does not tell its group. None where the row has not all that they are made of.
+ */
+export function calibratedAgain(row: OutputRow, model: StoredModel | undefined): Float32Array[] {
+  if (!model || model.stands_back !== null) return [];
+  const states = storedStates(row, furtherOf(model));
+  if (typeof states === 'string') return [];
+  const { group } = row.trace;
+  const folds = group === undefined ? Array.from({ length: FOLDS }, (_, n) => n) : [groupPlace(group).fold];
+  return [null, ...folds].map((fold) => modelValues(model, states, fold));
+}

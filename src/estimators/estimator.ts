@@ -1,23 +1,24 @@
 // What the program has to know of an estimator. An estimator's file declares all of it, and nothing outside knows its name.
 import { usageError } from '../errors.js';
 import type { ReadyTrace } from '../estimate/credit.js';
-import type { PassJob, Window } from '../estimate/cut-windows.js';
 import type { Nature } from '../estimate/nature.js';
 import type { AnswerMarks } from '../estimate/reward.js';
-import type { WholeInput } from '../estimate/siblings/apart.js';
-import type { Scored, Valued } from '../estimate/windows.js';
-import { attributeOf, type Flag } from '../flag-values.js';
+import type { PassJob, Scored, Valued, Window } from '../estimate/windows.js';
+import { type Flag, foreignFlag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Device, DeviceChoice } from '../policy/device.js';
 import type { ExitTemplate, PolicyFolder } from '../policy/folder.js';
-import type { OpenPolicy } from '../policy/run/open-policy.js';
-import type { PolicySession } from '../policy/run/session.js';
+import type { Proved } from '../policy/run/canary.js';
+import type { OpenPolicy } from '../policy/run/open-model.js';
+import type { ModelSession } from '../policy/run/session.js';
 import type { EncodedTrace } from '../policy/text/encode.js';
 import type { Log } from '../report/log.js';
 import type { TokenMeter } from '../report/progress.js';
 import type { BadRow } from '../rows.js';
+import type { OutputRow } from '../scored.js';
 import type { SegmentOptions } from '../segment/segment.js';
 import type { Reference, Trace } from '../trace.js';
+import type { WholeInput } from './far-mates.js';
 
 /** Raw values of flags, by their names in camel case; absent where nobody has given one. */
 export type FlagValues = Readonly<Record<string, unknown>>;
@@ -52,7 +53,7 @@ export interface Scene extends OpenPolicy {
 /** What its values are made with. */
 export interface Stage {
   /** the policy's, which has proved itself */
-  readonly session: PolicySession;
+  readonly session: ModelSession;
   /** the window of an input row: traces of different ones never share a run */
   readonly window: (ordinal: number) => number;
   /** another model's session has proved itself */
@@ -60,8 +61,6 @@ export interface Stage {
   /** the inputs, for what has to look beyond a window; undefined where nothing is to be written */
   readonly whole: WholeInput | undefined;
 }
-
-type Proved = Pick<PolicySession, 'device' | 'proof' | 'proofRecord'>;
 
 /** An estimator in one run, its models' sessions open. */
 export interface Started extends Partial<AsyncDisposable> {
@@ -95,7 +94,7 @@ export interface Opened extends Partial<AsyncDisposable> {
   /** how another model reads a trace. @throws TraceRejected for what it cannot read */
   readonly prepare?: (read: Readable) => Promise<PassJob['again']> | PassJob['again'];
   /** opens the policy; where absent a session that reads */
-  readonly openSession?: (policy: PolicyFolder, device: Device) => Promise<PolicySession>;
+  readonly openSession?: (policy: PolicyFolder, device: Device) => Promise<ModelSession>;
   /** counts tokens as they are written */
   readonly meter?: TokenMeter;
   /** values, where they need nothing that is started for them */
@@ -166,8 +165,24 @@ export interface Estimator extends Nature {
   readonly ask?: (values: FlagValues, call: Call, nature: Nature) => Promise<Asked> | Asked;
   /** keys of a configuration that go with it */
   readonly configKeys?: readonly string[];
-  /** columns that come with its values, where these alone do not tell all. @param config of the file */
+  /**
+   * columns that come with its values, where these alone do not tell all; lists of numbers have one for each exit, or for each token
+   * @param config of the file
+   */
   readonly columns?: (config: Config) => readonly OutputColumn[];
+  /** each way in which the values of a stored row, and the columns that come with them, may have been made; none where that does not show */
+  readonly remade?: (row: OutputRow, config: Config) => Iterable<Remade>;
+  /** what of a stored row it cannot have given. @param columns those that the row has */
+  readonly faults?: (row: OutputRow, config: Config, columns: Config) => string[];
+}
+
+/** Values of a stored row, made again from its columns. */
+export interface Remade {
+  /** these columns, for a person */
+  readonly from: string;
+  /** (K+1); absent where they do not follow */
+  readonly values?: Float32Array;
+  readonly columns?: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -176,14 +191,11 @@ export interface Estimator extends Nature {
  */
 export function refuseForeignFlags(own: Estimator, all: readonly Estimator[], values: FlagValues): void {
   const flagsOf = ({ flags = [], creditFlags = [] }: Estimator) => [...creditFlags, ...flags];
-  const known = new Set(flagsOf(own).map(attributeOf));
-  for (const other of all)
-    for (const flag of flagsOf(other)) {
-      const value = values[attributeOf(flag)];
-      if (known.has(attributeOf(flag)) || value === undefined || value === false) continue;
-      throw usageError(
-        `${flag[0].split(' ')[0]} has no meaning with --estimator ${own.name}`,
-        `add --estimator ${other.name}`,
-      );
-    }
+  const foreign = foreignFlag(flagsOf(own), all.flatMap(flagsOf), values);
+  const other = foreign && all.find((each) => flagsOf(each).includes(foreign));
+  if (other)
+    throw usageError(
+      `${foreign[0].split(' ')[0]} has no meaning with --estimator ${own.name}`,
+      `add --estimator ${other.name}`,
+    );
 }

@@ -1,7 +1,13 @@
 // `mc`: the mean reward of completions that the policy writes from a state; `mc-truncated`: the same with few tokens a completion.
 
-import { monteCarloColumns, UNFINISHED } from '../estimate/models/monte-carlo.js';
-import { type MonteCarloOptions, monteCarloConfig } from '../estimate/models/options.js';
+import {
+  type MonteCarloOptions,
+  monteCarloColumns,
+  monteCarloConfig,
+  sampledAgain,
+  sampledFaults,
+  UNFINISHED,
+} from '../estimate/models/monte-carlo.js';
 import { type Flag, oneOf, positiveInteger } from '../flag-values.js';
 import { count, plural } from '../plural.js';
 import { stopsOf } from '../policy/text/stops.js';
@@ -34,6 +40,9 @@ const OF_SAMPLES = {
     'stop',
   ],
   columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
+  remade: (row, { mcUnfinished }) =>
+    sampledAgain(row, mcUnfinished).map((made) => ({ from: 'its samples', ...made })),
+  faults: (row, _, columns) => sampledFaults(row, 'status' in columns),
 } as const satisfies Partial<Estimator>;
 
 export const mc: Estimator = {
@@ -62,9 +71,8 @@ function sampled(values: FlagValues, most: number): Asked {
     config: monteCarloConfig(opts),
     readsReferences: true,
     async open({ policy, tokenizer, marks, signal, log }) {
-      const { openWriting } = await import('../policy/run/open-writing.js');
-      const { sampledValues } = await import('../estimate/models/sampled.js');
-      const { SamplingTally } = await import('../estimate/models/sampling-forecast.js');
+      const { openWriting } = await import('../policy/run/continue.js');
+      const { SamplingTally, sampledValues } = await import('../estimate/models/sampled.js');
       const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
       const meter = new TokenMeter();
       const { maxTokens } = policy.architecture;

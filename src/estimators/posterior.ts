@@ -1,5 +1,7 @@
 // `posterior`: how far a hint of the answer in the prompt makes the tokens so far likelier, by one more pass over the trace.
-import { HINT_COLUMNS } from '../estimate/models/columns.js';
+import { posteriorValues } from '../estimate/value.js';
+import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
+import { thoughtEnds } from '../io/scored/stored-rows.js';
 import type { Estimator } from './estimator.js';
 
 export const posterior: Estimator = {
@@ -15,12 +17,28 @@ export const posterior: Estimator = {
     ['--hint-policy <folder>', 'of posterior: a policy folder that reads the hint (default: --policy)'],
   ],
   configKeys: ['hintTemplate', 'hintPolicy'],
-  columns: () => HINT_COLUMNS,
+  columns: () => [
+    requestedColumn(
+      'hint_logprobs',
+      FLOAT32_LIST,
+      'log-probability of each completion token behind the prompt with the hint, nats',
+    ),
+  ],
+  *remade(row) {
+    const hinted = row.requested?.hint_logprobs;
+    // without an answer the last state may lie before the end token
+    if (!(hinted instanceof Float32Array) || !row.logprobs || row.segments.at(-1)?.kind !== 'answer') return;
+    const ends = thoughtEnds(row);
+    // s_0 lies behind the tag that opens the thought, which is part of the first segment
+    for (let start = 0; start <= (ends[0] ?? 0); start++) {
+      const values = posteriorValues(row.logprobs, hinted, Int32Array.of(start, ...ends));
+      yield { from: 'logprobs and hint_logprobs', values };
+    }
+  },
   ask: ({ hintTemplate, hintPolicy }) => ({
     readsReferences: true,
     async open(scene) {
-      const { openHint } = await import('../estimate/models/hint.js');
-      const { hintedValues } = await import('../estimate/models/hinted-values.js');
+      const { hintedValues, openHint } = await import('../estimate/models/hint.js');
       const { proverConfig } = await import('../estimate/models/prover.js');
       const files = { template: textOf(hintTemplate), policy: textOf(hintPolicy) };
       const hint = await openHint(files, scene, { device: scene.choice, signal: scene.signal });
@@ -30,8 +48,8 @@ export const posterior: Estimator = {
         beside: reader ? [reader.policy] : [],
         prepare: async ({ tokens, references }) => ({ promptIds: await hint.hinted(tokens, references) }),
         async start({ session: own, window, note }) {
-          const { PolicySession } = await import('../policy/run/session.js');
-          const other = reader && (await PolicySession.open(reader.policy, reader.device));
+          const { ModelSession } = await import('../policy/run/session.js');
+          const other = reader && (await ModelSession.open(reader.policy, reader.device));
           if (other) note(other, 'hint policy');
           const session = other ?? own;
           return {

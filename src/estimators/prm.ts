@@ -28,17 +28,16 @@ export const prm: Estimator = {
     return {
       readsReferences: reference === true,
       async open({ tokenizer, log, choice, signal }) {
-        const { openPrm, prmConfig } = await import('../estimate/models/prm.js');
+        const { openPrm, prmConfig, prmValues } = await import('../estimate/models/prm.js');
         const opts = { folder, reference: reference === true };
         const model = await openPrm(opts, tokenizer, { device: choice, signal }, log);
         return {
           config: { prmReference: opts.reference, prm: prmConfig(model) },
-          beside: [model.folder],
+          beside: [model.policy],
           prepare: async ({ given }) => ({ promptIds: await model.promptIds(given) }),
           async start({ window, note }) {
-            const { PrmSession } = await import('../policy/run/prm-session.js');
-            const { prmValues } = await import('../estimate/models/prm-values.js');
-            const session = await PrmSession.open(model.folder, model.device);
+            const { ModelSession } = await import('../policy/run/session.js');
+            const session = await ModelSession.open(model.policy, model.device);
             note(session, 'prm');
             return {
               isSecondPass: true,

@@ -3,10 +3,7 @@ import { usageError } from '../errors.js';
 import type { Nature, StoredBank } from '../estimate/nature.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import type { Estimator } from './estimator.js';
-import { pr } from './pr.js';
-import { prGeo } from './pr-geo.js';
-import { prMean } from './pr-mean.js';
-import { snis } from './snis.js';
+import { pr, prGeo, prMean, snis } from './one-pass.js';
 
 /** How a prover values a state: as those do that score answers. */
 const READINGS: readonly Nature[] = [pr, prMean, prGeo, snis];
@@ -57,7 +54,9 @@ export const progress: Estimator = {
       );
     return {
       async open({ tokenizer, policy: own, log, choice, signal }) {
-        const { isSamePolicy, openProver, proverConfig } = await import('../estimate/models/prover.js');
+        const { isSamePolicy, openProver, proverConfig, provedValues } = await import(
+          '../estimate/models/prover.js'
+        );
         const prover = await openProver(folder, tokenizer, { device: choice, signal });
         const { policy, device } = prover;
         if (isSamePolicy(own, policy))
@@ -71,9 +70,8 @@ export const progress: Estimator = {
             return { continuations };
           },
           async start({ window, note }) {
-            const { PolicySession } = await import('../policy/run/session.js');
-            const { provedValues } = await import('../estimate/models/proved-values.js');
-            const session = await PolicySession.open(policy, device);
+            const { ModelSession } = await import('../policy/run/session.js');
+            const session = await ModelSession.open(policy, device);
             note(session, 'prover');
             return {
               isSecondPass: true,

@@ -1,8 +1,7 @@
 // The flags by which a policy samples: those of `rredcot sample`, and of the estimators that sample completions.
-import { usageError } from '../errors.js';
-import { JUDGES } from '../estimate/models/judge.js';
+import { JUDGES } from '../estimate/reward.js';
 import { type Flag, finite, oneOf, positiveInteger } from '../flag-values.js';
-import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling-options.js';
+import { DEFAULT_BATCH, type SamplingOptions } from '../policy/run/sampling.js';
 import type { FlagValues } from './estimator.js';
 
 /** @param of what they are about, for the help of a command with other flags */
@@ -30,13 +29,15 @@ export function samplingFlags(of = ''): readonly Flag[] {
  */
 export function resolveSampling(values: FlagValues, maxTokensFlag: string, maxTokens: string) {
   const text = (name: string, fallback: string): string => String(values[name] ?? fallback);
-  const [t, p] = [text('temperature', '1'), text('topP', '1')];
-  const temperature = finite('--temperature', t, 'a number of at least 0', '1');
-  if (temperature < 0)
-    throw usageError(`--temperature ${t}: expected a number of at least 0`, '--temperature 1');
-  const topP = finite('--top-p', p, 'a number above 0, up to 1', '0.95');
-  if (topP <= 0 || topP > 1)
-    throw usageError(`--top-p ${p}: expected a number above 0, up to 1`, '--top-p 0.95');
+  const temperature = finite(
+    '--temperature',
+    text('temperature', '1'),
+    'a number of at least 0',
+    '1',
+    (x) => x >= 0,
+  );
+  const isShare = (x: number) => x > 0 && x <= 1;
+  const topP = finite('--top-p', text('topP', '1'), 'a number above 0, up to 1', '0.95', isShare);
   const sampling: SamplingOptions = {
     temperature,
     topP,

@@ -1,23 +1,24 @@
 // `siblings`: the probability of winning by going on, from the outcomes of the trace's mates, weighed by how well their tails fit its states.
 import { usageError } from '../errors.js';
-import { storedModel } from '../estimate/calibrated/calibration.js';
-import { calibratedValues } from '../estimate/calibrated.js';
-import { farMates } from '../estimate/siblings/apart.js';
-import {
-  SIBLING_COLUMNS,
-  SIBLING_KEYS,
-  siblingConfig,
-  siblingValues,
-} from '../estimate/siblings/sibling-values.js';
-import { type WithMates, withMates } from '../estimate/siblings/with-mates.js';
-import { traceValues } from '../estimate/value.js';
 import { positiveInteger } from '../flag-values.js';
-import { STDIN } from '../io/files/byte-source.js';
+import { STDIN } from '../io/files/file-bytes.js';
+import type { OutputRow } from '../scored.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
-import { CALIBRATION, calibrationFacts, givenCalibration } from './calibration-flag.js';
-import type { Call, Estimator } from './estimator.js';
-import { perTrace, utilitiesOf } from './one-pass.js';
-import { pr } from './pr.js';
+import {
+  CALIBRATION,
+  calibratedAgain,
+  calibratedValues,
+  calibrationFacts,
+  calibrationFaults,
+  givenCalibration,
+  storedStates,
+} from './calibrated.js';
+import { storedModel } from './calibration.js';
+import type { Call, Estimator, Remade } from './estimator.js';
+import { farMates } from './far-mates.js';
+import { perTrace } from './one-pass.js';
+import { MATELESS, SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
+import { type WithMates, withMates } from './with-mates.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { mates: 3, mateTokens: 40 };
@@ -36,8 +37,38 @@ export const siblings: Estimator = {
       `of siblings: tokens of a mate's tail that are scored (default: ${DEFAULTS.mateTokens})`,
     ],
   ],
-  configKeys: [...SIBLING_KEYS, 'calibration'],
+  configKeys: [...Object.keys(siblingConfig(DEFAULTS)), 'calibration'],
   columns: () => SIBLING_COLUMNS,
+  // what mates had to say is not stored; what it was mixed with is, and is all of the value where none has a say
+  *remade(row, { calibration }): Generator<Remade> {
+    const prior = row.requested?.value_prior;
+    if (!(prior instanceof Float32Array)) return;
+    const model = storedModel(calibration);
+    const states = model && model.stands_back !== null ? storedStates(row) : undefined;
+    const priors = typeof states === 'object' ? [states.values] : calibratedAgain(row, model);
+    const alone = isAlone(row)
+      ? { values: prior, columns: { value_ess: new Float32Array(prior.length) } }
+      : undefined;
+    for (const value_prior of priors.length > 0 ? priors : [prior])
+      yield {
+        from: 'value_prior and the calibration',
+        ...alone,
+        columns: { ...alone?.columns, value_prior },
+      };
+  },
+  faults(row, config, columns) {
+    const effective = row.requested?.value_ess;
+    // its own outcome counts
+    const least = row.reward === null ? 0 : 1 - 1e-6;
+    const isTold = 'status' in columns && effective instanceof Float32Array && !isAlone(row);
+    const few = isTold ? effective.findIndex((n) => !(n >= least)) : -1;
+    return [
+      ...calibrationFaults(row, config, columns),
+      ...(few < 0 || !isTold
+        ? []
+        : [`value_ess[${few}] is ${effective[few]}, expected ${Math.round(least)} or more`]),
+    ];
+  },
   stored({ calibration }) {
     const model = storedModel(calibration);
     return model && (model.stands_back === null ? siblings : UNFITTED);
@@ -61,11 +92,7 @@ export const siblings: Estimator = {
           return {
             together: (windows) => withMates(windows, far?.mates, opts, policy.architecture.maxTokens),
             values: perTrace((job, result, needed) => {
-              const utilities = utilitiesOf(job);
-              const found = traceValues(result.branches, utilities, pr);
-              const prior = calibration.standsBack
-                ? found
-                : calibratedValues(found, job.trace, result, utilities, calibration);
+              const prior = calibratedValues(job, result, calibration);
               return siblingValues(prior, result, job as typeof job & Partial<WithMates>, needed, opts);
             }),
             [Symbol.asyncDispose]: async () => far?.[Symbol.asyncDispose](),
@@ -75,6 +102,11 @@ export const siblings: Estimator = {
     };
   },
 };
+
+/** Whether a stored row says that no mate counts. */
+function isAlone({ status }: OutputRow): boolean {
+  return status.some((code) => MATELESS.includes(code));
+}
 
 /** Its facts where the calibration stands back: nothing has put values on the reward's scale. */
 const { onRewardScale: _, ...UNFITTED } = siblings;

@@ -1,9 +1,8 @@
 // Reads from a stored configuration the options that its credit was made with.
-
-import { NORMALISERS } from '../credit/normalisers.js';
+import { SIGMA_RULES } from '../credit/rules.js';
 import type { Baseline, CreditOptions } from '../estimate/credit.js';
-import { METHODS } from '../estimate/requested.js';
-import { RESIDUALS, SIGMA_RULES, STEPS, WITHINS } from '../estimate/sigma.js';
+import { METHODS, NORMALISERS } from '../estimate/requested.js';
+import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
 import type { Config } from './estimator.js';
 import { storedNature } from './registry.js';
 
@@ -29,7 +28,8 @@ export function storedCredit(config: Config): CreditOptions | undefined {
     ...(steps === 'free' ? {} : { steps }),
     ...(normalisers.length === 0 ? {} : { normalisers }),
     ...numbersOf(config, [
-      ...['even', 'tau', 'smooth', 'penalty', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
+      ...['even', 'tau', 'gamma', 'smooth', 'penalty', 'alpha', 'beta', 'batchSize'],
+      'maxCompletionLength',
     ]),
   };
 }

@@ -1,7 +1,7 @@
 // `--device`: which execution provider the policy runs on.
 import { EXIT, RredcotError, usageError } from '../errors.js';
 import { type CudaFindings, cudaProblems, findCuda } from './cuda.js';
-import type { PolicyFolder } from './folder.js';
+import type { ModelFolder } from './folder.js';
 
 /** An execution provider in the form that ONNX Runtime's session options take. */
 export type Device =
@@ -18,7 +18,7 @@ export interface ResolvedDevice {
 }
 
 /** The part of a policy folder that says whether CUDA can run it. */
-export type RunsOnCuda = Pick<PolicyFolder, 'path' | 'cuda'>;
+export type RunsOnCuda = Pick<ModelFolder, 'path' | 'cuda'>;
 
 /**
  * Reads `--device`, or a name in `--devices`.

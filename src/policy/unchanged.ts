@@ -1,9 +1,8 @@
 // A policy's files, which have to be those that policy.json was built with from the first shard of a run to the end of its last.
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { dataError, usageError } from '../errors.js';
-import { hashesOf } from './files.js';
-import { HASHED_BYTES, MANIFEST, type PolicyFolder, sha256 } from './folder.js';
+import { dataError } from '../errors.js';
+import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
 
 /** A file as it lies there: what is written since has another one. */
 export interface FileStamp {
@@ -29,7 +28,7 @@ export interface WatchedPolicy {
 }
 
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>): Promise<WatchedPolicy> {
+export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>): Promise<WatchedPolicy> {
   const { path, files } = policy;
   const stampsNow = async (): Promise<FileStamps> => {
     const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
@@ -47,10 +46,7 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>):
         const isKnown =
           known === null ? (await stat(join(path, name))).ctimeMs <= builtMs : isSame(known[name], stamp);
         if (isKnown || (await isAsBuilt(name))) continue;
-        throw usageError(
-          `${join(path, name)}: is not the file that policy.json was built with (sha256)`,
-          'build the folder again with: rredcot policy build <checkpoint> -o <folder>',
-        );
+        throw notAsBuilt(join(path, name));
       }
     },
     async assertUnchanged() {
@@ -69,7 +65,7 @@ export async function watchPolicy(policy: Pick<PolicyFolder, 'path' | 'files'>):
 export async function checkFiles({
   path,
   ...folder
-}: Pick<PolicyFolder, 'path' | 'files' | 'canary'>): Promise<{ line: string; faults: string[] }> {
+}: Pick<ModelFolder, 'path' | 'files' | 'canary'>): Promise<{ line: string; faults: string[] }> {
   const files = hashesOf(folder);
   const changed: string[] = [];
   for (const [name, expected] of Object.entries(files))

@@ -1,5 +1,5 @@
 // Draws a comparison of credits for a terminal, and writes it as CSV.
-import type { ComparedFigure } from '../compare/compare.js';
+import { type ComparedFigure, LASTS } from '../compare/compare.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 
@@ -17,7 +17,7 @@ export interface DrawnComparison {
 }
 
 /** Why a figure is marked. */
-export const NOTES: Readonly<Record<string, string>> = {
+const NOTES: Readonly<Record<string, string>> = {
   'few-groups':
     'fewer than ten groups, of which intervals are resamples (a trace without a group is its own)',
   'few-segments': 'fewer than thirty segments: p is that of a normal limit which is not reached',
@@ -41,86 +41,94 @@ export function comparisonCsv({ figures }: DrawnComparison): string {
   return `${[FIELDS.join(','), ...lines].join('\n')}\n`;
 }
 
+/** Two credits that are held against each other, and their figures. */
+export interface Pair {
+  readonly of: string;
+  readonly credit: string;
+  readonly name: string;
+  /** @param traces by outcome, @param last the last part of them; all of them where absent */
+  at(measure: string, traces?: ComparedFigure['traces'], last?: number): ComparedFigure | undefined;
+}
+
+/** In the order of the figures. */
+export function pairsOf({ figures, truth }: DrawnComparison): Pair[] {
+  const found = new Map<string, Pair>();
+  for (const { measure, of, credit } of figures) {
+    if (measure !== 'pearson' || found.has(JSON.stringify([of, credit]))) continue;
+    const own = figures.filter((figure) => figure.of === of && figure.credit === credit);
+    found.set(JSON.stringify([of, credit]), {
+      ...{ of, credit, name: truth === null ? `${of} ~ ${credit}` : credit },
+      at: (name, traces = 'all', last = 1) =>
+        own.find((f) => f.measure === name && f.traces === traces && f.last === last),
+    });
+  }
+  return [...found.values()];
+}
+
+/** How much is compared. */
+export function sizesText({ traces, right, wrong, segments }: DrawnComparison): string {
+  return `${plural(traces, 'trace')} (${right} right, ${wrong} wrong), ${plural(segments, 'thought segment')}`;
+}
+
+/** What the marks of figures mean. */
+export function marksText(drawn: readonly ComparedFigure[]): string[] {
+  const codes = new Set(drawn.filter(marked).flatMap((figure) => figure.notes));
+  return Object.entries(NOTES).flatMap(([code, text]) => (codes.has(code) ? [`* ${code}: ${text}`] : []));
+}
+
 /** The figures that are looked at first; all of them are in JSON and CSV. */
 export function drawComparison(report: DrawnComparison): string {
   const { figures, truth } = report;
-  const drawn = new Set<ComparedFigure>();
-  const shown = (figure: ComparedFigure | undefined, text: (figure: ComparedFigure) => string): string => {
+  const pairs = pairsOf(report);
+  const drawn: ComparedFigure[] = [];
+  const cell = (figure: ComparedFigure | undefined, text: (figure: ComparedFigure) => string): string => {
     if (figure === undefined) return '';
-    drawn.add(figure);
+    drawn.push(figure);
     return `${text(figure)}${marked(figure) ? '*' : ''}`;
   };
-  const pairs = [
-    ...new Map(figures.filter(({ of }) => of !== 'first_wrong').map((f) => [pairName(f, truth), f])).keys(),
+  const ofPairs = (heads: readonly [string, ...string[]], cells: (at: Pair['at']) => string[]) => [
+    '',
+    ...table(
+      heads,
+      pairs.map(({ name, at }) => [escapeControls(name), ...cells(at)]),
+    ),
   ];
-  const find = (pair: string, measure: string, traces = 'all', last = 1) =>
-    figures.find(
-      (f) =>
-        f.measure === measure &&
-        pairName(f, truth) === pair &&
-        f.traces === traces &&
-        f.last === last &&
-        f.of !== 'first_wrong',
-    );
-  const lines: string[] = [];
-  lines.push(
-    `${plural(report.traces, 'trace')} (${report.right} right, ${report.wrong} wrong), ${plural(report.segments, 'thought segment')}${truth === null ? '' : `; held against ${escapeControls(truth)}`}`,
-  );
-  lines.push(
-    '',
-    ...table(
-      ['inside traces', 'Pearson', 'p', 'Spearman', 'Kendall', 'pooled Pearson'],
-      pairs.map((pair) => [
-        pair,
-        shown(find(pair, 'pearson'), interval),
-        shown(find(pair, 'pearson'), ({ p }) => probability(p)).replace('*', ''),
-        shown(find(pair, 'spearman'), interval),
-        shown(find(pair, 'kendall'), interval),
-        shown(find(pair, 'pooled_pearson'), interval),
-      ]),
-    ),
-    '',
-    ...table(
-      ['Pearson inside traces', 'last ¼', 'last ½', 'last ¾', 'all', 'right', 'wrong'],
-      pairs.map((pair) => [
-        pair,
-        ...[0.25, 0.5, 0.75, 1].map((last) => shown(find(pair, 'pearson', 'all', last), plain)),
-        ...['right', 'wrong'].map((traces) => shown(find(pair, 'pearson', traces), plain)),
-      ]),
-    ),
-  );
   /** a row a credit, of figures that chance is held against */
   const againstTruth = (heads: readonly [string, ...string[]], measures: readonly [string, ...string[]]) => {
     const judged = figures.filter(({ measure }) => measure === measures[0]);
     if (judged.length === 0) return [];
     const rows = judged.map(({ credit }) => {
       const own = measures.map((name) => figures.find((f) => f.measure === name && f.credit === credit));
-      return [escapeControls(credit), ...own.map((figure) => shown(figure, againstChance))];
+      return [escapeControls(credit), ...own.map((figure) => cell(figure, againstChance))];
     });
     return ['', ...table(heads, rows)];
   };
-  lines.push(
+  const lines = [
+    `${sizesText(report)}${truth === null ? '' : `; held against ${escapeControls(truth)}`}`,
+    ...ofPairs(['inside traces', 'Pearson', 'p', 'Spearman', 'Kendall', 'pooled Pearson'], (at) => [
+      cell(at('pearson'), interval),
+      probability(at('pearson')?.p ?? null),
+      ...['spearman', 'kendall', 'pooled_pearson'].map((measure) => cell(at(measure), interval)),
+    ]),
+    ...ofPairs(['Pearson inside traces', 'last ¼', 'last ½', 'last ¾', 'all', 'right', 'wrong'], (at) => [
+      ...LASTS.map((last) => cell(at('pearson', 'all', last), plain)),
+      ...(['right', 'wrong'] as const).map((traces) => cell(at('pearson', traces), plain)),
+    ]),
     ...againstTruth(
       [`agrees with ${truth}`, 'sign of large changes', 'worst segment of wrong traces'],
       ['sign_of_large', 'worst_segment'],
     ),
     ...againstTruth(['first wrong segment', 'ROC AUC', 'hit@1'], ['auc', 'hit_at_1']),
-  );
-  return `${[...lines, ...remarks(report, [...drawn])].join('\n')}\n`;
-}
-
-function remarks({ refused, notes }: DrawnComparison, drawn: readonly ComparedFigure[]): string[] {
-  const codes = new Set(drawn.filter(marked).flatMap((figure) => figure.notes));
-  return [
     '',
     '[ ]: 95 % of the resamples of groups. p: segments change places inside their traces.',
-    ...Object.entries(NOTES).flatMap(([code, text]) => (codes.has(code) ? [`* ${code}: ${text}`] : [])),
-    ...notes.map(({ code, text }) => `! ${code}: ${escapeControls(text)}`),
-    ...Object.entries(refused).map(
+    ...marksText(drawn),
+    ...report.notes.map(({ code, text }) => `! ${code}: ${escapeControls(text)}`),
+    ...Object.entries(report.refused).map(
       ([code, { count, first }]) =>
         `! left out: ${plural(count, 'row')} (${code}), first ${escapeControls(first)}`,
     ),
   ];
+  return `${lines.join('\n')}\n`;
 }
 
 /** Whether something is known against a figure. */
@@ -128,26 +136,19 @@ export function marked({ notes }: ComparedFigure): boolean {
   return notes.some((code) => code in NOTES);
 }
 
-function pairName({ of, credit }: ComparedFigure, truth: string | null): string {
-  return escapeControls(truth === null ? `${of} ~ ${credit}` : credit);
-}
-
-type Ranged = Pick<ComparedFigure, 'value' | 'low' | 'high'>;
-
-function plain({ value }: Ranged): string {
+function plain({ value }: Pick<ComparedFigure, 'value'>): string {
   return value === null ? '–' : value.toFixed(2).replace('-', '−');
 }
 
-function interval(figure: Ranged): string {
-  const { low, high } = figure;
-  if (figure.value === null || low === null || high === null) return plain(figure);
-  const [from, to] = [low, high].map((value) => plain({ value, low, high }));
-  return `${plain(figure)} [${from}, ${to}]`;
+function interval(figure: ComparedFigure): string {
+  const { value, low, high } = figure;
+  if (value === null || low === null || high === null) return plain(figure);
+  return `${plain(figure)} [${plain({ value: low })}, ${plain({ value: high })}]`;
 }
 
 function againstChance(figure: ComparedFigure): string {
-  const chance = figure.chance === null ? '' : ` (chance ${plain({ ...figure, value: figure.chance })})`;
-  return `${interval(figure)}${figure.value === null ? '' : chance}`;
+  const { value, chance } = figure;
+  return `${interval(figure)}${value === null || chance === null ? '' : ` (chance ${plain({ value: chance })})`}`;
 }
 
 function probability(p: number | null): string {

@@ -4,6 +4,7 @@ import type { Field } from '../io/map/sources.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Trace } from '../trace.js';
+import { section as lined } from './lines.js';
 
 /** What is to be said of a row. */
 export interface Inspection {
@@ -38,15 +39,19 @@ export interface Missing {
   readonly flag: string;
 }
 
-const LABEL_WIDTH = 12;
 /** characters of a text that are shown at its start, and at its end */
 const HEAD = 320;
 const TAIL = 120;
 
-/** The lines, control characters made visible. */
+/** Control characters of its lines made visible. */
+function section(label: string, lines: readonly string[]): string[] {
+  return lined(label, lines.map(escapeControls));
+}
+
+/** The lines about a row. */
 export function drawInspection(found: Inspection): string[] {
   const { preset, join, trace } = found;
-  const lines = [
+  return [
     ...section('row', [`${found.file}:${found.row}`, `columns ${found.columns.join(', ')}`]),
     ...section(
       'preset',
@@ -61,7 +66,6 @@ export function drawInspection(found: Inspection): string[] {
     ),
     ...section('try', found.proposal === undefined ? [] : [found.proposal]),
   ];
-  return lines.map(escapeControls);
 }
 
 // a reason may begin with the field, and the code be called as the field is
@@ -138,9 +142,4 @@ function clip(text: string, head: number, tail: number): string {
   if (left <= 0) return text;
   const end = tail === 0 ? '' : characters.slice(-tail).join('');
   return `${characters.slice(0, head).join('')} … ${count(left)} characters … ${end}`.trimEnd();
-}
-
-/** Lines under a label; none without lines. */
-function section(label: string, lines: readonly string[]): string[] {
-  return lines.map((line, n) => `${(n === 0 ? label : '').padEnd(LABEL_WIDTH)}${line}`);
 }

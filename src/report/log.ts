@@ -2,7 +2,7 @@
 import pino from 'pino';
 import pretty from 'pino-pretty';
 import { escapeControls, printableJson } from '../printable.js';
-import { coloursOf, drawProgressLine, endProgressLine } from './terminal-line.js';
+import { depthOf, drawProgressLine, endProgressLine } from './terminal.js';
 
 export interface LogOptions {
   /** errors only */
@@ -13,7 +13,7 @@ export interface LogOptions {
   readonly shard?: string | undefined;
 }
 
-/** What a command reports to. */
+/** What a command reports to. A message or a warning is told once, however many processes and steps of a run come upon it. */
 export interface Log {
   info(message: string): void;
   /** something the user should know of; `code` is stable, for programs */
@@ -38,7 +38,7 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
     ? { write: (line: string) => stderr.write(printableJson(line)) }
     : pretty({
         destination: stderr,
-        colorize: onTerminal && coloursOf(process.stderr),
+        colorize: onTerminal && depthOf(process.stderr) > 1,
         ignore: 'pid,hostname,time',
         hideObject: true,
       });
@@ -46,21 +46,24 @@ export function openLog({ quiet, json, shard }: LogOptions): Log {
   const level = (label: string) => ({ level: label });
   const logger = pino({ level: quiet ? 'error' : 'info', base, formatters: { level } }, stream);
   let last = performance.now() - TERMINAL_INTERVAL_MS;
-  const clear = endProgressLine;
+  const told = new Set<string>();
+  const isNew = (message: string): boolean => told.size < told.add(message).size;
   return {
     info(message) {
-      clear();
+      if (!isNew(message)) return;
+      endProgressLine();
       logger.info(escapeControls(message));
     },
     record(message, fields) {
       if (json) logger.info(fields, message);
     },
     warn(code, message) {
-      clear();
+      if (!isNew(message)) return;
+      endProgressLine();
       logger.warn({ code }, escapeControls(message));
     },
     text(block) {
-      clear();
+      endProgressLine();
       if (!quiet && !json) process.stderr.write(`${block}\n`);
     },
     progress(line, fields) {

@@ -1,24 +1,15 @@
 // Draws the numbers of a scored file as lines for a terminal.
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import type { ReliabilityCurve } from './counted/reliability.js';
-import type { RunNumbers } from './counted/run-counts.js';
-import type { Distribution } from './counted/sketch.js';
-import type { RunWarning } from './counted/warnings.js';
-import { spark } from './spark.js';
-
-export interface NumbersOptions {
-  readonly path: string;
-  readonly valueName: string;
-  readonly warnings: readonly RunWarning[];
-  readonly throughput: { readonly seconds: number; readonly tokens: number } | undefined;
-}
+import type { Distribution, ReliabilityCurve } from './gathered.js';
+import { spark } from './lines.js';
+import type { RunAccount } from './warnings.js';
 
 const NAME_WIDTH = 28;
 
 export function drawNumbers(
-  numbers: RunNumbers,
-  { path, valueName, throughput, warnings }: NumbersOptions,
+  path: string,
+  { numbers, valueName, throughput, warnings }: RunAccount,
 ): string[] {
   const { distributions: of, credited, values, calibration, label_noise: noise, positions } = numbers;
   const share = (n: number) => (credited === 0 ? '–' : `${((100 * n) / credited).toFixed(1)} %`);

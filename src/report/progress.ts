@@ -87,12 +87,16 @@ export class Progress {
   private rejects = 0;
   /** row of the last trace that was done */
   private ordinal = -1;
+  /** of the inputs, where others say it */
+  private share: number | undefined;
   private timer: NodeJS.Timeout | undefined;
 
+  /** @param by who does it, where that is not this process alone */
   constructor(
     private readonly log: Log,
     private readonly expected: Expected,
     private readonly meter?: TokenMeter,
+    private readonly by?: string,
   ) {
     meter?.onAdd(() => this.report());
   }
@@ -107,6 +111,12 @@ export class Progress {
   reject(ordinal: number): void {
     this.rejects++;
     this.ordinal = ordinal;
+    this.report();
+  }
+
+  /** What others have done, each its part of the rows: all of it together. @param share of the inputs */
+  set({ traces, tokens, rejects }: Omit<Totals, 'seconds'>, share?: number): void {
+    [this.done, this.tokens, this.rejects, this.share] = [traces, tokens, rejects, share];
     this.report();
   }
 
@@ -125,8 +135,8 @@ export class Progress {
   private report(): void {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
-      const share = this.ordinal < 0 ? undefined : this.expected.share(this.ordinal);
-      reportTotals(this.log, this.totals(), { traces: this.expected.traces, share }, this.pace);
+      const share = this.ordinal < 0 ? this.share : this.expected.share(this.ordinal);
+      reportTotals(this.log, this.totals(), { traces: this.expected.traces, share }, this.pace, this.by);
     }, INTERVAL_MS).unref();
   }
 }
@@ -134,7 +144,6 @@ export class Progress {
 /**
  * Tells how far a run is, as one line.
  * @param share of the inputs that is done; undefined where nobody knows
- * @param by who does it, where that is not this process alone
  */
 export function reportTotals(
   log: Log,
@@ -144,7 +153,7 @@ export function reportTotals(
     share: read,
   }: { readonly traces: number | undefined; readonly share: number | undefined },
   pace: Pace,
-  by = '',
+  by?: string,
 ): void {
   const rate = Math.round(tokens / Math.max(seconds, 1e-3));
   // a reject is done as well: the inputs' traces are those that were scored and those that were set aside
@@ -161,7 +170,7 @@ export function reportTotals(
     expected === undefined
       ? `${plural(done, 'trace')}${percent}`
       : `${count(done)} of ${plural(expected, 'trace')}${percent}`,
-    `${speed}${by}`,
+    by === undefined ? speed : `${speed} by ${by}`,
     ...(rejects > 0 ? [`${count(rejects)} rejected`] : []),
     ...(left === undefined ? [] : [`${duration(left)} left`]),
   ].join(' · ');

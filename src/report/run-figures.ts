@@ -4,7 +4,7 @@ import { are, count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { isFallback } from '../scored.js';
 import { THINK_CLOSE, THOUGHT_TAGS, tagStatus } from '../segment/span.js';
-import { asksForUniform, oneSidedCredit } from './counted/warnings.js';
+import { asksForUniform, oneSidedCredit } from './warnings.js';
 
 /** What is to be known of the policy that made the figures. */
 export interface PolicyFacts {
@@ -47,37 +47,8 @@ export interface MadeBy {
   readonly isSampled?: boolean;
 }
 
-/** The lines about policy, values and σ. @param valueName v̂, or log v̂ for `joint` */
-export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
-  const { credited, fallbacks, uniform, status } = figures;
-  const lines: string[] = [];
-  const mean = meanLogprob(figures);
-  const range = median(figures.value_ranges);
-  if (mean !== undefined) {
-    const name = policy === undefined ? '' : `policy ${policyName(policy)}: `;
-    const guessing = policy === undefined ? '' : ` (guessing: ${shortNumber(-Math.log(policy.vocab))})`;
-    const values = range === undefined ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
-    lines.push(`${name}mean log p ${shortNumber(mean)} a token${guessing}${values}`);
-  }
-  const lost = lostFraction(figures);
-  if (lost !== undefined) lines.push(`samples cut or without a verdict: ${percent(lost)}`);
-  if (credited > 0) {
-    const codes = Object.entries(status).filter(([code]) => isFallback(code));
-    const byFallback = `σ uniform by fallback: ${percent(fallbacks / credited)}${listCodes(codes)}`;
-    lines.push(`${byFallback}; in effect: ${percent(uniform / credited)}`);
-  }
-  const gain = median(figures.gains);
-  if (gain !== undefined)
-    lines.push(
-      `σ makes a trace's gradient ${shortNumber(gain)} times as large, in the median (docs/trainers.md)`,
-    );
-  const others = Object.entries(status).filter(([code]) => !isFallback(code));
-  if (others.length > 0) lines.push(`also in status:${listCodes(others)}`);
-  return lines;
-}
-
-/** The same for programs. */
-export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<string, unknown> {
+/** What the numbers of a run are worth, for programs; null where nothing is known. */
+export function figureRecord(figures: Figures, policy?: PolicyFacts) {
   const { credited, fallbacks, uniform } = figures;
   const share = (part: number) => (credited === 0 ? null : part / credited);
   return {
@@ -91,17 +62,46 @@ export function figureRecord(figures: Figures, policy?: PolicyFacts): Record<str
   };
 }
 
+/** The same as lines for people. @param valueName v̂, or log v̂ for `joint` */
+export function figureLines(figures: Figures, policy?: PolicyFacts, valueName = 'v̂'): string[] {
+  const told = figureRecord(figures, policy);
+  const codes = Object.entries(figures.status);
+  const lines: string[] = [];
+  if (told.mean_logprob !== null) {
+    const name = policy === undefined ? '' : `policy ${policyName(policy)}: `;
+    const { guessing_logprob: guess, median_value_range: range } = told;
+    const guessing = guess === undefined ? '' : ` (guessing: ${shortNumber(guess)})`;
+    const values = range === null ? '' : `, median range of ${valueName} ${shortNumber(range)}`;
+    lines.push(`${name}mean log p ${shortNumber(told.mean_logprob)} a token${guessing}${values}`);
+  }
+  if (told.lost_fraction !== undefined)
+    lines.push(`samples cut or without a verdict: ${percent(told.lost_fraction)}`);
+  if (told.uniform_share !== null && told.uniform_in_effect_share !== null) {
+    const byFallback = `${percent(told.uniform_share)}${listCodes(codes.filter(([code]) => isFallback(code)))}`;
+    lines.push(`σ uniform by fallback: ${byFallback}; in effect: ${percent(told.uniform_in_effect_share)}`);
+  }
+  if (told.median_sigma_gain !== null)
+    lines.push(
+      `σ makes a trace's gradient ${shortNumber(told.median_sigma_gain)} times as large, in the median (docs/trainers.md)`,
+    );
+  const others = codes.filter(([code]) => !isFallback(code));
+  if (others.length > 0) lines.push(`also in status:${listCodes(others)}`);
+  return lines;
+}
+
 /**
  * Where the figures say that the run means nothing, or little.
  * @param policy absent where none has run
  * @param config of the run: of the rule `uniform` nobody is told that σ is so
  */
 export function figureWarnings(figures: Figures, policy?: PolicyFacts, config: MadeBy = {}): Warning[] {
-  const isAsked = asksForUniform(config.rule);
+  const mostly = asksForUniform(config.rule) ? undefined : mostlyUniform(figures, config);
+  const oneSided = oneSidedCredit(figures);
   return [
     ...(policy === undefined ? [] : policyWarnings(figures, policy, config)),
     ...statusWarnings(figures.status),
-    ...creditWarnings(figures, config, isAsked),
+    ...(mostly === undefined ? [] : [{ code: 'mostly_uniform', message: mostly }]),
+    ...(oneSided === undefined ? [] : [{ code: 'one_sided', message: `${oneSided} (docs/sigma-rules.md)` }]),
   ];
 }
 
@@ -165,42 +165,21 @@ export function statusWarnings(status: Figures['status']): Warning[] {
   });
 }
 
-/** Where credit is none, or is of one side. */
-function creditWarnings(figures: Figures, config: MadeBy, isAsked: boolean): Warning[] {
-  const warnings = [];
-  const mostly = isAsked ? undefined : mostlyUniform(figures, config);
-  if (mostly !== undefined) warnings.push(mostly);
-  const oneSided = oneSidedCredit(figures);
-  if (oneSided !== undefined)
-    warnings.push({ code: 'one_sided', message: `${oneSided} (docs/sigma-rules.md)` });
-  return warnings;
-}
-
 /** Where σ is uniform in most traces: the commonest reason, which is a status or, where few have one, the rule. */
-function mostlyUniform(figures: Figures, config: MadeBy): Warning | undefined {
+function mostlyUniform(figures: Figures, config: MadeBy): string | undefined {
   const { credited, fallbacks, uniform, status } = figures;
   const most = Math.max(fallbacks, uniform);
   if (most === 0 || most < MOSTLY * credited) return undefined;
   const what = `σ is uniform in ${count(most)} of ${plural(credited, 'trace')}, which is no credit at all`;
   const codes = Object.entries(status).filter(([code]) => isFallback(code));
   if (2 * fallbacks < most)
-    return {
-      code: 'mostly_uniform',
-      message: `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`,
-    };
+    return `${what}; ${fallbacks === 0 ? 'none' : count(fallbacks)} by fallback: a large --tau or --smooth, or values that hardly move leave every token about the same`;
   const [code, n] = codes.reduce((most, each) => (each[1] > most[1] ? each : most));
-  const isLost = code === 'uniform:flat-values' && (lostFraction(figures) ?? 0) >= MOSTLY;
-  if (isLost)
-    return {
-      code: 'mostly_uniform',
-      message: `${what}: most samples were cut or could not be judged, and count nothing; more --mc-max-tokens, or --stop <text|id> where the policy names no end token`,
-    };
+  if (code === 'uniform:flat-values' && (lostFraction(figures) ?? 0) >= MOSTLY)
+    return `${what}: most samples were cut or could not be judged, and count nothing; more --mc-max-tokens, or --stop <text|id> where the policy names no end token`;
   const known = code === 'uniform:small-return' ? smallReturns(figures, config) : CURES[code];
   const cure = known === undefined ? '' : `: ${known}`;
-  return {
-    code: 'mostly_uniform',
-    message: `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`,
-  };
+  return `${what}; ${count(n)} have ${code}${cure} (docs/output.md#statuses)`;
 }
 
 /** Why so many rewards are their baseline: groups are blamed where it is their mean, and where what was rejected is not in it. */

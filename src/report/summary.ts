@@ -1,13 +1,13 @@
-// What a person wants to read when a run is over: how much, how fast, what fell back, and one trace drawn.
+// What a person wants to read when a run is over: how much, how fast, what fell back, one trace drawn, and what to do next.
 
 import { type Figures, Tally } from '../figures.js';
 import { count, plural } from '../plural.js';
-import { escapeControls } from '../printable.js';
+import { escapeControls, shellWord } from '../printable.js';
 import type { BadRow } from '../rows.js';
 import { isFallback, type OutputRow } from '../scored.js';
 import { duration, type Totals } from './progress.js';
 import { figureLines, isManyRejected, listCodes, type PolicyFacts, type Warning } from './run-figures.js';
-import type { DrawnTrace } from './trace-view.js';
+import type { DrawnTrace } from './trace-record.js';
 
 /** A trace worth drawing, with its place among the inputs' rows. */
 interface Example {
@@ -17,27 +17,64 @@ interface Example {
   readonly span: number;
 }
 
-/** Where a code of rejects was met first, and why. */
-interface Reason {
+/** A code that rejects have. */
+export interface CommonReject {
+  readonly code: string;
+  readonly count: number;
+  /** place and reason of the first one, and its row's number over all inputs */
+  readonly first: string;
   readonly ordinal: number;
-  readonly text: string;
 }
 
-/** What one process has met of a run that several share: plain values, which a message carries. */
+/** Rejects by their codes. */
+export class RejectTally {
+  private readonly codes = new Map<string, CommonReject>();
+  total = 0;
+
+  add({ file, row, ordinal, rejection: { code, reason } }: BadRow): void {
+    const known = this.codes.get(code);
+    this.include({ code, count: 1, ordinal, first: known?.first ?? `${file}:${row}: ${reason}` });
+  }
+
+  /** Takes in what was counted elsewhere. */
+  include(found: CommonReject): void {
+    this.total += found.count;
+    const known = this.codes.get(found.code);
+    const first = known !== undefined && known.ordinal <= found.ordinal ? known : found;
+    this.codes.set(found.code, { ...first, count: found.count + (known?.count ?? 0) });
+  }
+
+  /** Place and reason of the first one with a code; undefined where this process has met none. */
+  firstOf(code: string): string | undefined {
+    return this.codes.get(code)?.first;
+  }
+
+  /** All codes, the commonest first. */
+  get counts(): readonly CommonReject[] {
+    return [...this.codes.values()].sort((a, b) => b.count - a.count);
+  }
+}
+
+/** What one process has met of a run that several share: plain values, which go into its notes. */
 export interface SummaryPart {
   readonly example?: Example | undefined;
-  readonly reasons: readonly (readonly [code: string, reason: Reason])[];
+  readonly rejects: readonly CommonReject[];
 }
 
 /** Gathers a run's closing words; holds one trace, never more. */
 export class Summary {
   private readonly tally = new Tally();
-  private readonly reasons = new Map<string, Reason>();
+  /** those of this attempt; `figures` counts all */
+  readonly rejects = new RejectTally();
   private best: Example | undefined;
 
   /** @param before figures of what earlier attempts have done */
   constructor(before: Iterable<Partial<Figures> | undefined> = []) {
-    for (const figures of before) this.tally.include(figures);
+    for (const figures of before) this.addFigures(figures);
+  }
+
+  addFigures(figures: Partial<Figures> | undefined): void {
+    this.tally.include(figures);
   }
 
   add(row: OutputRow): void {
@@ -49,24 +86,24 @@ export class Summary {
 
   reject(reject: BadRow): void {
     this.tally.reject(reject);
-    const { file, row, ordinal, rejection } = reject;
-    this.explain(rejection.code, { ordinal, text: `${file}:${row}: ${rejection.reason}` });
+    this.rejects.add(reject);
   }
 
   /** Takes in what another process has met; figures go by the records of its chunks. */
-  include({ example, reasons }: SummaryPart): void {
+  include({ example, rejects }: SummaryPart): void {
     if (example !== undefined) this.propose(example);
-    for (const [code, reason] of reasons) this.explain(code, reason);
+    for (const found of rejects) this.rejects.include(found);
   }
 
   /** What it has met, for the process that sums up. */
   get part(): SummaryPart {
-    if (this.best === undefined) return { reasons: [...this.reasons] };
+    const rejects = this.rejects.counts;
+    if (this.best === undefined) return { rejects };
     const { row, ordinal, span } = this.best;
     const { segments, valueStart, reward, baseline, status } = row;
     const { id, completion } = row.trace;
     const drawn = { trace: { id, completion }, segments, valueStart, reward, baseline, status };
-    return { example: { row: drawn, ordinal, span }, reasons: [...this.reasons] };
+    return { example: { row: drawn, ordinal, span }, rejects };
   }
 
   /** The first of the best, in the order of the inputs. */
@@ -74,11 +111,6 @@ export class Summary {
     const { best } = this;
     const isBetter = best === undefined || found.span > best.span;
     if (isBetter || (found.span === best.span && found.ordinal < best.ordinal)) this.best = found;
-  }
-
-  private explain(code: string, reason: Reason): void {
-    const known = this.reasons.get(code);
-    if (known === undefined || reason.ordinal < known.ordinal) this.reasons.set(code, reason);
   }
 
   /** of the whole, earlier attempts included */
@@ -93,22 +125,28 @@ export class Summary {
 
   /** What is said where more than one trace in twenty was rejected. @param traces of the whole */
   rejectWarning(traces: number): Warning | undefined {
-    return rejectWarning(this.tally.figures.rejects, traces, (code) => this.reasons.get(code)?.text);
+    return rejectWarning(this.tally.figures.rejects, traces, this.rejects);
   }
 
-  /** The lines about the run. @param totals of this attempt */
+  /**
+   * The lines about the run: its size, what the numbers are worth, and why traces were rejected.
+   * @param totals of this attempt
+   * @param by who has done it, where that was not this process alone
+   */
   describe(
     { traces, tokens, seconds }: Totals,
     policy: PolicyFacts | undefined,
     valueName: string | undefined,
+    by?: string,
   ): string[] {
-    const rate = count(Math.round(tokens / Math.max(seconds, 1e-3)));
+    const rate = `${count(Math.round(tokens / Math.max(seconds, 1e-3)))} tokens/s`;
     const size = plural(traces, 'trace') + (tokens > 0 ? `, ${plural(tokens, 'token')}` : '');
-    const first = `${size} in ${duration(seconds)}${tokens > 0 ? ` (${rate} tokens/s)` : ''}`;
+    const how = [...(by === undefined ? [] : [by]), ...(tokens > 0 ? [rate] : [])].join(', ');
+    const first = `${size} in ${duration(seconds)}${how && ` (${how})`}`;
     return [first, ...this.describeFigures(policy, valueName)];
   }
 
-  /** Those of them that say what the numbers are worth, and why traces were rejected. */
+  /** Those of them about figures and rejects. */
   describeFigures(policy: PolicyFacts | undefined, valueName: string | undefined): string[] {
     const { figures } = this;
     const lines = figureLines(figures, policy, valueName);
@@ -117,25 +155,25 @@ export class Summary {
     const rejects = codes.reduce((sum, [, n]) => sum + n, 0);
     lines.push(`rejected: ${count(rejects)}${listCodes(codes)}`);
     for (const [code] of codes.slice(0, SHOWN_REASONS)) {
-      const first = this.reasons.get(code);
-      if (first !== undefined) lines.push(`  ${onOneLine(first.text)}`);
+      const first = this.rejects.firstOf(code);
+      if (first !== undefined) lines.push(`  ${onOneLine(first)}`);
     }
     return lines;
   }
 }
 
-/** @param rejects by their codes @param reasonOf place and reason of the first one with a code */
+/** @param rejects by their codes @param reasons place and reason of the first one with a code */
 export function rejectWarning(
   rejects: Readonly<Record<string, number>>,
   traces: number,
-  reasonOf: (code: string) => string | undefined,
+  reasons: Pick<RejectTally, 'firstOf'>,
 ): Warning | undefined {
   const codes = Object.entries(rejects).sort(([, a], [, b]) => b - a);
   const all = codes.reduce((sum, [, n]) => sum + n, 0);
   const [most] = codes;
   if (most === undefined || !isManyRejected(all, traces)) return undefined;
   const [code, n] = most;
-  const first = reasonOf(code);
+  const first = reasons.firstOf(code);
   const why = first === undefined ? '' : `, first ${onOneLine(first)}`;
   return {
     code: 'many_rejected',
@@ -157,4 +195,32 @@ function showsMuch(row: OutputRow): number {
   if (row.segments.length > 14) return -1;
   const steps = row.segments.map((segment) => Math.abs(segment.delta ?? 0));
   return steps.reduce((sum, step) => sum + step, 0) - Math.max(...steps);
+}
+
+/** So few traces, or groups, of one kind give no fit that holds for others. */
+const ENOUGH = { traces: 64, groups: 16, ofEachKind: 8 } as const;
+/** Columns that `rredcot calibrate` reads. */
+const READ = ['id', 'segments', 'logprobs', 'reference_logprobs', 'reference_utilities', 'reward'] as const;
+
+/**
+ * `rredcot calibrate`, where rewards are there to fit to.
+ * @param isAnswerNow values are those of answering at once
+ * @returns a line; undefined where there is nothing to gain, or not enough to fit to
+ */
+export function suggestCalibration(
+  figures: Figures,
+  { columns, export: form }: Readonly<Record<string, unknown>>,
+  output: string,
+  isAnswerNow: boolean,
+): string | undefined {
+  const { right = 0, wrong = 0 } = figures.rewards;
+  const isEnough =
+    right + wrong >= ENOUGH.traces &&
+    Math.min(right, wrong) >= ENOUGH.ofEachKind &&
+    Object.keys(figures.groups).length >= ENOUGH.groups;
+  const isRead =
+    form === undefined && (!Array.isArray(columns) || READ.every((name) => columns.includes(name)));
+  const isCredit = figures.fallbacks < figures.credited;
+  if (!isAnswerNow || !isEnough || !isCredit || !isRead || output === '-') return undefined;
+  return `rewards are there: rredcot calibrate ${shellWord(output)} -o calibration.json fits a value on their scale (docs/calibration.md)`;
 }

@@ -1,31 +1,127 @@
-// Draws one scored trace for a terminal: its segments, the value after each, and where σ went.
-import { plural } from '../plural.js';
+// Draws one scored trace for a terminal: what it was asked, how its value went, where σ went, which segments turned it, its text and mates.
+import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import type { OutputRow, SegmentRow } from '../scored.js';
-import { advantageOf } from './counted/shade.js';
-import { shortNumber, signed } from './number.js';
-import { type Depth, depthOf, tinted } from './shading.js';
-import { clipped } from './wrap.js';
+import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
+import { type Depth, depthOf, shaded, tinted } from './terminal.js';
+import {
+  type DrawnTrace,
+  shortNumber,
+  signed,
+  type TraceRecord,
+  type Turn,
+  textOf,
+  traceRecord,
+} from './trace-record.js';
+
+/** Another completion of the prompt. */
+export interface Mate {
+  readonly id: string;
+  readonly row: number;
+  readonly reward: number | null;
+}
+
+/** A trace, and what is known beside it. */
+export interface ShownTrace extends TraceRecord {
+  /** file and number of the row */
+  readonly place: string;
+  /** why it is this one; undefined where it was named */
+  readonly why: string | undefined;
+  /** rules of the file's credits, of which the first is shown; empty where the file does not say */
+  readonly credits: readonly string[];
+  /** what stands against trusting it */
+  readonly warnings: readonly string[];
+  readonly mates: readonly Mate[];
+  /** what the values are called: v̂, or log v̂ for `joint` */
+  readonly valueName: string;
+  /** what is to be said of the differences */
+  readonly steps: string | undefined;
+}
 
 export interface ViewOptions {
   readonly depth: Depth;
   /** columns of the terminal */
   readonly width: number;
-  /** what the values are called: v̂, or log v̂ for `joint` */
-  readonly valueName: string;
-  /** every segment, however many there are */
+  /** all segments and whole texts */
   readonly all?: boolean;
 }
 
 /** How a trace is drawn among the lines of the log. */
-export function drawnHere(): Pick<ViewOptions, 'depth' | 'width'> {
+export function drawnHere(): ViewOptions {
   return { depth: depthOf(process.stderr), width: process.stderr.columns || 100 };
 }
 
-/** What of a scored trace is drawn. */
-export type DrawnTrace = Pick<OutputRow, 'segments' | 'valueStart' | 'reward' | 'baseline' | 'status'> & {
-  readonly trace: Pick<OutputRow['trace'], 'id' | 'completion'>;
-};
+/** Its head and its table, lines joined by newlines. */
+export function drawTrace(
+  row: DrawnTrace,
+  { valueName, ...opts }: ViewOptions & Pick<ShownTrace, 'valueName'>,
+): string {
+  const trace = traceRecord(row);
+  return [headOf(trace), ...tableOf({ ...trace, valueName }, opts)].join('\n');
+}
+
+/** lines of a segment's text, and of another text, unless all are shown */
+const SEGMENT_LINES = 3;
+const TEXT_LINES = 6;
+const MATES = 24;
+
+export function drawShown(shown: ShownTrace, opts: ViewOptions): string[] {
+  const { place, why, segments } = shown;
+  const { width, all } = opts;
+  const room = Math.max(20, width - LABEL);
+  const most = all ? Number.POSITIVE_INFINITY : TEXT_LINES;
+  const prose = (text: string | undefined) => (text === undefined ? [] : wrapped(escapeControls(text), room));
+  const isScored = shown.start !== null || segments.some(({ sigma: [own] }) => own !== null);
+  const hasText = segments.some((segment) => textOf(segment) !== '');
+  return [
+    ...wrapped(headOf(shown), width),
+    ...section('! warning', shown.warnings.flatMap(prose)),
+    ...section('row', prose(place + (why === undefined ? '' : `: ${why}`))),
+    ...section('prompt', folded(shown.prompt, room, most)),
+    ...section(
+      'reference',
+      shown.references.flatMap((text) => folded(text, room, TEXT_LINES)),
+    ),
+    ...section('answer', folded(shown.answer, room, most)),
+    ...section(shown.valueName, curveLines(shown, room)),
+    ...section('Δ', prose(shown.steps)),
+    ...section('σ by', prose(creditText(shown))),
+    ...(isScored ? ['', ...tableOf(shown, opts), '', ...turnLines(shown, width)] : []),
+    ...section('text', hasText ? textLines(shown, room, opts) : []),
+    ...section('mates', mateLines(shown, room)),
+  ];
+}
+
+function headOf({ id, reward, baseline, status }: TraceRecord): string {
+  const known = reward === null ? 'unknown' : shortNumber(reward);
+  const against = baseline === null ? '' : `, baseline ${shortNumber(baseline)}`;
+  return `${escapeControls(id)}: reward ${known}${against}, status ${status}`;
+}
+
+/** Which of several credits this is. */
+function creditText({ credits: [first, ...others] }: ShownTrace): string | undefined {
+  if (first === undefined || others.length === 0) return undefined;
+  return `${first}; the file also has ${others.join(', ')}, which rredcot report shows beside it`;
+}
+
+/** v̂(s_0..K) as blocks: of probabilities from 0 to 1, whatever the trace. */
+function curveLines({ start, segments }: TraceRecord, room: number): string[] {
+  const values = [start, ...segments.filter(({ answer }) => !answer).map(({ value }) => value)];
+  const known = values.filter((value) => value !== null);
+  if (known.length === 0) return [];
+  const isShare = known.every((value) => value >= 0 && value <= 1);
+  const low = isShare ? 0 : Math.min(...known);
+  const high = isShare ? 1 : Math.max(...known);
+  const [first = 0] = known;
+  const ends = `${shortNumber(first)} → ${shortNumber(known.at(-1) as number)}`;
+  const scale = isShare ? 'of 0 to 1' : `of ${shortNumber(low)} to ${shortNumber(high)}`;
+  return [
+    `${spark(thinned(known, room), low, high)}`,
+    `${ends} ${scale}, ${plural(known.length, 'exit point')}`,
+  ];
+}
+
+/** more segments than this are cut out of the middle */
+const MAX_LINES = 18;
 
 /** Columns of a bar of v̂, and of one of σ on each side, by what the terminal has: the text needs room too. */
 function barsFor(width: number): { readonly value: number; readonly sigma: number } {
@@ -33,52 +129,49 @@ function barsFor(width: number): { readonly value: number; readonly sigma: numbe
   return width >= 56 ? { value: 5, sigma: 3 } : { value: 0, sigma: 0 };
 }
 
-/** more segments than this are cut out of the middle */
-const MAX_LINES = 18;
-
 /**
- * The drawing, lines joined by newlines. Values from 0 to 1 draw as bars. So does a segment's σ, leftwards where negative:
- * a full bar is the whole credit of the trace, or more, so that what is nearly nothing looks like it. Narrow terminals have shorter
- * bars, or none.
+ * A line a segment. Values from 0 to 1 draw as bars. So does a segment's σ, leftwards where negative: a full bar is the whole credit of the
+ * trace, or more, so that what is nearly nothing looks like it. Narrow terminals have shorter bars, or none.
  */
-export function drawTrace(row: DrawnTrace, { depth, width, valueName, all }: ViewOptions): string {
-  const characters = [...row.trace.completion];
+function tableOf(
+  { start, segments, isLowered, valueName }: TraceRecord & Pick<ShownTrace, 'valueName'>,
+  { depth, width, all }: ViewOptions,
+): string[] {
   const bars = barsFor(width);
   // what is no share of one, such as nats, has no place on a scale from 0 to 1
-  const isShare = [row.valueStart, ...row.segments.map(({ value }) => value)].every(
+  const isShare = [start, ...segments.map(({ value }) => value)].every(
     (value) => value === null || (value >= 0 && value <= 1),
   );
-  // blue becomes likelier, orange less likely
-  const effect = (advantageOf(row) ?? 0) < 0 ? -1 : 1;
-  const line = (value: number | null, segment: SegmentRow | null) => {
+  const line = (value: number | null, delta: number | null, sigma: number | null, text: string) => {
     const bar = value === null || !isShare ? '' : valueBar(value, bars.value);
-    const sigma = segment?.sigma ?? 0;
-    const [minus, plus] = sigmaBars(sigma, bars.sigma);
+    const [minus, plus] = sigmaBars(sigma ?? 0, bars.sigma);
     // a file that was only cut has neither
-    const delta = segment?.kind === 'thought' && segment.delta !== null ? signed(segment.delta) : '';
-    const share = segment === null || segment.sigma === null ? '' : signed(segment.sigma);
-    const text = segment === null ? '(start)' : segmentText(characters, segment);
-    const left = `${(value === null ? '' : shortNumber(value)).padStart(7)} ${bar.padEnd(bars.value)} ${delta.padStart(7)} `;
-    const middle = `${share.padStart(7)} ${tinted(`${minus}│${plus}`, sigma * effect, depth)} `;
-    const room = width - left.length - share.padStart(7).length - 2 * bars.sigma - 4;
+    const [change, share] = [delta, sigma].map((x) => (x === null ? '' : signed(x)).padStart(7));
+    const left = `${(value === null ? '' : shortNumber(value)).padStart(7)} ${bar.padEnd(bars.value)} ${change} `;
+    // blue becomes likelier, orange less likely
+    const tint = isLowered ? -(sigma ?? 0) : (sigma ?? 0);
+    const middle = `${share} ${tinted(`${minus}│${plus}`, tint, depth)} `;
+    const room = width - left.length - (share as string).length - 2 * bars.sigma - 4;
     return `${left}${middle}${clipped(text, room)}`;
   };
-  const lines = [line(row.valueStart, null), ...row.segments.map((segment) => line(segment.value, segment))];
+  const lines = [
+    line(start, null, null, '(start)'),
+    ...segments.map((segment) => {
+      const { value, delta, answer, sigma } = segment;
+      return line(value, answer ? null : delta, sigma[0] ?? null, lineOf(segment));
+    }),
+  ];
   const cut = all === true ? 0 : lines.length - MAX_LINES;
   if (cut > 0) lines.splice(MAX_LINES / 2, cut, `        … ${plural(cut, 'more segment')}`);
-  const reward = row.reward === null ? 'unknown' : shortNumber(row.reward);
-  const baseline = row.baseline === null ? '' : `, baseline ${shortNumber(row.baseline)}`;
-  const head = `${escapeControls(row.trace.id)}: reward ${reward}${baseline}, status ${row.status.join(';') || 'ok'}`;
   const titles = `${valueName.padStart(7)} ${' '.repeat(bars.value)} ${'Δ'.padStart(7)} ${'σ'.padStart(7)} ${' '.repeat(2 * bars.sigma + 2)}segment`;
-  return [head, clipped(titles, width), ...lines].join('\n');
+  return [clipped(titles, width), ...lines];
 }
 
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */
-function segmentText(characters: readonly string[], { charStart, charEnd, kind }: SegmentRow): string {
-  if (charStart === null || charEnd === null) return `(${kind})`;
-  const text = characters.slice(charStart, charEnd).join('');
+function lineOf(segment: TraceRecord['segments'][number]): string {
+  if (segment.pieces.length === 0) return segment.answer ? '(answer)' : '(thought)';
   // a segment of nothing but line breaks is shown as these
-  return escapeControls(text.replace(/(?<=[^\n])\n+$/, ''));
+  return escapeControls(textOf(segment).replace(/(?<=[^\n])\n+$/, ''));
 }
 
 function valueBar(value: number, columns: number): string {
@@ -94,4 +187,64 @@ function sigmaBars(share: number, columns: number): [minus: string, plus: string
   return share < 0
     ? [bar.padStart(columns), ' '.repeat(columns)]
     : [' '.repeat(columns), bar.padEnd(columns)];
+}
+
+/** The segments that moved the value the most, as a table of two parts. */
+function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace, width: number): string[] {
+  if (decisive.length + harmful.length === 0)
+    return section(
+      'turns',
+      start === null ? [] : [`none: ${valueName} stays where it is, the trace is flat`],
+    );
+  const line = ({ segment, change, sigma, weight }: Turn) => {
+    const moved = `${`segment ${segment + 1}`.padEnd(13)}${signed(change).padStart(8)}  σ ${signed(sigma ?? 0)}  `;
+    // on a narrow terminal the text says more than a second number
+    const left = width < 80 ? moved : `${moved}σ·T ${shortNumber(weight ?? 0).padStart(6)}  `;
+    const text = escapeControls(textOf(segments[segment] ?? { pieces: [] }).trim());
+    return left + clipped(text, Math.max(8, width - LABEL - columnsOf(left)));
+  };
+  return [...section('raised it', decisive.map(line)), ...section('lowered it', harmful.map(line))];
+}
+
+/** The completion with its segments shaded, or numbered where there are no colours. */
+function textLines({ segments }: TraceRecord, room: number, { depth, all }: ViewOptions): string[] {
+  const lines = segments.flatMap((segment, k) => {
+    const [weight = null] = segment.weight;
+    const mark = `[${k + 1}${weight === null ? '' : `, ${shortNumber(weight)}`}] `;
+    const most = all ? Number.POSITIVE_INFINITY : SEGMENT_LINES;
+    return folded(textOf(segment).replace(/\n+$/, ''), room - mark.length, most).map(
+      (line, n) => `${n === 0 ? mark : ' '.repeat(mark.length)}${shaded(line, segment.shade[0] ?? 0, depth)}`,
+    );
+  });
+  if (depth === 1) return lines;
+  const steps = (sign: number) =>
+    [1, 2, 3, 4, 5].map((step) => shaded(` ${2 ** step} `, sign * step, depth)).join('');
+  return [`${steps(1)} σ·T of what gets likelier`, `${steps(-1)} less likely; 1 is uniform`, ...lines];
+}
+
+function mateLines({ mates, group }: ShownTrace, room: number): string[] {
+  if (mates.length === 0) return [];
+  const rewards = mates.map(({ reward }) => reward).filter((reward) => reward !== null);
+  const right = rewards.filter((reward) => reward > 0.5).length;
+  const head = `${plural(mates.length, 'other')} of group ${escapeControls(group ?? '')}: ${right} right, ${rewards.length - right} wrong`;
+  const line = ({ id, row, reward }: Mate) =>
+    clipped(`${reward === null ? '?' : shortNumber(reward)}  ${escapeControls(id)} (row ${row})`, room);
+  const more = mates.length - MATES;
+  return [head, ...mates.slice(0, MATES).map(line), ...(more > 0 ? [`… ${count(more)} more`] : [])];
+}
+
+/** Lines that fit, the first `most` of them. */
+function folded(text: string, room: number, most: number): string[] {
+  if (text === '') return [];
+  // what cannot be shown is not looked at
+  const looked = Number.isFinite(most) ? text.slice(0, most * room * 2) : text;
+  const lines = looked
+    .replace(/\n+$/, '')
+    .split('\n')
+    .flatMap((line) => wrapped(escapeControls(line), room));
+  if (lines.length <= most && looked.length === text.length) return lines;
+  const left = [...text].length - [...lines.slice(0, most).join('')].length;
+  const more = plural(Math.max(1, left), 'more character');
+  const hints = [`… about ${more} (--all shows them)`, `… ${more} (--all)`, '… (--all)'];
+  return [...lines.slice(0, most), hints.find((hint) => hint.length <= room) ?? '…'];
 }

@@ -1,49 +1,67 @@
-// The log of a process that another one has started: figures go to that one, which speaks to people.
+// The log of a worker of `--workers`: notes in a small file of the run folder, written anew a few times a second, which its parent reads.
+import { writeFileSync } from 'node:fs';
+import type { RredcotError } from '../errors.js';
+import { readJson } from '../io/files/json-file.js';
 import type { Log } from './log.js';
 import type { SummaryPart } from './summary.js';
 
-/** Set for the processes of `--workers`. */
+/** Where a worker puts its notes; set for workers alone. */
 export const WORKER_VARIABLE = 'RREDCOT_WORKER';
 
-/** What a worker reports. */
-export type WorkerMessage =
-  | { readonly kind: 'progress' | 'done'; readonly fields: Readonly<Record<string, unknown>> }
-  | { readonly kind: 'met'; readonly fields: SummaryPart }
-  | { readonly kind: 'info'; readonly message: string }
-  | { readonly kind: 'warning'; readonly code: string; readonly message: string };
+/** What a worker has come to. Nothing in it is an event: who misses a state sees the next one. */
+export interface WorkerNotes {
+  /** `traces`, `tokens`, `rejects` and `share` of this attempt */
+  readonly progress?: Readonly<Record<string, unknown>>;
+  readonly infos: readonly string[];
+  readonly warnings: readonly (readonly [code: string, message: string])[];
+  readonly met?: SummaryPart;
+  /** what has ended it */
+  readonly error?: { readonly message: string; readonly hint?: string | undefined };
+}
 
 /** The record of what a worker's summary holds. */
 export const MET = 'met';
 
-/** What a worker is told: end as at a signal. */
-export const STOP = 'stop';
-
-const MESSAGE_INTERVAL_MS = 200;
+const INTERVAL_MS = 200;
 
 /** Whether this process is a worker. */
 export function isWorker(): boolean {
-  return process.send !== undefined && process.env[WORKER_VARIABLE] !== undefined;
+  return process.env[WORKER_VARIABLE] !== undefined;
+}
+
+const noted = { infos: [] as string[], warnings: [] as (readonly [string, string])[] };
+let writtenMs = Number.NEGATIVE_INFINITY;
+
+function note(more: Partial<WorkerNotes>, isDue = performance.now() - writtenMs >= INTERVAL_MS): void {
+  Object.assign(noted, more);
+  if (!isDue) return;
+  writtenMs = performance.now();
+  try {
+    writeFileSync(process.env[WORKER_VARIABLE] as string, JSON.stringify(noted));
+  } catch {
+    // the work goes on; what ends it stands on stderr too
+  }
 }
 
 export function openWorkerLog(): Log {
-  let last = 0;
-  const send = (message: WorkerMessage): void => {
-    // a parent that is gone reads nothing; the run is told of that elsewhere
-    if (process.connected) process.send?.(message, undefined, undefined, () => {});
-  };
   return {
-    info: (message) => send({ kind: 'info', message }),
+    info: (message) => note({ infos: [...noted.infos, message] }, true),
+    warn: (code, message) => note({ warnings: [...noted.warnings, [code, message]] }, true),
     text: () => {},
-    warn: (code, message) => send({ kind: 'warning', code, message }),
+    progress: (_, progress) => note({ progress }),
     record(message, fields) {
-      if (message === 'done') send({ kind: 'done', fields });
-      if (message === MET) send({ kind: 'met', fields: fields as unknown as SummaryPart });
-    },
-    progress(_, fields) {
-      const now = performance.now();
-      if (now - last < MESSAGE_INTERVAL_MS) return;
-      last = now;
-      send({ kind: 'progress', fields });
+      if (message === MET) note({ met: fields as unknown as SummaryPart });
+      if (message === 'done') note({}, true);
     },
   };
+}
+
+/** What ends this process, if it is a worker. */
+export function noteError({ message, hint }: RredcotError): void {
+  if (isWorker()) note({ error: { message, hint } }, true);
+}
+
+/** A worker's notes; undefined where it has written none, or is writing them. */
+export function readNotes(path: string): Promise<WorkerNotes | undefined> {
+  return readJson<WorkerNotes>(path).catch(() => undefined);
 }

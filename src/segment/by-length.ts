@@ -2,14 +2,14 @@
 import { TraceRejected } from '../errors.js';
 import { blankRow, type OutputRow, type SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
-import { cutTrace } from './given.js';
 import {
-  allEnds,
   cutPieces,
+  cutTrace,
   mergeSegments,
   type Pieces,
   type Segmentation,
   type SegmentOptions,
+  segmentRows,
 } from './segment.js';
 import { tagStatus } from './span.js';
 
@@ -48,23 +48,10 @@ function statusOf({ completion, prompt, status = [] }: Trace, { thought }: Piece
   return [...status, 'segments:by-length', ...tagStatus(completion, thought.tags, before)];
 }
 
+/** Characters in the place of tokens. */
 function characterSegments(segmentation: Segmentation): SegmentRow[] {
-  const ends = allEnds(segmentation);
-  const K = segmentation.thoughtEnds.length;
-  const segments: SegmentRow[] = [];
-  for (let k = 0; k < ends.length; k++)
-    segments.push({
-      start: null,
-      end: null,
-      charStart: k === 0 ? 0 : (ends[k - 1] as number),
-      charEnd: ends[k] as number,
-      kind: k < K ? 'thought' : 'answer',
-      entropy: null,
-      value: null,
-      delta: null,
-      sigma: null,
-    });
-  return segments;
+  const rows = segmentRows({ segmentation, chars: null });
+  return rows.map((row) => ({ ...row, start: null, end: null, charStart: row.start, charEnd: row.end }));
 }
 
 /** Token indices mean nothing without a tokenizer: only character ends can be used. */

@@ -1,10 +1,21 @@
 // The segmenters: where each cuts a thought, by which flags, and what of a stored row cannot be its work. Nobody else has their names.
 import { usageError } from '../errors.js';
-import { type Flag, finite, positiveInteger } from '../flag-values.js';
+import { attributeOf, type Flag, finite, positiveInteger } from '../flag-values.js';
+import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
+import type { OutputRow } from '../scored.js';
 import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
-import { splitFixed, splitGiven, splitHybrid, splitKeyword, splitNewline, splitSentence } from './split.js';
-import { cutpointCuts, entropyCuts, type TokenFigures } from './token-cuts.js';
+import {
+  cutpointCuts,
+  entropyCuts,
+  splitFixed,
+  splitGiven,
+  splitHybrid,
+  splitKeyword,
+  splitNewline,
+  splitSentence,
+  type TokenFigures,
+} from './split.js';
 
 /** How a thought is cut. */
 export interface SegmentOptions {
@@ -31,7 +42,7 @@ export interface SegmentOptions {
 }
 
 /** Ends of a stored row's thought segments, in what the row is counted in. */
-export interface StoredThoughts {
+interface StoredThoughts {
   /** (K) */
   readonly ends: Int32Array;
   /** (T) nats; null where the file has none, and without a policy */
@@ -60,6 +71,8 @@ interface Declared {
   readonly maxSegments?: number;
   /** it reads nothing but the text */
   readonly isOfText?: true;
+  /** it cuts where the row says */
+  readonly isOfRow?: true;
   /** what of a stored row's segments it cannot have made */
   readonly faults?: (thoughts: StoredThoughts, opts: Partial<SegmentOptions>) => string[];
 }
@@ -67,6 +80,8 @@ interface Declared {
 /** METHOD §2: thought segments a trace is cut into. */
 const MOST_SEGMENTS = 40;
 const LENGTH = 64;
+/** What every configuration has, whoever reads it. */
+export const IN_ALL: Pick<SegmentOptions, 'fixedLength'> = { fixedLength: LENGTH };
 /** METHOD §2, but for the share, which is ours: a piece for twenty tokens. */
 const SHARE = 0.05;
 const CUTPOINT = { probability: 0.9, every: 5 };
@@ -221,6 +236,7 @@ const adaptive: Declared = {
 
 const given: Declared = {
   words: 'by the row',
+  isOfRow: true,
   ends: (tokens, thought, _, ends) => splitGiven(ends ?? new Int32Array(0), tokens, thought),
 };
 
@@ -237,6 +253,13 @@ export function segmenterNamed(name: unknown): Declared | undefined {
 /** The same of one that is known. */
 export function declarationOf(name: Segmenter): Declared {
   return TABLE[name];
+}
+
+/** Whether a key of a configuration says nothing with a segmenter, since it is of others. */
+export function isIdle(name: unknown, key: string): boolean {
+  const reads = (each: Declared | undefined) =>
+    each?.flags?.some((flag) => attributeOf(flag) === key) === true;
+  return !reads(segmenterNamed(name)) && SEGMENTERS.some((each) => reads(TABLE[each]));
 }
 
 /** Sum of per-token values over each segment, accumulated in float64: values (T), ends (K) → (K). */
@@ -263,15 +286,35 @@ function uncut(
 }
 
 function share(flag: string, text: string): number {
-  const expected = 'a number above 0, at most 1';
-  const value = finite(flag, text, expected, '0.9');
-  if (value > 0 && value <= 1) return value;
-  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} 0.9`);
+  return finite(flag, text, 'a number above 0, at most 1', '0.9', (x) => x > 0 && x <= 1);
 }
 
 function atLeastZero(flag: string, text: string, example: string): number {
-  const expected = 'a number of nats, at least 0';
-  const value = finite(flag, text, expected, example);
-  if (value >= 0) return value;
-  throw usageError(`${flag} ${text}: expected ${expected}`, `${flag} ${example}`);
+  return finite(flag, text, 'a number of nats, at least 0', example, (x) => x >= 0);
+}
+
+/**
+ * What of the segments does not follow from the segmenter: too many of them, and what it says itself that it cannot have made.
+ * @param config as the file has it; empty where it says nothing
+ */
+export function segmentFaults(row: OutputRow, config: Readonly<Record<string, unknown>>): string[] {
+  const opts = config as Partial<SegmentOptions>;
+  const thoughts = storedThoughts(row);
+  const K = thoughts.ends.length;
+  if (row.segments.length === 0) return [];
+  return [
+    ...(typeof opts.maxSegments === 'number' && K > opts.maxSegments
+      ? [`has ${plural(K, 'thought segment')}, expected at most ${opts.maxSegments}`]
+      : []),
+    ...(segmenterNamed(opts.segmenter)?.faults?.(thoughts, opts) ?? []),
+  ];
+}
+
+function storedThoughts(row: OutputRow): StoredThoughts {
+  const isByLength = row.status.includes('segments:by-length');
+  const ends = thoughtEnds(row);
+  // cut by length, the row has no figures but the input's own
+  const whole = (list: Float32Array | null) =>
+    isByLength || list === null || list.length < (ends.at(-1) ?? 0) ? null : list;
+  return { ends, isByLength, entropies: whole(row.entropies), logprobs: whole(row.logprobs) };
 }

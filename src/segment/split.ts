@@ -1,10 +1,9 @@
-// Splits a thought into pieces at token boundaries: by lines, keywords, sentences, a column, or every N tokens.
-import { keywordCuts } from './keywords.js';
+// Splits a thought into pieces at token boundaries: by lines, keywords, sentences, a column, every N tokens, or what the policy said of them.
 import { sentenceCuts } from './sentences.js';
 import { boundaryAfter, boundaryBefore, type ThoughtSpan, type TokenText } from './span.js';
 
 /** A piece longer than this (tokens) is split at sentence ends. */
-export const LONG_PIECE = 256;
+const LONG_PIECE = 256;
 
 const SENTENCE_END = /[.!?]\s+/g;
 
@@ -139,4 +138,122 @@ function isBlank({ text, units }: TokenText, from: number, to: number): boolean 
 function isRising(values: Int32Array): boolean {
   for (let i = 1; i < values.length; i++) if ((values[i] as number) < (values[i - 1] as number)) return false;
   return true;
+}
+
+/** What the policy said of a completion's tokens. */
+export interface TokenFigures {
+  /** (T) nats */
+  readonly entropies: Float32Array;
+  /** (T) nats */
+  readonly logprobs: Float32Array;
+}
+
+/** Tokens before which a cut can stand: all of the thought's but its first, and no end token that the text does not show. */
+function cuttable({ textEnd }: TokenText, { start, end }: ThoughtSpan): { from: number; to: number } {
+  return { from: start + 1, to: Math.min(end, textEnd) };
+}
+
+/** How high the entropy is before which a thought is cut: a bound in nats, or the share of tokens that lie highest. */
+type EntropyCut = { readonly threshold: number } | { readonly share: number };
+
+/**
+ * Boundaries before the tokens of at least `threshold` nats; or before the `share` of the thought's tokens with most
+ * entropy (rounded down), the earlier one of equals.
+ */
+export function entropyCuts(
+  tokens: TokenText,
+  thought: ThoughtSpan,
+  { entropies }: TokenFigures,
+  cut: EntropyCut,
+): number[] {
+  const { from, to } = cuttable(tokens, thought);
+  const inside = Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
+  if ('threshold' in cut) return inside.filter((t) => (entropies[t] as number) >= cut.threshold);
+  const ranked = inside.sort((a, b) => (entropies[b] as number) - (entropies[a] as number) || a - b);
+  return ranked.slice(0, Math.floor(cut.share * ranked.length)).sort((a, b) => a - b);
+}
+
+/** Which tokens are cutpoints (SPO, arXiv 2505.23564), and before every how many of them is cut. */
+interface CutpointCut {
+  /** a cutpoint is a token to which the policy gave less */
+  readonly probability: number;
+  readonly every: number;
+}
+
+/** Boundaries before every `every`-th of the thought's cutpoints. */
+export function cutpointCuts(
+  tokens: TokenText,
+  thought: ThoughtSpan,
+  { logprobs }: TokenFigures,
+  { probability, every }: CutpointCut,
+): number[] {
+  const { to } = cuttable(tokens, thought);
+  const limit = Math.log(probability);
+  const cuts: number[] = [];
+  let cutpoints = 0;
+  for (let t = thought.start; t < to; t++)
+    if ((logprobs[t] as number) < limit && ++cutpoints % every === 0) cuts.push(t);
+  return cuts;
+}
+
+/** Words that open a new step at the start of a sentence (METHOD §2). */
+export const TRANSITIONS: readonly string[] = [
+  'Wait',
+  'Alternatively',
+  'Hmm',
+  'But',
+  'However',
+  'So',
+  'Therefore',
+  'Thus',
+  'Now',
+  'First',
+  'Next',
+  'Then',
+  'Finally',
+  'Let me',
+  "Let's",
+  'Actually',
+  'Maybe',
+];
+
+/** How a list of words is looked for. */
+interface Patterns {
+  /** a line's or sentence's start, where a word may begin: found without the words, four times as fast */
+  readonly start: RegExp;
+  readonly word: RegExp;
+}
+
+/** Chinese, Japanese and Thai write words without spaces: there a word may be followed by a letter. */
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]$/u;
+
+function patternsOf(words: readonly string[]): Patterns {
+  const initials = [...new Set(words.map((word) => [...word][0] as string))].map(escaped).join('|');
+  const spelled = words.map((word) => `${escaped(word)}${UNSPACED.test(word) ? '' : '(?![\\p{L}\\p{N}_])'}`);
+  return {
+    start: new RegExp(`(?:\\n|[.!?]\\s+|[。！？]\\s*)(?=${initials})`, 'gu'),
+    word: new RegExp(spelled.join('|'), 'uy'),
+  };
+}
+
+function escaped(text: string): string {
+  return text.replace(/[$()*+./?[\\\]^{|}-]/g, '\\$&');
+}
+
+const made = new WeakMap<readonly string[], Patterns>();
+
+/**
+ * Boundaries before the tokens that open a line or sentence with one of the words. A sentence begins after [.!?] and white
+ * space, or after 。！？. What opens the whole text needs no boundary.
+ */
+function keywordCuts({ text, units }: TokenText, words: readonly string[] = TRANSITIONS): number[] {
+  const { start, word } = made.get(words) ?? patternsOf(words);
+  made.set(words, { start, word });
+  const cuts: number[] = [];
+  start.lastIndex = 0;
+  while (start.test(text)) {
+    word.lastIndex = start.lastIndex;
+    if (word.test(text)) cuts.push(boundaryBefore(units, start.lastIndex));
+  }
+  return cuts;
 }

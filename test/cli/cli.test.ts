@@ -1,11 +1,9 @@
 // The command line as a user meets it: what goes wrong is said in one line with what mends it, and has its exit code.
-import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { chmod, cp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
 import {
   CHAIN,
   EMBEDDED,
@@ -14,28 +12,24 @@ import {
   goodLine as good,
   PROMPT,
   ROOT,
-  readJsonl,
-  readScored,
   rredcot,
   type ScoredRow,
-  temporaryFolder,
 } from '../support/program.js';
+import { fixtureRows, GIVEN, openScene } from '../support/scene.js';
 
-let folder: string;
+const { at, done, fails, folder, json, rows, run, text, write } = await openScene();
 let fixtures: FixtureRow[];
 
 const line = (row: Record<string, unknown>) => `${JSON.stringify(row)}\n`;
+const printed = (lines: string) =>
+  lines
+    .trim()
+    .split('\n')
+    .map((each) => JSON.parse(each) as ScoredRow);
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  fixtures = await readJsonl<FixtureRow>(FIXTURES);
+  fixtures = await fixtureRows(0, 24);
 });
-
-async function file(name: string, content: string | Buffer): Promise<string> {
-  const path = join(folder, name);
-  await writeFile(path, content);
-  return path;
-}
 
 interface Reject {
   readonly file: string;
@@ -49,155 +43,106 @@ interface Reject {
 
 describe('an error in the call: exit 2, one line, what mends it', () => {
   it.each([
-    ['missing input', ['score', 'nowhere.jsonl'], /nowhere\.jsonl/],
-    ['input is a folder', ['score', '.'], /folder/],
+    ['score nowhere.jsonl', /nowhere\.jsonl/],
+    ['score .', /folder/],
     [
-      'policy folder missing',
-      ['score', FIXTURES, '--policy', 'nowhere'],
+      `score ${FIXTURES} --policy nowhere`,
       /nowhere: no such folder, expected a policy folder\n {2}try: .*policy build/,
     ],
     [
-      'policy by its name on the Hub',
-      ['score', FIXTURES, '--policy', 'Qwen/Qwen2.5-0.5B'],
-      /opens no connection\n {2}try: hf download Qwen\/Qwen2\.5-0\.5B --local-dir Qwen2\.5-0\.5B .*policy build Qwen2/,
+      `score ${FIXTURES} --policy Qwen/Qwen2.5-0.5B`,
+      /has to be downloaded first\n {2}try: hf download Qwen\/Qwen2\.5-0\.5B --local-dir Qwen2\.5-0\.5B .*policy build Qwen2/,
     ],
     [
-      'input elsewhere',
-      ['score', 's3://bucket/rows.jsonl'],
-      /is an address, and rredcot opens no connection\n {2}try: .*aws s3 cp s3:\/\/bucket\/rows\.jsonl \./,
+      'score https://a.org/rows.jsonl',
+      /is an address that is not opened here\n {2}try: .*curl -LO https:\/\/a\.org\/rows\.jsonl/,
     ],
-    ['unknown flag', ['score', FIXTURES, '--max-segment', '3'], /--max-segment/],
-    ['unknown command', ['scor'], /scor/],
+    [`score ${FIXTURES} --max-segment 3`, /--max-segment/],
+    ['scor', /scor/],
+    [`score ${FIXTURES} --map promt=question`, /promt.*\n {2}try: --map prompt=/s],
+    [`score ${FIXTURES} --map prompt`, /--map/],
+    [`score ${FIXTURES} --max-segments ten`, /--max-segments ten: expected a whole number/],
+    [`score ${FIXTURES} --max-segments 0`, /--max-segments 0/],
+    [`score ${FIXTURES} --segmenter lines`, /--segmenter lines.*\n {2}try: .*hybrid\|newline/s],
+    [`score ${FIXTURES} --estimator mcts`, /--estimator mcts: unknown choice\n/],
     [
-      'unknown field in --map',
-      ['score', FIXTURES, '--map', 'promt=question'],
-      /promt.*\n {2}try: --map prompt=/s,
-    ],
-    ['malformed --map', ['score', FIXTURES, '--map', 'prompt'], /--map/],
-    [
-      'bad number',
-      ['score', FIXTURES, '--max-segments', 'ten'],
-      /--max-segments ten: expected a whole number/,
-    ],
-    ['zero segments', ['score', FIXTURES, '--max-segments', '0'], /--max-segments 0/],
-    [
-      'unknown segmenter',
-      ['score', FIXTURES, '--segmenter', 'lines'],
-      /--segmenter lines.*\n {2}try: .*hybrid\|newline/s,
-    ],
-    ['unknown estimator', ['score', FIXTURES, '--estimator', 'mcts'], /--estimator mcts: unknown choice\n/],
-    [
-      'misspelled estimator',
-      ['score', FIXTURES, '--estimator', 'calibrted'],
+      `score ${FIXTURES} --estimator calibrted`,
       /--estimator calibrted: unknown choice, did you mean calibrated\?\n {2}try: --estimator pr\|/,
     ],
+    [`score ${FIXTURES} --sigma share,ruder`, /--sigma ruder: .*did you mean rudder\?/],
+    [`score ${FIXTURES} --preset numinamath`, /did you mean numinamath-cot\?/],
+    [`score ${FIXTURES} --sigma grpo`, /--sigma grpo/],
     [
-      'misspelled rule',
-      ['score', FIXTURES, '--sigma', 'share,ruder'],
-      /--sigma ruder: .*did you mean rudder\?/,
-    ],
-    ['misspelled preset', ['score', FIXTURES, '--preset', 'numinamath'], /did you mean numinamath-cot\?/],
-    ['unknown rule', ['score', FIXTURES, '--sigma', 'grpo'], /--sigma grpo/],
-    [
-      'a residual of a rule that leaves none',
-      ['score', FIXTURES, '--residual', 'answer'],
+      `score ${FIXTURES} --residual answer`,
       /--residual answer: --sigma share leaves no residual\n {2}try: add --sigma rudder/,
     ],
     [
-      'labels of a rule without signs',
-      ['score', FIXTURES, '--export', 'prm'],
+      `score ${FIXTURES} --export prm`,
       /--export prm labels steps by the sign of σ.*--sigma share.*\n {2}try: add --sigma rudder/,
     ],
     [
-      'baseline',
-      ['score', FIXTURES, '--baseline', 'mean'],
+      `score ${FIXTURES} --baseline mean`,
       /--baseline mean: expected auto, group, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
     ],
     [
-      'baseline off the scale',
-      ['score', FIXTURES, '--reward-range=-1,1', '--baseline=-0.2'],
+      `score ${FIXTURES} --reward-range=-1,1 --baseline=-0.2`,
       /--baseline -0\.2: expected .* in 0\.\.1, the scale onto which --reward-range maps\n {2}try: --baseline auto/,
     ],
-    ['baseline not finite', ['score', FIXTURES, '--baseline', 'NaN'], /--baseline NaN/],
+    [`score ${FIXTURES} --baseline NaN`, /--baseline NaN/],
+    [`score ${FIXTURES} --estimator joint --baseline value`, /--baseline group/],
+    [`score ${FIXTURES} --reward-range 1,0`, /--reward-range 1,0/],
+    [`score ${FIXTURES} --max-rejects 200%`, /--max-rejects 200%/],
+    [`score ${FIXTURES} --fixed-length 8`, /--segmenter fixed/],
     [
-      'joint without a group baseline',
-      ['score', FIXTURES, '--estimator', 'joint', '--baseline', 'value'],
-      /--baseline group/,
-    ],
-    ['reward range', ['score', FIXTURES, '--reward-range', '1,0'], /--reward-range 1,0/],
-    ['max rejects', ['score', FIXTURES, '--max-rejects', '200%'], /--max-rejects 200%/],
-    ['fixed length without fixed', ['score', FIXTURES, '--fixed-length', '8'], /--segmenter fixed/],
-    [
-      'a name and a format that differ',
-      ['score', FIXTURES, '-o', 'a.parquet', '--format', 'jsonl'],
+      `score ${FIXTURES} -o a.parquet --format jsonl`,
       /a\.parquet: the name says parquet, --format jsonl\n {2}try: leave out --format/,
     ],
-    ['no workers', ['segment', FIXTURES, '--workers', '0'], /--workers 0: .*\n {2}try: --workers 2\n/],
-    [
-      'a device of several',
-      ['segment', FIXTURES, '--devices', 'cpu,tpu'],
-      /--devices tpu: .*\n {2}try: --devices auto\n/,
-    ],
-    ['a short line limit', ['score', FIXTURES, '--max-line-bytes', '0'], /try: --max-line-bytes \d{6}/],
-    ['unknown format of the output', ['score', FIXTURES, '-o', 'scored.csv'], /scored\.csv/],
-    [
-      'a folder of other things as output',
-      ['score', FIXTURES, '-o', EMBEDDED],
-      /holds other files and no run\.json/,
-    ],
-    [
-      'a shard of one file',
-      ['score', FIXTURES, '-o', 'a.parquet', '--shard', '0/2'],
-      /a\.parquet is one file.*\n {2}try: -o out\//s,
-    ],
-    ['no such shard', ['score', FIXTURES, '-o', 'out/', '--shard', '2/2'], /--shard 2\/2/],
-    ['a limit on shards', ['score', FIXTURES, '-o', 'out/', '--shard', '1/2', '--limit', '5'], /--limit/],
-    ['a time limit without sense', ['score', FIXTURES, '--time-limit', '5d'], /--time-limit 5d/],
-    ['Parquet on stdout', ['score', FIXTURES, '-o', '-', '--format', 'parquet'], /stdout/],
-  ])('%s', async (what, args, message) => {
+    [`segment ${FIXTURES} --workers 0`, /--workers 0: .*\n {2}try: --workers 2\n/],
+    [`segment ${FIXTURES} --devices cpu,tpu`, /--devices tpu: .*\n {2}try: --devices auto\n/],
+    [`score ${FIXTURES} --max-line-bytes 0`, /try: --max-line-bytes \d{6}/],
+    [`score ${FIXTURES} -o scored.csv`, /scored\.csv/],
+    [`score ${FIXTURES} -o ${EMBEDDED}`, /holds other files and no run\.json/],
+    [`score ${FIXTURES} -o a.parquet --shard 0/2`, /a\.parquet is one file.*\n {2}try: -o out\//s],
+    [`score ${FIXTURES} -o out/ --shard 2/2`, /--shard 2\/2/],
+    [`score ${FIXTURES} -o out/ --shard 1/2 --limit 5`, /--limit/],
+    [`score ${FIXTURES} --time-limit 5d`, /--time-limit 5d/],
+    [`score ${FIXTURES} -o - --format parquet`, /stdout/],
+  ])('%s', async (command, why) => {
     // one of them as a process
-    const run = await (what === 'missing input' ? rredcot : rredcotHere)(args, { cwd: folder });
-    expect(run.code, run.stderr).toBe(2);
-    expect(run.stderr).toMatch(message);
-    expect(run.stderr).not.toMatch(/\n\s+at /);
-    expect(run.stdout).toBe('');
+    const made = await (command.includes('nowhere.jsonl')
+      ? rredcot(command.split(' '), { cwd: folder })
+      : run(command));
+    expect(made.code, made.stderr).toBe(2);
+    expect(made.stderr).toMatch(why);
+    expect(made.stderr).not.toMatch(/\n\s+at /);
+    expect(made.stdout).toBe('');
   });
 
   it('a policy folder that lies: unreadable manifest, missing graph, other weights', async () => {
-    const policy = join(folder, 'policy');
-    await mkdir(policy, { recursive: true });
-    await writeFile(join(policy, 'policy.json'), '{"format": 2}');
-    let run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/policy\.json: .*format/);
-    await writeFile(join(policy, 'policy.json'), await readFile(join(EMBEDDED, 'policy.json')));
-    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/policy\.onnx/);
-    for (const name of await readdir(EMBEDDED))
-      await writeFile(join(policy, name), await readFile(join(EMBEDDED, name)));
+    const score = `score ${FIXTURES} --policy policy`;
+    await cp(EMBEDDED, at('policy'), { recursive: true });
+    await write('policy/policy.json', '{"format": 2}');
+    await fails(score, 2, /policy\.json: .*format/);
+    await cp(join(EMBEDDED, 'policy.json'), at('policy/policy.json'));
+    await rm(at('policy/policy.onnx'));
+    await fails(score, 2, /policy\.onnx/);
+    await cp(join(EMBEDDED, 'policy.onnx'), at('policy/policy.onnx'));
     // weights of another training: they would load, and give other numbers than the hashes in the output say
     const weights = await readFile(join(EMBEDDED, 'model.safetensors'));
-    await writeFile(join(policy, 'model.safetensors'), Buffer.from(weights).fill(0, weights.length - 2e4));
-    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
-    expect(run.code, run.stderr).toBe(2);
-    expect(run.stderr).toMatch(/model\.safetensors: is not the file that policy\.json was built with/);
-    await writeFile(join(policy, 'model.safetensors'), weights);
-    await writeFile(join(policy, 'policy.onnx'), 'no graph');
-    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
+    await write('policy/model.safetensors', Buffer.from(weights).fill(0, weights.length - 2e4));
+    await fails(score, 2, /model\.safetensors: is not the file that policy\.json was built with/);
+    await write('policy/model.safetensors', weights);
+    await write('policy/policy.onnx', 'no graph');
+    const manifest = await json('policy/policy.json');
     manifest.files['policy.onnx'] = createHash('sha256').update('no graph').digest('hex');
-    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
-    run = await rredcotHere(['score', FIXTURES, '--policy', policy], { cwd: folder });
-    expect(run.code, run.stderr).toBe(69);
-    expect(run.stderr).toMatch(/policy: ONNX Runtime cannot load/);
+    await write('policy/policy.json', JSON.stringify(manifest));
+    await fails(score, 69, /policy: ONNX Runtime cannot load/);
   });
 
   it.skipIf(process.getuid?.() === 0)('an input that may not be read (not as root)', async () => {
-    const path = await file('locked.jsonl', good());
-    await chmod(path, 0);
-    const run = await rredcotHere(['score', path], { cwd: folder });
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/locked\.jsonl/);
+    await write('locked.jsonl', good());
+    await chmod(at('locked.jsonl'), 0);
+    await fails('score locked.jsonl', 2, /locked\.jsonl/);
   });
 });
 
@@ -218,12 +163,11 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
       good({ completion_ids: [97, -1] }),
       good({ id: 'last', reward: 0 }),
     ];
-    const input = await file('mixed.jsonl', Buffer.concat(lines.map((l) => Buffer.from(l as string))));
-    const out = join(folder, 'mixed.parquet');
-    const run = await rredcot(['score', input, '-o', out, '--reward-range', '0,1'], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readScored(out)).map((row) => row.id)).toEqual(['first', 'last']);
-    const rejects = await readJsonl<Reject>(`${out}.rejects.jsonl`);
+    const input = at('mixed.jsonl');
+    await write('mixed.jsonl', Buffer.concat(lines.map((l) => Buffer.from(l as string))));
+    const { stderr } = await done(`score ${input} -o mixed.out.jsonl --reward-range 0,1`);
+    expect((await rows('mixed.out.jsonl')).map((row) => row.id)).toEqual(['first', 'last']);
+    const rejects = await rows<Reject>('mixed.out.jsonl.rejects.jsonl');
     expect(rejects.map(({ row, code }) => [row, code])).toEqual([
       [1, 'json'],
       [2, 'utf8'],
@@ -249,78 +193,53 @@ describe('bad rows: set aside with file, row, offset, code and reason; the other
       offset += bytes.length;
     }
     // the commonest reasons, each by its first row
-    expect(run.stderr).toMatch(/rejected: 11 \(.*\)\n {2}\S+:\d+: .+\n/);
-    expect(run.stderr).toMatch(/2 traces/);
+    expect(stderr).toMatch(/rejected: 11 \(.*\)\n {2}\S+:\d+: .+\n/);
+    expect(stderr).toMatch(/2 traces/);
   });
 
-  it('--max-rejects: a number stops at once, a share at the end, both exit 65 and write no output', async () => {
-    const input = await file('half.jsonl', `${good()}{\n${good()}{\n${good()}`);
-    for (const [limit, code] of [
-      ['0', 65],
-      ['1', 65],
-      ['2', 0],
-      ['39%', 65],
-      ['40%', 0],
-    ] as const) {
-      const out = join(folder, `half-${limit}.parquet`);
-      const run = await rredcotHere(['score', input, '-o', out, '--max-rejects', limit], { cwd: folder });
-      expect(run.code, `${limit}: ${run.stderr}`).toBe(code);
-      const dry = await rredcotHere(['score', input, '--dry-run', '--max-rejects', limit], { cwd: folder });
-      expect(dry.code, `${limit}: ${dry.stderr}`).toBe(code);
-      if (code !== 0) expect(dry.stderr).toContain('rejected, --max-rejects allows');
-      const names = await readdir(folder);
-      expect(names.includes(`half-${limit}.parquet`)).toBe(code === 0);
-      expect(names.includes(`half-${limit}.parquet.rejects.jsonl`)).toBe(true);
-    }
-    const left = (await readdir(folder)).filter((name) => name.startsWith('.') || name.endsWith('.tmp'));
-    expect(left).toEqual([]);
-  });
-
-  it('a run that rejects everything fails with 65', async () => {
-    const input = await file('none.jsonl', line({ question: 'a', solution: 'b' }));
-    const run = await rredcotHere(['score', input, '-o', join(folder, 'none.parquet')], { cwd: folder });
-    expect(run.code).toBe(65);
-    const [reject] = await readJsonl<Reject>(join(folder, 'none.parquet.rejects.jsonl'));
-    expect(reject?.reason).toMatch(/question.*--map completion=<path>/s);
+  // the run itself: test/system/rejects-again.test.ts
+  it.each([
+    ['0', 65],
+    ['1', 65],
+    ['2', 0],
+    ['39%', 65],
+    ['40%', 0],
+  ])('--max-rejects %s of 2 in 5: a dry run ends with %i', async (limit, code) => {
+    const unread = good({ segment_char_ends: [20, CHAIN.indexOf('</think>')], values: [0.5, 0.25, 0.75] });
+    await write('half.jsonl', `${unread}{\n${unread}{\n${unread}`);
+    const dry = await run(`score half.jsonl ${GIVEN} --max-rejects ${limit} --dry-run`);
+    expect(dry.code, dry.stderr).toBe(code);
+    if (code !== 0) expect(dry.stderr).toContain('rejected, --max-rejects allows');
   });
 
   it('an empty input is an empty file', async () => {
-    const out = join(folder, 'empty.parquet');
-    const run = await rredcotHere(['score', await file('empty.jsonl', ''), '-o', out], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    expect(await readScored(out)).toEqual([]);
+    await write('empty.jsonl', '');
+    await done('score empty.jsonl -o empty.parquet');
+    expect(await rows('empty.parquet')).toEqual([]);
   });
 });
 
 describe('score', () => {
   it('names its output after the input and says so', async () => {
-    const cwd = await temporaryFolder();
-    const run = await rredcotHere(['score', await file('traces.jsonl', good())], { cwd });
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readdir(cwd)).sort()).toEqual([
-      'traces.scored.parquet',
-      'traces.scored.parquet.summary.json',
+    await write('traces.jsonl', good());
+    const { stdout, stderr } = await done('score traces.jsonl');
+    expect((await readdir(folder)).filter((name) => name.startsWith('traces.')).sort()).toEqual([
+      ...['traces.jsonl', 'traces.scored.parquet', 'traces.scored.parquet.summary.json'],
     ]);
-    expect(run.stderr).toContain('traces.scored.parquet');
-    expect(run.stdout).toBe('');
+    expect(stderr).toContain('traces.scored.parquet');
+    expect(stdout).toBe('');
   });
 
   it('maps columns, explodes lists into traces, and groups them by row', async () => {
-    const row = {
-      q: PROMPT,
-      gold: 7,
-      generations: [
-        { text: CHAIN, ok: true },
-        { text: CHAIN.replaceAll('7', '5'), ok: false },
-      ],
-    };
-    const input = await file('exploded.jsonl', line(row));
-    const out = join(folder, 'exploded.parquet');
+    const generations = [
+      { text: CHAIN, ok: true },
+      { text: CHAIN.replaceAll('7', '5'), ok: false },
+    ];
+    await write('exploded.jsonl', [{ q: PROMPT, gold: 7, generations }]);
     const map = 'prompt=q,completion=generations[].text,reward=generations[].ok,reference=gold';
-    const run = await rredcotHere(['score', input, '-o', out, '--map', map], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    const rows = await readScored(out);
-    expect(rows.map(({ id, group, reward, baseline }) => ({ id, group, reward, baseline }))).toEqual([
+    await done(`score exploded.jsonl -o exploded.out.jsonl --map ${map}`);
+    const found = await rows('exploded.out.jsonl');
+    expect(found.map(({ id, group, reward, baseline }) => ({ id, group, reward, baseline }))).toEqual([
       { id: 'exploded:0/0', group: 'exploded:0', reward: 1, baseline: 0.5 },
       { id: 'exploded:0/1', group: 'exploded:0', reward: 0, baseline: 0.5 },
     ]);
@@ -328,52 +247,35 @@ describe('score', () => {
 
   it('warns of an input that ends too early, whatever it is written to', async () => {
     const whole = gzipSync(good().repeat(400), { level: 1 });
-    const input = await file('cut.jsonl.gz', whole.subarray(0, whole.length - 20));
-    const run = await rredcotHere(['segment', '--no-policy', input, '-o', join(folder, 'cut.jsonl')], {
-      cwd: folder,
-    });
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/WARN: .*cut\.jsonl\.gz: .*nothing after row \d+ was read/);
+    await write('cut.jsonl.gz', whole.subarray(0, whole.length - 20));
+    const { stderr } = await done('segment --no-policy cut.jsonl.gz -o cut.jsonl');
+    expect(stderr).toMatch(/WARN: .*cut\.jsonl\.gz: .*nothing after row \d+ was read/);
   });
 
   it('compares answers where the reward is missing, and never guesses', async () => {
     const answered = (text: string) => CHAIN.replace('answer: 7', `answer: ${text}`);
-    const rows = [
-      { completion: answered('7') },
-      { completion: answered('8') },
-      { completion: answered('seven') },
-      { completion: '<think>\na: 3+4=7 top 7\n' },
-    ];
-    const input = await file(
+    const completions = [...['7', '8', 'seven'].map(answered), '<think>\na: 3+4=7 top 7\n'];
+    await write(
       'unrewarded.jsonl',
-      rows.map((row) => line({ prompt: PROMPT, answer: '7', ...row })).join(''),
+      completions.map((completion) => ({ prompt: PROMPT, answer: '7', completion })),
     );
-    const out = join(folder, 'unrewarded.parquet');
-    const run = await rredcotHere(['score', input, '-o', out], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    const scored = await readScored(out);
+    const { stderr } = await done('score unrewarded.jsonl -o unrewarded.out.jsonl');
+    const scored = await rows('unrewarded.out.jsonl');
     expect(scored.map((row) => row.reward)).toEqual([1, 0, null, 0]);
     expect(scored.map((row) => row.status.split(';').find((code) => !code.startsWith('uniform')))).toEqual([
-      'reward:compared',
-      'reward:compared',
-      'reward:unknown',
-      'truncated',
+      ...['reward:compared', 'reward:compared', 'reward:unknown', 'truncated'],
     ]);
     expect(scored[3]?.segments.every((segment) => segment.kind === 'thought')).toBe(true);
-    expect(run.stderr).toMatch(/σ uniform by fallback: .*reward:unknown 1/);
-    expect(run.stderr).toMatch(/also in status: \(reward:compared 2, truncated 1\)/);
+    expect(stderr).toMatch(/σ uniform by fallback: .*reward:unknown 1/);
+    expect(stderr).toMatch(/also in status: \(reward:compared 2, truncated 1\)/);
   });
 
   it('keeps ids that disagree with the text, and says so', async () => {
-    const out = join(folder, 'mismatch.parquet');
-    const input = await file(
-      'mismatch.jsonl',
-      good({ completion: 'another text', completion_ids: [...Buffer.from('abc\nd')] }),
-    );
-    const run = await rredcotHere(['score', input, '-o', out], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    const [row] = (await readScored(out)) as [ScoredRow];
-    expect(row.completion_ids).toEqual([...Buffer.from('abc\nd')]);
+    const ids = [...Buffer.from('abc\nd')];
+    await write('mismatch.jsonl', good({ completion: 'another text', completion_ids: ids }));
+    await done('score mismatch.jsonl -o mismatch.out.jsonl');
+    const [row] = (await rows('mismatch.out.jsonl')) as [ScoredRow];
+    expect(row.completion_ids).toEqual(ids);
     expect(row.status).toMatch(/ids:text-mismatch/);
     expect(row.segments.map(({ start, end, char_start }) => ({ start, end, char_start }))).toEqual([
       { start: 0, end: 4, char_start: null },
@@ -383,130 +285,73 @@ describe('score', () => {
 
   it('uses segment ends from a column, in tokens or characters', async () => {
     const completion = 'é1\nxy</think>\nanswer: 7\n';
-    const input = await file(
-      'given.jsonl',
-      good({ completion, segment_char_ends: [1, 4] }) +
-        good({ completion, segment_ends: [2, 5] }) +
-        good({ completion }) +
-        good({ completion, segment_ends: [3, 2] }),
+    const ends = [{ segment_char_ends: [1, 4] }, { segment_ends: [2, 5] }, {}, { segment_ends: [3, 2] }];
+    await write('given.jsonl', ends.map((own) => good({ completion, ...own })).join(''));
+    await done('score given.jsonl -o given.out.jsonl --segmenter given');
+    const found = (await rows('given.out.jsonl')).map((row) =>
+      row.segments.map((segment) => segment.char_end),
     );
-    const out = join(folder, 'given.parquet');
-    const run = await rredcotHere(['score', input, '-o', out, '--segmenter', 'given'], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    const ends = (await readScored(out)).map((row) => row.segments.map((segment) => segment.char_end));
-    expect(ends).toEqual([
+    expect(found).toEqual([
       [1, 4, 5, 24],
       [1, 4, 5, 24],
     ]);
-    expect((await readJsonl<Reject>(`${out}.rejects.jsonl`)).map((r) => r.code)).toEqual([
-      'segments',
-      'segments',
-    ]);
-  });
-
-  it('--limit takes the first traces', async () => {
-    const out = join(folder, 'limited.parquet');
-    const run = await rredcotHere(['score', FIXTURES, '--limit', '3', '-o', out], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readScored(out)).map((row) => row.id)).toEqual(fixtures.slice(0, 3).map((row) => row.id));
+    const rejects = await rows<Reject>('given.out.jsonl.rejects.jsonl');
+    expect(rejects.map(({ code }) => code)).toEqual(['segments', 'segments']);
   });
 
   it('reads stdin: the same numbers, with the means of contiguous groups', async () => {
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 24).join('\n');
-    const input = await file('some.jsonl', lines);
-    const [a, b] = [join(folder, 'from-file.parquet'), join(folder, 'from-stdin.parquet')];
-    expect((await rredcotHere(['score', input, '-o', a], { cwd: folder })).code).toBe(0);
-    const run = await rredcot(['score', '-o', b], { cwd: folder, stdin: lines });
-    expect(run.code, run.stderr).toBe(0);
-    const named = (await readScored(a)).map((row) => ({ ...row, source_file: '-' }));
-    expect(await readScored(b)).toEqual(named);
+    await write('some.jsonl', fixtures);
+    await done('score some.jsonl -o from-file.out.jsonl');
+    const made = await rredcot(['score', '-o', 'from-stdin.out.jsonl'], {
+      cwd: folder,
+      stdin: await text('some.jsonl'),
+    });
+    expect(made.code, made.stderr).toBe(0);
+    const named = (await rows('from-file.out.jsonl')).map((row) => ({ ...row, source_file: '-' }));
+    expect(await rows('from-stdin.out.jsonl')).toEqual(named);
   });
 
   it('turns down a trace of a stream whose group had ended', async () => {
-    const rows = ['g', 'g', 'h', 'g'].map((group, i) => good({ group, id: String(i) })).join('');
-    const out = join(folder, 'split.parquet');
-    const run = await rredcotHere(['score', '-', '-o', out], { cwd: folder, stdin: rows });
-    expect(run.code, run.stderr).toBe(0);
-    expect((await readScored(out)).map((row) => row.id)).toEqual(['0', '1', '2']);
-    expect((await readJsonl<Reject>(`${out}.rejects.jsonl`)).map(({ id, code }) => [id, code])).toEqual([
-      ['3', 'group_split'],
-    ]);
+    const stream = ['g', 'g', 'h', 'g'].map((group, i) => good({ group, id: String(i) })).join('');
+    await done('score - -o split.out.jsonl', stream);
+    expect((await rows('split.out.jsonl')).map((row) => row.id)).toEqual(['0', '1', '2']);
+    const rejects = await rows<Reject>('split.out.jsonl.rejects.jsonl');
+    expect(rejects.map(({ id, code }) => [id, code])).toEqual([['3', 'group_split']]);
   });
 
-  it('prints JSONL on demand; a reader that leaves ends it quietly', async () => {
-    const run = await rredcotHere(
-      ['score', FIXTURES, '--limit', '2', '-o', '-', '--format', 'jsonl', '--quiet'],
-      { cwd: folder },
-    );
-    expect(run.code).toBe(0);
-    expect(run.stderr).toBe('');
-    const rows = run.stdout
-      .trim()
-      .split('\n')
-      .map((text) => JSON.parse(text) as ScoredRow);
-    expect(rows.map((row) => row.id)).toEqual(fixtures.slice(0, 2).map((row) => row.id));
-    for (const row of rows) expect(row.sigma.reduce((a, b) => a + b, 0)).toBeCloseTo(1, 5);
-
-    const head = spawn('bash', [
-      '-o',
-      'pipefail',
-      '-c',
-      `node ${join(ROOT, 'bin/rredcot.js')} score ${FIXTURES} -o - --format jsonl | head -n 1 >/dev/null`,
-    ]);
-    let stderr = '';
-    head.stderr.on('data', (chunk) => {
-      stderr += chunk;
-    });
-    const code = await new Promise((resolve) => head.on('close', resolve));
-    expect(stderr).not.toMatch(/EPIPE|bug|Error/);
-    expect(code).toBe(0);
+  it('prints JSONL on demand', async () => {
+    const made = await done(`score ${FIXTURES} --limit 2 -o - --format jsonl --quiet`);
+    expect(made.stderr).toBe('');
+    const found = printed(made.stdout);
+    expect(found.map((row) => row.id)).toEqual(fixtures.slice(0, 2).map((row) => row.id));
+    for (const row of found) expect(row.sigma.reduce((a, b) => a + b, 0)).toBeCloseTo(1, 5);
   });
 
   it('--log-json writes records, with the totals at the end', async () => {
-    const run = await rredcotHere(
-      ['score', FIXTURES, '--limit', '2', '-o', join(folder, 'log.parquet'), '--log-json'],
-      { cwd: folder },
-    );
-    const records = run.stderr
-      .trim()
-      .split('\n')
-      .map((text) => JSON.parse(text) as Record<string, unknown>);
-    expect(records.at(-1)).toMatchObject({ msg: 'done', traces: 2, rejects: 0 });
+    const { stderr } = await done(`score ${FIXTURES} --limit 2 -o log.out.jsonl --log-json`);
+    expect(printed(stderr).at(-1)).toMatchObject({ msg: 'done', traces: 2, rejects: 0 });
   });
 });
 
 describe('segment', () => {
   it("prints JSONL with the policy's entropies, at most --max-segments thought segments", async () => {
-    const run = await rredcotHere(['segment', FIXTURES, '--limit', '8', '--max-segments', '3'], {
-      cwd: folder,
-    });
-    expect(run.code, run.stderr).toBe(0);
-    const rows = run.stdout
-      .trim()
-      .split('\n')
-      .map((text) => JSON.parse(text) as ScoredRow);
-    expect(rows.length).toBe(8);
-    for (const [i, row] of rows.entries()) {
+    const found = printed((await done(`segment ${FIXTURES} --limit 8 --max-segments 3`)).stdout);
+    expect(found.length).toBe(8);
+    for (const [i, row] of found.entries()) {
       expect(row.completion_ids).toEqual(fixtures[i]?.completion_ids);
       expect(row.segments.filter((s) => s.kind === 'thought').length).toBeLessThanOrEqual(3);
       expect(row.segments.at(-1)?.end).toBe(row.completion_ids.length);
       const nats = row.segments.reduce((sum, s) => sum + s.entropy, 0);
-      expect(nats).toBeCloseTo(
-        row.entropies.reduce((a, b) => a + b, 0),
-        3,
-      );
+      const all = row.entropies.reduce((a, b) => a + b, 0);
+      expect(nats).toBeCloseTo(all, 3);
     }
   });
 
   it('--no-policy merges by length, says so, and needs no prompt', async () => {
     const completion = 'a\nbb\nccc\ndddd\n</think>\n5';
-    const run = await rredcotHere(['segment', '--no-policy', '--max-segments', '2'], {
-      cwd: folder,
-      stdin: line({ completion }),
-    });
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/by length/);
-    const row = JSON.parse(run.stdout) as ScoredRow;
+    const { stdout, stderr } = await done('segment --no-policy --max-segments 2', line({ completion }));
+    expect(stderr).toMatch(/by length/);
+    const [row] = printed(stdout) as [ScoredRow];
     expect(
       row.segments.map(({ kind, start, char_start, char_end }) => ({ kind, start, char_start, char_end })),
     ).toEqual([
@@ -517,51 +362,36 @@ describe('segment', () => {
   });
 
   it('--map and --columns may be given in several flags', async () => {
-    const maps = ['--map', 'completion=text', '--map', 'group=g'];
-    const columns = ['--columns', 'id', '--columns', 'group'];
-    const run = await rredcotHere(['segment', '--no-policy', ...maps, ...columns], {
-      cwd: folder,
-      stdin: line({ text: 'a\nb', g: 'x' }),
-    });
-    expect(run.code, run.stderr).toBe(0);
-    expect(JSON.parse(run.stdout)).toEqual({ text: 'a\nb', g: 'x', id: 'stdin:0', group: 'x' });
+    const flags = '--map completion=text --map group=g --columns id --columns group';
+    const { stdout } = await done(`segment --no-policy ${flags}`, line({ text: 'a\nb', g: 'x' }));
+    expect(printed(stdout)).toEqual([{ text: 'a\nb', g: 'x', id: 'stdin:0', group: 'x' }]);
   });
 
   it('says that an input has no rows', async () => {
-    const run = await rredcotHere(['segment', '--no-policy'], { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/no row in the input/);
-    expect(run.stderr).not.toMatch(/first row/);
+    const { stderr } = await done('segment --no-policy');
+    expect(stderr).toMatch(/no row in the input/);
+    expect(stderr).not.toMatch(/first row/);
   });
 
   it.each([
-    ['newline', [], [2, 5, 8, 26]],
-    ['fixed', ['--fixed-length', '4'], [4, 8, 26]],
-  ] as const)('--segmenter %s', async (segmenter, flags, ends) => {
+    ['newline', [2, 5, 8, 26]],
+    ['fixed --fixed-length 4', [4, 8, 26]],
+  ])('--segmenter %s', async (flags, ends) => {
     const completion = 'a\nbb\n𝒳c\n</think>\nanswer: 5';
-    const run = await rredcotHere(['segment', '--no-policy', '--segmenter', segmenter, ...flags], {
-      cwd: folder,
-      stdin: line({ completion }),
-    });
-    expect(run.code, run.stderr).toBe(0);
-    const row = JSON.parse(run.stdout) as ScoredRow;
-    expect(row.segments.map((s) => s.char_end)).toEqual(ends);
+    const { stdout } = await done(`segment --no-policy --segmenter ${flags}`, line({ completion }));
+    expect(printed(stdout)[0]?.segments.map((s) => s.char_end)).toEqual(ends);
   });
 });
 
 describe('help and version', () => {
-  it.each([[['--help']], [['score', '--help']], [['segment', '--help']], [['policy', 'build', '--help']]])(
-    '%j',
-    async (args) => {
-      const run = await rredcotHere(args);
-      expect(run.code).toBe(0);
-      expect(run.stdout).toMatch(/Usage: rredcot/);
-      if (args.length > 1) expect(run.stdout).toMatch(/Example:\n {2}rredcot /);
-    },
-  );
+  it.each(['', 'score', 'segment', 'policy build'])('%s --help', async (command) => {
+    const { stdout } = await done(`${command} --help`);
+    expect(stdout).toMatch(/Usage: rredcot/);
+    if (command !== '') expect(stdout).toMatch(/Example:\n {2}rredcot /);
+  });
 
   it('--version is the package version', async () => {
-    const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+    const { version } = await json(join(ROOT, 'package.json'));
     expect((await rredcot(['--version'])).stdout.trim()).toBe(version);
   });
 });
@@ -570,21 +400,21 @@ describe('-h', () => {
   it.each(['score', 'segment', 'sample', 'redistribute'])(
     '%s: the common flags by purpose, each of them one of --help, on a screen',
     async (command) => {
-      const [short, long] = [await rredcotHere([command, '-h']), await rredcotHere([command, '--help'])];
-      const flagsOf = (text: string) =>
-        [...text.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
-      const flags = flagsOf(short.stdout);
+      const [short, long] = [(await done(`${command} -h`)).stdout, (await done(`${command} --help`)).stdout];
+      const flagsOf = (help: string) =>
+        [...help.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
+      const flags = flagsOf(short);
       expect(flags.length).toBeGreaterThan(8);
       expect(flags.length).toBeLessThanOrEqual(21);
-      expect(flagsOf(long.stdout)).toEqual(expect.arrayContaining(flags));
-      expect(short.stdout.split('\n').length).toBeLessThan(70);
-      expect(short.stdout).toContain(`rredcot ${command} --help shows every flag`);
-      expect(long.stdout).not.toContain('shows every flag');
+      expect(flagsOf(long)).toEqual(expect.arrayContaining(flags));
+      expect(short.split('\n').length).toBeLessThan(70);
+      expect(short).toContain(`rredcot ${command} --help shows every flag`);
+      expect(long).not.toContain('shows every flag');
     },
   );
 
   it('--help has the flags of an estimator under its name', async () => {
-    const { stdout } = await rredcotHere(['score', '--help']);
+    const { stdout } = await done('score --help');
     expect(stdout).toMatch(/^Of --estimator siblings:\n +--mates <n>/m);
     expect(stdout).toMatch(/^Of --estimator mc, mc-truncated:\n +--mc-samples <n>/m);
   });

@@ -1,33 +1,27 @@
 // `rredcot calibrate` over files: what it writes, what it refuses, and what it says of what it left out.
-import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readdir, readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { Agreement } from '../../dist/commands/scored/agreement.js';
-import {
-  Calibration,
-  type CalibrationFile,
-  parseCalibration,
-} from '../../dist/estimate/calibrated/calibration.js';
-import { KnownGroups } from '../../dist/estimate/calibrated/folds.js';
+import { Calibration, type CalibrationFile, parseCalibration } from '../../dist/estimators/calibration.js';
+import { KnownGroups } from '../../dist/estimators/calibration-fit.js';
 import { oracleFeatures, oracleFit, oracleFold } from '../oracle/calibration.js';
-import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 import { type MadeTrace, madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
 
 const traces = madeTraces(12, 8);
-const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+const lines = traces.map((trace) => scoredLine(trace));
 
-async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await temporaryFolder();
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
-  return folder;
-}
-
-async function readFileJson(path: string): Promise<CalibrationFile> {
-  const parsed = parseCalibration(JSON.parse(await readFile(path, 'utf8')));
-  if (typeof parsed === 'string') throw new Error(parsed);
-  return parsed;
+/** A folder with files. */
+async function sceneWith(files: Readonly<Record<string, string | readonly object[]>>) {
+  const scene = await openScene();
+  for (const [name, content] of Object.entries(files)) await scene.write(name, content);
+  const calibration = async (name: string): Promise<CalibrationFile> => {
+    const parsed = parseCalibration(await scene.json(name));
+    if (typeof parsed === 'string') throw new Error(parsed);
+    return parsed;
+  };
+  return { ...scene, calibration };
 }
 
 const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
@@ -39,32 +33,27 @@ const statesOf = ({ values, geo, ends, logprobs }: MadeTrace) => ({
 
 describe('calibrate', () => {
   it('writes weights, folds, losses and the curve, the same bytes again, from any cut of the rows into files', async () => {
-    const rows = traces.map((trace) => scoredLine(trace));
-    const folder = await folderWith({
-      'all.jsonl': lines(rows),
-      'a.jsonl': lines(rows.slice(0, 31)),
-      'b.jsonl': lines(rows.slice(31)),
+    const { calibration, done, expectSame, folder } = await sceneWith({
+      'all.jsonl': lines,
+      'a.jsonl': lines.slice(0, 31),
+      'b.jsonl': lines.slice(31),
     });
-    const run = (...args: string[]) => rredcotHere(['calibrate', ...args], { cwd: folder });
-    const { code, stderr } = await run('all.jsonl', '-o', 'c.json');
-    expect(code).toBe(0);
+    const { stderr } = await done('calibrate all.jsonl -o c.json');
     expect(stderr).toContain('96 traces of 12 groups');
     expect(stderr).toMatch(/calibrated +0\.\d{3}/);
     expect(stderr).toMatch(/0\.9–1\.0 .*█/);
-    await run('a.jsonl', 'b.jsonl', '-o', 'd.json');
-    expect(await readFile(join(folder, 'd.json'), 'utf8')).toBe(
-      await readFile(join(folder, 'c.json'), 'utf8'),
-    );
+    await done('calibrate a.jsonl b.jsonl -o d.json');
+    await expectSame('d.json', 'c.json');
     expect((await readdir(folder)).sort()).toEqual(['a.jsonl', 'all.jsonl', 'b.jsonl', 'c.json', 'd.json']);
 
-    const file = await readFileJson(join(folder, 'c.json'));
+    const file = await calibration('c.json');
     expect(file).toMatchObject({ stands_back: null, traces: 96, groups: 12, skipped: {}, policy: null });
     // v̂ goes through a float32 logarithm on its way
     const expected = oracleFit(traces.map((trace) => ({ ...trace, key: trace.group as string })));
     for (const [n, weight] of expected.whole.entries()) expect(file.weights?.[n]).toBeCloseTo(weight, 4);
 
     // a trace of the fit gets the weights of its fold, another one those of all
-    const calibration = new Calibration(file);
+    const fitted = new Calibration(file);
     const trace = traces[20] as MadeTrace;
     const valued = (weights: readonly number[]) =>
       oracleFeatures(trace).map((phi) => {
@@ -74,17 +63,16 @@ describe('calibrate', () => {
           (1 + Math.exp(-z.reduce((sum, x, f) => sum + x * (weights[f + 1] as number), weights[0] as number)))
         );
       });
-    const own = calibration.values(trace.group as string, statesOf(trace));
+    const own = fitted.values(trace.group as string, statesOf(trace));
     const fold = file.fold_weights?.[oracleFold(trace.group as string)] as number[];
     for (const [k, value] of valued(fold).entries()) expect(own[k]).toBeCloseTo(value, 6);
-    const foreign = calibration.values('another group', statesOf(trace));
+    const foreign = fitted.values('another group', statesOf(trace));
     for (const [k, value] of valued(file.weights as number[]).entries())
       expect(foreign[k]).toBeCloseTo(value, 6);
     expect(foreign).not.toEqual(own);
   });
 
   it('leaves out rows that it cannot take, says how many and why, and fails where none is left', async () => {
-    const rows = traces.map((trace) => scoredLine(trace));
     const broken = [
       { reward: null },
       { reward: 3 },
@@ -95,83 +83,76 @@ describe('calibrate', () => {
       { segments: null },
       { reference_logprobs: [[-1, -2], [-1], [-1], [-1], [-1]].slice(0, (traces[3]?.ends.length ?? 0) + 1) },
     ].map((more) => scoredLine(traces[3] as MadeTrace, more));
-    const folder = await folderWith({
-      'clean.jsonl': lines(rows),
-      'mixed.jsonl': lines([...rows.slice(0, 50), ...broken, ...rows.slice(50)]),
-      'none.jsonl': lines(broken),
+    const { calibration, done, fails, folder } = await sceneWith({
+      'clean.jsonl': lines,
+      'mixed.jsonl': [...lines.slice(0, 50), ...broken, ...lines.slice(50)],
+      'none.jsonl': broken,
     });
-    const run = (...args: string[]) => rredcotHere(['calibrate', ...args], { cwd: folder });
-    await run('clean.jsonl', '-o', 'clean.json');
-    // warnings do not go through process.stderr
-    const { code, stderr } = await rredcotHere(['calibrate', 'mixed.jsonl', '-o', 'mixed.json'], {
-      cwd: folder,
-    });
-    expect(code).toBe(0);
+    await done('calibrate clean.jsonl -o clean.json');
+    const { stderr } = await done('calibrate mixed.jsonl -o mixed.json');
     expect(stderr).toContain('8 traces left out, the first: mixed.jsonl: row 50: its reward is unknown');
-    const [clean, mixed] = await Promise.all(
-      ['clean', 'mixed'].map((name) => readFileJson(join(folder, `${name}.json`))),
-    );
+    const [clean, mixed] = [await calibration('clean.json'), await calibration('mixed.json')];
     // the hash is of what was left out, too
-    expect(mixed?.sha256).not.toBe(clean?.sha256);
-    expect({ ...mixed, skipped: {}, sha256: clean?.sha256 }).toEqual(clean);
-    expect(Object.values(mixed?.skipped ?? {}).reduce((a, b) => a + b, 0)).toBe(8);
-    const none = await run('none.jsonl', '-o', 'none.json');
-    expect(none.code).toBe(65);
-    expect(none.stderr).toContain('none.jsonl: row 0: its reward is unknown');
+    expect(mixed.sha256).not.toBe(clean.sha256);
+    expect({ ...mixed, skipped: {}, sha256: clean.sha256 }).toEqual(clean);
+    expect(Object.values(mixed.skipped).reduce((a, b) => a + b, 0)).toBe(8);
+    await fails('calibrate none.jsonl -o none.json', 65, 'none.jsonl: row 0: its reward is unknown');
     expect(await readdir(folder)).not.toContain('none.json');
   });
 
   it('refuses what is no scored file, what lacks columns, and continuations in place of answers', async () => {
     const row = scoredLine(traces[0] as MadeTrace);
     const { logprobs: _, ...less } = row;
-    const folder = await folderWith({
-      'less.jsonl': lines([less]),
-      'joint.jsonl': lines([row]),
+    const { at, done, fails, folder, run, text, write } = await sceneWith({
+      'less.jsonl': [less],
+      'joint.jsonl': [row],
       'joint.jsonl.summary.json': summaryText({ estimator: 'joint' }),
       'bad.jsonl': '{"id": broken\n',
+      'good.jsonl': [row],
     });
-    const run = async (...args: string[]) => {
-      const { code, stderr } = await rredcotHere(['calibrate', ...args, '-o', 'c.json'], { cwd: folder });
-      return `${code} ${stderr}`;
-    };
-    expect(await run('less.jsonl')).toMatch(/^2 .*less\.jsonl: has no column logprobs/);
-    expect(await run('joint.jsonl')).toMatch(/^2 .*--estimator joint/);
-    expect(await run('bad.jsonl')).toMatch(/^65 .*bad\.jsonl: row 0/);
-    expect(await run('gone.jsonl')).toMatch(/^2 .*gone\.jsonl: no such file/);
-    await writeFile(join(folder, 'good.jsonl'), lines([row]));
-    expect(await run('good.jsonl', './good.jsonl')).toMatch(/^2 .*good\.jsonl: is given twice/);
-    expect(await run('.')).toMatch(/^2 .*run\.json: is missing/);
-    await writeFile(join(folder, 'c.json'), lines([row]));
-    expect(await run('c.json')).toMatch(/^2 .*c\.json: is an input/);
+    for (const [inputs, code, why] of [
+      ['less.jsonl', 2, /less\.jsonl: has no column logprobs/],
+      ['joint.jsonl', 2, /--estimator joint/],
+      ['bad.jsonl', 65, /bad\.jsonl: row 0/],
+      ['gone.jsonl', 2, /gone\.jsonl: no such file/],
+      ['good.jsonl ./good.jsonl', 2, /good\.jsonl: is given twice/],
+      ['.', 2, /run\.json: is missing/],
+    ] as const)
+      await fails(`calibrate ${inputs} -o c.json`, code, why);
+    await write('c.json', [row]);
+    await fails('calibrate c.json -o c.json', 2, /c\.json: is an input/);
     expect((await readdir(folder)).filter((name) => name.startsWith('.'))).toEqual([]);
-    const made = await rredcotHere([
-      'score',
-      FIXTURES,
-      '--limit',
-      '2',
-      '--format',
-      'jsonl',
-      '-o',
-      join(folder, 'run/'),
-    ]);
-    expect(made.code, made.stderr).toBe(0);
-    const chunk = join(folder, 'run/chunks/00000-of-00001/000000.jsonl');
-    await writeFile(chunk, (await readFile(chunk, 'utf8')).replace('"reward":1', '"reward":0'));
-    expect(await run('run')).toMatch(/^65 .*000000\.jsonl has changed since it was written/);
+    const chunk = 'run/chunks/00000-of-00001/000000.jsonl';
+    await done(`score ${FIXTURES} --limit 2 --format jsonl -o run/`);
+    await write(chunk, (await text(chunk)).replace('"reward":1', '"reward":0'));
+    await fails('calibrate run -o c.json', 65, /000000\.jsonl has changed since it was written/);
     // one run in two formats
-    for (const format of ['parquet', 'jsonl']) {
-      const args = ['score', FIXTURES, '--limit', '3', '-o', join(folder, `twice.${format}`)];
-      expect((await rredcotHere(args)).code).toBe(0);
-    }
-    expect(await run('twice.parquet')).not.toContain('were read before');
-    const policies = new Agreement<{ graph: string }>('who', 'by another policy');
-    const both = await run('twice.parquet', 'twice.jsonl');
+    for (const format of ['parquet', 'jsonl']) await done(`score ${FIXTURES} --limit 3 -o twice.${format}`);
+    expect((await run('calibrate twice.parquet -o c.json')).said).not.toContain('were read before');
+    const both = (await run('calibrate twice.parquet twice.jsonl -o c.json')).said;
     expect(both).toMatch(
       /3 traces were read before, .* \(the first again: twice\.jsonl: row 0\), and count again/,
     );
     expect(both).toMatch(/twice\.jsonl: does not say which policy scored it/);
     expect(both).not.toContain('another policy');
-    // two policies, and none named: each is told as what it is
+    // a reward that was turned round behind the hash of the file
+    for (const format of ['jsonl', 'arrow']) {
+      const name = `edited.${format}`;
+      await done(`score ${FIXTURES} --limit 2 -o ${name}`);
+      const bytes = await readFile(at(name));
+      const place = format === 'jsonl' ? bytes.indexOf('"reward":1') + 9 : bytes.indexOf('answer:');
+      bytes.write(format === 'jsonl' ? '0' : 'aa', place, 'latin1');
+      await write(name, bytes);
+      await fails(
+        `calibrate ${name} -o c.json`,
+        65,
+        /edited\.(jsonl|arrow): is not the file that was written/,
+      );
+    }
+  });
+
+  it('tells of files by another policy, or by none that is named, each as what it is', () => {
+    const policies = new Agreement<{ graph: string }>('who', 'by another policy');
     const arms = ['a', 'b', 'a', undefined, 'b'].map((policy, n) => {
       const agreement = policy === undefined ? null : { graph: policy };
       return policies.add(agreement, `${n}`);
@@ -191,45 +172,29 @@ describe('calibrate', () => {
     expect(late.common).toBeNull();
     const same = new Agreement<string>('who', 'by another policy');
     expect([same.add('a', '0'), same.add('a', '1'), same.common]).toEqual([undefined, undefined, 'a']);
-    // a reward that was turned round behind the hash of the file
-    for (const format of ['jsonl', 'arrow']) {
-      const path = join(folder, `edited.${format}`);
-      const made = await rredcotHere(['score', FIXTURES, '--limit', '2', '-o', path]);
-      expect(made.code, made.stderr).toBe(0);
-      const bytes = await readFile(path);
-      const at = format === 'jsonl' ? bytes.indexOf('"reward":1') + 9 : bytes.indexOf('answer:');
-      bytes[at] = format === 'jsonl' ? 0x30 : 0x61;
-      if (format === 'arrow') bytes[at + 1] = 0x61;
-      await writeFile(path, bytes);
-      expect(await run(`edited.${format}`)).toMatch(
-        /^65 .*edited\.(jsonl|arrow): is not the file that was written/,
-      );
-    }
   });
 
   it('says where it stands back, and where files were not scored alike', async () => {
     const alike = traces.map((trace) => scoredLine(trace, { reward: 1 }));
-    const folder = await folderWith({
-      'alike.jsonl': lines(alike),
-      'more.jsonl': lines(alike),
+    const { calibration, done } = await sceneWith({
+      'alike.jsonl': alike,
+      'more.jsonl': alike,
       'more.jsonl.summary.json': summaryText({ segmenter: 'newline', estimator: 'pr' }),
     });
-    const { code, stderr } = await rredcotHere(['calibrate', 'alike.jsonl', 'more.jsonl', '-o', 'c.json'], {
-      cwd: folder,
-    });
-    expect(code).toBe(0);
+    const { stderr } = await done('calibrate alike.jsonl more.jsonl -o c.json');
     expect(stderr).toContain('all traces have the same reward');
     expect(stderr).toContain('alike.jsonl: does not say with which flags it was scored');
-    const file = await readFileJson(join(folder, 'c.json'));
-    expect(file).toMatchObject({ stands_back: 'one-reward', weights: null, scored_with: null });
+    expect(await calibration('c.json')).toMatchObject({
+      ...{ stands_back: 'one-reward', weights: null, scored_with: null },
+    });
   });
 });
 
 describe('a calibration file', () => {
   it('is read with distrust: the place and what was expected there', async () => {
-    const folder = await folderWith({ 'all.jsonl': lines(traces.map((trace) => scoredLine(trace))) });
-    await rredcotHere(['calibrate', 'all.jsonl', '-o', 'c.json'], { cwd: folder });
-    const file = await readFileJson(join(folder, 'c.json'));
+    const { calibration, done } = await sceneWith({ 'all.jsonl': lines });
+    await done('calibrate all.jsonl -o c.json');
+    const file = await calibration('c.json');
     const parse = (more: object) => parseCalibration({ ...file, ...more });
     expect(parse({})).toEqual(file);
     expect(parse({ version: 2 })).toMatch(/^version: /);

@@ -4,9 +4,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
-import { parseNamedPath } from '../../dist/io/scored/credit-sources.js';
-import { traceCredits } from '../../dist/io/scored/trace-credits.js';
-import { buildPrmFolder } from '../../dist/policy/run/build-prm.js';
+import { parseNamedPath, traceCredits } from '../../dist/io/scored/trace-credits.js';
+import { buildPrmFolder } from '../../dist/policy/run/build.js';
 import { rredcotHere } from '../support/in-process.js';
 import { ROOT, rredcot, SHARED_DATA, temporaryFolder } from '../support/program.js';
 

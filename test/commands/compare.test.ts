@@ -1,15 +1,13 @@
 /** `rredcot compare` on files: several of them matched, what is left out and told, the three forms of its output. */
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type ComparisonReport, compare } from '../../dist/commands/compare.js';
 import type { Log } from '../../dist/report/log.js';
 import { seeded } from '../oracle/toy.js';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, temporaryFolder } from '../support/program.js';
+import { FIXTURES } from '../support/program.js';
+import { jsonLines, openScene } from '../support/scene.js';
 
-let folder: string;
-const at = (name: string) => join(folder, name);
+const { at, done, fails, run, text, write } = await openScene();
 
 interface Row {
   id: string;
@@ -55,17 +53,13 @@ function rows(n: number, seed = 1): Row[] {
   });
 }
 
-async function write(name: string, lines: readonly (Row | string)[]): Promise<string> {
-  const texts = lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line)));
-  await writeFile(at(name), `${texts.join('\n')}\n`);
-  return at(name);
-}
+/** Rows, and lines that are none. */
+const writeRows = (name: string, lines: readonly (Row | string)[]) =>
+  write(name, lines.map((line) => (typeof line === 'string' ? `${line}\n` : jsonLines([line]))).join(''));
 
-async function compared(...args: string[]): Promise<ComparisonReport> {
-  const run = await rredcotHere(['compare', ...args, '--json'], { cwd: folder });
-  expect(run.code, run.stderr).toBe(0);
-  return JSON.parse(run.stdout) as ComparisonReport;
-}
+const compared = async (line: string): Promise<ComparisonReport> =>
+  JSON.parse((await done(`compare ${line} --json`)).stdout);
+const printed = async (line: string) => (await done(`compare ${line}`)).stdout;
 
 function figure({ figures }: ComparisonReport, measure: string, credit: string, traces = 'all') {
   return figures.find(
@@ -73,25 +67,12 @@ function figure({ figures }: ComparisonReport, measure: string, credit: string, 
   );
 }
 
-let scored: string;
-beforeAll(async () => {
-  folder = await temporaryFolder();
-  scored = await write('scored.jsonl', rows(20));
-});
+beforeAll(() => writeRows('scored.jsonl', rows(20)));
 
 describe('one file', () => {
   it('compares its differences, σ and uniform with a column of values and a label', async () => {
-    const report = await compared(
-      scored,
-      '--values',
-      'mc=mc',
-      '--values',
-      'noisy=noisy',
-      '--truth',
-      'mc',
-      '--label',
-      'first_wrong=wrong',
-    );
+    const flags = '--values mc=mc --values noisy=noisy --truth mc --label first_wrong=wrong';
+    const report = await compared(`scored.jsonl ${flags}`);
     expect(report).toMatchObject({
       traces: 20,
       right: 10,
@@ -120,33 +101,32 @@ describe('one file', () => {
   });
 
   it('draws pairs with uniform σ only when asked; the figures have them always', async () => {
-    const drawn = async (...args: string[]) => (await rredcotHere(['compare', scored, ...args])).stdout;
+    const drawn = (flags = '') => printed(`scored.jsonl ${flags}`);
     const pairs = (text: string) => [...text.matchAll(/^(\S+) ~ (\S+) /gm)].map((m) => `${m[1]} ${m[2]}`);
     expect(new Set(pairs(await drawn()))).toEqual(new Set(['delta sigma']));
-    expect(await drawn('--report', at('page.html'))).not.toContain('uniform');
-    const charts = async () => (await readFile(at('page.html'), 'utf8')).match(/<svg class="chart"/g)?.length;
+    expect(await drawn('--report page.html')).not.toContain('uniform');
+    const charts = async () => (await text('page.html')).match(/<svg class="chart"/g)?.length;
     expect(await charts()).toBe(2);
-    expect(pairs(await drawn('--credit', 'uniform', '--report', at('page.html')))).toContain('uniform sigma');
+    expect(pairs(await drawn('--credit uniform --report page.html'))).toContain('uniform sigma');
     expect(await charts()).toBe(4);
-    expect(await drawn('--truth', 'uniform')).toMatch(/^sigma /m);
+    expect(await drawn('--truth uniform')).toMatch(/^sigma /m);
     expect(await drawn('--csv')).toContain(',uniform,sigma,');
   });
 
   it('prints a table, CSV with as many lines as figures, and the same again', async () => {
-    const args = ['compare', scored, '--values', 'mc, "x"=mc', '--credit', 'uniform'];
-    const table = await rredcotHere(args);
-    expect(table.stdout).toMatch(/^20 traces \(10 right, 10 wrong\), 100 thought segments\n/);
-    expect(table.stdout).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
-    expect(table.stdout).toMatch(/\* flat: half of the traces/);
-    expect((await rredcotHere(args)).stdout).toBe(table.stdout);
-    expect(table.stdout).not.toContain('agrees with');
-    const judged = await rredcotHere(['compare', scored, '--values', 'mc=mc', '--truth', 'mc']);
-    expect(judged.stdout).toMatch(/\nagrees with mc +sign of large changes +worst segment of wrong traces\n/);
-    expect(judged.stdout).toMatch(/\ndelta +\d?\.?\d+ \[/);
-    const other = await rredcotHere([...args, '--seed', '1']);
-    expect(other.stdout).not.toBe(table.stdout);
-    const csv = (await rredcotHere([...args, '--csv'])).stdout.trimEnd().split('\n');
-    const json = JSON.parse((await rredcotHere([...args, '--json'])).stdout) as ComparisonReport;
+    const line = `scored.jsonl --values 'mc, "x"=mc' --credit uniform`;
+    const table = await printed(line);
+    expect(table).toMatch(/^20 traces \(10 right, 10 wrong\), 100 thought segments\n/);
+    expect(table).toMatch(/\ndelta ~ mc, "x" +0\.9\d \[0\.\d\d, 0\.\d\d\] +<0\.001/);
+    expect(table).toMatch(/\* flat: half of the traces/);
+    expect(await printed(line)).toBe(table);
+    expect(table).not.toContain('agrees with');
+    const judged = await printed('scored.jsonl --values mc=mc --truth mc');
+    expect(judged).toMatch(/\nagrees with mc +sign of large changes +worst segment of wrong traces\n/);
+    expect(judged).toMatch(/\ndelta +\d?\.?\d+ \[/);
+    expect(await printed(`${line} --seed 1`)).not.toBe(table);
+    const csv = (await printed(`${line} --csv`)).trimEnd().split('\n');
+    const json = await compared(line);
     expect(csv).toHaveLength(json.figures.length + 1);
     expect(csv[0]).toBe('measure,of,credit,traces,last,value,low,high,p,chance,n_traces,n_segments,notes');
     expect(csv.filter((line) => line.includes('"mc, ""x"""'))).not.toHaveLength(0);
@@ -156,7 +136,8 @@ describe('one file', () => {
 it('tells how far it is', async () => {
   const lines: string[] = [];
   const log = { progress: (line: string) => lines.push(line) } as unknown as Log;
-  const many = await write('many.jsonl', rows(1000));
+  const many = at('many.jsonl');
+  await writeRows('many.jsonl', rows(1000));
   const bare = { firstWrong: undefined, reward: undefined };
   const how = {
     columns: [],
@@ -188,7 +169,8 @@ describe('several files', () => {
       { ...fourth, id: 'stranger' },
       { ...fourth, segments: [] },
     ];
-    const report = await compared(scored, await write('other.jsonl', other));
+    await writeRows('other.jsonl', other);
+    const report = await compared('scored.jsonl other.jsonl');
     expect(report.credits).toEqual(['uniform', 'delta', 'sigma', 'other:delta', 'other:sigma']);
     expect(report.files.map(({ traces }) => traces)).toEqual([20, 18]);
     expect(Object.entries(report.refused).map(([code, { count }]) => [code, count])).toEqual([
@@ -202,8 +184,10 @@ describe('several files', () => {
     expect(report.refused.other_segments?.first).toMatch(/other\.jsonl:17: id "t1" is cut at other places/);
     expect(report.refused.missing?.first).toMatch(/other\.jsonl: has no id "t3"/);
     // a file of which nothing is left is no comparison
-    const none = scoredElsewhere(other);
-    await expect(compared(scored, await write('none.jsonl', none))).rejects.toThrow(
+    await writeRows('none.jsonl', scoredElsewhere(other));
+    await fails(
+      'compare scored.jsonl none.jsonl',
+      65,
       /none\.jsonl: no trace of it can be compared, .*is not in the first file/,
     );
     const same = report.figures.find(
@@ -213,19 +197,24 @@ describe('several files', () => {
   });
 
   it('of this program are called after estimator and rule, and tell of other flags', async () => {
-    const score = (out: string, ...flags: string[]) =>
-      rredcotHere(['score', FIXTURES, '--limit', '12', '-o', at(out), '--quiet', ...flags]);
-    expect((await score('pr.parquet')).code).toBe(0);
-    expect(
-      (await score('geo.jsonl', '--estimator', 'pr-geo', '--sigma', 'rudder,abs', '--max-segments', '30'))
-        .code,
-    ).toBe(0);
+    const score = `score ${FIXTURES} --limit 12 --quiet`;
+    await done(`${score} -o pr.parquet`);
+    await done(`${score} -o geo.jsonl --estimator pr-geo --sigma rudder,abs --max-segments 30`);
     // JSON lines by the summary beside them
-    const report = await compared(at('pr.parquet'), at('geo.jsonl'));
+    const report = await compared('pr.parquet geo.jsonl');
     expect(report.credits).toEqual(['uniform', 'pr', 'sigma_share', 'pr-geo', 'sigma_rudder', 'sigma_abs']);
     expect(report.refused).toEqual({});
     expect(report.notes.map(({ code }) => code)).toContain('other-segmenter');
     expect(report.files.map(({ estimator }) => estimator)).toEqual(['pr', 'pr-geo']);
+    for (const file of report.files)
+      expect(Object.keys(file).sort()).toEqual([
+        'estimator',
+        'fallbacks',
+        'file',
+        'segmenter',
+        'sigma',
+        'traces',
+      ]);
     const shared = report.figures.find(
       (f) => f.of === 'pr' && f.credit === 'pr-geo' && f.measure === 'spearman',
     );
@@ -234,36 +223,29 @@ describe('several files', () => {
     // an edited file is told of, in each format
     for (const format of ['jsonl', 'arrow']) {
       const copy = `edited.${format}`;
-      const made = await rredcotHere(['redistribute', at('pr.parquet'), '-o', at(copy)]);
-      expect(made.code, made.stderr).toBe(0);
+      await done(`redistribute pr.parquet -o ${copy}`);
       const bytes = await readFile(at(copy));
       bytes.set(Buffer.from('x'), bytes.indexOf('<think>') + 1);
-      await writeFile(at(copy), bytes);
-      const { notes } = await compared(at(copy));
+      await write(copy, bytes);
+      const { notes } = await compared(copy);
       expect(notes).toEqual([
         { code: 'edited', text: expect.stringMatching(/edited\.\w+: .*how it was made may be untrue/) },
         { code: 'part', text: expect.stringMatching(/edited\.\w+ was cut by --limit/) },
       ]);
     }
-    await writeFile(at('geo.jsonl.summary.json'), '{}');
-    const edited = await rredcotHere(['compare', at('geo.jsonl')]);
-    expect([edited.code, edited.stderr]).toEqual([
-      65,
-      expect.stringContaining('is not the summary that was'),
-    ]);
+    await write('geo.jsonl.summary.json', '{}');
+    await fails('compare geo.jsonl', 65, 'is not the summary that was');
   });
 });
 
 describe('--steps', () => {
   it('are further credits of files whose values have them, as redistribute would write them', async () => {
-    const flags = ['--limit', '12', '--quiet'];
-    await rredcotHere(['score', FIXTURES, '-o', at('free.parquet'), ...flags]);
-    await rredcotHere(['score', FIXTURES, '-o', at('unlikely.parquet'), '--estimator', 'surprise', ...flags]);
+    const score = `score ${FIXTURES} --limit 12 --quiet`;
+    await done(`${score} -o free.parquet`);
+    await done(`${score} -o unlikely.parquet --estimator surprise`);
     for (const steps of ['scaled', 'smoothed']) {
-      const file = at(`${steps}.parquet`);
-      const made = await rredcotHere(['redistribute', at('free.parquet'), '-o', file, '--steps', steps]);
-      expect(made.code, made.stderr).toBe(0);
-      const report = await compared(at('free.parquet'), file, at('unlikely.parquet'), '--steps', steps);
+      await done(`redistribute free.parquet -o ${steps}.parquet --steps ${steps}`);
+      const report = await compared(`free.parquet ${steps}.parquet unlikely.parquet --steps ${steps}`);
       // surprise is no value, and the second file has them already
       expect(report.credits.filter((name) => name.endsWith(`_${steps}`))).toEqual([
         `pr_${steps}`,
@@ -278,40 +260,37 @@ describe('--steps', () => {
       );
       expect(other?.value).toBeLessThan(0.99);
     }
-    expect((await rredcotHere(['compare', at('free.parquet'), '--steps', 'free'])).code).toBe(2);
+    await fails('compare free.parquet --steps free', 2, '--steps');
   });
 });
 
 describe('what cannot be compared', () => {
   it.each([
-    [['--truth', 'mc'], /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],
-    [['--credit', 'mc=nothing'], /--credit mc=nothing: no row has it/],
-    [['--values', 'mc=nothing'], /--values mc=nothing: no row has it/],
-    [['--scores', 'mc=nothing'], /--scores mc=nothing: no row has it/],
-    [['--credit', 'mc'], /expected name=path/],
-    [['--credit', 'sigma=mc'], /--credit sigma: the name is taken/],
-    [['--values', 'a=mc', '--values', 'a=noisy'], /the name is taken/],
-    [['--label', 'last_wrong=wrong'], /--label first_wrong=/],
-    [['--seed', '-1'], /--seed -1/],
-    [['--json', '--csv'], /leave out one/],
-  ])('%j', async (flags, message) => {
-    const run = await rredcotHere(['compare', scored, ...flags]);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(message);
+    ['--truth mc', /--truth mc: no credit has that name\n {2}try: --truth uniform\|delta\|sigma/],
+    ['--credit mc=nothing', /--credit mc=nothing: no row has it/],
+    ['--values mc=nothing', /--values mc=nothing: no row has it/],
+    ['--scores mc=nothing', /--scores mc=nothing: no row has it/],
+    ['--credit mc', /expected name=path/],
+    ['--credit sigma=mc', /--credit sigma: the name is taken/],
+    ['--values a=mc --values a=noisy', /the name is taken/],
+    ['--label last_wrong=wrong', /--label first_wrong=/],
+    ['--seed -1', /--seed -1/],
+    ['--json --csv', /leave out one/],
+  ])('%s', async (flags, why) => {
+    await fails(`compare scored.jsonl ${flags}`, 2, why);
   });
 
   it.each([
-    [['--credit', 'c=mc'], '--credit c: mc has 6 numbers, expected 5 '],
-    [['--scores', 'c=mc'], '--scores c: mc has 6 numbers, expected 5 '],
-    [['--values', 'c=id'], '--values c: id is no list of numbers'],
+    ['--credit c=mc', '--credit c: mc has 6 numbers, expected 5 '],
+    ['--scores c=mc', '--scores c: mc has 6 numbers, expected 5 '],
+    ['--values c=id', '--values c: id is no list of numbers'],
   ])(
-    'a column that is wrong in every row leaves no trace: exit 65 with the reason: %j',
+    'a column that is wrong in every row leaves no trace: exit 65 with the reason: %s',
     async (flags, why) => {
-      const run = await rredcotHere(['compare', scored, ...flags]);
-      expect(run.code).toBe(65);
-      expect(run.stderr).toMatch(/no trace to compare: 20 rows credit, first .*scored\.jsonl:0: --/);
-      expect(run.stderr).toContain(`scored.jsonl:0: ${why}`);
-      expect(run.stderr).toContain('try: rredcot inspect <file> shows the columns of a row');
+      const said = /no trace to compare: 20 rows credit, first .*scored\.jsonl:0: --/;
+      const { stderr } = await fails(`compare scored.jsonl ${flags}`, 65, said);
+      expect(stderr).toContain(`scored.jsonl:0: ${why}`);
+      expect(stderr).toContain('try: rredcot inspect <file> shows the columns of a row');
     },
   );
 
@@ -321,20 +300,16 @@ describe('what cannot be compared', () => {
       const status = 'uniform:flat-values';
       return { ...row, status, segments: own.map((s) => ({ ...s, sigma: (s.end - s.start) / 36 })) };
     };
-    const flat = rows(20).map(even);
-    const files = [await write('flat.jsonl', flat), await write('flat-2.jsonl', flat)];
-    const run = await rredcotHere(['compare', ...files]);
-    expect([run.code, run.stdout]).toEqual([65, '']);
-    expect(run.stderr).toContain('nothing can be compared: no credit differs within a trace');
+    for (const name of ['flat.jsonl', 'flat-2.jsonl']) await writeRows(name, rows(20).map(even));
+    const why = 'nothing can be compared: no credit differs within a trace';
+    expect((await fails('compare flat.jsonl flat-2.jsonl', 65, why)).stdout).toBe('');
     // two files that do differ within traces may well be the same
-    const same = [scored, await write('same.jsonl', rows(20))];
-    expect((await rredcotHere(['compare', ...same])).code).toBe(0);
+    await writeRows('same.jsonl', rows(20));
+    await done('compare scored.jsonl same.jsonl');
   });
 
   it('a file that is not there, and rows that were not scored', async () => {
-    expect((await rredcotHere(['compare', at('nowhere.parquet')])).code).toBe(2);
-    const run = await rredcotHere(['compare', FIXTURES]);
-    expect(run.code).toBe(65);
-    expect(run.stderr).toMatch(/no segments, expected a row that was scored or cut/);
+    expect((await run('compare nowhere.parquet')).code).toBe(2);
+    await fails(`compare ${FIXTURES}`, 65, /no segments, expected a row that was scored or cut/);
   });
 });

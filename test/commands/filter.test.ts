@@ -1,40 +1,33 @@
 // `filter` keeps what fits all conditions, as it is, and counts what each of them removed.
-import { execFileSync } from 'node:child_process';
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { StoredTrace } from '../../dist/commands/scored/scored-rows.js';
 import { FIGURES, parseWhere } from '../../dist/commands/scored/where.js';
 import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
-import { rredcotHere } from '../support/in-process.js';
+import type { OutputRow } from '../../dist/scored.js';
+import { named } from '../support/estimators.js';
 import { bareRow, readMetadata } from '../support/io-helpers.js';
-import {
-  FIXTURES,
-  ROOT,
-  readJsonl,
-  readScored,
-  type ScoredRow,
-  temporaryFolder,
-} from '../support/program.js';
+import { ROOT, type ScoredRow } from '../support/program.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
-const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: 'pr' } } as unknown as Parameters<
+const SOURCE = { ours: OUR_COLUMNS, credit: { estimator: named('pr') } } as unknown as Parameters<
   typeof parseWhere
 >[2];
 
+const segment = { charStart: null, charEnd: null, entropy: null, delta: null, sigma: null } as const;
 /** Values .5 .75 .25 and ζ = 1 over 4 tokens. */
-const TRACE = {
-  row: {
-    ...bareRow({}),
-    reward: 1,
-    baseline: 0.25,
-    sigma: Float32Array.of(0.5, -0.25, 0.5, 0.25),
-    sigmaMaxWeight: 2,
-    logprobs: Float32Array.of(-1, -2, -3, -2),
-    segments: [{ kind: 'thought' }, { kind: 'thought' }, { kind: 'answer' }],
-    status: ['bank:row', 'uniform:no-gain'],
-  },
-  creditable: { values: Float32Array.of(0.5, 0.75, 0.25), ends: Int32Array.of(1, 3, 4) },
-} as unknown as StoredTrace;
+const TRACE: OutputRow = {
+  ...bareRow({}),
+  ...{ reward: 1, baseline: 0.25, valueStart: 0.5, sigmaMaxWeight: 2 },
+  sigma: Float32Array.of(0.5, -0.25, 0.5, 0.25),
+  logprobs: Float32Array.of(-1, -2, -3, -2),
+  segments: [
+    { ...segment, start: 0, end: 1, kind: 'thought', value: 0.75 },
+    { ...segment, start: 1, end: 3, kind: 'thought', value: 0.25 },
+    { ...segment, start: 3, end: 4, kind: 'answer', value: null },
+  ],
+  status: ['bank:row', 'uniform:no-gain'],
+};
 
 describe('a condition', () => {
   it.each([
@@ -75,9 +68,8 @@ describe('a condition', () => {
     ['id == "a\nand b"', 'a\nand b', true],
     ['id != "a and b"', 'a and b', false],
   ])('%j of the trace %j: %s', (text, id, expected) => {
-    const { trace, ...row } = TRACE.row;
-    const named = { ...TRACE, row: { ...row, trace: { ...trace, id } } };
-    expect(parseWhere(text, 'x.parquet', SOURCE).holds(named)).toBe(expected);
+    const other = { ...TRACE, trace: { ...TRACE.trace, id } };
+    expect(parseWhere(text, 'x.parquet', SOURCE).holds(other)).toBe(expected);
   });
 
   it.each([
@@ -117,30 +109,26 @@ describe('a condition', () => {
   });
 });
 
-describe('a filtered file', () => {
-  let folder: string;
+describe('a filtered file', async () => {
+  const { at, done, fails, folder, json, rows, run, text, write } = await openScene();
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 16);
-    await writeFile(join(folder, 'traces.jsonl'), `${lines.join('\n')}\n`);
-    await here('score', 'traces.jsonl', '--max-segments', '6', '-o', 'all.parquet');
-    await here('redistribute', 'all.parquet', '-o', 'all.jsonl');
+    const fixtures = await fixtureRows(0, 16);
+    await write('traces.jsonl', fixtures);
+    await write('given.jsonl', fixtures.map(valued));
+    await done('score traces.jsonl --max-segments 6 -o all.parquet');
+    await done('redistribute all.parquet -o all.jsonl');
   });
-  const here = async (...args: string[]) => {
-    const run = await rredcotHere(args, { cwd: folder });
-    expect(run.code, run.stderr).toBe(0);
-    return run;
-  };
+  const keysOf = async (name: string) => (await readMetadata(at(name))).keys;
+  const baselines = async (name: string) => (await rows(name)).map(({ baseline }) => baseline);
 
   it('has the rows that fit, unchanged, and counts what each condition removed', async () => {
-    const where = ['--where', 'value_range >= .6', '--where', 'reward == 1 and status == ok'];
     // Parquet holds its own hash: a file of that name is somebody's own
-    await writeFile(join(folder, 'some.parquet.sha256'), 'mine');
-    const run = await here('filter', 'all.parquet', '-o', 'some.parquet', ...where);
-    expect(await readFile(join(folder, 'some.parquet.sha256'), 'utf8')).toBe('mine');
-    expect(run.stderr).toMatch(/kept \d+ of 16 traces\n {2}value_range >= \.6: removed \d/);
-    const all = await readScored(join(folder, 'all.parquet'));
-    const some = await readScored(join(folder, 'some.parquet'));
+    await write('some.parquet.sha256', 'mine');
+    const where = "--where 'value_range >= .6' --where 'reward == 1 and status == ok'";
+    const { stderr } = await done(`filter all.parquet -o some.parquet ${where}`);
+    expect(await text('some.parquet.sha256')).toBe('mine');
+    expect(stderr).toMatch(/kept \d+ of 16 traces\n {2}value_range >= \.6: removed \d/);
+    const [all, some] = [await rows('all.parquet'), await rows('some.parquet')];
     const range = ({ value_start, segments }: ScoredRow) => {
       const values = [value_start, ...segments.flatMap(({ value }) => value ?? [])];
       return Math.max(...values) - Math.min(...values);
@@ -152,9 +140,8 @@ describe('a filtered file', () => {
     const expected = all.filter((row) => fits.every((each) => each(row)));
     expect(some).toEqual(expected);
     expect([expected.length > 0, expected.length < all.length]).toEqual([true, true]);
-    const done = JSON.parse(await readFile(join(folder, 'some.parquet.summary.json'), 'utf8'));
     const failing = (n: number) => all.filter((row) => !fits[n]?.(row));
-    expect(done).toMatchObject({
+    expect(await json('some.parquet.summary.json')).toMatchObject({
       kept: expected.length,
       of: 16,
       conditions: [0, 1].map((n) => ({
@@ -162,9 +149,8 @@ describe('a filtered file', () => {
         alone: failing(n).filter((row) => fits[1 - n]?.(row)).length,
       })),
     });
-    expect((await rredcotHere(['verify', 'some.parquet'], { cwd: folder })).stdout).toBe('');
-    const { keys } = await readMetadata(join(folder, 'some.parquet'));
-    const before = (await readMetadata(join(folder, 'all.parquet'))).keys;
+    expect((await done('verify some.parquet')).stdout).toBe('');
+    const [keys, before] = [await keysOf('some.parquet'), await keysOf('all.parquet')];
     expect(keys.get('rredcot.config')).toBe(before.get('rredcot.config'));
     expect(keys.get('rredcot.run')).not.toBe(before.get('rredcot.run'));
     expect(JSON.parse(keys.get('rredcot.part') as string)).toMatchObject({
@@ -173,122 +159,78 @@ describe('a filtered file', () => {
       sha256: before.get('rredcot.sha256'),
     });
     // what is made of it says so still, and has the groups' means that it had
-    await here('redistribute', 'some.parquet', '-o', 'again.parquet', '--sigma', 'rudder');
-    expect([...(await readMetadata(join(folder, 'again.parquet'))).keys.keys()]).toContain('rredcot.part');
-    const again = await readScored(join(folder, 'again.parquet'));
-    expect(again.map(({ baseline }) => baseline)).toEqual(some.map(({ baseline }) => baseline));
+    await done('redistribute some.parquet -o again.parquet --sigma rudder');
+    expect([...(await keysOf('again.parquet')).keys()]).toContain('rredcot.part');
+    expect(await baselines('again.parquet')).toEqual(await baselines('some.parquet'));
   });
 
   it('has no means of its groups but those that it has stored', async () => {
-    const asked = ['--sigma', 'rudder', '--baseline', 'group'];
+    const asked = '--sigma rudder --baseline group';
     for (const format of ['parquet', 'jsonl']) {
       const [whole, part] = [`valued.${format}`, `part.${format}`];
-      await here(
-        'redistribute',
-        'all.parquet',
-        '--overwrite',
-        '-o',
-        whole,
-        '--sigma',
-        'rudder',
-        '--baseline',
-        'value',
-      );
-      await here('filter', whole, '--where', 'reward == 1', '--overwrite', '-o', part);
-      const { code, stderr } = await rredcotHere(['redistribute', part, ...asked, '-o', 'x.jsonl'], {
-        cwd: folder,
-      });
-      expect(stderr).toContain("was filtered, so that the mean of its groups' rewards is not known");
-      expect(code).toBe(65);
+      await done(`redistribute all.parquet -o ${whole} --sigma rudder --baseline value`);
+      await done(`filter ${whole} --where 'reward == 1' -o ${part}`);
+      const why = "was filtered, so that the mean of its groups' rewards is not known";
+      await fails(`redistribute ${part} ${asked} -o x.jsonl`, 65, why);
       // nor has what is made of it, in whichever format
       for (const other of ['jsonl', 'arrow']) {
-        await here('redistribute', part, '--overwrite', '--sigma', 'softmax', '-o', `softened.${other}`);
-        const again = ['redistribute', `softened.${other}`, ...asked, '-o', 'x.jsonl'];
-        expect((await rredcotHere(again, { cwd: folder })).code, other).toBe(65);
+        await done(`redistribute ${part} --overwrite --sigma softmax -o softened.${other}`);
+        expect((await run(`redistribute softened.${other} ${asked} -o x.jsonl`)).code, other).toBe(65);
       }
-      await here('redistribute', whole, ...asked, '--overwrite', '-o', 'means.jsonl');
-      const [means, stored] = await Promise.all(
-        ['means.jsonl', 'all.jsonl'].map((name) => readJsonl<ScoredRow>(join(folder, name))),
-      );
-      expect(means?.map(({ baseline }) => baseline)).toEqual(stored?.map(({ baseline }) => baseline));
+      await done(`redistribute ${whole} ${asked} --overwrite -o means.jsonl`);
+      expect(await baselines('means.jsonl')).toEqual(await baselines('all.jsonl'));
     }
   });
 
   it('as an input of score is told of, where anything follows of its groups', async () => {
-    const warned = async (args: readonly string[], stdin?: Buffer) => {
-      const run = await rredcotHere(
-        ['score', ...args, '--map', 'reference=answer', '--overwrite', '-o', 'again.parquet', '--log-json'],
-        { cwd: folder, ...(stdin === undefined ? {} : { stdin }) },
-      );
-      expect(run.code, run.stderr).toBe(0);
-      return run.stderr.includes('"part_input"');
+    const warned = async (input: string, stdin?: Buffer) => {
+      const line = `score ${GIVEN} --baseline group ${input} --map reference=answer --overwrite -o again.jsonl --log-json`;
+      return (await done(line, stdin)).stderr.includes('"part_input"');
     };
-    const keep = ['--where', 'reward >= 0', '--quiet'];
+    const keep = "--where 'reward >= 0' --quiet";
     for (const format of ['parquet', 'arrow', 'jsonl']) {
-      const [all, part] = [`whole.${format}`, `part.${format}`];
-      const scored = await rredcotHere(['score', 'traces.jsonl', '--overwrite', '-o', all, '--quiet'], {
-        cwd: folder,
-      });
-      expect(scored.code, scored.stderr).toBe(0);
-      const filtered = await rredcotHere(['filter', all, '--overwrite', '-o', part, ...keep], {
-        cwd: folder,
-      });
-      expect(filtered.code, filtered.stderr).toBe(0);
-      expect(await warned([all]), all).toBe(false);
-      expect(await warned([part]), part).toBe(true);
-      expect(await warned([part, '--baseline', 'value']), part).toBe(false);
+      const [all, part] = [`whole.${format}`, `rewarded.${format}`];
+      await done(`score given.jsonl ${GIVEN} -o ${all} --quiet`);
+      await done(`filter ${all} -o ${part} ${keep}`);
+      expect(await warned(all), all).toBe(false);
+      expect(await warned(part), part).toBe(true);
+      expect(await warned(`${part} --baseline value`), part).toBe(false);
     }
-    const stream = execFileSync(
-      process.execPath,
-      [join(ROOT, 'bin/rredcot.js'), 'filter', 'whole.parquet', '-o', '-', ...keep],
-      {
-        cwd: folder,
-      },
-    );
-    expect(await warned(['-'], stream)).toBe(true);
+    const { bytes } = await done(`filter whole.parquet -o - ${keep}`);
+    expect(await warned('-', bytes)).toBe(true);
   });
 
   it('of JSON lines has their bytes', async () => {
-    await here('filter', 'all.jsonl', '--where', 'reward == 0');
-    const wrong = (await readJsonl<ScoredRow>(join(folder, 'all.jsonl'))).filter(
-      ({ reward }) => reward === 0,
-    );
-    const lines = (await readFile(join(folder, 'all.jsonl'), 'utf8')).split('\n');
-    const kept = (await readFile(join(folder, 'all.filtered.jsonl'), 'utf8')).trimEnd().split('\n');
+    await done("filter all.jsonl --where 'reward == 0'");
+    const wrong = (await rows('all.jsonl')).filter(({ reward }) => reward === 0);
+    const lines = (await text('all.jsonl')).split('\n');
+    const kept = (await text('all.filtered.jsonl')).trimEnd().split('\n');
     expect(kept).toEqual(lines.filter((line) => wrong.some(({ id }) => line.includes(`"id":"${id}"`))));
     expect(kept.length).toBe(wrong.length);
-    expect((await rredcotHere(['verify', 'all.filtered.jsonl'], { cwd: folder })).stdout).toBe('');
+    expect((await done('verify all.filtered.jsonl')).stdout).toBe('');
   });
 
   it('takes away what killed commands have left of the output, and not what could be gone on with', async () => {
-    const left = join(folder, '.kept.jsonl.0123456789abcdef');
-    await mkdir(left);
-    await writeFile(join(left, '.kept.jsonl.01234567.tmp'), 'x');
-    await writeFile(join(folder, '.kept.jsonl.note'), 'of a user');
-    await here('filter', 'all.jsonl', '--where', 'reward == 1', '-o', 'kept.jsonl');
+    await mkdir(at('.kept.jsonl.0123456789abcdef'));
+    await write('.kept.jsonl.0123456789abcdef/.kept.jsonl.01234567.tmp', 'x');
+    await write('.kept.jsonl.note', 'of a user');
+    await done("filter all.jsonl --where 'reward == 1' -o kept.jsonl");
     const names = (await readdir(folder)).filter((name) => name.startsWith('.kept'));
     expect(names).toEqual(['.kept.jsonl.note']);
   });
 
   it('is none where no trace fits: an empty one would pass for data', async () => {
-    const where = ['--where', 'value_min > 1', '--where', 'reward == 1'];
-    const none = await rredcotHere(['filter', 'all.jsonl', '-o', 'none.jsonl', ...where], { cwd: folder });
-    expect(none.code).toBe(65);
-    expect(none.stderr).toMatch(
+    await fails(
+      "filter all.jsonl -o none.jsonl --where 'value_min > 1' --where 'reward == 1'",
+      65,
       /none of 16 traces fits: value_min > 1: removed 16, \d+ of them alone; reward == 1: removed \d+, 0 of them alone; nothing was written/,
     );
     expect((await readdir(folder)).filter((name) => name.includes('none'))).toEqual([]);
   });
 
   it('is refused without a condition, and in another format', async () => {
-    const none = await rredcotHere(['filter', 'all.parquet'], { cwd: folder });
-    expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('there is no condition') });
-    const other = await rredcotHere(['filter', 'all.parquet', '--where', 'reward == 1', '-o', 'x.jsonl'], {
-      cwd: folder,
-    });
-    expect(other).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('writes the format that it reads, parquet'),
-    });
+    await fails('filter all.parquet', 2, 'there is no condition');
+    const why = 'writes the format that it reads, parquet';
+    await fails("filter all.parquet --where 'reward == 1' -o x.jsonl", 2, why);
   });
 });

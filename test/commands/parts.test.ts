@@ -1,89 +1,77 @@
 // Files that are a part of a data set say so, in each format and however they came about, and what needs whole groups goes by it.
-import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { copyFile, mkdir, readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
 import { readMetadata } from '../support/io-helpers.js';
-import { FIXTURES, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
-const VALUE = ['--baseline', 'value', '--quiet'];
-const CHUNKS = ['--rows-per-chunk', '4', ...VALUE];
+const VALUE = '--baseline value --quiet';
+const CHUNKS = `--rows-per-chunk 4 ${VALUE}`;
 
-let folder: string;
-const at = (name: string) => join(folder, name);
-const run = async (...args: string[]) => rredcotHere(args, { cwd: folder });
-const done = async (...args: string[]) => {
-  const made = await run(...args);
-  expect(made.code, made.stderr).toBe(0);
-  return made;
-};
+const { at, done, expectSame, rows, run, text, write } = await openScene();
 /** What is said where a group's mean would follow from the traces of an output. */
 const means = async (path: string) => {
   const { code, stderr } = await run(
-    'redistribute',
-    path,
-    '--baseline',
-    'group',
-    '-o',
-    'means.jsonl',
-    '--overwrite',
-    '--quiet',
+    `redistribute ${path} --baseline group -o means.jsonl --overwrite --quiet`,
   );
   return `${code} ${stderr}`;
 };
 /** What `verify` notes of it; nothing is found in any. */
 const noted = async (path: string, code = 0) => {
-  const made = await run('verify', path, '--log-json');
+  const made = await run(`verify ${path} --log-json`);
   expect([made.code, made.stdout]).toEqual([code, '']);
   return made.stderr.split('\n').flatMap((line) => {
     const record = line === '' ? {} : JSON.parse(line);
     return record.code === 'part' ? [record.msg as string] : [];
   });
 };
+const partOf = async (name: string) => (await readMetadata(at(name))).keys.get('rredcot.part');
+const statusOf = async (path: string) => JSON.parse((await done(`status ${path} --json`)).stdout).part;
 
 /** two groups of eight */
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 16);
-  await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
-  await done('score', 'traces.jsonl', '-o', 'stored.jsonl', '--quiet');
+  const fixtures = await fixtureRows(0, 16);
+  await write('traces.jsonl', fixtures);
+  // a note makes them large enough for two files of 64 KiB
+  await write(
+    'valued.jsonl',
+    fixtures.map((row) => ({ ...valued(row), note: 'so far so good '.repeat(500) })),
+  );
+  await done('score traces.jsonl -o stored.jsonl --quiet');
 });
 
 it.each(['lost.parquet', 'lost.jsonl', 'lost/'])(
   'traces that %s has lost to the rejects are told',
   async (output) => {
-    const [first, ...others] = await readJsonl<Record<string, unknown>>(at('traces.jsonl'));
-    const lost = [{ ...first, completion_ids: [9999] }, ...others];
-    await writeFile(at('lost-rows.jsonl'), lost.map((row) => `${JSON.stringify(row)}\n`).join(''));
-    await done('score', 'lost-rows.jsonl', '-o', output, ...VALUE);
+    const [first, ...others] = await rows<object>('valued.jsonl');
+    await write('lost-rows.jsonl', [{ ...first, values: [0.5] }, ...others]);
+    await done(`score lost-rows.jsonl ${GIVEN} -o ${output} ${VALUE}`);
     const said = /has rejected 1 trace: the mean of a group's rewards is that of those that are left/;
     const told = async () =>
-      (await done('redistribute', output, '--baseline', 'group', '--overwrite', '-o', 'told.jsonl')).stderr;
+      (await done(`redistribute ${output} --baseline group --overwrite -o told.jsonl`)).stderr;
     expect(await told()).toMatch(said);
     // as it was computed of all of them
-    await done('score', 'lost-rows.jsonl', '-o', output, '--baseline', 'group', '--quiet', '--overwrite');
+    await done(`score lost-rows.jsonl ${GIVEN} -o ${output} --baseline group --quiet --overwrite`);
     expect(await told()).not.toMatch(said);
   },
 );
 
 describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
   const [cut, whole] = [`cut.${format}`, `uncut.${format}`];
+  // what a calibration is fitted to is the policy's
+  const score = format === 'jsonl' ? 'score traces.jsonl' : `score valued.jsonl ${GIVEN}`;
   beforeAll(async () => {
-    await done('score', 'traces.jsonl', '--limit', '9', '-o', cut, ...VALUE);
-    await done('score', 'traces.jsonl', '--limit', '16', '-o', whole, ...VALUE);
+    await done(`${score} --limit 9 -o ${cut} ${VALUE}`);
+    await done(`${score} --limit 16 -o ${whole} ${VALUE}`);
   });
 
   it('is told by the file, where it has cut something', async () => {
-    if (format === 'parquet')
-      expect((await readMetadata(at(cut))).keys.get('rredcot.part')).toBe('{"by":"limit","limit":9}');
+    if (format === 'parquet') expect(await partOf(cut)).toBe('{"by":"limit","limit":9}');
     expect(await noted(cut)).toEqual([`${cut}: was cut by --limit 9: groups may lack traces`]);
     expect(await noted(whole)).toEqual([]);
-    const { warnings } = JSON.parse((await done('summary', cut, '--json')).stdout);
-    expect(warnings[0]).toEqual({
-      code: 'part',
-      text: 'the file was cut by --limit 9: its groups may lack traces',
-    });
+    const { warnings } = JSON.parse((await done(`summary ${cut} --json`)).stdout);
+    const said = 'the file was cut by --limit 9: its groups may lack traces';
+    expect(warnings[0]).toEqual({ code: 'part', text: said });
   });
 
   it('leaves no means of groups, and tells of what else is made of them', async () => {
@@ -91,80 +79,62 @@ describe.each(['parquet', 'jsonl'] as const)('a limit, %s', (format) => {
       /^65 .*cut\.\w+: was cut by --limit 9, so that the mean of its groups' rewards is not known/,
     );
     expect(await means(whole)).toBe('0 ');
-    const [made, stored] = await Promise.all(
-      ['means.jsonl', 'stored.jsonl'].map((name) => readJsonl<ScoredRow>(at(name))),
-    );
+    const [made, stored] = await Promise.all(['means.jsonl', 'stored.jsonl'].map((name) => rows(name)));
     expect(made?.map(({ baseline }) => baseline)).toEqual(stored?.map(({ baseline }) => baseline));
-    const said = async (...args: string[]) => {
-      const { stdout, stderr } = await done(...args, '--log-json');
-      return `${stdout}${stderr}`;
-    };
-    const dapo = [
-      '--normalisers',
-      'dapo,batch_tokens',
-      '--batch-size',
-      '8',
-      '--overwrite',
-      '-o',
-      'dapo.jsonl',
-    ];
-    expect(await said('redistribute', cut, ...dapo)).toMatch(
-      /"part".*normaliser_dapo [\s\S]*"part".*normaliser_batch_tokens/,
-    );
-    expect(await said('redistribute', whole, ...dapo)).not.toContain('"part"');
-    expect(await said('calibrate', cut, '-o', 'calibration.json')).toContain('"part"');
-    expect(await said('calibrate', whole, '-o', 'calibration.json')).not.toContain('"part"');
-    expect(await said('compare', cut, '--json')).toContain('"part"');
-    expect(await said('compare', whole, '--json')).not.toContain('"part"');
-    const again = ['-o', 'again.jsonl', '--map', 'reference=answer', '--overwrite'];
-    expect(await said('score', cut, ...again)).toContain('"part_input"');
-    // what is made of a part is one
-    expect(await noted('again.jsonl')).toHaveLength(1);
-    expect(await said('score', whole, ...again)).not.toContain('"part_input"');
-    expect(await noted('again.jsonl')).toEqual([]);
-    await done('redistribute', cut, '--sigma', 'rudder', '--overwrite', '-o', 'rudder.arrow', '--quiet');
+    const dapo = '--normalisers dapo,batch_tokens --batch-size 8 --overwrite -o dapo.jsonl';
+    const again = '-o again.jsonl --map reference=answer --overwrite';
+    for (const [file, isPart] of [
+      [cut, true],
+      [whole, false],
+    ] as const) {
+      const said = async (line: string) => (await done(`${line} --log-json`)).said;
+      for (const [line, told] of [
+        [`redistribute ${file} ${dapo}`, /"part".*normaliser_dapo [\s\S]*"part".*normaliser_batch_tokens/],
+        ...(format === 'jsonl' ? ([[`calibrate ${file} -o calibration.json`, /"part"/]] as const) : []),
+        [`compare ${file} --json`, /"part"/],
+        [`score ${file} ${again} ${format === 'jsonl' ? '' : `${GIVEN} --baseline group`}`, /"part_input"/],
+      ] as const)
+        if (isPart) expect(await said(line)).toMatch(told);
+        else expect(await said(line)).not.toMatch(/"part"|"part_input"/);
+      // what is made of a part is one
+      expect(await noted('again.jsonl')).toHaveLength(Number(isPart));
+    }
+    await done(`redistribute ${cut} --sigma rudder --overwrite -o rudder.arrow --quiet`);
     expect(await means('rudder.arrow')).toMatch(/^65 /);
   });
 });
 
 describe('a limit', () => {
   it('of a stream leaves a part, since nobody has seen what follows', async () => {
-    const stdin = await readFile(at('traces.jsonl'));
-    const made = await rredcotHere(['score', '-', '--limit', '9', '-o', 'stream.parquet', ...VALUE], {
-      cwd: folder,
-      stdin,
-    });
-    expect(made.code, made.stderr).toBe(0);
+    const stdin = await text('valued.jsonl');
+    await done(`score - ${GIVEN} --limit 9 -o stream.parquet ${VALUE}`, stdin);
     expect(await noted('stream.parquet')).toHaveLength(1);
     // and what follows of the last group follows of a part of it; groups that nothing follows of may be cut
-    const cutGroup = async (...flags: string[]) => {
-      const args = ['score', '-', '--limit', '9', '-o', '-', '--format', 'jsonl', ...flags];
-      return (await rredcotHere(args, { cwd: folder, stdin })).stderr;
-    };
-    expect(await cutGroup()).toContain('WARN: --limit 9 may have cut the last group, "top-0001": ');
-    expect(await cutGroup('--baseline', 'value')).not.toContain('may have cut');
+    const cutGroup = async (baseline: string) =>
+      (await run(`score - ${GIVEN} --limit 9 -o - --format jsonl --baseline ${baseline}`, stdin)).stderr;
+    expect(await cutGroup('group')).toContain('WARN: --limit 9 may have cut the last group, "top-0001": ');
+    expect(await cutGroup('value')).not.toContain('may have cut');
   });
 
   it('is told of a run folder by status, too', async () => {
-    await done('score', 'traces.jsonl', '--limit', '9', '-o', 'limited/', '--format', 'jsonl', ...CHUNKS);
-    expect((await done('status', 'limited/')).stdout).toContain('part: the run was cut by --limit 9');
-    const { part } = JSON.parse((await done('status', 'limited/', '--json')).stdout);
-    expect(part).toEqual({ by: 'limit', limit: 9 });
+    await done(`score valued.jsonl ${GIVEN} --limit 9 -o limited/ --format jsonl ${CHUNKS}`);
+    expect((await done('status limited/')).stdout).toContain('part: the run was cut by --limit 9');
+    expect(await statusOf('limited/')).toEqual({ by: 'limit', limit: 9 });
     expect(await noted('limited/')).toHaveLength(1);
     expect(await means('limited/')).toMatch(/^65 .*was cut by --limit 9/);
-    await done('merge', 'limited/', '-o', 'limited.jsonl', '--quiet');
+    await done('merge limited/ -o limited.jsonl --quiet');
     expect(await means('limited.jsonl')).toMatch(/^65 .*was cut by --limit 9/);
   });
 
   it('takes nothing from prompts that are sampled, unless they share groups', async () => {
-    const rows = (await readJsonl<Record<string, unknown>>(at('traces.jsonl'))).slice(0, 4);
-    const bare = rows.map(({ group: _, ...row }) => row);
-    for (const [name, all] of [['bare', bare] as const, ['grouped', rows] as const]) {
-      await writeFile(at(`${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
-      const few = ['--limit', '2', '--samples', '2', '--max-tokens', '8', '--quiet'];
-      await done('sample', `${name}.jsonl`, '-o', `${name}.parquet`, ...few);
-    }
-    const partOf = async (name: string) => (await readMetadata(at(name))).keys.get('rredcot.part');
+    const grouped = (await rows<Record<string, unknown>>('traces.jsonl')).slice(0, 4);
+    await write('grouped.jsonl', grouped);
+    await write(
+      'bare.jsonl',
+      grouped.map(({ group: _, ...row }) => row),
+    );
+    for (const name of ['bare', 'grouped'])
+      await done(`sample ${name}.jsonl -o ${name}.parquet --limit 2 --samples 2 --max-tokens 8 --quiet`);
     expect(await partOf('bare.parquet')).toBeUndefined();
     expect(await partOf('grouped.parquet')).toBe('{"by":"limit","limit":2}');
   });
@@ -172,35 +142,35 @@ describe('a limit', () => {
 
 describe.each(FORMATS)('a run that is not whole, %s', (format) => {
   const out = `run-${format}`;
-  const shard = (n: number) => ['--shard', `${n}/2`, '--format', format];
-  beforeAll(() => done('score', 'traces.jsonl', '-o', `${out}/`, ...CHUNKS, ...shard(0)));
+  const score = `score valued.jsonl ${GIVEN} -o ${out}/ ${CHUNKS} --format ${format}`;
+  beforeAll(() => done(`${score} --shard 0/2`));
 
   it('is a part where it is merged, and where its chunks are named', async () => {
-    const places = [`part.${format}`, `part-${format}/`];
-    for (const place of places) {
-      await done('merge', `${out}/`, '-o', place, '--partial', '--quiet');
+    for (const place of [`part.${format}`, `part-${format}/`]) {
+      await done(`merge ${out}/ -o ${place} --partial --quiet`);
       expect(await means(place)).toMatch(/^65 .*has 2 of 4 pieces of its run, so that the mean/);
       expect(await noted(place)).toEqual([expect.stringContaining('has 2 of 4 pieces of its run')]);
     }
     expect(await noted(`${out}/`, 75)).toHaveLength(1);
-    const { part } = JSON.parse((await done('status', `${out}/`, '--json')).stdout);
-    expect(part).toEqual({ by: 'pieces', pieces: 2, of: 4 });
+    expect(await statusOf(`${out}/`)).toEqual({ by: 'pieces', pieces: 2, of: 4 });
     if (format !== 'jsonl') expect(await means(`${out}/chunks`)).toMatch(/^65 .*has 2 of 4 pieces/);
     const chunk = `${out}/chunks/00000-of-00002/000002.${format}`;
     expect(await noted(chunk)).toEqual([expect.stringContaining('has 1 of 4 pieces of its run')]);
-    const again = await done('score', chunk, '--dry-run', '--map', 'reference=answer', '--log-json');
+    const again = await done(
+      `score ${chunk} ${GIVEN} --baseline group --dry-run --map reference=answer --log-json`,
+    );
     expect(again.stderr).toContain('"part_input"');
   });
 
   it('is none when it is finished, however its chunks are named together', async () => {
-    await done('score', 'traces.jsonl', '-o', `${out}/`, ...CHUNKS, ...shard(1));
+    await done(`${score} --shard 1/2`);
     const places = [`all.${format}`, `all-${format}/`];
-    for (const place of places) await done('merge', `${out}/`, '-o', place, '--quiet');
+    for (const place of places) await done(`merge ${out}/ -o ${place} --quiet`);
     for (const place of [`${out}/`, ...places]) {
       expect(await noted(place)).toEqual([]);
       expect(await means(place)).toBe('0 ');
     }
-    expect(JSON.parse((await done('status', `${out}/`, '--json')).stdout).part).toBeNull();
+    expect(await statusOf(`${out}/`)).toBeNull();
     if (format === 'jsonl') return;
     // a chunk says so itself, wherever it lies
     const copies = `copies-${format}`;
@@ -210,16 +180,13 @@ describe.each(FORMATS)('a run that is not whole, %s', (format) => {
       await copyFile(at(`${out}/chunks/${name}`), at(`${copies}/${n}.${format}`));
       expect(await means(copies)).toMatch(n < 3 ? `65 rredcot: ${copies}: has ${n + 1} of 4 pieces` : /^0 $/);
     }
-    await done('score', 'traces.jsonl', '-o', `single.${format}`, ...CHUNKS);
-    const [single, all] = await Promise.all(
-      [`single.${format}`, `all.${format}`].map((name) => readFile(at(name))),
-    );
-    expect(single?.equals(all as Buffer)).toBe(true);
+    await done(`score valued.jsonl ${GIVEN} -o single.${format} ${CHUNKS}`);
+    await expectSame(`single.${format}`, `all.${format}`);
   });
 });
 
 it('a file of a merged folder is a part without the others', async () => {
-  await done('merge', 'run-arrow/', '-o', 'files/', '--file-size', '64KiB', '--quiet');
+  await done('merge run-arrow/ -o files/ --file-size 64KiB --quiet');
   const names = (await readdir(at('files'))).filter((name) => name.startsWith('data-'));
   expect(names.length).toBeGreaterThan(1);
   const said = `has 1 of ${names.length} pieces of its run`;

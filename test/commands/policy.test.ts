@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { compareReference, compareRuns } from '../../dist/policy/run/check.js';
 import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
-import type { PolicySession } from '../../dist/policy/run/session.js';
+import type { ModelSession } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
-import { rredcotHere } from '../support/in-process.js';
-import { ROOT, temporaryFolder } from '../support/program.js';
+import { ROOT } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
-const scratch = await temporaryFolder();
+const { at, done, fails, folder: scratch, run, write } = await openScene();
 
 /** 259 tokens, so that the embedded policy's tokenizer fits */
 const QWEN: Json = {
@@ -25,23 +25,22 @@ const QWEN: Json = {
   max_position_embeddings: 512,
   rope_scaling: { rope_type: 'yarn', factor: 2, original_max_position_embeddings: 512 },
 };
-const checkpoint = join(scratch, 'checkpoint');
-const policy = join(scratch, 'policy');
-const textless = join(scratch, 'textless.json');
-writeFileSync(textless, '{"close": "", "open": ""}');
-let build: Awaited<ReturnType<typeof rredcotHere>>;
+const checkpoint = at('checkpoint');
+let built: string;
 
 beforeAll(async () => {
   writeCheckpoint(checkpoint, QWEN, { dtype: 'BF16', shards: 2 });
-  build = await rredcotHere(['policy', 'build', checkpoint, '-o', policy]);
+  await write('textless.json', '{"close": "", "open": ""}');
+  await write('other.json', '{"name": "x"}');
+  const { stdout, stderr } = await done('policy build checkpoint -o policy');
+  expect(stdout).toBe('');
+  built = stderr;
 });
 
 describe('policy build', () => {
   test('prints the exit template it took, and the tokens of a branch', () => {
     const letters = (text: string) => [...text].map((letter) => JSON.stringify(letter)).join(' ');
-    expect(build.code, build.stderr).toBe(0);
-    expect(build.stdout).toBe('');
-    expect(build.stderr).toBe(
+    expect(built).toBe(
       [
         'exit template, from the checkpoint:',
         '  close  "\\n</think>\\n\\n"',
@@ -52,58 +51,50 @@ describe('policy build', () => {
         'prompt start  none',
         'end tokens    "<|end|>" (258)',
         'graphs: float32 for the CPU, bf16 for CUDA',
-        `policy folder written to ${policy}`,
+        'policy folder written to policy',
         '',
       ].join('\n'),
     );
   });
 
   test('a part that the file gives wins over the checkpoint', async () => {
-    const [file, out] = [join(scratch, 'template.json'), join(scratch, 'given')];
-    writeFileSync(file, '{"close": "a", "open": "b", "closer": "c"}');
-    const template = async (...flags: string[]) => {
-      const run = await rredcotHere(['policy', 'build', checkpoint, '-o', out, ...flags]);
-      expect(run.code, run.stderr).toBe(0);
-      const { exitTemplate } = JSON.parse(readFileSync(join(out, 'policy.json'), 'utf8')) as Json;
-      return [exitTemplate, /exit template, (.*):/.exec(run.stderr)?.[1]];
+    const template = async (given: string) => {
+      await write('template.json', given);
+      const { stderr } = await done('policy build checkpoint -o given --exit-template template.json');
+      const { exitTemplate } = JSON.parse(readFileSync(at('given/policy.json'), 'utf8')) as Json;
+      return [exitTemplate, /exit template, (.*):/.exec(stderr)?.[1]];
     };
-    const { stderr } = build;
-    expect(stderr).toContain('from the checkpoint');
-    expect(await template('--exit-template', file)).toEqual([
+    expect(built).toContain('from the checkpoint');
+    expect(await template('{"close": "a", "open": "b", "closer": "c"}')).toEqual([
       { close: 'a', open: 'b', closer: 'c' },
       'given',
     ]);
-    writeFileSync(file, '{"closer": ""}');
-    expect(await template('--exit-template', file)).toEqual([
+    expect(await template('{"closer": ""}')).toEqual([
       { close: '\n</think>\n\n', open: '**Final Answer**\n\\boxed{', closer: '' },
       'given in part',
     ]);
   });
 
-  test.each<[string, string[], RegExp]>([
-    ['no checkpoint', ['nowhere', '-o', 'out'], /nowhere: no such folder, expected a checkpoint\n {2}try: /],
-    ['no checkpoint, but a step token', ['nowhere', '-o', 'out', '--step-token', 'x'], /no such folder/],
-    ['a file', ['package.json', '-o', 'out'], /package\.json: is a file, expected a checkpoint/],
-    ['a name on the Hub', ['Qwen/Qwen2.5-0.5B', '-o', 'out'], /try: hf download Qwen\/Qwen2\.5-0\.5B /],
-    ['no output', [checkpoint], /required option '-o/],
-    [
-      'a template that is none',
-      [checkpoint, '-o', 'out', '--exit-template', 'package.json'],
-      /package\.json/,
-    ],
-    ['a template without text', [checkpoint, '-o', 'out', '--exit-template', textless], /empty/],
-  ])('refused: %s', async (_, args, message) => {
-    const run = await rredcotHere(['policy', 'build', ...args]);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(message);
-    expect(run.stderr).not.toContain('this is a bug');
+  test.each([
+    ['nowhere', /nowhere: no such folder, expected a checkpoint\n {2}try: /],
+    ['nowhere --step-token x', /no such folder/],
+    ['other.json', /other\.json: is a file, expected a checkpoint/],
+    ['Qwen/Qwen2.5-0.5B', /try: hf download Qwen\/Qwen2\.5-0\.5B /],
+    ['checkpoint --exit-template other.json', /other\.json/],
+    ['checkpoint --exit-template textless.json', /empty/],
+  ])('refused: %s', async (flags, why) => {
+    const { said } = await fails(`policy build ${flags} -o out`, 2, why);
+    expect(said).not.toContain('this is a bug');
+  });
+
+  test('refused: no output', async () => {
+    await fails('policy build checkpoint', 2, /required option '-o/);
   });
 });
 
 describe('policy info', () => {
   test('shows architecture, parameters, dtype, vocabulary, limits, template and files', async () => {
-    const run = await rredcotHere(['policy', 'info', policy]);
-    expect(run.code, run.stderr).toBe(0);
+    const { stdout } = await done('policy info policy');
     const parameters = [...loadFamily(checkpoint).tensors.values()].reduce(
       (sum, { length }) => sum + length,
       0,
@@ -119,19 +110,17 @@ describe('policy info', () => {
       'model-00002-of-00002.safetensors',
       'policy.onnx',
     ])
-      expect(run.stdout).toContain(part);
+      expect(stdout).toContain(part);
     for (const name of ['policy.onnx', 'tokenizer.json']) {
       const sha256 = createHash('sha256')
-        .update(readFileSync(join(policy, name)))
+        .update(readFileSync(at(`policy/${name}`)))
         .digest('hex');
-      expect(run.stdout).toMatch(new RegExp(`(^|  )${sha256.slice(0, 12)}…  +[\\d,]+ bytes  ${name}$`, 'm'));
+      expect(stdout).toMatch(new RegExp(`(^|  )${sha256.slice(0, 12)}…  +[\\d,]+ bytes  ${name}$`, 'm'));
     }
   });
 
   test('a folder that is no policy', async () => {
-    const run = await rredcotHere(['policy', 'info', checkpoint]);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/not a policy folder.*\n {2}try: build one/s);
+    await fails('policy info checkpoint', 2, /not a policy folder.*\n {2}try: build one/s);
   });
 });
 
@@ -141,19 +130,16 @@ describe('policy check', () => {
     const { logprobs, entropies } = familyScores(loadFamily(checkpoint), ids);
     const file = { ids, logprobs: [...logprobs.slice(1)], entropies: [...entropies.slice(1)] };
     change(file);
-    const path = join(scratch, 'reference.json');
-    writeFileSync(path, JSON.stringify(file));
-    return path;
+    writeFileSync(at('reference.json'), JSON.stringify(file));
+    return '--reference reference.json';
   };
-  const check = (...args: string[]) => rredcotHere(['policy', 'check', policy, ...args]);
+  const check = (flags: string) => `policy check policy ${flags}`;
 
   test('trunk, branches and naive re-encoding agree on the built-in text and on a given one', async () => {
-    const text = join(scratch, 'text.txt');
-    writeFileSync(text, 'So 3 × 4 = 12.\nWait, no: 13.\n');
-    for (const args of [[], ['--text', text]]) {
-      const run = await check(...args, '--tolerance', '1e-4');
-      expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(
+    await write('text.txt', 'So 3 × 4 = 12.\nWait, no: 13.\n');
+    for (const flags of ['', '--text text.txt']) {
+      const { stdout } = await done(check(`${flags} --tolerance 1e-4`));
+      expect(stdout).toMatch(
         /^files: 11 as built\ncanary on cpu, .*:\n {2}log p +\d\.\de-\d nats at .*\n {2}entropy .*\n {2}branch log p .*\ntext of \d+ tokens on cpu/,
       );
       for (const pair of [
@@ -166,8 +152,8 @@ describe('policy check', () => {
         'attention, sum − 1',
         'gradient, two − one',
       ])
-        expect(run.stdout).toContain(pair);
-      expect(run.stdout).toMatch(/all checks hold\n$/);
+        expect(stdout).toContain(pair);
+      expect(stdout).toMatch(/all checks hold\n$/);
     }
   });
 
@@ -178,10 +164,9 @@ describe('policy check', () => {
       file.logprobs = file.entropies = undefined;
     };
     for (const change of [undefined, renamed]) {
-      const run = await check('--reference', reference(change), '--tolerance', '1e-4');
-      expect(run.code, run.stdout + run.stderr).toBe(0);
-      expect(run.stdout).toMatch(/trunk − reference, log p +\d\.\de-[567] at token \d+ \(59 compared\)/);
-      expect(run.stdout).toMatch(/trunk − reference, entropy +\d\.\de-[567] at token/);
+      const { stdout } = await done(check(`${reference(change)} --tolerance 1e-4`));
+      expect(stdout).toMatch(/trunk − reference, log p +\d\.\de-[567] at token \d+ \(59 compared\)/);
+      expect(stdout).toMatch(/trunk − reference, entropy +\d\.\de-[567] at token/);
     }
   });
 
@@ -191,33 +176,32 @@ describe('policy check', () => {
         (file.logprobs as number[])[10] = ((file.logprobs as number[])[10] as number) + 0.01;
         file.tolerance = tolerance;
       });
-    const run = await check('--reference', off());
-    expect(run.code).toBe(65);
-    expect(run.stderr).toMatch(
+    const { stdout } = await fails(
+      check(off()),
+      65,
       /does not check: trunk − reference, log p differ by 1\.0e-2 nats at token 11\n {2}try: /,
     );
-    expect(run.stdout).toContain('trunk − reference, log p    1.0e-2 at token 11');
-    expect((await check('--reference', off(0.02))).code).toBe(0);
-    expect((await check('--reference', off(0.02), '--tolerance', '0.001')).code).toBe(65);
+    expect(stdout).toContain('trunk − reference, log p    1.0e-2 at token 11');
+    await done(check(off(0.02)));
+    expect((await run(check(`${off(0.02)} --tolerance 0.001`))).code).toBe(65);
   });
 
   test('weights, or graphs that write or attribute, that are no longer those of the build: exit 65', async () => {
-    const [other, out] = [join(scratch, 'other'), join(scratch, 'changed')];
-    writeCheckpoint(other, { ...QWEN, rms_norm_eps: 1e-2 }, { dtype: 'BF16', shards: 2 });
-    expect((await rredcotHere(['policy', 'build', other, '-o', out])).code).toBe(0);
+    writeCheckpoint(at('other'), { ...QWEN, rms_norm_eps: 1e-2 }, { dtype: 'BF16', shards: 2 });
+    await done('policy build other -o changed');
     // what scores has another ε than what writes
-    copyFileSync(join(policy, 'policy.onnx'), join(out, 'policy.onnx'));
-    copyFileSync(join(out, 'policy.gradient.onnx'), join(out, 'policy.attention.onnx'));
-    const path = join(out, 'model-00002-of-00002.safetensors');
+    copyFileSync(at('policy/policy.onnx'), at('changed/policy.onnx'));
+    copyFileSync(at('changed/policy.gradient.onnx'), at('changed/policy.attention.onnx'));
+    const path = at('changed/model-00002-of-00002.safetensors');
     const bytes = readFileSync(path);
     bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) ^ 1;
     writeFileSync(path, bytes);
-    const run = await rredcotHere(['policy', 'check', out]);
-    expect(run.code).toBe(65);
-    expect(run.stderr).toMatch(
+    const { stderr } = await fails(
+      'policy check changed',
+      65,
       /policy\.onnx, policy\.attention\.onnx, model-00002-of-00002\.safetensors changed since the build/,
     );
-    expect(run.stderr).toMatch(
+    expect(stderr).toMatch(
       /build; canary: log p of token \d+ of \d+ is .*; decoding − naive, log p differ by \d\.\de\+0 nats at token \d+; attention, sum − 1 differ by \d\.\de\S+ at/,
     );
   });
@@ -234,32 +218,24 @@ describe('policy check', () => {
     ['a text for a number', (file) => (file.logprobs as unknown[]).splice(0, 1, 'x'), /logprobs/],
     ['a tolerance of nothing', (file) => Object.assign(file, { tolerance: 0 }), /tolerance/],
   ])('refused: a reference with %s', async (_, change, message) => {
-    const run = await check(
-      '--reference',
-      reference((file) => {
-        file.ids = [...ids];
-        change(file);
-      }),
-    );
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(message);
-    expect(run.stderr).toMatch(/try: make one with/);
+    const given = reference((file) => {
+      file.ids = [...ids];
+      change(file);
+    });
+    const { stderr } = await fails(check(given), 2, message);
+    expect(stderr).toMatch(/try: make one with/);
   });
 
   test('refused: texts of too few tokens, files that are not there, a tolerance that is no number', async () => {
-    const short = join(scratch, 'short.txt');
-    writeFileSync(short, 'abc');
-    for (const [args, message] of [
-      [['--text', short], /has 3 tokens, expected at least 4/],
-      [['--text', 'nowhere.txt'], /nowhere\.txt: cannot be read/],
-      [['--reference', 'nowhere.json'], /nowhere\.json: cannot be read as JSON/],
-      [['--tolerance', 'x'], /--tolerance x: expected a positive number/],
-      [['--tolerance', '0'], /--tolerance 0: expected a positive number/],
-    ] as const) {
-      const run = await check(...args);
-      expect(run.code).toBe(2);
-      expect(run.stderr).toMatch(message);
-    }
+    await write('short.txt', 'abc');
+    for (const [flags, why] of [
+      ['--text short.txt', /has 3 tokens, expected at least 4/],
+      ['--text nowhere.txt', /nowhere\.txt: cannot be read/],
+      ['--reference nowhere.json', /nowhere\.json: cannot be read as JSON/],
+      ['--tolerance x', /--tolerance x: expected a positive number/],
+      ['--tolerance 0', /--tolerance 0: expected a positive number/],
+    ] as const)
+      await fails(check(flags), 2, why);
   });
 });
 
@@ -279,12 +255,12 @@ describe('a check that cannot fail would be none', () => {
         { logprobs: new Float32Array(0), entropies: new Float32Array(0), branches: scored(branches, branch) },
       ],
       release: async () => {},
-    }) as unknown as PolicySession;
+    }) as unknown as ModelSession;
   const scored = (branches: readonly Branch[], value: number) =>
     branches.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom).fill(value));
   const ids = new Int32Array(30);
-  const largest = async (session: PolicySession) =>
-    (await compareRuns(session, ids, new Int32Array(3))).map(({ nats }) => nats);
+  const largest = async (session: ModelSession) =>
+    (await compareRuns(session, ids, new Int32Array(3))).map(({ off }) => off);
 
   test('branches that differ, a trunk that differs from shorter readings, and NaN are seen', async () => {
     expect(await largest(stand(-2))).toEqual([0, 0, 0, 0, 0, 0]);
@@ -296,55 +272,44 @@ describe('a check that cannot fail would be none', () => {
     const numbers = new Array<number>(29).fill(-2);
     const reference = { ids, logprobs: numbers, entropies: numbers, tolerance: undefined };
     const [logprob, entropy] = await compareReference(stand(-2, Number.NaN), reference);
-    expect(logprob).toMatchObject({ nats: 0, count: 29 });
-    expect(entropy).toMatchObject({ nats: Number.NaN, token: 1 });
+    expect(logprob).toMatchObject({ off: 0, count: 29 });
+    expect(entropy).toMatchObject({ off: Number.NaN, place: 'token 1' });
   });
 });
 
-test.each(['build', 'info', 'check'])(
-  'policy %s --help ends with an example and what the exit codes mean',
-  async (command) => {
-    const { code, stdout } = await rredcotHere(['policy', command, '--help']);
-    expect(code).toBe(0);
-    expect(stdout).toMatch(new RegExp(`Example:\\n {2}rredcot policy ${command} .*\\n\\nExit codes: `));
-  },
-);
-
 describe('process reward models', () => {
-  const [source, folder] = [join(scratch, 'prm-checkpoint'), join(scratch, 'prm')];
-
   test('build, info and check; flags and folders of the other kind are refused', async () => {
-    writeCheckpoint(source, { ...QWEN, architectures: ['Qwen2ForProcessRewardModel'] });
-    const refused = await rredcotHere(['policy', 'build', source, '-o', folder, '--exit-template', 'a']);
-    expect(refused.code).toBe(2);
-    expect(refused.stderr).toContain('--exit-template has no meaning: the head of');
-    const other = await rredcotHere(['policy', 'build', checkpoint, '-o', folder, '--step-token', 'a']);
-    expect(other.code).toBe(2);
-    expect(other.stderr).toContain('--step-token is of process reward models');
-    const made = await rredcotHere(['policy', 'build', source, '-o', folder, '--step-token', '<think>']);
-    expect(made.code, made.stderr).toBe(0);
-    expect(made.stderr).toContain(
-      'labels 0 "LABEL_0", 1 "LABEL_1" (right)\n  at the step token "<think>" (256)',
+    writeCheckpoint(at('judge'), { ...QWEN, architectures: ['Qwen2ForProcessRewardModel'] });
+    await fails(
+      'policy build judge -o prm --exit-template a',
+      2,
+      '--exit-template has no meaning: the head of',
     );
-    const info = await rredcotHere(['policy', 'info', folder]);
-    expect(info.stdout).toContain(`reward model  ${folder}\n`);
-    expect(info.stdout).toContain('head of 2 layers and 2 labels');
-    expect(info.stdout).toContain('steps         labels 0 "LABEL_0"');
-    expect(info.stdout).not.toContain('exit template');
-    const reference = join(scratch, 'prm-own.json');
+    await fails(
+      'policy build checkpoint -o prm --step-token a',
+      2,
+      '--step-token is of process reward models',
+    );
+    const { stderr } = await done("policy build judge -o prm --step-token '<think>'");
+    expect(stderr).toContain('labels 0 "LABEL_0", 1 "LABEL_1" (right)\n  at the step token "<think>" (256)');
+    const info = (await done('policy info prm')).stdout;
+    for (const part of [
+      'reward model  prm\n',
+      'head of 2 layers and 2 labels',
+      'steps         labels 0 "LABEL_0"',
+    ])
+      expect(info).toContain(part);
+    expect(info).not.toContain('exit template');
     const { rewardShares } = await import('../oracle/prm.js');
     const ids = Array.from({ length: 30 }, (_, i) => (i * 37) % 259);
-    const correct = rewardShares(loadFamily(source), ids, 1);
-    writeFileSync(reference, JSON.stringify({ ids, correct }));
-    const check = await rredcotHere(['policy', 'check', folder, '--reference', reference]);
-    expect(check.code, check.stderr).toBe(0);
-    expect(check.stdout).toMatch(
+    const correct = rewardShares(loadFamily(at('judge')), ids, 1);
+    await write('own.json', JSON.stringify({ ids, correct }));
+    expect((await done('policy check prm --reference own.json')).stdout).toMatch(
       /prefix − whole, P .*batch − alone, P .*model − reference, P .*all checks hold/s,
     );
-    writeFileSync(reference, JSON.stringify({ ids, correct: correct.map((share) => 1 - share) }));
-    const wrong = await rredcotHere(['policy', 'check', folder, '--reference', reference]);
-    expect(wrong.code).toBe(65);
-    expect(wrong.stderr).toContain('the reward model does not check: model − reference, P differ by');
+    await write('own.json', JSON.stringify({ ids, correct: correct.map((share) => 1 - share) }));
+    const why = 'the reward model does not check: model − reference, P differ by';
+    await fails('policy check prm --reference own.json', 65, why);
   });
 });
 
@@ -411,40 +376,36 @@ class AutoModelForCausalLM:
     );
   });
 
+  const made = (name: string, ...flags: string[]) => {
+    const path = at(`${name}.json`);
+    const python3 = spawnSync('python3', [join(ROOT, 'examples/make_reference.py'), name, path, ...flags], {
+      encoding: 'utf8',
+      env: { ...process.env, PYTHONPATH: stand },
+    });
+    expect(python3.status, python3.stderr).toBe(0);
+    return { path, said: python3.stderr };
+  };
+
   test.skipIf(!python)(
     'writes what policy check reads, cut to the context (skipped without python3)',
     async () => {
       for (const name of ['checkpoint', 'bare']) {
-        const path = join(scratch, `${name}.json`);
-        const run = spawnSync('python3', [join(ROOT, 'examples/make_reference.py'), name, path], {
-          encoding: 'utf8',
-          env: { ...process.env, PYTHONPATH: stand },
-        });
-        expect(run.status, run.stderr).toBe(0);
-        expect(run.stderr).toContain('max context: 32 tokens');
-        const made = JSON.parse(readFileSync(path, 'utf8')) as Record<string, number[]>;
-        expect(made.ids).toHaveLength(32);
-        for (const list of [made.logprobs, made.entropies]) expect(list).toHaveLength(31);
-        for (const logprob of made.logprobs as number[]) expect(logprob).toBeCloseTo(-Math.log(259), 9);
-        for (const entropy of made.entropies as number[]) expect(entropy).toBeCloseTo(Math.log(259), 9);
-        const { readReference } = await import('../../dist/policy/run/check.js');
+        const { path, said } = made(name);
+        expect(said).toContain('max context: 32 tokens');
+        const file = JSON.parse(readFileSync(path, 'utf8')) as Record<string, number[]>;
+        expect(file.ids).toHaveLength(32);
+        for (const list of [file.logprobs, file.entropies]) expect(list).toHaveLength(31);
+        for (const logprob of file.logprobs as number[]) expect(logprob).toBeCloseTo(-Math.log(259), 9);
+        for (const entropy of file.entropies as number[]) expect(entropy).toBeCloseTo(Math.log(259), 9);
+        const { readReference } = await import('../../dist/policy/run/reference.js');
         expect((await readReference(path, 259)).ids).toHaveLength(32);
       }
     },
   );
 
   test.skipIf(!python)('of a head that classifies: the probability of a label at every token', async () => {
-    const path = join(scratch, 'prm-reference.json');
-    const run = spawnSync(
-      'python3',
-      [join(ROOT, 'examples/make_reference.py'), 'prm', path, '--label', '2'],
-      {
-        encoding: 'utf8',
-        env: { ...process.env, PYTHONPATH: stand },
-      },
-    );
-    expect(run.status, run.stderr).toBe(0);
-    const { readPrmReference } = await import('../../dist/policy/run/check-prm.js');
+    const { path } = made('prm', '--label', '2');
+    const { readPrmReference } = await import('../../dist/policy/run/reference.js');
     const { ids, correct } = await readPrmReference(path, 259);
     expect([ids.length, correct.length]).toEqual([32, 32]);
     for (const share of correct) expect(share).toBeCloseTo(0.5, 9);

@@ -1,9 +1,9 @@
 // `rredcot sample` and its output: traces that score reads, the same whatever the batch or shard, judged as documented.
-import { copyFile, readFile, writeFile } from 'node:fs/promises';
+import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { EMBEDDED, FIXTURES, type FixtureRow, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { EMBEDDED, ROOT, temporaryFolder } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 interface Sampled {
   readonly id: string;
@@ -21,25 +21,19 @@ interface Sampled {
   readonly status: string;
 }
 
-const cwd = await temporaryFolder();
-const PROMPTS = 6;
+const { done, expectSame, fails, json, rows, text, write } = await openScene();
 const N = 4;
+const SAMPLE = `sample prompts.jsonl -n ${N}`;
 let prompts: { id: string; prompt: string; answer: string }[];
 let sampled: Sampled[];
 
-async function run(...args: string[]) {
-  const result = await rredcotHere(args, { cwd });
-  expect(result.code, result.stderr).toBe(0);
-  return result;
-}
-
 beforeAll(async () => {
-  const rows = await readJsonl<FixtureRow>(FIXTURES);
-  const first = rows.filter(({ group }, n) => rows.findIndex((row) => row.group === group) === n);
-  prompts = first.slice(0, PROMPTS).map(({ group, prompt, answer }) => ({ id: group, prompt, answer }));
-  await writeFile(join(cwd, 'prompts.jsonl'), prompts.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  await run('sample', 'prompts.jsonl', '-n', String(N), '--seed', '3', '-o', 'traces.jsonl');
-  sampled = await readJsonl<Sampled>(join(cwd, 'traces.jsonl'));
+  // a trace of each of six groups
+  const first = (await fixtureRows(0, 48)).filter((_, n) => n % 8 === 0);
+  prompts = first.map(({ group, prompt, answer }) => ({ id: group, prompt, answer }));
+  await write('prompts.jsonl', prompts);
+  await done(`${SAMPLE} --seed 3 -o traces.jsonl`);
+  sampled = await rows<Sampled>('traces.jsonl');
 });
 
 describe('what sample writes', () => {
@@ -51,7 +45,7 @@ describe('what sample writes', () => {
       const { id, prompt, answer } = prompts[Math.floor(i / N)] as (typeof prompts)[number];
       expect([row.input_id, row.group, row.prompt, row.answer]).toEqual([id, id, prompt, answer]);
     }
-    expect(new Set(sampled.map(({ completion }) => completion)).size).toBeGreaterThan(PROMPTS);
+    expect(new Set(sampled.map(({ completion }) => completion)).size).toBeGreaterThan(prompts.length);
   });
 
   test('ends with the stop token, and says so; the reward is that of the comparison', () => {
@@ -67,8 +61,8 @@ describe('what sample writes', () => {
   });
 
   test('is read by score as it is, with the same log-probabilities', async () => {
-    await run('score', 'traces.jsonl', '-o', 'scored.jsonl');
-    const scored = await readJsonl<Sampled>(join(cwd, 'scored.jsonl'));
+    await done('score traces.jsonl -o scored.jsonl');
+    const scored = await rows<Sampled>('scored.jsonl');
     expect(scored.map(({ id }) => id)).toEqual(sampled.map(({ id }) => id));
     for (const [i, row] of scored.entries()) {
       const own = sampled[i] as Sampled;
@@ -79,80 +73,65 @@ describe('what sample writes', () => {
   });
 
   test('is the same bytes for another batch, in shards and with a limit on rows', async () => {
-    const args = ['sample', 'prompts.jsonl', '-n', String(N), '--seed', '3'];
-    await run(...args, '--batch', '3', '-o', 'other.jsonl');
-    const bytes = await readFile(join(cwd, 'traces.jsonl'));
-    expect(await readFile(join(cwd, 'other.jsonl'))).toEqual(bytes);
-    const sharded = ['--rows-per-chunk', '2', '--format', 'jsonl', '-o', 'out/'];
-    for (const shard of ['1/2', '0/2']) await run(...args, ...sharded, '--shard', shard);
-    await run('verify', 'out/');
-    await run('merge', 'out/', '-o', 'merged.jsonl');
-    expect(await readFile(join(cwd, 'merged.jsonl'))).toEqual(bytes);
-    await run('sample', 'prompts.jsonl', '-n', String(N), '--seed', '4', '--limit', '2', '-o', 'seed.jsonl');
-    const seed = await readJsonl<Sampled>(join(cwd, 'seed.jsonl'));
+    await done(`${SAMPLE} --seed 3 --batch 3 -o other.jsonl`);
+    await expectSame('other.jsonl', 'traces.jsonl');
+    for (const shard of ['1/2', '0/2'])
+      await done(`${SAMPLE} --seed 3 --rows-per-chunk 2 --format jsonl -o out/ --shard ${shard}`);
+    await done('verify out/');
+    await done('merge out/ -o merged.jsonl');
+    await expectSame('merged.jsonl', 'traces.jsonl');
+    await done(`${SAMPLE} --seed 4 --limit 2 -o seed.jsonl`);
+    const seed = (await rows<Sampled>('seed.jsonl')).map(({ completion }) => completion);
     expect(seed.length).toBe(2 * N);
-    expect(seed.map(({ completion }) => completion)).not.toEqual(
-      sampled.slice(0, 2 * N).map(({ completion }) => completion),
-    );
+    expect(seed).not.toEqual(sampled.slice(0, 2 * N).map(({ completion }) => completion));
   });
 
   test('is cut at the limit of tokens; exact judges letter by letter', async () => {
-    const short = ['--max-tokens', '5', '--judge', 'exact', '--temperature', '0'];
-    await run('sample', 'prompts.jsonl', '-n', '2', ...short, '-o', 'short.jsonl');
-    const rows = await readJsonl<Sampled>(join(cwd, 'short.jsonl'));
-    for (const { completion_ids: ids, finish_reason: finish, reward } of rows)
+    await done('sample prompts.jsonl -n 2 --max-tokens 5 --judge exact --temperature 0 -o short.jsonl');
+    const short = await rows<Sampled>('short.jsonl');
+    for (const { completion_ids: ids, finish_reason: finish, reward } of short)
       expect([ids.length, finish, reward]).toEqual([5, 'length', 0]);
-    expect(rows[0]?.completion).toBe(rows[1]?.completion);
+    expect(short[0]?.completion).toBe(short[1]?.completion);
   });
 });
 
 test('a prompt that leaves no room is rejected, and costs no other', async () => {
-  const config = JSON.parse(await readFile(join(EMBEDDED, 'policy.json'), 'utf8'));
+  const config = await json(join(EMBEDDED, 'policy.json'));
   const policy = await temporaryFolder();
   for (const name of [...Object.keys(config.files), 'canary.json'])
     await copyFile(join(EMBEDDED, name), join(policy, name));
   const small = { ...config, architecture: { ...config.architecture, maxTokens: 60 } };
-  await writeFile(join(policy, 'policy.json'), JSON.stringify(small));
-  const rows = [{ prompt: 'x'.repeat(60) }, { prompt: 'y'.repeat(50) }, { question: 'z' }];
-  await writeFile(join(cwd, 'odd.jsonl'), rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  await run('sample', 'odd.jsonl', '-n', '2', '--policy', policy, '-o', 'odd.out.jsonl');
-  const written = await readJsonl<Sampled>(join(cwd, 'odd.out.jsonl'));
+  await write(join(policy, 'policy.json'), JSON.stringify(small));
+  await write('odd.jsonl', [{ prompt: 'x'.repeat(60) }, { prompt: 'y'.repeat(50) }, { question: 'z' }]);
+  await done(`sample odd.jsonl -n 2 --policy ${policy} -o odd.out.jsonl`);
+  const written = await rows<Sampled>('odd.out.jsonl');
   expect(written.map(({ id }) => id)).toEqual(['odd:1/0', 'odd:1/1']);
   for (const { completion_ids: ids, finish_reason: finish, reward, status } of written) {
     expect(finish === 'stop' || ids.length === 10).toBe(true);
     expect([reward, status]).toEqual([null, 'ok']);
   }
-  const rejects = await readJsonl<{ code: string }>(join(cwd, 'odd.out.jsonl.rejects.jsonl'));
+  const rejects = await rows<{ code: string }>('odd.out.jsonl.rejects.jsonl');
   expect(rejects.map(({ code }) => code)).toEqual(['too_long', 'map']);
 
   const { decoding: _, ...older } = config;
-  await writeFile(join(policy, 'policy.json'), JSON.stringify(older));
-  const refused = await rredcotHere(['sample', 'odd.jsonl', '--policy', policy, '-o', 'none.jsonl'], { cwd });
-  expect(refused.code).toBe(2);
-  expect(refused.stderr).toContain('rredcot policy build <checkpoint> -o');
+  await write(join(policy, 'policy.json'), JSON.stringify(older));
+  await fails(`sample odd.jsonl --policy ${policy} -o none.jsonl`, 2, 'rredcot policy build <checkpoint> -o');
 });
 
 test('a row with four solutions is one prompt', async () => {
-  const dump = await readFile(join(ROOT, 'test/io/map/dumps/gsm8k-solutions.jsonl'), 'utf8');
-  await writeFile(join(cwd, 'gsm.jsonl'), dump.repeat(3));
-  const sampling = ['-n', '2', '--max-tokens', '3', '--limit', '3', '--rows-per-chunk', '1'];
-  await run('sample', 'gsm.jsonl', ...sampling, '--format', 'jsonl', '-o', 'gsm/');
-  await run('verify', 'gsm/');
-  await run('merge', 'gsm/', '-o', 'gsm.out.jsonl');
-  const written = await readJsonl<Sampled>(join(cwd, 'gsm.out.jsonl'));
+  await write('gsm.jsonl', (await text(join(ROOT, 'test/io/map/dumps/gsm8k-solutions.jsonl'))).repeat(3));
+  const sampling = '-n 2 --max-tokens 3 --limit 3 --rows-per-chunk 1';
+  await done(`sample gsm.jsonl ${sampling} --format jsonl -o gsm/`);
+  await done('verify gsm/');
+  await done('merge gsm/ -o gsm.out.jsonl');
+  const written = await rows<Sampled>('gsm.out.jsonl');
   expect(written.map(({ id, group }) => [id, group])).toEqual(
     [0, 1, 2].flatMap((row) => [0, 1].map((m) => [`gsm:${row}/${m}`, `gsm:${row}`])),
   );
 });
 
 test.each([
-  ['--temperature', '-1'],
-  ['--top-p', '0'],
-  ['--top-p', '1.1'],
-  ['--seed', '-1'],
-  ['--max-tokens', '0'],
-  ['--judge', 'maybe'],
-])('%s %s is refused', async (flag, value) => {
-  const { code, stderr } = await rredcotHere(['sample', 'prompts.jsonl', `${flag}=${value}`], { cwd });
-  expect([code, stderr.includes(flag)]).toEqual([2, true]);
+  ...['--temperature=-1', '--top-p=0', '--top-p=1.1', '--seed=-1', '--max-tokens=0', '--judge=maybe'],
+])('%s is refused', async (flag) => {
+  await fails(`sample prompts.jsonl ${flag}`, 2, flag.split('=')[0] as string);
 });

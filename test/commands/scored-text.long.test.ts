@@ -3,10 +3,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
-import { inputMetadata, readRows, resolveInputs } from '../../dist/io/read/inputs.js';
-import { TEXT_KEY } from '../../dist/io/write/output.js';
 import { rredcotHere } from '../support/in-process.js';
-import { collect } from '../support/io-helpers.js';
+import { readOutput } from '../support/io-helpers.js';
 import { ROOT, temporaryFolder } from '../support/program.js';
 
 const DUMPS = join(ROOT, 'test/io/map/dumps');
@@ -20,13 +18,6 @@ interface Expected {
 }
 
 type Row = Readonly<Record<string, unknown>>;
-
-async function rowsOf(path: string): Promise<{ rows: Row[]; texts: Record<string, string> }> {
-  const inputs = await resolveInputs([path]);
-  const metadata = await inputMetadata(inputs[0] as (typeof inputs)[0]);
-  const rows = (await collect(readRows(inputs))).map((row) => (row.kind === 'row' ? row.columns : {}));
-  return { rows, texts: JSON.parse(metadata.get(TEXT_KEY) ?? '{}') };
-}
 
 /** A segment's text as the drawing shows it, of which the width may leave a part. */
 function shown(row: Row, completion: string): string[] {
@@ -65,10 +56,8 @@ describe('every preset', () => {
       const kinds = lines.length === 1 ? ['parquet', 'jsonl'] : [n % 2 === 0 ? 'parquet' : 'jsonl'];
       for (const output of kinds.map((kind) => join(folder, `${name}.${n}.${kind}`))) {
         await score(input, '-o', output, '--map', 'reference=extra_answer');
-        const { rows, texts } = await rowsOf(output).catch(() => ({
-          rows: [],
-          texts: {} as Record<string, string>,
-        }));
+        const none = { rows: [], texts: {} as Record<string, string> };
+        const { rows, texts } = await readOutput(output).catch(() => none);
         for (const row of rows) {
           // the fixture's ids count its rows, this file has one
           const id = String(row.id).replace(`${name}:0`, `${name}:${n}`);

@@ -1,39 +1,27 @@
 // Traces behind one prompt, which `score` reads once a window: the same numbers as by themselves, the same bytes however they are cut.
-import { readFile, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, type FixtureRow, readJsonl, type ScoredRow, storedValues } from '../support/program.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import { beforeAll, expect, it } from 'vitest';
+import { type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 const GROUPS = ['top-0022', 'top-0026'];
 const FLAGS = '--segmenter fixed --fixed-length 500 --max-segments 1';
 
-let folder: string;
-const at = (name: string) => join(folder, name);
-const run = async (line: string) => {
-  const { code, stdout, stderr } = await rredcotHere(line.split(' '), { cwd: folder });
-  expect(code, `${stdout}${stderr}`).toBe(0);
-};
+const { done, expectSame, rows, write } = await openScene();
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
   // two groups of eight, whose completions are short beside their prompt of 34 tokens
-  const rows = (await readJsonl<FixtureRow>(FIXTURES)).filter(({ group }) => GROUPS.includes(group));
-  expect(rows).toHaveLength(16);
-  await writeFile(at('traces.jsonl'), `${rows.map((row) => JSON.stringify(row)).join('\n')}\n`);
-  await run(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 -o whole.jsonl`);
+  const traces = (await fixtureRows(0, 512)).filter(({ group }) => GROUPS.includes(group));
+  expect(traces).toHaveLength(16);
+  await write('traces.jsonl', traces);
+  await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 -o whole.jsonl`);
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
 
 it('gives the numbers of traces that are alone, to 1e-5, and not by the same sums', async () => {
-  await run(`score traces.jsonl ${FLAGS} --rows-per-chunk 1 -o apart.jsonl`);
-  const [whole, apart] = await Promise.all(
-    ['whole', 'apart'].map((name) => readJsonl<ScoredRow>(at(`${name}.jsonl`))),
-  );
+  await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 1 -o apart.jsonl`);
+  const [whole, apart] = [await rows('whole.jsonl'), await rows('apart.jsonl')];
   let worst = 0;
-  for (const [n, row] of (whole as ScoredRow[]).entries()) {
-    const alone = (apart as ScoredRow[])[n] as ScoredRow;
+  for (const [n, row] of whole.entries()) {
+    const alone = apart[n] as ScoredRow;
     expect(row.id).toBe(alone.id);
     const numbers = (of: ScoredRow) => [...of.logprobs, ...of.entropies, ...storedValues(of)];
     const [found, expected] = [numbers(row), numbers(alone)];
@@ -48,10 +36,7 @@ it('gives the numbers of traces that are alone, to 1e-5, and not by the same sum
 
 it('writes the same bytes in shards', async () => {
   for (const shard of [0, 1])
-    await run(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 --shard ${shard}/2 --format jsonl -o parts/`);
-  await run('merge parts/ -o merged.jsonl');
-  const [merged, whole] = await Promise.all(
-    ['merged', 'whole'].map((name) => readFile(at(`${name}.jsonl`), 'utf8')),
-  );
-  expect(merged === whole).toBe(true);
+    await done(`score traces.jsonl ${FLAGS} --rows-per-chunk 8 --shard ${shard}/2 --format jsonl -o parts/`);
+  await done('merge parts/ -o merged.jsonl');
+  await expectSame('merged.jsonl', 'whole.jsonl');
 });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
 import { FIXTURES } from '../support/program.js';
+import { fixtureRows, GIVEN, jsonLines, valued } from '../support/scene.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 let folder: string;
@@ -93,7 +94,11 @@ describe.each(['cut.parquet', 'cut.arrow', 'cut.jsonl', 'cut.jsonl.gz'])('a run 
 });
 
 describe('what is made of a scored file', () => {
-  beforeEach(() => done('score traces.jsonl -o scored.parquet'));
+  beforeEach(async () => {
+    const lines = (await fixtureRows(0, 4)).map(valued);
+    await writeFile(at('valued.jsonl'), jsonLines(lines));
+    await done(`score valued.jsonl ${GIVEN} -o scored.parquet`);
+  });
 
   it.each([
     [

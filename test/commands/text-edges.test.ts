@@ -1,10 +1,8 @@
 // Texts as dumps really have them: prompts that hold the answer, other models' tags, questions without their template.
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
+import type { FixtureRow } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 interface Scored {
   readonly source_file: string;
@@ -15,24 +13,25 @@ interface Scored {
 }
 type Row = Pick<FixtureRow, 'id' | 'group' | 'completion' | 'answer' | 'reward'> & { prompt: unknown };
 
-let folder: string;
+const { at, done, fails, json, rows: rowsOf, run, write } = await openScene();
+let fixtures: FixtureRow[];
 let rows: Row[];
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  const fixtures = await readJsonl<FixtureRow>(FIXTURES);
-  rows = fixtures.slice(0, 16).map(({ id, group, prompt, completion, answer, reward }) => {
+  fixtures = await fixtureRows(0, 4);
+  rows = fixtures.map(({ id, group, prompt, completion, answer, reward }) => {
     return { id, group, prompt, completion, answer, reward };
   });
 });
 
 /** Scores the rows as a dump would have them. */
-async function score(name: string, dump: (row: Row) => object, ...flags: string[]) {
-  const input = join(folder, `${name}.jsonl`);
-  await writeFile(input, rows.map((row) => `${JSON.stringify(dump(row))}\n`).join(''));
-  const output = join(folder, `${name}.scored.jsonl`);
-  const run = await rredcotHere(['score', input, '-o', output, ...flags]);
-  return { ...run, scored: run.code === 0 ? await readJsonl<Scored>(output) : [] };
+async function score(name: string, dump: (row: Row) => object, flags = '') {
+  await write(`${name}.jsonl`, rows.map(dump));
+  const made = await run(`score ${name}.jsonl -o ${name}.scored.jsonl ${flags}`);
+  return {
+    ...made,
+    scored: made.code === 0 ? await rowsOf<Scored>(`${name}.scored.jsonl`).catch(() => []) : [],
+  };
 }
 
 describe('the whole text, and the whole dialogue, are no prompt', () => {
@@ -48,7 +47,7 @@ describe('the whole text, and the whole dialogue, are no prompt', () => {
     const { code, stderr } = await score(name, dump);
     expect(code).toBe(65);
     expect(stderr).toContain(`prompt: prompt ${reason}`);
-    expect(stderr).toContain('prompt_holds_completion 16');
+    expect(stderr).toContain('prompt_holds_completion 4');
   });
 
   it('a completion that begins with its prompt is warned of, once', async () => {
@@ -56,7 +55,7 @@ describe('the whole text, and the whole dialogue, are no prompt', () => {
       ...row,
       completion: `${row.prompt}${row.completion}`,
     }));
-    expect(stderr.match(/16 traces begin with their prompt/g)).toHaveLength(1);
+    expect(stderr.match(/4 traces begin with their prompt/g)).toHaveLength(1);
     expect(scored.every(({ status }) => status.includes('completion:has-prompt'))).toBe(true);
   });
 });
@@ -78,64 +77,61 @@ describe('tags of other models', () => {
     expect(thoughts(other, '<reasoning>')).toEqual(thoughts(plain, '<think>'));
     expect(plain.scored.some(({ status }) => status.includes('thought:'))).toBe(false);
     expect(other.scored.every(({ status }) => status.includes('thought:reasoning'))).toBe(true);
-    expect(other.stderr).toContain('in 16 of 16 traces the thought ends with </reasoning>, and the policy');
+    expect(other.stderr).toContain('in 4 of 4 traces the thought ends with </reasoning>, and the policy');
     expect(plain.stderr).not.toContain('the thought ends with');
   });
 
   it('may be named', async () => {
     const dump = tagged('<pad>', '</pad>');
     const unknown = await score('unknown', dump);
-    const named = await score('named', dump, '--thought-tags', '<pad>,</pad>');
+    const named = await score('named', dump, '--thought-tags <pad>,</pad>');
     const plain = await score('plain', (row) => row);
     expect(named.code, named.stderr).toBe(0);
     expect(thoughts(named, '<pad>')).toEqual(thoughts(plain, '<think>'));
     expect(thoughts(unknown, '<pad>')).not.toEqual(thoughts(plain, '<think>'));
     expect(named.scored.every(({ status }) => status.includes('thought:named'))).toBe(true);
-    const verified = await rredcotHere(['verify', join(folder, 'named.scored.jsonl')]);
-    expect(verified.code, verified.stderr).toBe(0);
+    await done('verify named.scored.jsonl');
     for (const wrong of ['<pad>', '<pad>,', 'a,a', 'a,b,c'])
-      expect((await score('wrong', dump, '--thought-tags', wrong)).code).toBe(2);
+      expect((await score('wrong', dump, `--thought-tags ${wrong}`)).code).toBe(2);
   });
 
   it('opened in the prompt and again in the completion are told', async () => {
     const { stderr, scored } = await score('twice', (row) => ({ ...row, prompt: `${row.prompt}<think>` }));
     expect(scored.every(({ status }) => status.includes('thought:reopened'))).toBe(true);
-    expect(stderr).toContain('16 traces open the thought with a tag that their prompt ends with already');
+    expect(stderr).toContain('4 traces open the thought with a tag that their prompt ends with already');
   });
 });
 
 /** A policy that nobody has told where its texts begin and end. */
 describe('a policy with random weights', () => {
   const build = async (name: string, config: Json, more: Record<string, unknown> = {}) => {
-    const [checkpoint, policy] = [join(folder, `${name}-checkpoint`), join(folder, name)];
-    writeCheckpoint(checkpoint, { ...LLAMA, vocab_size: 259, max_position_embeddings: 512, ...config });
-    const path = join(checkpoint, 'tokenizer_config.json');
-    const own = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
-    await writeFile(path, JSON.stringify({ ...own, ...more }));
-    const built = await rredcotHere(['policy', 'build', checkpoint, '-o', policy]);
-    expect(built.code, built.stderr).toBe(0);
-    return { policy, built };
+    const checkpoint = `${name}-checkpoint`;
+    const size = { vocab_size: 259, max_position_embeddings: 512 };
+    writeCheckpoint(at(checkpoint), { ...LLAMA, ...size, ...config });
+    const own = await json(`${checkpoint}/tokenizer_config.json`);
+    await write(`${checkpoint}/tokenizer_config.json`, JSON.stringify({ ...own, ...more }));
+    return (await done(`policy build ${checkpoint} -o ${name}`)).stderr;
   };
   const TEMPLATE =
     "{% for message in messages %}<u>{{ message['content'] }}<a>\n{% endfor %}{% if add_generation_prompt %}<b>{% endif %}";
 
   it('that has a chat template tells raw questions, and nothing that the template made', async () => {
-    const { policy } = await build('chat', {}, { chat_template: TEMPLATE });
-    const flags = ['--policy', policy, '--reward-range', '0,1'];
-    const raw = await score('raw', (row) => row, ...flags);
+    await build('chat', {}, { chat_template: TEMPLATE });
+    const flags = '--policy chat --reward-range 0,1';
+    const raw = await score('raw', (row) => row, flags);
     expect(raw.code, raw.stderr).toBe(0);
     expect(raw.scored.every(({ status }) => status.split(';').includes('prompt:raw-question'))).toBe(true);
-    expect(raw.stderr.match(/16 traces have a raw question/g)).toHaveLength(1);
+    expect(raw.stderr.match(/4 traces have a raw question/g)).toHaveLength(1);
     // a run that is not made says it beforehand
-    const dry = await score('raw', (row) => row, ...flags, '--dry-run', '--overwrite');
-    expect(dry.stdout).toMatch(/^status +prompt:raw-question 16$/m);
-    expect(dry.stderr).toContain('16 traces have a raw question');
-    const json = await score('raw', (row) => row, ...flags, '--dry-run', '--json', '--overwrite');
-    expect(JSON.parse(json.stdout).status).toEqual({ 'prompt:raw-question': 16 });
+    const dry = await score('raw', (row) => row, `${flags} --dry-run --overwrite`);
+    expect(dry.stdout).toMatch(/^status +prompt:raw-question 4$/m);
+    expect(dry.stderr).toContain('4 traces have a raw question');
+    const json = await score('raw', (row) => row, `${flags} --dry-run --json --overwrite`);
+    expect(JSON.parse(json.stdout).status).toEqual({ 'prompt:raw-question': 4 });
     const asked = (row: Row) => ({ ...row, prompt: `<u>${row.prompt}<a>\n<b>` });
     const messages = (row: Row) => ({ ...row, prompt: [{ role: 'user', content: row.prompt }] });
     for (const dump of [asked, messages]) {
-      const { stderr, scored } = await score('asked', dump, ...flags);
+      const { stderr, scored } = await score('asked', dump, `${flags} --overwrite`);
       expect(stderr).not.toContain('raw question');
       expect(scored.some(({ status }) => status.includes('raw-question'))).toBe(false);
     }
@@ -143,71 +139,56 @@ describe('a policy with random weights', () => {
 
   it('says where add_bos_token contradicts tokenizer.json, and what it does', async () => {
     const bos = { bos_token: '<|end|>', add_bos_token: true };
-    const { policy, built } = await build('bos', {}, bos);
+    const built = await build('bos', {}, bos);
     const said = 'has add_bos_token true, and tokenizer.json puts no <|end|> before a text';
-    expect(built.stderr).toContain(said);
-    const info = await rredcotHere(['policy', 'info', policy]);
-    expect(info.stdout).toMatch(/^prompt start {2}none$/m);
-    expect(info.stdout).toContain(said);
-    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
-    expect(manifest.promptStart).toBeNull();
-    const flags = ['--policy', policy];
-    expect((await score('bos', (row) => row, ...flags)).stderr.split(said)).toHaveLength(2);
+    expect(built).toContain(said);
+    const { stdout } = await done('policy info bos');
+    expect(stdout).toMatch(/^prompt start {2}none$/m);
+    expect(stdout).toContain(said);
+    expect((await json('bos/policy.json')).promptStart).toBeNull();
+    expect((await score('bos', (row) => row, '--policy bos')).stderr.split(said)).toHaveLength(2);
     // what all workers say is told once
-    const shared = await score('bos-2', (row) => row, ...flags, '--workers', '2', '--rows-per-chunk', '4');
+    const shared = await score('bos-2', (row) => row, '--policy bos --workers 2 --rows-per-chunk 2');
     expect([shared.code, shared.stderr.split(said).length]).toEqual([0, 2]);
-    const fixtures = await readJsonl<FixtureRow>(FIXTURES);
     const ids = new Map(fixtures.map((row) => [row.id, row.prompt_ids]));
-    const given = await score('bos-ids', (row) => ({ ...row, prompt_ids: ids.get(row.id) }), ...flags);
+    const given = await score('bos-ids', (row) => ({ ...row, prompt_ids: ids.get(row.id) }), '--policy bos');
     expect([given.code, given.stderr.includes('add_bos_token')]).toEqual([0, false]);
     const quiet = await build('no-bos', {}, { ...bos, add_bos_token: false });
-    expect(quiet.built.stderr).not.toContain('add_bos_token');
+    expect(quiet).not.toContain('add_bos_token');
   });
 
   it('that names no end token says so at build, in info and before it writes; --stop names one', async () => {
-    const { policy, built } = await build('endless', { eos_token_id: null }, { eos_token: null });
+    const built = await build('endless', { eos_token_id: null }, { eos_token: null });
     const said = 'the policy names no end token';
-    expect(built.stderr).toContain(said);
-    expect((await rredcotHere(['policy', 'info', policy])).stdout).toContain(said);
-    const input = join(folder, 'prompts.jsonl');
-    await writeFile(input, `${JSON.stringify({ prompt: 'a: ', answer: '7' })}\n`);
-    const sample = (name: string, ...flags: string[]) =>
-      rredcotHere([
-        ...['sample', input, '-o', join(folder, `${name}.jsonl`), '--policy', policy],
-        ...['-n', '16', '--max-tokens', '400', ...flags],
-      ]);
+    expect(built).toContain(said);
+    expect((await done('policy info endless')).stdout).toContain(said);
+    await write('prompts.jsonl', [{ prompt: 'a: ', answer: '7' }]);
+    const sample = (name: string, flags = '') =>
+      `sample prompts.jsonl -o ${name}.jsonl --policy endless -n 16 --max-tokens 400 ${flags}`;
     const finishes = async (name: string) =>
-      (await readJsonl<{ finish_reason: string }>(join(folder, `${name}.jsonl`))).map(
-        (row) => row.finish_reason,
-      );
-    const endless = await sample('endless-samples');
-    expect(endless.stderr).toContain(`${said}: a limit of tokens alone ends what it writes`);
+      (await rowsOf<{ finish_reason: string }>(`${name}.jsonl`)).map((row) => row.finish_reason);
+    const { stderr } = await done(sample('endless-samples'));
+    expect(stderr).toContain(`${said}: a limit of tokens alone ends what it writes`);
     expect(new Set(await finishes('endless-samples'))).toEqual(new Set(['length']));
     // random weights guess; it is they that have written
-    expect(endless.stderr).toMatch(
-      /16 of 16 traces are little better than guessed .*: it does not know such/,
-    );
+    expect(stderr).toMatch(/16 of 16 traces are little better than guessed .*: it does not know such/);
     for (const [name, stop] of [
       ['by-text', '<|end|>'],
       ['by-id', '258'],
     ] as const) {
-      const stopped = await sample(name, '--stop', stop);
-      expect(stopped.stderr).not.toContain(said);
+      expect((await done(sample(name, `--stop ${stop}`))).stderr).not.toContain(said);
       expect(await finishes(name)).toContain('stop');
     }
-    for (const wrong of ['999', 'two tokens']) {
-      const refused = await sample('wrong', '--stop', wrong);
-      expect([refused.code, refused.stderr.includes(`--stop ${wrong}: `)]).toEqual([2, true]);
-    }
+    for (const wrong of ['999', 'two tokens'])
+      await fails(sample('wrong', `--stop '${wrong}'`), 2, `--stop ${wrong}: `);
 
     // nothing is judged, so nothing can be compared, and no other policy would help
-    const mc = ['--estimator', 'mc', '--mc-samples', '2', '--mc-max-tokens', '4', '--policy', policy];
-    const lost = await score('lost', (row) => row, ...mc, '--limit', '4');
+    const mc = '--estimator mc --mc-samples 2 --mc-max-tokens 4 --policy endless --limit 4';
+    const lost = await score('lost', (row) => row, mc);
     expect(lost.code, lost.stderr).toBe(0);
     expect(lost.stderr).toContain('most samples were cut or could not be judged');
     expect(lost.stderr).not.toContain('may tell the states apart');
-    const compared = await rredcotHere(['compare', join(folder, 'lost.scored.jsonl')]);
-    expect(compared.code, compared.stdout).toBe(65);
-    expect(compared.stderr).toContain('nothing can be compared: no credit differs within a trace');
+    const why = 'nothing can be compared: no credit differs within a trace';
+    await fails('compare lost.scored.jsonl', 65, why);
   });
 });

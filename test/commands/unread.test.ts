@@ -1,22 +1,14 @@
 // Values and segments of the rows' own: no policy runs, σ is what a pass gives, and what would rest on a pass asks for one.
 
 import { createHash } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { resolveCreditOptions } from '../../dist/commands/job/options.js';
-import { type PolicyNeed, policyNeed } from '../../dist/commands/policy-need.js';
+import { type PolicyNeed, policyNeed } from '../../dist/commands/ready.js';
+import { resolveCreditOptions } from '../../dist/estimators/credit-flags.js';
 import { parseFieldMap } from '../../dist/io/map/field-map.js';
 import { EMBEDDED_POLICY } from '../../dist/policy/embedded.js';
-import { rredcotHere } from '../support/in-process.js';
-import {
-  EMBEDDED,
-  FIXTURES,
-  type FixtureRow,
-  readJsonl,
-  type ScoredRow,
-  temporaryFolder,
-} from '../support/program.js';
+import { EMBEDDED, type FixtureRow, type ScoredRow } from '../support/program.js';
+import { fixtureRows, GIVEN, openScene, valued } from '../support/scene.js';
 
 type Row = Omit<ScoredRow, 'logprobs' | 'entropies'> & {
   readonly logprobs: number[] | null;
@@ -26,51 +18,27 @@ type Row = Omit<ScoredRow, 'logprobs' | 'entropies'> & {
   readonly sigma_gain: number | null;
 };
 
-const OF_ROWS = ['--estimator', 'given', '--segmenter', 'given'];
 /** columns that a pass alone fills are named, so that there is one */
-const ALL = [
-  'id',
-  'prompt_ids',
-  'completion_ids',
-  'logprobs',
-  'entropies',
-  'sigma',
-  'segments',
-  'value_start',
-  'status',
-];
+const ALL = '--columns id,prompt_ids,completion_ids,logprobs,entropies,sigma,segments,value_start,status';
 
-let folder: string;
+const { done, fails, json, rows: rowsOf, run, write } = await openScene();
 let fixtures: FixtureRow[];
-const at = (name: string) => join(folder, name);
-const run = (...args: string[]) => rredcotHere(args, { cwd: folder });
-const write = (name: string, rows: readonly object[]) =>
-  writeFile(at(name), rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-async function scored(input: string, ...flags: string[]): Promise<{ rows: Row[]; said: string }> {
+async function scored(input: string, flags = ''): Promise<{ rows: Row[]; said: string }> {
   const output = `${input}.${flags.length}.out.jsonl`;
-  const { code, stderr } = await run('score', input, ...OF_ROWS, '--overwrite', '-o', output, ...flags);
-  expect(code, stderr).toBe(0);
-  const verified = await run('verify', output);
-  expect(verified.code, verified.stdout).toBe(0);
-  return { rows: await readJsonl<Row>(at(output)), said: stderr };
-}
-
-/** A fixture with a value at the start, in the middle of the thought, and at its end. */
-function valued({ completion, prompt_ids: _, completion_ids: __, ...rest }: FixtureRow) {
-  const end = completion.indexOf('</think>');
-  return { ...rest, completion, segment_char_ends: [Math.floor(end / 2), end], values: [0.5, 0.25, 0.75] };
+  const { stderr } = await done(`score ${input} ${GIVEN} --overwrite -o ${output} ${flags}`);
+  await done(`verify ${output}`);
+  return { rows: await rowsOf<Row>(output), said: stderr };
 }
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  fixtures = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 8);
+  fixtures = await fixtureRows(0, 8);
   await write('text.jsonl', fixtures.map(valued));
 });
 
 describe('rows that bring values and segments', () => {
   it('are read by no policy: the same σ, values and segments as behind a pass, without what a pass says', async () => {
-    const { rows, said } = await scored('text.jsonl', '--sigma', 'rudder');
-    const passed = await scored('text.jsonl', '--sigma', 'rudder', '--columns', ALL.join(','));
+    const { rows, said } = await scored('text.jsonl', '--sigma rudder');
+    const passed = await scored('text.jsonl', `--sigma rudder ${ALL}`);
     expect(said).toContain("so no policy runs: tokens are the bundled policy's, bytes; --policy <folder>");
     expect(passed.said).not.toContain('no policy runs');
     for (const [n, row] of rows.entries()) {
@@ -96,45 +64,25 @@ describe('rows that bring values and segments', () => {
     await write('strange.jsonl', strange);
     const { said } = await scored('strange.jsonl');
     expect(said).not.toMatch(/^WARN/m);
-    expect((await scored('strange.jsonl', '--columns', ALL.join(','))).said).toContain(
-      'are foreign to the bundled',
-    );
+    expect((await scored('strange.jsonl', ALL)).said).toContain('are foreign to the bundled');
   });
 
   it('need the tokenizer of a policy alone: one whose graphs are broken counts their tokens', async () => {
-    const policy = at('broken');
-    await run(
-      'policy',
-      'build',
-      EMBEDDED,
-      '-o',
-      policy,
-      '--exit-template',
-      join(EMBEDDED, 'exit_template.json'),
-    );
-    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
+    await done(`policy build ${EMBEDDED} -o broken --exit-template ${join(EMBEDDED, 'exit_template.json')}`);
+    const manifest = await json('broken/policy.json');
     const graph = 'no graph';
     for (const name of Object.keys(manifest.files).filter((file) => file.endsWith('.onnx'))) {
-      await writeFile(join(policy, name), graph);
+      await write(`broken/${name}`, graph);
       manifest.files[name] = createHash('sha256').update(graph).digest('hex');
     }
-    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
-    const { rows, said } = await scored('text.jsonl', '--policy', policy);
-    expect(said).toContain(`no policy runs: tokens are those of ${policy}`);
+    await write('broken/policy.json', JSON.stringify(manifest));
+    const { rows, said } = await scored('text.jsonl', '--policy broken');
+    expect(said).toContain('no policy runs: tokens are those of broken');
     // a prompt's ids are those of a policy that was named
     expect(rows.map(({ prompt_ids: ids }) => ids)).toEqual(fixtures.map(({ prompt_ids: ids }) => ids));
-    const pass = await run(
-      'score',
-      'text.jsonl',
-      ...OF_ROWS,
-      '--policy',
-      policy,
-      '--within',
-      'entropy',
-      '-o',
-      'none.jsonl',
-    );
-    expect(pass.code).not.toBe(0);
+    expect(
+      (await run(`score text.jsonl ${GIVEN} --policy broken --within entropy -o none.jsonl`)).code,
+    ).not.toBe(0);
   });
 
   it('need no tokenizer either where they bring ids: of any vocabulary, with a text or without', async () => {
@@ -156,7 +104,7 @@ describe('rows that bring values and segments', () => {
       row('text', 12, { completion_ids: undefined, completion: 'text' }),
       row('characters', 12, { segment_ends: undefined, segment_char_ends: [3, 8] }),
     ]);
-    const { rows, said } = await scored('ids.jsonl', '--sigma', 'rudder');
+    const { rows, said } = await scored('ids.jsonl', '--sigma rudder');
     expect(said).toContain('no policy runs: tokens are the completion_ids');
     const places = rows.map(({ id, segments }) => [id, ...segments.map(({ end, kind }) => `${kind} ${end}`)]);
     expect(places).toEqual([
@@ -171,8 +119,8 @@ describe('rows that bring values and segments', () => {
       ...Array(4).fill(1 / 48),
     ];
     for (const [t, expected] of sigma.entries()) expect(rows[0]?.sigma[t]).toBeCloseTo(2 * expected, 6);
-    const rejects = await readJsonl<{ id: string; code: string; reason: string }>(
-      at('ids.jsonl.2.out.jsonl.rejects.jsonl'),
+    const rejects = await rowsOf<Record<'id' | 'code' | 'reason', string>>(
+      'ids.jsonl.14.out.jsonl.rejects.jsonl',
     );
     expect(rejects.map(({ id, code }) => [id, code])).toEqual([
       ['odd', 'values'],
@@ -183,35 +131,23 @@ describe('rows that bring values and segments', () => {
     for (const { reason } of rejects.slice(2))
       expect(reason).toContain('--policy <the policy that wrote the traces>');
     // a policy that is named reads the ids, and finds that they are not its own
-    const named = await run('score', 'ids.jsonl', ...OF_ROWS, '--policy', at('broken'), '-o', 'named.jsonl');
-    expect([named.code, named.stderr]).toEqual([
-      65,
-      expect.stringContaining("the policy's vocabulary has 259 tokens"),
-    ]);
+    const why = "the policy's vocabulary has 259 tokens";
+    await fails(`score ids.jsonl ${GIVEN} --policy broken -o named.jsonl`, 65, why);
   });
 });
 
 describe('a file that no policy has read', () => {
   it('is shared out again, shown and summed up, and refuses what rests on a pass', async () => {
-    await run('score', 'text.jsonl', ...OF_ROWS, '-o', 'unread.parquet');
-    const again = await run('redistribute', 'unread.parquet', '--sigma', 'rudder', '-o', 'again.jsonl');
-    expect(again.code, again.stderr).toBe(0);
-    const { rows } = await scored('text.jsonl', '--sigma', 'rudder');
-    expect((await readJsonl<Row>(at('again.jsonl'))).map(({ sigma }) => sigma)).toEqual(
+    await done(`score text.jsonl ${GIVEN} -o unread.parquet`);
+    await done('redistribute unread.parquet --sigma rudder -o again.jsonl');
+    const { rows } = await scored('text.jsonl', '--sigma rudder');
+    expect((await rowsOf<Row>('again.jsonl')).map(({ sigma }) => sigma)).toEqual(
       rows.map(({ sigma }) => sigma),
     );
-    for (const command of [
-      ['verify'],
-      ['summary'],
-      ['inspect'],
-      ['inspect', '--worst'],
-      ['compare'],
-      ['report', '-o', 'unread.html'],
-    ]) {
-      const [name, ...flags] = command as [string, ...string[]];
-      const { code, stdout, stderr } = await run(name, 'unread.parquet', ...flags);
-      expect(code, `${name}: ${stderr}`).toBe(0);
-      expect(stdout, name).not.toMatch(/NaN|undefined|null/);
+    const looks = ['verify', 'summary', 'inspect', 'inspect --worst', 'compare', 'report -o unread.html'];
+    for (const command of looks) {
+      const { stdout } = await done(`${command} unread.parquet`);
+      expect(stdout, command).not.toMatch(/NaN|undefined|null/);
     }
     for (const [flags, column] of [
       ['--within entropy', 'entropies'],
@@ -220,15 +156,8 @@ describe('a file that no policy has read', () => {
       ['--steps scaled', 'logprobs'],
       ['--estimator surprise', 'logprobs'],
     ] as const) {
-      const { code, stderr } = await run(
-        'redistribute',
-        'unread.parquet',
-        ...flags.split(' '),
-        '-o',
-        'none.jsonl',
-      );
-      expect(code).toBe(2);
-      expect(stderr).toContain(`unread.parquet: has no ${column}, from which`);
+      const why = `unread.parquet: has no ${column}, from which`;
+      const { stderr } = await fails(`redistribute unread.parquet ${flags} -o none.jsonl`, 2, why);
       expect(stderr).toContain('try: rredcot score with the same flag');
     }
   });
@@ -240,7 +169,7 @@ describe('a file that no policy has read', () => {
         'changed.jsonl',
         rows.map((row) => ({ ...row, ...change })),
       );
-      return (await run('verify', 'changed.jsonl')).stdout;
+      return (await run('verify changed.jsonl')).stdout;
     };
     expect(await verified({ status: 'ok' })).toMatch(/logprobs is null[\s\S]*segments\[0\]\.entropy is null/);
     const some = rows[0]?.sigma.map(() => -0.5);
@@ -248,8 +177,7 @@ describe('a file that no policy has read', () => {
   });
 
   it('is forecast without a run', async () => {
-    const { stdout, code } = await run('score', 'text.jsonl', ...OF_ROWS, '--dry-run');
-    expect(code).toBe(0);
+    const { stdout } = await done(`score text.jsonl ${GIVEN} --dry-run`);
     expect(stdout).toMatch(
       /^traces +8, from 8 rows\nrejected +0\ntokens +[\d,]+ in completions\nexits +24\ntime +no policy runs\n$/,
     );

@@ -1,12 +1,11 @@
 // `verify` finds every edited value, whoever has made the hashes fit again, and every flipped bit, cut and missing line.
-import { createHash } from 'node:crypto';
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { verify } from '../../dist/commands/verify.js';
-import { writeSurveyFile } from '../../dist/io/run/survey-file.js';
-import { rredcotHere } from '../support/in-process.js';
-import { readJsonl, temporaryFolder, writeFixtures } from '../support/program.js';
+import { writeSurveyFile } from '../../dist/io/run/summary-file.js';
+import { editJson, editRows, SHARD } from '../support/edited-run.js';
+import { writeFixtures } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 import { randomOf } from '../torture/mutate.js';
 
 type Row = Record<string, unknown>;
@@ -29,62 +28,24 @@ interface Scored extends Row {
   sigma_max_weight: number;
 }
 
-const SHARD = '00000-of-00001';
-let work: string;
-let input: string;
-/** 16 rows of two groups, in chunks of 8 */
-let run: string;
+const FILES = ['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'];
+const { at, done, fails, run, text, write } = await openScene();
 
+/** 16 rows of two groups, in chunks of 8; and files */
 beforeAll(async () => {
-  work = await temporaryFolder();
-  input = join(work, 'traces.jsonl');
-  await writeFixtures(input, 16);
-  run = join(work, 'run');
-  const score = ['score', input, '--max-segments', '5', '--quiet', '-o'];
-  const outputs = [[`${run}/`, '--format', 'jsonl', '--rows-per-chunk', '8'], [join(work, 'one.parquet')]];
-  for (const output of outputs) {
-    const { code, stderr } = await rredcotHere([...score, ...output]);
-    expect(code, stderr).toBe(0);
-  }
-  for (const name of ['one.arrow', 'one.jsonl', 'one.jsonl.gz'])
-    await rredcotHere(['segment', input, '--no-policy', '--quiet', '-o', join(work, name)]);
+  await writeFixtures(at('traces.jsonl'), 16);
+  const score = 'score traces.jsonl --max-segments 5 --quiet';
+  await done(`${score} -o run/ --format jsonl --rows-per-chunk 8`);
+  await done(`${score} -o one.parquet`);
+  for (const name of FILES.slice(1)) await done(`segment traces.jsonl --no-policy --quiet -o ${name}`);
 });
 
-async function verified(out: string) {
-  const found: string[] = [];
-  const ignore = () => {};
-  const log = { text: ignore, record: ignore, progress: ignore, info: ignore, warn: ignore };
-  const opts = { signal: new AbortController().signal, print: (line: string) => void found.push(line) };
-  return { code: await verify(out, opts, log), found: found.join('\n') };
-}
-
 let copies = 0;
+/** The name of a copy of the run. */
 async function copy(): Promise<string> {
-  const folder = join(work, `copy-${copies++}`);
-  await cp(run, folder, { recursive: true });
-  return folder;
-}
-
-const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
-
-/** Changes the rows of a chunk, and every record that tells of them. */
-async function editRows(folder: string, edit: (rows: Scored[]) => void, chunk = 0): Promise<void> {
-  const path = join(folder, `chunks/${SHARD}/00000${chunk}.jsonl`);
-  const rows = await readJsonl<Scored>(path);
-  edit(rows);
-  const bytes = Buffer.from(rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  await writeFile(path, bytes);
-  const done = JSON.parse(await readFile(join(folder, `done/${SHARD}.json`), 'utf8'));
-  const record = done.chunks[chunk];
-  Object.assign(record, { sha256: sha256(bytes) });
-  await writeFile(join(folder, `done/${SHARD}.json`), JSON.stringify(done));
-  await writeFile(join(folder, `done/${SHARD}/00000${chunk}.json`), JSON.stringify(record));
-}
-
-async function editJson(path: string, edit: (value: Row) => void): Promise<void> {
-  const value = JSON.parse(await readFile(path, 'utf8'));
-  edit(value);
-  await writeFile(path, JSON.stringify(value));
+  const name = `copy-${copies++}`;
+  await cp(at('run'), at(name), { recursive: true });
+  return name;
 }
 
 const add = (list: number[], at: number, by: number) => {
@@ -183,22 +144,20 @@ const EDITS: readonly (readonly [string, (row: Scored, rows: Scored[]) => unknow
 ];
 
 describe('of a run whose inputs are gone', () => {
-  beforeAll(() => rm(input));
+  beforeAll(() => rm(at('traces.jsonl')));
 
   it('finds nothing where nothing was edited', async () => {
-    expect(await verified(await copy())).toEqual({ code: 0, found: '' });
-    for (const name of ['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])
-      expect(await verified(join(work, name))).toEqual({ code: 0, found: '' });
+    for (const name of [await copy(), ...FILES]) expect((await done(`verify ${name}`)).stdout).toBe('');
   });
 
   it(`each of ${EDITS.length} edits is found`, async () => {
     const missed: string[] = [];
     for (const [name, edit] of EDITS) {
       const folder = await copy();
-      await editRows(folder, (rows) => void edit(rows[1] as Scored, rows));
-      const { code, found } = await verified(folder);
-      if (code !== 65 || !found.includes('000000.jsonl')) missed.push(`${name}: ${code} ${found}`);
-      await rm(folder, { recursive: true });
+      await editRows<Scored>(at(folder), 0, (rows) => edit(rows[1] as Scored, rows));
+      const { code, stdout } = await run(`verify ${folder}`);
+      if (code !== 65 || !stdout.includes('000000.jsonl')) missed.push(`${name}: ${code} ${stdout}`);
+      await rm(at(folder), { recursive: true });
     }
     expect(missed).toEqual([]);
   });
@@ -237,9 +196,8 @@ describe('of a run whose inputs are gone', () => {
     ],
   ])('%s is found', async (_, edit, expected) => {
     const folder = await copy();
-    await edit(folder);
-    const { code, found } = await verified(folder);
-    expect([code, found]).toEqual([65, expect.stringMatching(expected)]);
+    await edit(at(folder));
+    await fails(`verify ${folder}`, 65, expected);
   });
 
   it.each<[string, (description: Row) => unknown, number]>([
@@ -254,25 +212,18 @@ describe('of a run whose inputs are gone', () => {
     ['an input of a negative size', (run) => Object.assign((run.inputs as Row[])[0] ?? {}, { bytes: -1 }), 2],
   ])('a run.json with %s is refused at once', async (_, edit, exitCode) => {
     const folder = await copy();
-    await editJson(join(folder, 'run.json'), edit);
-    await expect(verified(folder)).rejects.toMatchObject({
-      exitCode,
-      message: expect.stringContaining(join(folder, 'run.json')),
-    });
+    await editJson(at(`${folder}/run.json`), edit);
+    await fails(`verify ${folder}`, exitCode, `${folder}/run.json`);
   });
 });
 
 /** Of each of four formats; `npm run torture` flips more. */
 const FLIPS = process.env.RREDCOT_TORTURE === undefined ? 8 : 60;
 
-describe.each(['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])('%s', (name) => {
+describe.each(FILES)('%s', (name) => {
   it('with any bit flipped is found out, and so is one that was cut', async () => {
-    const bytes = await readFile(join(work, name));
-    const path = join(work, `damaged-${name}`);
-    if (name.includes('jsonl')) {
-      const sum = await readFile(join(work, `${name}.sha256`), 'utf8');
-      await writeFile(`${path}.sha256`, sum);
-    }
+    const bytes = await readFile(at(name));
+    if (name.includes('jsonl')) await write(`damaged-${name}.sha256`, await text(`${name}.sha256`));
     const random = randomOf(7);
     const damaged = Array.from({ length: FLIPS }, () => {
       const flipped = Buffer.from(bytes);
@@ -287,8 +238,8 @@ describe.each(['one.parquet', 'one.arrow', 'one.jsonl', 'one.jsonl.gz'])('%s', (
       ...damaged,
       ...cuts.map((to) => [`cut at ${to}`, bytes.subarray(0, to)] as const),
     ]) {
-      await writeFile(path, each);
-      const { code } = await verified(path).catch((error) => ({ code: error.exitCode }));
+      await write(`damaged-${name}`, each);
+      const { code } = await run(`verify damaged-${name}`);
       if (code !== 65) missed.push(`${what}: ${code}`);
     }
     expect(missed).toEqual([]);

@@ -61,6 +61,36 @@ describe('intervals', () => {
     expect([found?.low, found?.high]).toEqual([quantile(means, 0.025), quantile(means, 0.975)]);
   });
 
+  it('of groups of several traces are those of traces that are drawn with their group, one by one', () => {
+    const [units, resamples, random, draw] = [13, 203, seeded(6), randomStream(5)];
+    // groups of one to four traces, none of which lie together; some traces do not count
+    const groups = Int32Array.from({ length: 32 }, (_, i) => (i * 7) % (i < 26 ? units : 3));
+    const values = Array.from(groups, () => random());
+    const counts = values.map((_, i) => i % 5 !== 2);
+    const mean = (times: readonly number[]) => {
+      let [sum, n] = [0, 0];
+      for (const [i, group] of groups.entries())
+        for (let again = 0; counts[i] && again < (times[group] as number); again++) {
+          sum += values[i] as number;
+          n++;
+        }
+      return sum / n;
+    };
+    const means = Float64Array.from({ length: resamples }, () => {
+      const times = new Array<number>(units).fill(0);
+      for (let i = 0; i < units; i++) {
+        const drawn = Math.floor((draw() / 2 ** 32) * units);
+        times[drawn] = (times[drawn] as number) + 1;
+      }
+      return mean(times);
+    }).sort();
+    const terms = Float64Array.from(values.flatMap((value, i) => (counts[i] ? [value, 1] : [0, 0])));
+    const [found] = withIntervals([{ ...meanOf([]), terms }], groups, { resamples, seed: 5 });
+    expect(found?.value).toBeCloseTo(mean(new Array<number>(units).fill(1)), 14);
+    expect(found?.low).toBeCloseTo(quantile(means, 0.025), 13);
+    expect(found?.high).toBeCloseTo(quantile(means, 0.975), 13);
+  });
+
   it('of a mean are as wide as its standard error says, and hold it as often as they should', () => {
     const random = seeded(2);
     let held = 0;

@@ -2,11 +2,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withIntervals } from '../../dist/compare/bootstrap.js';
-import { correlate } from '../../dist/compare/correlations.js';
-import type { CreditTable } from '../../dist/compare/credit-table.js';
-import { twoSided } from '../../dist/compare/p-value.js';
-import { midranks } from '../../dist/compare/ranks.js';
-import { kendallSums, pearsonSums, type Sums, spearmanSums } from '../../dist/compare/within.js';
+import { correlate, pairTraces } from '../../dist/compare/correlations.js';
+import type { CreditTable, Slice } from '../../dist/compare/credit-table.js';
+import {
+  kendallSums,
+  midranks,
+  pearsonSums,
+  type Sums,
+  spearmanSums,
+  twoSided,
+} from '../../dist/compare/within.js';
 import {
   centredPearson,
   centredSpearman,
@@ -42,9 +47,9 @@ function tableOf(traces: readonly Pair[], rewards?: readonly number[]): CreditTa
 const WHOLE = { outcome: 'all', last: 1 } as const;
 const NO_RESAMPLES = { resamples: 0, seed: 0 };
 
-function correlated(table: CreditTable, slice: Parameters<typeof correlate>[3] = WHOLE) {
+function correlated(table: CreditTable, { outcome, last }: Slice = WHOLE) {
   const [a, b] = table.credits as [CreditTable['credits'][0], CreditTable['credits'][0]];
-  const found = correlate(table, a, b, slice);
+  const found = correlate(table, pairTraces(table, a, b, last), outcome);
   return Object.fromEntries(
     Object.entries(found).map(([name, { figure, ...rest }]) => {
       const [{ value } = { value: Number.NaN }] = withIntervals([figure], table.groups, NO_RESAMPLES);

@@ -1,15 +1,13 @@
 // `--bank group`: a group's correct completions are the references of their mates, never of themselves.
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { GroupBanks, referencesOf } from '../../dist/estimate/bank.js';
 import { bankMaker } from '../../dist/estimate/references.js';
 import type { Reference, Trace } from '../../dist/trace.js';
 import { named } from '../support/estimators.js';
-import { rredcotHere } from '../support/in-process.js';
-import { queryDuckdb, traceOf } from '../support/io-helpers.js';
-import { FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../support/program.js';
+import { traceOf } from '../support/io-helpers.js';
+import type { FixtureRow } from '../support/program.js';
+import { fixtureRows, jsonLines, openScene } from '../support/scene.js';
 
 const TEMPLATE = { close: '</think>\n', open: 'answer: ', closer: '\n' };
 const text =
@@ -224,7 +222,8 @@ describe('the bank of joint', () => {
   });
 });
 
-describe('rredcot score --bank group', () => {
+describe('rredcot score --bank group', async () => {
+  const { done, fails, rows: rowsOf, write } = await openScene();
   type Out = {
     id: string;
     status: string;
@@ -233,49 +232,41 @@ describe('rredcot score --bank group', () => {
     reference_logprobs: number[][];
     reference_utilities: number[];
   };
-  let folder: string;
   let rows: FixtureRow[];
-  const score = async (name: string, ...args: string[]): Promise<Out[]> => {
-    const out = join(folder, `${args.join('')}.${name}.out.jsonl`);
-    const { code, stderr } = await rredcotHere(['score', join(folder, `${name}.jsonl`), '-o', out, ...args]);
-    expect(code, stderr).toBe(0);
-    return readJsonl<Out>(out);
+  const made = new Set<string>();
+  /** Scored once for all that look at it. */
+  const score = async (name: string, flags: string): Promise<Out[]> => {
+    const out = `${name}.${flags.length}.out.jsonl`;
+    if (!made.has(out)) await done(`score ${name}.jsonl -o ${out} ${flags}`);
+    made.add(out);
+    return rowsOf<Out>(out);
   };
-  const write = (name: string, all: readonly object[]) =>
-    writeFile(join(folder, `${name}.jsonl`), all.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  const bare = (all: readonly FixtureRow[]) => all.map(({ answer, solution, ...row }) => row);
   beforeAll(async () => {
-    folder = await temporaryFolder();
-    const all = await readJsonl<FixtureRow>(FIXTURES);
+    const all = await fixtureRows(0, 512);
     // two groups with both rewards
     const mixed = [...new Set(all.map((row) => row.group))].filter((group) => {
       const rewards = all.filter((row) => row.group === group).map((row) => row.reward);
       return rewards.includes(0) && rewards.filter((reward) => reward === 1).length > 1;
     });
     rows = all.filter((row) => mixed.slice(0, 2).includes(row.group));
-    await write('all', rows);
-    await write(
-      'bare',
-      rows.map(({ answer, solution, ...row }) => row),
-    );
+    await write('all.jsonl', rows);
+    await write('bare.jsonl', bare(rows));
   });
 
   it('needs no references in the rows, and scores what their answer would have scored', async () => {
-    const [byRow, byGroup] = [await score('all', '--bank', 'row'), await score('bare', '--bank', 'group')];
+    const [byRow, byGroup] = [await score('all', '--bank row'), await score('bare', '--bank group')];
     expect(
       byGroup.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })),
     ).toEqual(byRow.map(({ sigma, reference_logprobs, status }) => ({ sigma, reference_logprobs, status })));
   });
 
   it('gives the same from a stream whose groups come in one piece', async () => {
-    const out = join(folder, 'stream.jsonl');
-    const stdin = rows.map(({ answer, solution, ...row }) => `${JSON.stringify(row)}\n`).join('');
-    const { code, stderr } = await rredcotHere(
-      ['score', '-', '-o', out, '--bank', 'group', '--baseline', 'value'],
-      { stdin },
+    await done('score - -o stream.jsonl --bank group', jsonLines(bare(rows)));
+    const fromFile = await score('bare', '--bank group');
+    expect((await rowsOf<Out>('stream.jsonl')).map((row) => row.sigma)).toEqual(
+      fromFile.map((row) => row.sigma),
     );
-    expect(code, stderr).toBe(0);
-    const fromFile = await score('bare', '--bank', 'group', '--baseline', 'value');
-    expect((await readJsonl<Out>(out)).map((row) => row.sigma)).toEqual(fromFile.map((row) => row.sigma));
   });
 
   it('adds up the spellings of mates, and says where there are none', async () => {
@@ -289,7 +280,7 @@ describe('rredcot score --bank group', () => {
       reward,
       ...more,
     });
-    await write('spelled', [
+    await write('spelled.jsonl', [
       as('a', 'g', answer, 1),
       as('b', 'g', `0${answer}`, 1),
       as('c', 'g', 'x', 0),
@@ -298,7 +289,7 @@ describe('rredcot score --bank group', () => {
       as('wrong', 'm', 'x', 0),
       as('mate', 'm', 'y', 0),
     ]);
-    const found = new Map((await score('spelled', '--bank', 'group')).map((out) => [out.id, out]));
+    const found = new Map((await score('spelled', '--bank group')).map((out) => [out.id, out]));
     expect(
       [...found.values()].map(({ id, reference_utilities }) => [id, reference_utilities.length]),
     ).toEqual([
@@ -328,43 +319,26 @@ describe('rredcot score --bank group', () => {
     const [wrong] = rows.filter((row) => row.reward === 0);
     const correct = rows.filter((row) => row.group === wrong?.group && row.reward === 1).slice(0, 3);
     const few = [wrong, ...correct] as FixtureRow[];
-    await write(
-      'few',
-      few.map(({ answer, solution, ...row }) => row),
-    );
-    const found = await score('few', '--bank', 'group', '--estimator', 'joint', '--baseline', 'group');
+    await write('few.jsonl', bare(few));
+    const found = await score('few', '--bank group --estimator joint --baseline group');
     expect(found.length).toBe(few.length);
     expect(found[0]?.reference_utilities.length).toBe(new Set(correct.map((row) => row.completion)).size);
   });
 
   it('gives every shard the whole groups', async () => {
-    const out = join(folder, 'shards');
-    for (const shard of ['0/2', '1/2']) {
-      const args = ['--shard', shard, '--rows-per-chunk', '64', '--bank', 'group'];
-      const { code, stderr } = await rredcotHere([
-        'score',
-        join(folder, 'bare.jsonl'),
-        '-o',
-        `${out}/`,
-        ...args,
-      ]);
-      expect(code, stderr).toBe(0);
-    }
-    const found = (await queryDuckdb(
-      `select id, sigma from '${out}/chunks/*/*.parquet' order by id`,
-    )) as unknown as Out[];
-    const whole = await score('bare', '--bank', 'group');
+    for (const shard of ['0/2', '1/2'])
+      await done(`score bare.jsonl -o shards/ --shard ${shard} --rows-per-chunk 64 --bank group`);
+    const byId = (a: Out, b: Out) => (a.id < b.id ? -1 : 1);
+    const found = (await rowsOf<Out>('shards/chunks/*/*.parquet')).sort(byId);
+    const whole = (await score('bare', '--bank group')).sort(byId);
     expect(found.length).toBe(rows.length);
-    const sorted = [...whole].sort((a, b) => (a.id < b.id ? -1 : 1));
-    for (const [i, { id, sigma }] of sorted.entries()) {
+    for (const [i, { id, sigma }] of whole.entries()) {
       expect(found[i]?.id).toBe(id);
       for (const [t, value] of sigma.entries()) expect(found[i]?.sigma[t]).toBeCloseTo(value, 4);
     }
   });
 
   it('refuses another source', async () => {
-    const { code, stderr } = await rredcotHere(['score', join(folder, 'all.jsonl'), '--bank', 'batch']);
-    expect(code).toBe(2);
-    expect(stderr).toContain('--bank row|group');
+    await fails('score all.jsonl --bank batch', 2, '--bank row|group');
   });
 });

@@ -1,9 +1,10 @@
 // How long a run would take, by a few of its traces: a clock that is made up, and a policy whose time is known.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { windowsOf } from '../../dist/estimate/cut-windows.js';
 import { forecast, secondsFor } from '../../dist/estimate/forecast.js';
+import { windowsOf } from '../../dist/estimate/windows.js';
 import type { PackedTrace } from '../../dist/policy/run/pack.js';
 import { FakePolicy, jobOf } from '../support/fake-policy.js';
+import { streamOf, traceAt } from '../support/streams.js';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }));
 afterEach(() => void vi.useRealTimers());
@@ -26,19 +27,13 @@ function traces(lengths: readonly number[]) {
       ...shape,
       continuations: [{ length: 6, scoredFrom: 1 }],
     });
-    const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
-    const trace = { id: `${row}`, prompt: '', completion: '', references: [], reward: 1, source };
     return {
       ...job,
-      trace,
+      trace: traceAt(row),
       promptIds: ids.subarray(0, promptLength),
       completionIds: ids.subarray(promptLength),
     };
   });
-}
-
-async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
-  yield* items;
 }
 
 async function told(lengths: readonly number[]) {

@@ -9,6 +9,7 @@ import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
 import { oracleFactors, oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { named } from '../support/estimators.js';
+import { traceAt } from '../support/streams.js';
 
 const float = (min: number, max: number) =>
   fc.float({ min: Math.fround(min), max: Math.fround(max), noNaN: true });
@@ -166,19 +167,8 @@ describe("a group's mean and deviation", () => {
       fc.asyncProperty(rewards, async (all) => {
         const known = all.filter((reward) => reward !== null);
         async function* stream(): AsyncGenerator<RewardedTrace> {
-          for (const [n, reward] of all.entries()) {
-            const source = { file: 'in', row: n, ordinal: n, byteOffset: 0, columns: {}, raw: '' };
-            const trace = {
-              id: `${n}`,
-              group: 'g',
-              prompt: '',
-              completion: '',
-              references: [],
-              reward,
-              source,
-            };
-            yield { trace, reward: { reward, status: [] } };
-          }
+          for (const [n, reward] of all.entries())
+            yield { trace: traceAt(n, { group: 'g', reward }), reward: { reward, status: [] } };
         }
         const sum = known.reduce((a, b) => a + b, 0);
         const squares = known.reduce((a, b) => a + b * b, 0);

@@ -1,9 +1,13 @@
 /** Which traces of a window read their prompt once: pure, by the ids and the rows behind them alone. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { BATCH_ROWS } from '../../dist/estimate/batch.js';
-import { shareOut, withSamePrompt } from '../../dist/estimate/sharing.js';
-import { planWindow, type TraceJob } from '../../dist/estimate/strategy.js';
+import {
+  BATCH_ROWS,
+  planWindow,
+  shareOut,
+  type TraceJob,
+  withSamePrompt,
+} from '../../dist/estimate/strategy.js';
 import { jobOf } from '../support/fake-policy.js';
 
 /** Traces with one of a few prompts, of which some begin others, in arrays that begin anywhere in memory. */

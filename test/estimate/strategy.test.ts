@@ -9,14 +9,12 @@ import { TraceRejected } from '../../dist/errors.js';
 import { bankMaker } from '../../dist/estimate/references.js';
 import { runBatch } from '../../dist/estimate/run-batch.js';
 import { planWindow, type TraceJob } from '../../dist/estimate/strategy.js';
-import type { TraceResult } from '../../dist/estimate/trace-result.js';
-import { traceValues } from '../../dist/estimate/value.js';
+import { type TraceResult, traceValues } from '../../dist/estimate/value.js';
 import { openPolicyFolder, type PolicyFolder } from '../../dist/policy/folder.js';
-import { PolicySession } from '../../dist/policy/run/session.js';
+import { ModelSession } from '../../dist/policy/run/session.js';
 import { encodeTrace } from '../../dist/policy/text/encode.js';
 import { loadTokenizer } from '../../dist/policy/text/tokenizer.js';
 import { cutPieces } from '../../dist/segment/segment.js';
-import { loadOracleModel, tokenStats } from '../oracle/llama.js';
 import { seeded } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
 import { plainTokens, segmentsOf } from '../support/fake-policy.js';
@@ -31,8 +29,8 @@ const STRATEGY_NATS = 1e-4;
 const COMPANY_NATS = 1e-5;
 
 let scratch: string;
-const policies = new Map<string, { folder: PolicyFolder; session: PolicySession }>();
-const policy = (name: string) => policies.get(name) as { folder: PolicyFolder; session: PolicySession };
+const policies = new Map<string, { folder: PolicyFolder; session: ModelSession }>();
+const policy = (name: string) => policies.get(name) as { folder: PolicyFolder; session: ModelSession };
 
 beforeAll(async () => {
   scratch = await temporaryFolder();
@@ -40,7 +38,7 @@ beforeAll(async () => {
     ['embedded', await openPolicyFolder(EMBEDDED)],
     ['random', await randomPolicy(scratch, 11)],
   ] as const)
-    policies.set(name, { folder, session: await PolicySession.open(folder) });
+    policies.set(name, { folder, session: await ModelSession.open(folder) });
 });
 afterAll(async () => {
   for (const { session } of policies.values()) await session.close();
@@ -59,7 +57,7 @@ function largestDifference(found: ArrayLike<number>, expected: ArrayLike<number>
 
 /** Results of a batch, none of which may be a reject. */
 async function results(
-  session: PolicySession,
+  session: ModelSession,
   jobs: readonly TraceJob[],
   kind: (typeof KINDS)[number],
 ): Promise<TraceResult[]> {
@@ -72,7 +70,7 @@ async function results(
 }
 
 /** log p of a continuation's scored tokens by reading everything before them again, alone. */
-async function naive(session: PolicySession, { ids, promptLength, continuations }: TraceJob, exit: number) {
+async function naive(session: ModelSession, { ids, promptLength, continuations }: TraceJob, exit: number) {
   const scores: Float32Array[] = [];
   for (const { ids: suffix, scoredFrom } of continuations) {
     const whole = Int32Array.of(...ids.subarray(0, promptLength + exit), ...suffix);
@@ -120,8 +118,8 @@ const anyJob = fc
  * stand 2e-4 from the float64 pass each, up to 4.5e-4 from one another: there 1e-3, and 1e-4 on the fixtures below.
  */
 describe.each([
-  ['random', STRATEGY_NATS, 25],
-  ['embedded', 1e-3, 12],
+  ['random', STRATEGY_NATS, 14],
+  ['embedded', 1e-3, 7],
 ] as const)('the %s policy, tokens of noise', (name, tolerance, numRuns) => {
   test('one run = two runs = naive re-encoding, and each trace as it is alone', async () => {
     const { session } = policy(name);
@@ -170,25 +168,6 @@ describe.each([
     if (process.env.MEASURE) console.log(name, worst, scored);
     expect(scored).toBeGreaterThan(100 * numRuns);
   });
-});
-
-test('the random policy reads as the float64 pass does, alone and padded between longer traces', async () => {
-  const { folder, session } = policy('random');
-  const model = loadOracleModel(join(folder.path, '../checkpoint'));
-  const random = seeded(3);
-  const traces = [80, 33, 121].map((length) => ({
-    ids: Int32Array.from({ length }, () => Math.floor(random() * 259)),
-    promptLength: 1,
-    branches: [],
-  }));
-  const together = await session.run(traces);
-  for (const [b, { ids }] of traces.entries()) {
-    const { entropies, logprobs } = tokenStats(model, [...ids]);
-    expect(largestDifference(together[b]?.entropies ?? [], entropies.slice(1))).toBeLessThan(STRATEGY_NATS);
-    expect(largestDifference(together[b]?.logprobs ?? [], logprobs.slice(1))).toBeLessThan(STRATEGY_NATS);
-    // far from uniform: a policy that says nothing would agree with anything
-    expect(Math.min(...logprobs.slice(1))).toBeLessThan(-9);
-  }
 });
 
 // ------ prompts that are read once
@@ -245,7 +224,7 @@ test.each(KINDS)(
         expect(worst.trace).toBeLessThan(COMPANY_NATS);
         expect(worst.branches).toBeLessThan(COMPANY_NATS);
       }),
-      { numRuns: 15, seed: 4, endOnFailure: true },
+      { numRuns: 9, seed: 4, endOnFailure: true },
     );
     if (process.env.MEASURE) console.log(kind, worst, scored);
     expect(scored).toBeGreaterThan(1000);
@@ -334,29 +313,6 @@ describe('fixture traces', () => {
     },
   );
 
-  test('behind a prompt of theirs that is read once: as each alone, to 1e-5', async () => {
-    const { session } = policy('embedded');
-    const group = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 8);
-    const jobs = await fixtureJobs(group, 4);
-    expect(new Set(group.map(({ prompt }) => prompt)).size).toBe(1);
-    const found = await results(
-      session,
-      jobs.map((job) => ({ ...job, shares: 0 })),
-      'one-run',
-    );
-    const worst = { trace: 0, values: 0 };
-    for (const [b, job] of jobs.entries()) {
-      const [alone] = (await results(session, [job], 'one-run')) as [TraceResult];
-      const own = found[b] as TraceResult;
-      for (const name of ['entropies', 'logprobs'] as const)
-        worst.trace = Math.max(worst.trace, largestDifference(own[name], alone[name]));
-      worst.values = Math.max(worst.values, largestDifference(values(own), values(alone)));
-    }
-    if (process.env.MEASURE) console.log('fixtures', worst);
-    expect(worst.trace).toBeLessThan(COMPANY_NATS);
-    expect(worst.values).toBeLessThan(COMPANY_NATS);
-  });
-
   test.each(KINDS)('branches equal naive re-encoding at every exit: %s', async (kind) => {
     const { session } = policy('embedded');
     const jobs = await fixtureJobs(rows.slice(0, 12), 4);
@@ -395,8 +351,8 @@ test.skipIf(process.platform !== 'linux')(
   async () => {
     const script = `
       const { openPolicyFolder } = await import('${DIST}policy/folder.js');
-      const { PolicySession } = await import('${DIST}policy/run/session.js');
-      const session = await PolicySession.open(await openPolicyFolder(${JSON.stringify(EMBEDDED)}));
+      const { ModelSession } = await import('${DIST}policy/run/session.js');
+      const session = await ModelSession.open(await openPolicyFolder(${JSON.stringify(EMBEDDED)}));
       // B traces of 20,000 tokens, of which one is scored: 512 bytes a token after the embedding
       const run = (B, T) => session.run(Array(B).fill({ ids: new Int32Array(T).fill(48), promptLength: T - 1, branches: [] }));
       const small = async () => (await run(2, 50)).map(({ logprobs }) => logprobs[0]);

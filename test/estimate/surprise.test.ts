@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { redistribute, type SigmaInput, type SigmaOptions } from '../../dist/estimate/sigma.js';
-import { summedAttributions } from '../../dist/estimate/summed.js';
+import { summedAttributions } from '../../dist/estimate/value.js';
+import { surpriseValues } from '../../dist/estimators/one-pass.js';
 import { ESTIMATORS } from '../../dist/estimators/registry.js';
-import { surpriseValues } from '../../dist/estimators/surprise.js';
 import { randomToy, seeded, toyLogprobs } from '../oracle/toy.js';
 import { named } from '../support/estimators.js';
 

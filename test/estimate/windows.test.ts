@@ -2,19 +2,24 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { RredcotError, TraceRejected } from '../../dist/errors.js';
-import { BATCH_ROWS, type Load, planBatches } from '../../dist/estimate/batch.js';
-import type { PassJob } from '../../dist/estimate/cut-windows.js';
-import { windowsOf } from '../../dist/estimate/cut-windows.js';
-import { inOrder } from '../../dist/estimate/in-order.js';
 import { runBatch } from '../../dist/estimate/run-batch.js';
-import { chooseStrategy, planWindow, STRATEGIES, type TraceJob } from '../../dist/estimate/strategy.js';
-import { scoreWindows as scoreCut } from '../../dist/estimate/windows.js';
+import {
+  BATCH_ROWS,
+  chooseStrategy,
+  type Load,
+  planBatches,
+  planWindow,
+  STRATEGIES,
+  type TraceJob,
+} from '../../dist/estimate/strategy.js';
+import { inOrder, type PassJob, scoreWindows as scoreCut, windowsOf } from '../../dist/estimate/windows.js';
 import { windowOf } from '../../dist/io/files/chunks.js';
 import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../../dist/policy/run/session.js';
 import { type BadRow, isBad } from '../../dist/rows.js';
 import { seeded } from '../oracle/toy.js';
 import { expectedResult, FakePolicy, type JobShape, jobOf } from '../support/fake-policy.js';
+import { collect, traceAt } from '../support/streams.js';
 
 /** The event loop goes round once: what microtasks can do is done. */
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -415,13 +420,13 @@ class LyingPolicy extends FakePolicy {
   }
 }
 
-/** Cuts a stream into windows and scores them. */
-const scoreWindows = <T extends PassJob>(
-  items: AsyncIterable<T | BadRow>,
+/** What comes of jobs that are cut into windows and scored. */
+const scored = (
+  shapes: readonly JobShape[],
   policy: PolicyRuns,
   strategy: (typeof STRATEGIES)[number],
-  of: (ordinal: number) => number,
-) => scoreCut(windowsOf(items, of), policy, { strategy });
+  rowOf = (i: number) => i,
+) => collect(scoreCut(windowsOf(stream(shapes, rowOf), everyRow), policy, { strategy }));
 
 const everyRow = (ordinal: number) => windowOf(ordinal, 512);
 
@@ -432,11 +437,9 @@ async function* stream(
 ): AsyncGenerator<PassJob & { readonly name: number }> {
   for (const [i, shape] of shapes.entries()) {
     const { ids, promptLength, pieces, continuations } = jobOf(shape);
-    const row = rowOf(i);
-    const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
     yield {
       name: shape.name,
-      trace: { id: `${i}`, prompt: '', completion: '', references: [], reward: null, source },
+      trace: traceAt(rowOf(i), { id: `${i}`, reward: null }),
       promptIds: ids.subarray(0, promptLength),
       completionIds: ids.subarray(promptLength),
       pieces,
@@ -455,17 +458,11 @@ const small = (n: number): JobShape[] =>
     continuations: [{ length: 2, scoredFrom: 1 }],
   }));
 
-async function drain<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) found.push(item);
-  return found;
-}
-
-/** What was scored, where nothing may have been set aside. */
-async function drainScored<T extends object>(items: AsyncIterable<T | BadRow>): Promise<T[]> {
-  const found = await drain(items);
+/** The same where nothing may have been set aside. */
+async function allScored(...how: Parameters<typeof scored>) {
+  const found = await scored(...how);
   expect(found.filter(isBad)).toEqual([]);
-  return found as T[];
+  return found as Exclude<(typeof found)[number], BadRow>[];
 }
 
 test('a batch is as large as its way of running makes it: all pieces have branches in one run, segments alone in two', () => {
@@ -493,19 +490,16 @@ describe('scoreWindows', () => {
           };
           const policy = new FakePolicy(limit ?? undefined, pause);
           const rows = gaps.map((_, i) => gaps.slice(0, i + 1).reduce((a, b) => a + b, 0));
-          const scored = await drainScored(
-            scoreWindows(
-              stream(shapes, (i) => rows[i] as number),
-              policy,
-              strategy,
-              everyRow,
-            ),
+          const all = await scored(shapes, policy, strategy, (i) => rows[i] as number);
+          expect(all.map((item) => (isBad(item) ? item.id : item.trace.id))).toEqual(
+            shapes.map((_, i) => `${i}`),
           );
-          expect(scored.map(({ job }) => job.name)).toEqual(shapes.map(({ name }) => name));
-          for (const [i, { result }] of scored.entries()) {
+          for (const [i, item] of all.entries()) {
             const shape = shapes[i] as JobShape;
-            if (result instanceof TraceRejected) expect(limit).not.toBeNull();
-            else expect(result).toEqual(expectedResult(shape, jobOf(shape)));
+            if (isBad(item))
+              expect([item.rejection.code, limit]).toEqual(['out_of_memory', expect.any(Number)]);
+            else
+              expect([item.job.name, item.result]).toEqual([shape.name, expectedResult(shape, jobOf(shape))]);
           }
           expect(policy.kept.size).toBe(0);
         },
@@ -517,14 +511,7 @@ describe('scoreWindows', () => {
   test('a window is 64 input rows: rows that are missing move no other into another window', async () => {
     const together = async (rows: readonly number[]) => {
       const policy = new FakePolicy();
-      await drain(
-        scoreWindows(
-          stream(small(rows.length), (i) => rows[i] as number),
-          policy,
-          'one-run',
-          everyRow,
-        ),
-      );
+      await scored(small(rows.length), policy, 'one-run', (i) => rows[i] as number);
       return policy.runs.map(({ traces }) => traces.map((i) => rows[i]));
     };
     const rows = Array.from({ length: 200 }, (_, row) => row);
@@ -537,15 +524,9 @@ describe('scoreWindows', () => {
 
   test('rows that explode into many traces: they stay together, up to 256 a window', async () => {
     const policy = new FakePolicy();
-    const scored = await drainScored(
-      scoreWindows(
-        stream(small(700), (i) => (i < 300 ? 0 : 1 + Math.floor((i - 300) / 5))),
-        policy,
-        'one-run',
-        everyRow,
-      ),
-    );
-    expect(scored.map(({ job }) => job.name)).toEqual([...Array(700).keys()]);
+    const rowOf = (i: number) => (i < 300 ? 0 : 1 + Math.floor((i - 300) / 5));
+    const all = await allScored(small(700), policy, 'one-run', rowOf);
+    expect(all.map(({ job }) => job.name)).toEqual([...Array(700).keys()]);
     // rows 0..63 are traces 0..614, rows 64..80 the rest
     expect(policy.runs.map(({ traces }) => [traces[0], traces.length])).toEqual([
       [0, 256],
@@ -557,14 +538,7 @@ describe('scoreWindows', () => {
 
   test('at most three batches are at work, and three where there are so many', async () => {
     const policy = new FakePolicy(undefined, together(3));
-    await drainScored(
-      scoreWindows(
-        stream(small(1000), (i) => i),
-        policy,
-        'one-run',
-        everyRow,
-      ),
-    );
+    await allScored(small(1000), policy, 'one-run');
     expect(policy.runs).toHaveLength(16);
     expect(policy.mostAtWork).toBe(3);
   });
@@ -582,15 +556,15 @@ describe('scoreWindows', () => {
         closed = true;
       }
     }
-    const scored = scoreWindows(source(), policy as PolicyRuns, 'one-run', everyRow);
+    const all = scoreCut(windowsOf(source(), everyRow), policy as PolicyRuns, { strategy: 'one-run' });
     const names: number[] = [];
     const read = async () => {
-      for await (const item of scored) if (!isBad(item)) names.push(item.job.name);
+      for await (const item of all) if (!isBad(item)) names.push(item.job.name);
     };
     await expect(read()).rejects.toThrow('gone');
     expect(names).toEqual([...Array(64).keys()]);
     expect(closed).toBe(true);
-    expect(await scored.next()).toEqual({ done: true, value: undefined });
+    expect(await all.next()).toEqual({ done: true, value: undefined });
   });
 
   test.each([
@@ -605,18 +579,7 @@ describe('scoreWindows', () => {
     for (const strategy of ['one-run', 'two-run'] as const) {
       const policy = new LyingPolicy(5, where, number);
       const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
-      const all = drain(
-        scoreWindows(
-          stream(shapes, (i) => 10 + i),
-          policy,
-          strategy,
-          everyRow,
-        ),
-      );
-      const error = await all.then(
-        () => undefined,
-        (thrown: unknown) => thrown,
-      );
+      const error = await scored(shapes, policy, strategy, (i) => 10 + i).catch((thrown: unknown) => thrown);
       expect(error).toBeInstanceOf(RredcotError);
       const { message, exitCode, hint } = error as RredcotError;
       expect(exitCode).toBe(65);
@@ -635,31 +598,11 @@ describe('scoreWindows', () => {
     ] as const) {
       const shapes = Array.from({ length: 9 }, (_, name): JobShape => ({ ...SHAPE, name }));
       const policy = new LyingPolicy(5, where, number);
-      expect(
-        await drain(
-          scoreWindows(
-            stream(shapes, (i) => i),
-            policy,
-            'auto',
-            everyRow,
-          ),
-        ),
-      ).toHaveLength(9);
+      expect(await scored(shapes, policy, 'auto')).toHaveLength(9);
     }
   });
 
-  test('nothing in, nothing out', async () => {
-    expect(
-      await drain(
-        scoreWindows(
-          stream([], () => 0),
-          new FakePolicy(),
-          'auto',
-          everyRow,
-        ),
-      ),
-    ).toEqual([]);
-  });
+  test('nothing in, nothing out', async () => expect(await scored([], new FakePolicy(), 'auto')).toEqual([]));
 });
 
 // ------ inOrder
@@ -680,7 +623,7 @@ describe('inOrder', () => {
         fc.integer({ min: 1, max: 6 }),
         async (waits, width) => {
           let [atWork, most] = [0, 0];
-          const results = await drain(
+          const results = await collect(
             inOrder(numbers(waits.length), width, async (i) => {
               most = Math.max(most, ++atWork);
               for (let n = waits[i] as number; n > 0; n--) await Promise.resolve();
@@ -703,7 +646,7 @@ describe('inOrder', () => {
       await four();
       atWork--;
     };
-    await drain(inOrder(numbers(20), 4, work));
+    await collect(inOrder(numbers(20), 4, work));
     expect(most).toBe(4);
   });
 

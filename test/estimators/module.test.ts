@@ -1,12 +1,9 @@
 // An estimator in one file, which nobody else knows: in help, forecast, output, summary, card, verify, redistribute; and the built-in ones in the same form.
-import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ESTIMATORS } from '../../dist/estimators/registry.js';
-import { attributeOf } from '../../dist/flag-values.js';
-import { rredcotHere } from '../support/in-process.js';
-import { FIXTURES, ROOT, readJsonl, type ScoredRow, storedValues } from '../support/program.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import { ROOT, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
 
 const MODULE = `export default {
   name: 'halving', scores: 'nothing', onRewardScale: true,
@@ -15,26 +12,18 @@ const MODULE = `export default {
   of: ({ exits }, { factor = '0.5' }) => Array.from(exits, (_, k) => 1 - Number(factor) ** (k + 1)),
 };`;
 
-let folder: string;
-const at = (name: string) => join(folder, name);
-const run = (line: string) => rredcotHere(line.split(' '), { cwd: folder });
-const done = async (line: string) => {
-  const { code, stdout, stderr } = await run(line);
-  expect(code, stderr).toBe(0);
-  return stdout + stderr;
-};
+const { config, done: ends, fails, rows, text, write } = await openScene();
+const done = async (line: string) => (await ends(line)).said;
 
 beforeAll(async () => {
-  folder = await temporaryFolder();
-  await writeFile(at('halving.mjs'), MODULE);
-  const lines = (await readFile(FIXTURES, 'utf8')).split('\n').slice(0, 8);
-  await writeFile(at('traces.jsonl'), `${lines.join('\n')}\n`);
+  await write('halving.mjs', MODULE);
+  await write('traces.jsonl', await fixtureRows(0, 8));
   await done('score traces.jsonl --estimator ./halving.mjs --factor 0.25 -o scored.jsonl');
 });
 
 describe("a module of the user's own", () => {
   it('gives the values, which are the baseline too, since it says that they are on the scale', async () => {
-    for (const row of await readJsonl<ScoredRow & { baseline: number }>(at('scored.jsonl'))) {
+    for (const row of await rows('scored.jsonl')) {
       const values = storedValues(row);
       for (const [k, value] of values.entries()) expect(value).toBeCloseTo(1 - 0.25 ** (k + 1), 6);
       expect(row.baseline).toBe(0.75);
@@ -47,14 +36,13 @@ describe("a module of the user's own", () => {
     );
     expect(await done('score --help')).not.toMatch(/--factor/);
     expect(await done('score traces.jsonl --estimator ./halving.mjs --dry-run')).toMatch(/^traces +8/m);
-    const { config } = JSON.parse(await readFile(at('scored.jsonl.summary.json'), 'utf8'));
-    expect(config).toMatchObject({
+    expect(await config('scored.jsonl')).toMatchObject({
       ...{ estimator: 'halving', factor: '0.25', estimatorModule: expect.stringMatching(/^[0-9a-f]{64}$/) },
       estimatorFacts: { scores: 'nothing', onRewardScale: true },
     });
     expect(await done('summary scored.jsonl')).toContain('range of v̂');
     await done('score traces.jsonl --estimator ./halving.mjs -o card/');
-    expect(await readFile(at('card/README.md'), 'utf8')).toContain(
+    expect(await text('card/README.md')).toContain(
       '- value of a state, `halving`: one minus a power of a factor',
     );
     for (const path of ['scored.jsonl', 'card'])
@@ -65,19 +53,17 @@ describe("a module of the user's own", () => {
 
   it('is another run when its file or its flags are others', async () => {
     await done('score traces.jsonl --estimator ./halving.mjs -o twice/');
-    await writeFile(at('other.mjs'), `${MODULE.replace("'halving'", "'halving-2'")} // another`);
-    for (const flags of ['./halving.mjs --factor 0.1', './other.mjs']) {
-      const { code, stderr } = await run(`score traces.jsonl --estimator ${flags} -o twice/`);
-      expect([code, stderr]).toEqual([2, expect.stringMatching(/factor|estimator/)]);
-    }
+    await write('other.mjs', `${MODULE.replace("'halving'", "'halving-2'")} // another`);
+    for (const flags of ['./halving.mjs --factor 0.1', './other.mjs'])
+      await fails(`score traces.jsonl --estimator ${flags} -o twice/`, 2, /factor|estimator/);
   });
 
   it('is read anew where its file has changed', async () => {
-    await writeFile(at('changing.mjs'), MODULE);
+    await write('changing.mjs', MODULE);
     await done('score traces.jsonl --estimator ./changing.mjs -o before.jsonl');
-    await writeFile(at('changing.mjs'), MODULE.replace('1 - Number', '0.1 + 0 * Number'));
+    await write('changing.mjs', MODULE.replace('1 - Number', '0.1 + 0 * Number'));
     await done('score traces.jsonl --estimator ./changing.mjs -o after.jsonl');
-    for (const row of await readJsonl<ScoredRow>(at('after.jsonl')))
+    for (const row of await rows('after.jsonl'))
       for (const value of storedValues(row)) expect(value).toBeCloseTo(0.1, 6);
   });
 
@@ -93,10 +79,9 @@ describe("a module of the user's own", () => {
       'gave 1 values',
     ],
     ['nan.mjs', MODULE.replace("'halving'", "'nan'").replace('1 - Number', 'NaN * Number'), 'NaN'],
-  ])('%s is refused and says why', async (name, text, expected) => {
-    if (text !== undefined) await writeFile(at(name), text);
-    const { code, stderr } = await run(`score traces.jsonl --estimator ./${name} -o no.jsonl`);
-    expect([code, stderr]).toEqual([2, expect.stringContaining(expected)]);
+  ])('%s is refused and says why', async (name, module, expected) => {
+    if (module !== undefined) await write(name, module);
+    await fails(`score traces.jsonl --estimator ./${name} -o no.jsonl`, 2, expected);
   });
 });
 
@@ -122,11 +107,8 @@ describe('every estimator', () => {
     )) {
       const flag = flags[0] as (typeof flags)[number];
       const value = flag[0].includes('<') ? ' 3' : '';
-      const { code, stderr } = await run(`score traces.jsonl ${flag[0].split(' ')[0]}${value} -o no.jsonl`);
-      expect([code, stderr], attributeOf(flag)).toEqual([
-        2,
-        expect.stringMatching(/has no meaning with --estimator pr[\s\S]*add --estimator/),
-      ]);
+      const line = `score traces.jsonl ${flag[0].split(' ')[0]}${value} -o no.jsonl`;
+      await fails(line, 2, /has no meaning with --estimator pr[\s\S]*add --estimator/);
       expect(name).not.toBe('pr');
     }
   });
@@ -134,9 +116,9 @@ describe('every estimator', () => {
 
 it('the example of the docs is one', async () => {
   const own = join(ROOT, 'examples/own_estimator.mjs');
-  expect((await readFile(own, 'utf8')).split('\n').length).toBeLessThanOrEqual(30);
+  expect((await text(own)).split('\n').length).toBeLessThanOrEqual(30);
   await done(`score traces.jsonl --estimator ${own} -o doubt.jsonl`);
-  for (const row of await readJsonl<ScoredRow>(at('doubt.jsonl'))) {
+  for (const row of await rows('doubt.jsonl')) {
     const lowest = Math.min(
       0,
       ...(row.logprobs as number[]).slice(

@@ -6,6 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { entropyNats, logSumExp } from './llama.js';
+import { readSafetensors } from './safetensors.js';
 
 type Row = Float64Array;
 type Json = Record<string, unknown>;
@@ -17,52 +18,15 @@ export interface FamilyModel {
 
 // ------ weights
 
-/** Decodes F32, F16 and BF16 tensors of one file. */
-function readTensors(path: string, into: Map<string, Row>): void {
-  const file = readFileSync(path);
-  const data = 8 + Number(file.readBigUInt64LE(0));
-  const header = JSON.parse(file.toString('utf8', 8, data)) as Record<
-    string,
-    { dtype: string; data_offsets: [number, number] }
-  >;
-  for (const [name, { dtype, data_offsets }] of Object.entries(header)) {
-    if (name === '__metadata__') continue;
-    const bytes = file.subarray(data + data_offsets[0], data + data_offsets[1]);
-    const width = dtype === 'F32' ? 4 : 2;
-    const values = new Float64Array(bytes.length / width);
-    for (let i = 0; i < values.length; i++) {
-      if (dtype === 'F32') values[i] = bytes.readFloatLE(4 * i);
-      else values[i] = dtype === 'F16' ? half(bytes.readUInt16LE(2 * i)) : brain(bytes.readUInt16LE(2 * i));
-    }
-    into.set(name, values);
-  }
-}
-
-/** IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits */
-function half(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = (bits & 1023) / 1024;
-  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return exponent === 0 ? sign * fraction * 2 ** -14 : sign * (1 + fraction) * 2 ** (exponent - 15);
-}
-
-/** bfloat16: the upper half of a binary32 */
-function brain(bits: number): number {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt16LE(bits, 2);
-  return bytes.readFloatLE(0);
-}
-
 export function loadFamily(folder: string): FamilyModel {
   const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8')) as Json;
   const tensors = new Map<string, Row>();
   const [single, index] = [join(folder, 'model.safetensors'), join(folder, 'model.safetensors.index.json')];
-  if (existsSync(single)) readTensors(single, tensors);
-  else {
-    const { weight_map } = JSON.parse(readFileSync(index, 'utf8')) as { weight_map: Record<string, string> };
-    for (const file of new Set(Object.values(weight_map))) readTensors(join(folder, file), tensors);
-  }
+  const files = existsSync(single)
+    ? ['model.safetensors']
+    : Object.values<string>(JSON.parse(readFileSync(index, 'utf8')).weight_map);
+  for (const file of new Set(files))
+    for (const [name, { data }] of readSafetensors(join(folder, file))) tensors.set(name, data);
   return { config, tensors };
 }
 

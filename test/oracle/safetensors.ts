@@ -1,4 +1,4 @@
-/** Reads a safetensors file of F32 or F16 tensors into float64 arrays, by name. */
+/** Reads a safetensors file of F32, F16 or BF16 tensors into float64 arrays, by name. */
 import { readFileSync } from 'node:fs';
 
 export interface Tensor {
@@ -20,13 +20,15 @@ export function readSafetensors(path: string): Map<string, Tensor> {
   const tensors = new Map<string, Tensor>();
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (name === '__metadata__') continue;
-    if (dtype !== 'F32' && dtype !== 'F16')
-      throw new Error(`${path}: tensor ${name} is ${dtype}, the oracle reads F32 and F16`);
-    const bytes = dtype === 'F32' ? 4 : 2;
     const [begin, end] = data_offsets.map((offset) => 8 + headerLength + offset) as [number, number];
-    const data = new Float64Array((end - begin) / bytes);
-    for (let i = 0; i < data.length; i++)
-      data[i] = bytes === 4 ? file.readFloatLE(begin + 4 * i) : half(file.readUInt16LE(begin + 2 * i));
+    const width = dtype === 'F32' ? 4 : 2;
+    const data = new Float64Array((end - begin) / width);
+    for (let i = 0; i < data.length; i++) {
+      if (dtype === 'F32') data[i] = file.readFloatLE(begin + 4 * i);
+      else if (dtype === 'F16') data[i] = half(file.readUInt16LE(begin + 2 * i));
+      else if (dtype === 'BF16') data[i] = brain(file.readUInt16LE(begin + 2 * i));
+      else throw new Error(`${path}: tensor ${name} is ${dtype}, the oracle reads F32, F16 and BF16`);
+    }
     const size = shape.reduce((product, n) => product * n, 1);
     if (data.length !== size) {
       throw new Error(
@@ -38,10 +40,17 @@ export function readSafetensors(path: string): Map<string, Tensor> {
   return tensors;
 }
 
-/** A float16 by its bits; weights are finite. */
+/** IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits; weights are finite */
 function half(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = (bits & 0x3ff) / 1024;
+  const exponent = (bits >> 10) & 31;
+  const fraction = (bits & 1023) / 1024;
   return sign * (exponent === 0 ? 2 ** -14 * fraction : 2 ** (exponent - 15) * (1 + fraction));
+}
+
+/** bfloat16: the upper half of a binary32 */
+function brain(bits: number): number {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt16LE(bits, 2);
+  return bytes.readFloatLE(0);
 }

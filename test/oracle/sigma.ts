@@ -9,7 +9,8 @@ export type SigmaRule =
   | 'softmax'
   | 'surprise'
   | 'entropy'
-  | 'top-entropy';
+  | 'top-entropy'
+  | 'discounted';
 
 export interface SigmaInput {
   segmentEnds: readonly number[]; // (K or K+1) token index, exclusive; the last is |o|
@@ -30,6 +31,7 @@ export interface SigmaOptions {
   within?: 'uniform' | 'entropy' | 'unsure';
   even?: number; // λ of `share`
   tau?: number; // of `softmax`
+  gamma?: number; // of `discounted`
   penalty?: number; // on Δ < 0
   smooth?: number; // segments on either side
 }
@@ -132,6 +134,8 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
     const above = (t: number) => H.filter((h, i) => h > (H[t] as number) || (h === H[t] && i < t)).length;
     return byToken(H.map((_, t) => (above(t) < Math.ceil(total / 5) ? 1 : 0)));
   }
+  // each token's weight is γ times the next one's, the last one's 1
+  if (rule === 'discounted') return byToken(H.map((_, t) => (options.gamma ?? 0.99) ** (total - 1 - t)));
   if (reward === null) return uniform('reward:unknown');
   if (isFlat(input)) return uniform('flat');
   const advantage = reward - baseline; // R*

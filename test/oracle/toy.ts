@@ -1,5 +1,5 @@
 /** A toy language model small enough to sum (1) over every thought and answer. */
-import { logValue, type ScoredReference } from './rredcot.js';
+import { logValue } from './rredcot.js';
 
 const THOUGHT = ['a', 'b', 'c'];
 const STOP = '|'; // ends the thought
@@ -63,15 +63,6 @@ export function exactSum(model: ToyModel, s: string, some: readonly Continuation
 
 export function exactValue(model: ToyModel, s: string, zeta: Utility): number {
   return exactSum(model, s, continuations(s), zeta);
-}
-
-/** (3) by the estimator's own code: the bank is a set, everything after s is scored. */
-export function jointValue(model: ToyModel, s: string, bank: readonly Continuation[], zeta: Utility): number {
-  const distinct = new Map(bank.map((entry) => [entry.u + entry.y, entry]));
-  const scored = [...distinct.values()].map((entry): ScoredReference => {
-    return { utility: zeta(s, entry), logprobs: toyLogprobs(model, s, entry.u + entry.y) };
-  });
-  return Math.exp(logValue(scored));
 }
 
 /** `pr`: leave the thought now and answer rightly. */

@@ -8,7 +8,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSyn
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
-import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { buildFakeCuda } from '../support/fake-cuda.js';
 import { EMBEDDED, ROOT, temporaryFolder } from '../support/program.js';
@@ -41,11 +41,11 @@ const SHAPES: Record<string, Json> = {
 /** Opens policy folders on cuda:0 by the program itself, and prints what it says of each; no numbers, for which the canary asks. */
 const OPEN = `
   const { openPolicyFolder } = await import('./dist/policy/folder.js');
-  const { PolicySession } = await import('./dist/policy/run/session.js');
+  const { ModelSession } = await import('./dist/policy/run/session.js');
   const said = {};
   for (const path of process.argv.slice(2)) {
     const policy = await openPolicyFolder(path);
-    said[path] = await PolicySession.openUnproved(policy, { name: 'cuda', deviceId: 0 }).then(
+    said[path] = await ModelSession.openUnproved(policy, { name: 'cuda', deviceId: 0 }).then(
       (session) => session.openDecoder().then(() => session.openAttribution('attention')).then(() => session.openAttribution('gradient')).then(() => session.close()).then(() => 'opened'),
       (error) => error.message,
     );

@@ -18,14 +18,15 @@ import {
   cudaProblems,
   driverVersion,
   findCuda,
+  findLibraries,
   gpusInSight,
+  linkedLibraries,
   onnxRuntimePackage,
 } from '../../dist/policy/cuda.js';
 import { autoDevice, parseDevice, type RunsOnCuda, resolveDevice } from '../../dist/policy/device.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
-import { findLibraries, linkedLibraries } from '../../dist/policy/libraries.js';
 import { heavyNodes, placementCheck, placementFault } from '../../dist/policy/placement.js';
-import { PolicySession } from '../../dist/policy/run/session.js';
+import { ModelSession } from '../../dist/policy/run/session.js';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, readScored, temporaryFolder } from '../support/program.js';
 
@@ -142,7 +143,7 @@ describe('resolveDevice', () => {
     await expect(resolveDevice(cuda(0), older, finding(complete))).rejects.toMatchObject(refusal);
     const folder = { ...(await openPolicyFolder(EMBEDDED)), path: 'p' };
     const { cuda: _, ...withoutGraph } = folder;
-    await expect(PolicySession.open(withoutGraph, cuda(0))).rejects.toMatchObject(refusal);
+    await expect(ModelSession.open(withoutGraph, cuda(0))).rejects.toMatchObject(refusal);
   });
 
   it('auto takes CUDA only where nothing is in its way', async () => {
@@ -465,11 +466,11 @@ describe('placement', () => {
   });
 });
 
-describe('PolicySession.open on a device that is not there', () => {
+describe('ModelSession.open on a device that is not there', () => {
   it('is exit 69 naming the device and what works', async () => {
     const folder = await openPolicyFolder(EMBEDDED);
     // no machine has GPU 999, with CUDA or without
-    const error = await PolicySession.open(folder, cuda(999)).then(
+    const error = await ModelSession.open(folder, cuda(999)).then(
       (session) => session.close(),
       (cause: unknown) => cause,
     );

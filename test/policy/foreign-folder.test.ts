@@ -17,8 +17,8 @@ import { globSync } from 'tinyglobby';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { policyBuild } from '../../dist/commands/policy-build.js';
 import { openPolicyFolder } from '../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
-import { PolicySession } from '../../dist/policy/run/session.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build.js';
+import { ModelSession } from '../../dist/policy/run/session.js';
 import { LLAMA, SHARD, writeCheckpoint } from '../support/checkpoints.js';
 import { ROOT, temporaryFolder } from '../support/program.js';
 
@@ -92,36 +92,40 @@ const REPLACEMENTS: readonly (readonly [string, (path: string) => void, RegExp])
   ['a device', (path) => symlinkSync('/dev/zero', path), /links to \/dev\/zero, outside its folder/],
 ];
 
+/** Something else stands in place of a file while it is looked at. */
+async function replaced(path: string, put: (path: string) => void, look: () => Promise<void>): Promise<void> {
+  const [aside, isThere] = [join(scratch, 'aside'), existsSync(path)];
+  if (isThere) renameSync(path, aside);
+  put(path);
+  await look();
+  rmSync(path, { recursive: true });
+  if (isThere) renameSync(aside, path);
+}
+
 describe.each(REPLACEMENTS)('%s', (_, put, refusal) => {
+  const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
+
   it.each([
-    ...POLICY_READS.map((name) => [name, 'a checkpoint', checkpointOf] as const),
-    ...PRM_READS.map((name) => [name, 'a reward model', prmCheckpointOf] as const),
-  ])('in place of %s of %s is refused', async (name, __, make) => {
+    ['a checkpoint', POLICY_READS, checkpointOf],
+    ['a reward model', PRM_READS, prmCheckpointOf],
+  ] as const)('in place of any file of %s is refused', async (__, names, make) => {
     const [checkpoint, out] = [make(), fresh()];
-    rmSync(join(checkpoint, name), { force: true });
-    put(join(checkpoint, name));
-    await expect(built(checkpoint, out)).rejects.toMatchObject({
-      exitCode: 2,
-      message: expect.stringMatching(refusal),
-    });
-    expect(existsSync(out)).toBe(false);
+    for (const name of names)
+      await replaced(join(checkpoint, name), put, async () => {
+        await expect(built(checkpoint, out), name).rejects.toMatchObject(refused);
+        expect(existsSync(out), name).toBe(false);
+      });
   });
 
   it('in place of any file of a policy folder is refused', async () => {
     const policy = await policyOf();
     const names = readdirSync(policy);
     expect(names).toEqual(expect.arrayContaining([...NAMED].filter((name) => /^policy|canary/.test(name))));
-    for (const name of names) {
-      renameSync(join(policy, name), join(scratch, 'aside'));
-      put(join(policy, name));
-      for (const verify of [true, false])
-        await expect(openPolicyFolder(policy, { verify }), name).rejects.toMatchObject({
-          exitCode: 2,
-          message: expect.stringMatching(refusal),
-        });
-      rmSync(join(policy, name), { recursive: true });
-      renameSync(join(scratch, 'aside'), join(policy, name));
-    }
+    for (const name of names)
+      await replaced(join(policy, name), put, async () => {
+        for (const verify of [true, false])
+          await expect(openPolicyFolder(policy, { verify }), name).rejects.toMatchObject(refused);
+      });
     await openPolicyFolder(policy);
   });
 });
@@ -179,7 +183,7 @@ describe('a graph whose hash fits', () => {
     return policy;
   }
   const opening = async (policy: string) => {
-    const session = await PolicySession.open(await openPolicyFolder(policy, { verify: false }));
+    const session = await ModelSession.open(await openPolicyFolder(policy, { verify: false }));
     await session.close();
   };
 
@@ -253,12 +257,9 @@ describe('numbers', () => {
       /its rope scaling makes more than 16,777,216 tokens/,
     ],
   ])('of a config.json likewise: a context of %j', async (more, refusal) => {
-    await expect(
-      buildPolicyFolder(writeCheckpoint(fresh(), { ...CONFIG, ...more }), fresh()),
-    ).rejects.toMatchObject({
-      exitCode: 2,
-      message: expect.stringMatching(refusal),
-    });
+    const checkpoint = writeCheckpoint(fresh(), { ...CONFIG, ...more });
+    const refused = { exitCode: 2, message: expect.stringMatching(refusal) };
+    await expect(buildPolicyFolder(checkpoint, fresh())).rejects.toMatchObject(refused);
   });
 
   it('of a config.json likewise: 10⁹ layers', async () => {

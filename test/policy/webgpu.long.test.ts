@@ -7,8 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
-import { buildPrmFolder } from '../../dist/policy/run/build-prm.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
 import type { Finding, Proof } from '../../dist/policy/run/canary.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl, type ScoredRow, temporaryFolder } from '../support/program.js';
@@ -28,23 +27,19 @@ function node(...args: string[]) {
  * the CPU: the provider crashes in that graph.
  */
 const LOOK = `
-  const { openPolicyFolder } = await import('${ROOT}dist/policy/folder.js');
-  const { isPrmFolder, openPrmFolder } = await import('${ROOT}dist/policy/prm-folder.js');
+  const { isPrmFolder, openPolicyFolder, openPrmFolder } = await import('${ROOT}dist/policy/folder.js');
   const { readCanary } = await import('${ROOT}dist/policy/run/canary.js');
-  const { provePolicy } = await import('${ROOT}dist/policy/run/policy-canary.js');
-  const { provePrm } = await import('${ROOT}dist/policy/run/prm-canary.js');
+  const { headOf, prove } = await import('${ROOT}dist/policy/run/canary-passes.js');
   const { continueTraces } = await import('${ROOT}dist/policy/run/continue.js');
-  const { rowKey } = await import('${ROOT}dist/policy/run/random.js');
-  const { PolicySession } = await import('${ROOT}dist/policy/run/session.js');
-  const { PrmSession } = await import('${ROOT}dist/policy/run/prm-session.js');
+  const { rowKey } = await import('${ROOT}dist/policy/run/sampling.js');
+  const { ModelSession } = await import('${ROOT}dist/policy/run/session.js');
   const said = [];
   const [isOwnAsked, ...paths] = process.argv.slice(2);
   for (const path of paths) {
     const isPrm = await isPrmFolder(path);
     const folder = await (isPrm ? openPrmFolder(path) : openPolicyFolder(path));
-    const session = await (isPrm ? PrmSession : PolicySession).openUnproved(folder, { name: 'webgpu' });
-    const prove = isPrm ? provePrm : provePolicy;
-    const own = isOwnAsked === 'own' ? await prove(session, await readCanary(folder), { precision: 'f32' }) : undefined;
+    const session = await ModelSession.openUnproved(folder, { name: 'webgpu' });
+    const own = isOwnAsked === 'own' ? await prove(headOf(folder), session, await readCanary(folder), { precision: 'f32' }) : undefined;
     const proof = await session.prove();
     let written;
     if (!isPrm) {

@@ -2,7 +2,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../dist/report/log.js';
 import { Pace, Progress, TokenMeter } from '../../dist/report/progress.js';
-import { SharedProgress } from '../../dist/report/shared-progress.js';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] }));
 afterEach(() => void vi.useRealTimers());
@@ -108,12 +107,14 @@ describe('the pace', () => {
   });
 });
 
-it('workers share the inputs: the parts that they have done add up', () => {
+it('what others have done of it is told with who they are', () => {
   const { lines, log } = watched(undefined);
-  const shared = new SharedProgress(2, 0, log);
-  vi.advanceTimersByTime(10_000);
-  shared.set(0, { traces: 10, tokens: 1000, rejects: 0, share: 0.4 });
+  const shared = new Progress(log, { traces: undefined, share: () => undefined }, undefined, '2 workers');
+  vi.advanceTimersByTime(9900);
+  shared.set({ traces: 10, tokens: 1000, rejects: 0 }, 0.2);
+  vi.advanceTimersByTime(100);
   expect(lines.at(-1)).toBe('10 traces (20 %) · 100 tokens/s by 2 workers · 40 s left');
-  shared.set(1, { traces: 20, tokens: 3000, rejects: 0, share: 0.6 });
-  expect(lines.at(-1)).toMatch(/^30 traces \(50 %\) · 400 tokens\/s by 2 workers · 10 s left$/);
+  shared.set({ traces: 30, tokens: 4000, rejects: 0 }, 0.5);
+  vi.advanceTimersByTime(100);
+  expect(lines.at(-1)).toMatch(/^30 traces \(50 %\) · 396 tokens\/s by 2 workers · 10 s left$/);
 });

@@ -10,8 +10,7 @@ import {
   figureWarnings,
   type PolicyFacts,
 } from '../../dist/report/run-figures.js';
-import { suggestCalibration } from '../../dist/report/suggestion.js';
-import { Summary } from '../../dist/report/summary.js';
+import { Summary, suggestCalibration } from '../../dist/report/summary.js';
 import { drawTrace } from '../../dist/report/trace-view.js';
 import type { OutputRow, SegmentRow } from '../../dist/scored.js';
 import { THOUGHT_TAGS } from '../../dist/segment/span.js';
@@ -351,7 +350,7 @@ describe('what several processes have met', () => {
     for (const [n, row] of rows.entries()) for (const each of [whole, parts[n % 2]]) each?.add(row);
     for (const n of [3, 4]) for (const each of [whole, parts[n % 2]]) each?.reject(bad(n, `reason ${n}`));
     const together = new Summary([whole.figures]);
-    // as a message carries it
+    // as notes carry it
     for (const { part } of parts) together.include(JSON.parse(JSON.stringify(part)));
     expect(together.example?.trace.id).toBe('first');
     const view = { depth: 1 as const, width: 80, valueName: 'v̂' };

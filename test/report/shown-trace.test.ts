@@ -1,10 +1,9 @@
 // A trace in the terminal: shades on one scale, wide characters, hostile texts, long traces, colours as the terminal has them.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { shadeOf } from '../../dist/report/counted/shade.js';
-import { depthOf, shaded } from '../../dist/report/shading.js';
-import { drawShown, type ShownTrace } from '../../dist/report/shown-trace.js';
-import { spark, thinned } from '../../dist/report/spark.js';
-import { clipped, columnsOf, wrapped } from '../../dist/report/wrap.js';
+import { clipped, columnsOf, spark, thinned, wrapped } from '../../dist/report/lines.js';
+import { depthOf, shaded } from '../../dist/report/terminal.js';
+import { type DrawnTrace, shadeOf, traceRecord } from '../../dist/report/trace-record.js';
+import { drawShown, type ShownTrace } from '../../dist/report/trace-view.js';
 import { bareRow } from '../support/io-helpers.js';
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
@@ -13,18 +12,18 @@ const plain = (text: string) => text.replace(COLOURS, '');
 
 describe('the shade', () => {
   it('has no step at uniform weight, one for each doubling, and none beyond the fifth', () => {
-    expect([0, 0.5, 1, 2, 4, 8, 16, 1000].map((weight) => shadeOf(weight, 0.5))).toEqual([
+    expect([0, 0.5, 1, 2, 4, 8, 16, 1000].map((weight) => shadeOf(weight, false))).toEqual([
       0, 0, 0, 1, 2, 3, 4, 5,
     ]);
   });
 
   it('turns where σ or R* is below 0', () => {
     expect([
-      shadeOf(4, -0.5),
-      shadeOf(-4, 0.5),
-      shadeOf(-4, -0.5),
-      shadeOf(4, null),
-      shadeOf(null, 1),
+      shadeOf(4, true),
+      shadeOf(-4, false),
+      shadeOf(-4, true),
+      shadeOf(4, false),
+      shadeOf(null, false),
     ]).toEqual([-2, -2, 2, 2, 0]);
   });
 });
@@ -91,56 +90,52 @@ it('a sparkline has its scale, so that a flat trace looks flat', () => {
 });
 
 /** K segments of `length` characters, a token each. */
-function shown(K: number, length: number, more: Partial<ShownTrace> = {}, character = 'x'): ShownTrace {
+function row(K: number, length: number, character = 'x') {
   const T = K * length;
   const bare = bareRow({});
   return {
-    row: {
-      ...bare,
-      trace: { ...bare.trace, id: 'a\u001b[2J', group: 'g\u202e', completion: character.repeat(T) },
-      ...{ reward: 0, baseline: 0.5, valueStart: 0.5 },
-      segments: Array.from({ length: K }, (_, k) => {
-        const [start, end] = [k * length, (k + 1) * length];
-        const isLast = k === K - 1;
-        return {
-          ...{ start, end, charStart: start, charEnd: end, kind: 'thought' as const, entropy: 1 },
-          ...{ value: isLast ? 0 : 0.5, delta: isLast ? -0.5 : 0, sigma: isLast ? 1 : 0 },
-        };
-      }),
-    },
-    ...{
-      place: '0 of x',
-      why: undefined,
-      warnings: [],
-      credits: [],
-      prompt: 'start?\u001b[31m',
-      references: ['7'],
-      valueName: 'v̂',
-    },
-    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], isMagnitude: false, steps: undefined },
+    ...bare,
+    trace: { ...bare.trace, id: 'a\u001b[2J', group: 'g\u202e', completion: character.repeat(T) },
+    ...{ reward: 0, baseline: 0.5, valueStart: 0.5 },
+    segments: Array.from({ length: K }, (_, k) => {
+      const [start, end] = [k * length, (k + 1) * length];
+      const isLast = k === K - 1;
+      return {
+        ...{ start, end, charStart: start, charEnd: end, kind: 'thought' as const, entropy: 1 },
+        ...{ value: isLast ? 0 : 0.5, delta: isLast ? -0.5 : 0, sigma: isLast ? 1 : 0 },
+      };
+    }),
+  };
+}
+
+function shown(scored: DrawnTrace, more: Partial<ShownTrace> = {}): ShownTrace {
+  return {
+    ...traceRecord(scored, { prompt: 'start?\u001b[31m', references: ['7'] }),
+    ...{ place: '0 of x', why: undefined, warnings: [], credits: [], valueName: 'v̂' },
+    ...{ mates: [{ id: 'b\u0007', row: 1, reward: 1 }], steps: undefined },
     ...more,
   };
 }
 
 describe('a trace', () => {
   it('that was only cut has no table of values, and one with further credits says so', () => {
-    const scored = shown(2, 30);
+    const scored = row(2, 30);
     const cut = {
-      ...scored.row,
+      ...scored,
       valueStart: null,
-      segments: scored.row.segments.map((each) => ({ ...each, value: null, delta: null, sigma: null })),
+      segments: scored.segments.map((each) => ({ ...each, value: null, delta: null, sigma: null })),
     };
     const opts = { depth: 1, width: 100, all: false } as const;
-    const lines = drawShown({ ...scored, row: cut }, opts).join('\n');
+    const lines = drawShown(shown(cut), opts).join('\n');
     expect(lines).not.toContain('│');
     expect(lines).toMatch(/text +\[1\] x{30}\n +\[2\] x{30}/);
-    expect(drawShown(scored, opts).join('\n')).not.toContain('σ by');
-    const two = drawShown({ ...scored, credits: ['share', 'rudder'] }, opts);
+    expect(drawShown(shown(scored), opts).join('\n')).not.toContain('σ by');
+    const two = drawShown(shown(scored, { credits: ['share', 'rudder'] }), opts);
     expect(two.find((line) => line.startsWith('σ by'))).toContain('share; the file also has rudder');
   });
 
   it('leaves its segments room at 60 columns, and says in their lines how to see all', () => {
-    const long = shown(4, 400, { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
+    const long = shown(row(4, 400), { prompt: 'p'.repeat(2000), warnings: ['foreign '.repeat(20)] });
     const lines = drawShown(long, { depth: 1, width: 60, all: false });
     const [title] = lines.filter((line) => line.endsWith('segment'));
     expect(title?.indexOf('segment')).toBeLessThan(40);
@@ -153,7 +148,7 @@ describe('a trace', () => {
   it.each([60, 200])('fits into %i columns, and has nothing in it that moves the cursor', (width) => {
     for (const character of ['x', '漢'])
       for (const depth of [1, 4, 8, 24] as const) {
-        const lines = drawShown(shown(8, 90, { why: 'w'.repeat(99) }, character), {
+        const lines = drawShown(shown(row(8, 90, character), { why: 'w'.repeat(99) }), {
           depth,
           width,
           all: true,
@@ -164,7 +159,7 @@ describe('a trace', () => {
   });
 
   it('says which segment lowered its value, and what its mates earned', () => {
-    const text = drawShown(shown(3, 5), { depth: 1, width: 100, all: false }).join('\n');
+    const text = drawShown(shown(row(3, 5)), { depth: 1, width: 100, all: false }).join('\n');
     expect(text).toMatch(/lowered it +segment 3 +−0\.500 +σ \+1\.000 +σ·T +3\.000 +xxxxx/);
     expect(text).not.toContain('raised it');
     expect(text).toContain('1 other of group g\\u{202e}: 1 right, 0 wrong');
@@ -172,12 +167,9 @@ describe('a trace', () => {
   });
 
   it('that is flat says so', () => {
-    const flat = shown(2, 4);
-    const segments = flat.row.segments.map((segment) => ({ ...segment, delta: 0, value: 0.5, sigma: 0.5 }));
-    const text = drawShown(
-      { ...flat, row: { ...flat.row, segments } },
-      { depth: 24, width: 80, all: false },
-    ).join('\n');
+    const flat = row(2, 4);
+    const segments = flat.segments.map((segment) => ({ ...segment, delta: 0, value: 0.5, sigma: 0.5 }));
+    const text = drawShown(shown({ ...flat, segments }), { depth: 24, width: 80, all: false }).join('\n');
     expect(text).toContain('none: v̂ stays where it is, the trace is flat');
     // no shade but that of the legend
     const lines = text.split('\n').filter((line) => /\[\d, /.test(line));
@@ -185,7 +177,7 @@ describe('a trace', () => {
   });
 
   it('of 25,000 tokens is drawn at once, with what was left out counted', () => {
-    const long = shown(40, 2500);
+    const long = shown(row(40, 2500));
     const before = performance.now();
     const lines = drawShown(long, { depth: 24, width: 100, all: false });
     expect(performance.now() - before).toBeLessThan(2000);

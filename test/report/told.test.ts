@@ -1,10 +1,9 @@
 // What is said of a long job and of its end: progress that counts rejects, records of a JSON log, an error on a line of its own.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { dataError } from '../../dist/errors.js';
-import { tellError } from '../../dist/report/fatal.js';
 import { openLog } from '../../dist/report/log.js';
 import { Pace, reportTotals } from '../../dist/report/progress.js';
-import { terminalNotice } from '../../dist/report/terminal-input.js';
+import { tellError, terminalNotice } from '../../dist/report/terminal.js';
 
 /** What is written to stderr, a terminal or not. */
 function listen(isTTY: boolean): string[] {

@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { alignTokens } from '../../dist/policy/text/align.js';
-import { TRANSITIONS } from '../../dist/segment/keywords.js';
 import { mergePieces } from '../../dist/segment/merge.js';
 import {
   allEnds,
@@ -14,9 +13,10 @@ import {
 } from '../../dist/segment/segment.js';
 import { SEGMENTERS, type Segmenter } from '../../dist/segment/segmenters.js';
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../../dist/segment/span.js';
-import { splitFixed, splitGiven, splitHybrid, splitNewline } from '../../dist/segment/split.js';
+import { splitFixed, splitGiven, splitHybrid, splitNewline, TRANSITIONS } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
 import { seeded } from '../oracle/toy.js';
+import { letters, spell } from '../support/tokens.js';
 
 const segmentCompletion = (
   tokens: TokenText,
@@ -24,13 +24,6 @@ const segmentCompletion = (
   opts: SegmentOptions,
   given?: Int32Array,
 ) => mergeSegments(cutPieces(tokens, opts, given), { entropies: weights, logprobs: weights.map((w) => -w) });
-
-/** Tokens given as strings, of which trailing empty ones stand for end tokens that the text does not show. */
-function spell(tokens: readonly string[]): TokenText {
-  const units = new Int32Array(tokens.length + 1);
-  for (const [t, token] of tokens.entries()) units[t + 1] = (units[t] as number) + token.length;
-  return { text: tokens.join(''), units, textEnd: tokens.findLastIndex((token) => token !== '') + 1 };
-}
 
 interface Options {
   segmenter?: Segmenter;
@@ -67,13 +60,6 @@ function naiveMerge(ends: readonly number[], weights: readonly number[], max: nu
   }
   return left.map(({ end }) => end);
 }
-
-/** Tokens of one letter each. */
-const letters = (text: string) => ({
-  text,
-  units: Int32Array.from({ length: text.length + 1 }, (_, n) => n),
-  textEnd: text.length,
-});
 
 describe('merge', () => {
   test('worked example: H = .2 .3 1.8 2.0 .4 .5 1.5 .1, K = 3 → {1–3}, {4}, {5–8}', () => {
@@ -128,6 +114,24 @@ describe('merge', () => {
     expect([...segmentSums(Float32Array.of(1, 2, 4, 8), Int32Array.of(1, 3))]).toEqual([1, 6]);
   });
 });
+
+test.each([
+  [4, [3, 5, 13, 15]],
+  [3, [5, 13, 15]],
+  [2, [5, 15]],
+  [1, [15]],
+])(
+  'without a policy neighbours with the fewest characters together are merged, down to %i',
+  (maxSegments, ends) => {
+    // 3, 2, 8 and 2 characters
+    const cut = cutPieces(letters('aa\nb\nccccccc\nd\n'), {
+      segmenter: 'newline',
+      fixedLength: 64,
+      maxSegments,
+    });
+    expect([...mergeSegments(cut, null).thoughtEnds]).toEqual(ends);
+  },
+);
 
 describe('hybrid split', () => {
   test('the transition words are those of METHOD 2', () => {

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { mergePieces } from '../../dist/segment/merge.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
-import { findThought, type TokenText } from '../../dist/segment/span.js';
+import { findThought } from '../../dist/segment/span.js';
 import { splitSentence } from '../../dist/segment/split.js';
 import {
   adaptiveMerge,
@@ -13,12 +13,7 @@ import {
   piecesBetween,
 } from '../oracle/segmenters.js';
 import { seeded } from '../oracle/toy.js';
-
-function spell(tokens: readonly string[]): TokenText {
-  const units = new Int32Array(tokens.length + 1);
-  for (const [t, token] of tokens.entries()) units[t + 1] = (units[t] as number) + token.length;
-  return { text: tokens.join(''), units, textEnd: tokens.findLastIndex((token) => token !== '') + 1 };
-}
+import { spell } from '../support/tokens.js';
 
 type Options = Partial<SegmentOptions> & Pick<SegmentOptions, 'segmenter'>;
 

@@ -1,27 +1,20 @@
 /** What verify says of segments that their segmenter cannot have made: each kind of fault once, and rows that have none. */
 import { expect, test } from 'vitest';
-import type { StoredRow } from '../../dist/io/scored/stored-rows.js';
-import { segmentFaults } from '../../dist/segment/stored-segments.js';
+import { segmentFaults } from '../../dist/segment/segmenters.js';
+import { decoded } from '../support/faults.js';
 
 const ENTROPIES = [0, 1, 2, 0, 3, 0, 0, 1, 0, 0];
 const LOGPROBS = [0, -1, -1, 0, -1, 0, 0, -1, 0, 0];
 
 /** A row of ten tokens, cut at `ends`; the last segment is the answer. */
-function row(ends: readonly number[], cells: Readonly<Record<string, unknown>> = {}): StoredRow {
+function row(ends: readonly number[], cells: Readonly<Record<string, unknown>> = {}) {
   const segments = [...ends, 10].map((end, k, all) => ({
-    start: all[k - 1] ?? 0,
-    end,
+    start: cells.status === undefined ? (all[k - 1] ?? 0) : null,
+    end: cells.status === undefined ? end : null,
     char_end: 3 * end,
     kind: end === 10 ? 'answer' : 'thought',
   }));
-  const all: Record<string, unknown> = {
-    segments,
-    status: 'ok',
-    entropies: ENTROPIES,
-    logprobs: LOGPROBS,
-    ...cells,
-  };
-  return { number: 0, has: (name) => name in all, cell: (name) => all[name] ?? null };
+  return decoded({ segments, status: 'ok', entropies: ENTROPIES, logprobs: LOGPROBS, ...cells });
 }
 
 const BY_LENGTH = { status: 'segments:by-length', entropies: null };

@@ -2,15 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { compareAnswer, ownAnswer } from '../../dist/estimate/reward.js';
 import { findThought, tagStatus, tagsOf } from '../../dist/segment/span.js';
+import { letters } from '../support/tokens.js';
 
 const MARKS = { close: '\n', open: 'answer: ', closer: '\n' };
-
-/** A text of one token a character. */
-const spelled = (text: string) => ({
-  text,
-  units: Int32Array.from({ length: text.length + 1 }, (_, n) => n),
-  textEnd: text.length,
-});
 
 const KNOWN = [
   ['<think>', '</think>'],
@@ -35,7 +29,7 @@ describe.each(KNOWN)('%s … %s', (open, close) => {
   });
 
   it('bounds the thought: what closes it takes no credit as thought', () => {
-    const { start, end, answered } = findThought(spelled(text));
+    const { start, end, answered } = findThought(letters(text));
     expect([text.slice(0, start), text.slice(start, end), answered]).toEqual([`${open}\n`, '2+2=4\n', true]);
   });
 
@@ -67,7 +61,7 @@ it('the pair that opens the text is the one, whatever else it speaks of', () => 
     undefined,
     ['thought:named'],
   ]);
-  expect(findThought(spelled('[[2+2]]4'), named)).toMatchObject({ start: 2, end: 5, answered: true });
+  expect(findThought(letters('[[2+2]]4'), named)).toMatchObject({ start: 2, end: 5, answered: true });
   // where nothing opens the text it goes before the known ones
   expect(tagsOf('2+2]] or </think>', named)).toBe(named);
   const marks = { ...MARKS, thoughtTags: named };

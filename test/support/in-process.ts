@@ -14,12 +14,12 @@ const PIPE_BYTES = 2 ** 16;
 
 /**
  * Runs `rredcot` here, one call after the other. What it prints is kept back; what is printed meanwhile by others is taken
- * for its own.
+ * for its own. `bytes` are those of stdout.
  */
 export async function rredcotHere(
   args: readonly string[],
   opts: { cwd?: string; stdin?: string | Buffer } = {},
-): Promise<Run & { code: number }> {
+): Promise<Run & { code: number; bytes: Buffer }> {
   const printed: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   const streams = ['stdout', 'stderr'] as const;
   const spies = streams.map((name) =>
@@ -51,7 +51,7 @@ export async function rredcotHere(
   try {
     const code = await main(['node', 'rredcot', ...args]);
     const text = (name: 'stdout' | 'stderr') => Buffer.concat(printed[name]).toString();
-    return { code, stdout: text('stdout'), stderr: text('stderr') };
+    return { code, stdout: text('stdout'), stderr: text('stderr'), bytes: Buffer.concat(printed.stdout) };
   } finally {
     process.chdir(folder);
     Object.defineProperty(process, 'stdin', stdin);

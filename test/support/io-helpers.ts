@@ -4,19 +4,17 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { stringifyJson } from '../../dist/io/arrow/json.js';
-import { fileStem } from '../../dist/io/read/inputs.js';
+import { fileStem, inputMetadata, readRows, resolveInputs } from '../../dist/io/read/inputs.js';
 import { readJsonRows } from '../../dist/io/read/jsonl.js';
+import { TEXT_KEY } from '../../dist/io/write/output.js';
 import type { BadRow, InputRow } from '../../dist/rows.js';
 import { blankRow, type OutputRow } from '../../dist/scored.js';
 import type { Trace } from '../../dist/trace.js';
 
-export { temporaryFolder } from './temporary-folder.js';
+import { collect } from './streams.js';
 
-export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
+export { collect } from './streams.js';
+export { temporaryFolder } from './temporary-folder.js';
 
 export async function* chunksOf(bytes: Buffer, sizes: readonly number[] = []): AsyncGenerator<Buffer> {
   let at = 0;
@@ -97,4 +95,14 @@ function plain(value: unknown): unknown {
   if ('entries' in value)
     return Object.fromEntries(Object.entries(value.entries as object).map(([k, v]) => [k, plain(v)]));
   return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plain(v)]));
+}
+
+/** The rows of an output as our own readers have them, and which columns its metadata say hold the texts. */
+export async function readOutput(
+  path: string,
+): Promise<{ rows: Readonly<Record<string, unknown>>[]; texts: Record<string, string> }> {
+  const inputs = await resolveInputs([path]);
+  const metadata = await inputMetadata(inputs[0] as (typeof inputs)[0]);
+  const rows = (await collect(readRows(inputs))).map((row) => (row.kind === 'row' ? row.columns : {}));
+  return { rows, texts: JSON.parse(metadata.get(TEXT_KEY) ?? '{}') };
 }

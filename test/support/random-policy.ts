@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Architecture, parseArchitecture } from '../../dist/policy/build/architecture.js';
 import { expectedWeights } from '../../dist/policy/build/graphs.js';
 import type { PolicyFolder } from '../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../dist/policy/run/build-policy.js';
+import { buildPolicyFolder } from '../../dist/policy/run/build.js';
 import { seeded } from '../oracle/toy.js';
 import { EMBEDDED } from './program.js';
 

@@ -1,12 +1,13 @@
 """What test/system/trainers.long.test.ts checks of the examples, as one JSON object: their losses, weights and replays.
 
-TRL, verl and OpenRLHF are not here: small stand-ins give what their examples import, under the same names.
+The trainers are not here: stand_ins.py has modules in their place, made of the records in examples/hooks.
 """
-import asyncio
+import contextlib
+import io
 import json
 import os
+import shlex
 import sys
-import types
 
 import torch
 
@@ -17,26 +18,10 @@ from reinforce_torch import batches, group_advantages, grpo_loss, padded  # noqa
 from sigma_weights import sigma_weights  # noqa: E402
 from small_llama import SmallLlama, read_safetensors, write_safetensors  # noqa: E402
 
+import stand_ins  # noqa: E402
+from stand_in import mutations, record_of  # noqa: E402
+
 POLICY = os.path.join(EXAMPLES, "..", "models", "embedded")
-
-
-def module(name, **members):
-    """Puts a stand-in module, and its parents, where `import` finds them."""
-    parts = name.split(".")
-    for n in range(1, len(parts) + 1):
-        path = ".".join(parts[:n])
-        sys.modules.setdefault(path, types.ModuleType(path))
-        if n > 1:
-            setattr(sys.modules[".".join(parts[: n - 1])], parts[n - 1], sys.modules[path])
-    vars(sys.modules[name]).update(members)
-
-
-def error(action):
-    try:
-        action()
-    except ValueError as raised:
-        return str(raised)
-    return None
 
 
 def losses():
@@ -82,7 +67,11 @@ def weights():
     return {
         "behind_a_prompt": sigma_weights([[0.5, 0.25, 0.25], [2.0, -1.0]], prompt_first).tolist(),
         "by_gain": sigma_weights([[0.5, 0.25, 0.25], [2.0, -1.0]], prompt_first, [3.0, None]).tolist(),
-        "cut": error(lambda: sigma_weights([[0.5, 0.5], [1.0]], torch.tensor([[1, 1], [1, 1]]))),
+        "cut": stand_ins.error(lambda: sigma_weights([[0.5, 0.5], [1.0]], torch.tensor([[1, 1], [1, 1]]))),
+        "no_sigma": stand_ins.error(lambda: sigma_weights([[0.25, 0.25]], torch.tensor([[1, 1]]))),
+        "uniform": sorted(
+            {each for n in range(1, 3000) for each in sigma_weights([(torch.ones(n) / n).tolist()], torch.ones(1, n)).unique().tolist()}
+        ),
     }
 
 
@@ -106,205 +95,86 @@ def forward(path):
     }
 
 
-ROWS = [
-    {"id": "i", "prompt": "p", "completion": "c", "group": "g", "reward": r, "prompt_ids": [1, 2], "completion_ids": c, "logprobs": lp, "sigma": s}
-    for r, c, lp, s in ((1.0, [7, 8, 9], [-1.0, -2.0, -3.0], [0.5, -0.25, 0.75]), (0.0, [5], [-0.5], [1.0]))
-]
+TEXTS = {
+    "trl": ["examples/trl_sigma.py"],
+    "verl": ["examples/verl_sigma.py", "test/io/map/dumps/verl-rollout.jsonl"],
+    "openrlhf": ["examples/openrlhf_sigma.py"],
+    "slime": ["examples/slime_sigma.py"],
+    "prime-rl": ["examples/prime_rl_sigma.py", "docs/presets.md"],
+    "verifiers": ["examples/prime_rl_sigma.py", "test/io/map/dumps/prime-rl.jsonl"],
+    "skyrl": ["docs/trainers.md"],
+    "nemo-rl": ["docs/trainers.md", "test/io/map/dumps/nemo-rl.jsonl"],
+}
+# in place of `rredcot score`: uniform σ
+UNIFORM = """
+import json, sys
+for row in map(json.loads, sys.stdin):
+    n = len(row["completion_ids"])
+    print(json.dumps({"id": row["id"], "sigma": [1 / n] * n}))
+"""
 
 
-def trl(dumps):
-    class GRPOTrainer:
-        """Pads and scores as TRL does, with the traces that `rollout_func` brings; merges what else that returns."""
+def named(trainer, record):
+    """Every recorded name is in what is ours."""
+    text = "\n".join(open(os.path.join(EXAMPLES, "..", path), encoding="utf-8").read() for path in TEXTS[trainer])
+    for path, definitions in record["source"].items():
+        for name, fact in definitions.items():
+            for each in fact["names"]:
+                if each not in text and each.replace("_", "-") not in text:
+                    raise KeyError(f"{path}: {name}: nothing of ours names {each}")
 
-        def __init__(self, model=None, args=None, reward_funcs=None, train_dataset=(), rollout_func=None):
-            self.args, self.train_dataset, self.rollout_func = args, train_dataset, rollout_func
-            trained.append(self)
 
-        def train(self):
-            self.out = [
-                self._generate_and_score_completions([dict(example) for _ in range(self.args.num_generations)])
-                for example in self.train_dataset
-            ]
-
-        def _generate_and_score_completions(self, inputs):
-            found = self.rollout_func([example["prompt"] for example in inputs], self)
-            for i, example in enumerate(inputs):
-                for name in set(found) - {"prompt_ids", "completion_ids", "logprobs"}:
-                    example[name] = found[name][i]
-            width = max(map(len, found["completion_ids"]))
-            return {
-                "completion_ids": torch.tensor([ids + [0] * (width - len(ids)) for ids in found["completion_ids"]]),
-                "advantages": torch.tensor([2.0, -4.0] * (len(inputs) // 2)),
-                "sampling_per_token_logps": padded(found["logprobs"], width),
-            }
-
-    trained = []
-    module("trl", GRPOTrainer=GRPOTrainer, GRPOConfig=types.SimpleNamespace)
-    module("datasets", Dataset=types.SimpleNamespace(from_list=list))
-    import trl_sigma
-
-    trainer = trl_sigma.SigmaGRPOTrainer()
-    trainer.rollout_func = trl_sigma.Replay(ROWS)
-    inputs = [{"prompt": "p"}, {"prompt": "p"}]
-    out = trainer._generate_and_score_completions(inputs)
-    rewards = trl_sigma.stored_reward(["", ""], reward=[example["reward"] for example in inputs])
-    again = trainer.rollout_func(["p", "p", "p"], trainer)["completion_ids"]
-    found = []
-    for path in dumps:
-        trl_sigma.main("checkpoint", path)
-        found.append(
-            [
-                {name: batch[name].tolist() for name in ("completion_ids", "advantages", "old_per_token_logps")}
-                for batch in trained[-1].out
-            ]
-        )
-    return {
-        "dumps": found,
-        "advantages": out["advantages"].tolist(),
-        "old": out["old_per_token_logps"].tolist(),
-        "rewards": rewards,
-        "again": again,
+def unnoticed(scratch):
+    """What a trainer may move without a stand-in's check failing; every record holds as it is."""
+    os.environ["RREDCOT_SCORE"] = f"{sys.executable} -c {shlex.quote(UNIFORM)}"
+    prime, verifiers = record_of("prime-rl"), record_of("verifiers")
+    checks = {
+        "trl": stand_ins.trl,
+        "verl": stand_ins.verl,
+        "openrlhf": lambda record: stand_ins.openrlhf(record, scratch),
+        "slime": lambda record: stand_ins.slime(record, scratch),
+        "prime-rl": lambda record: stand_ins.prime_rl(record, verifiers, stand_ins.ROWS),
+        "verifiers": lambda record: stand_ins.prime_rl(prime, record, stand_ins.ROWS),
+        "skyrl": lambda record: None,
+        "nemo-rl": lambda record: None,
     }
+    missed, count = [], 0
+    for trainer, check in checks.items():
+        record = record_of(trainer)
+        check(record)
+        named(trainer, record)
+        for place, other in mutations(record):
+            count += 1
+            try:
+                with contextlib.redirect_stderr(io.StringIO()):
+                    check(other)
+                    named(trainer, other)
+                missed.append(f"{trainer}: {place}")
+            except (Exception, SystemExit):  # noqa: BLE001: whatever ends it, it was noticed
+                continue
+    return {"count": count, "missed": missed}
 
 
-def verl(dumps, scratch):
-    registered = {}
-
-    def compute_grpo_outcome_advantage(token_level_rewards, response_mask, index, norm_adv_by_std_in_grpo):
-        scores = token_level_rewards.sum(-1)
-        groups = [i for i in index]
-        mean = torch.stack([scores[torch.tensor([g == mine for g in groups])].mean() for mine in groups])
-        advantages = (scores - mean)[:, None] * response_mask
-        return advantages, advantages
-
-    def register_adv_est(name):
-        return lambda function: registered.setdefault(name, function)
-
-    class AgentLoopOutput(types.SimpleNamespace):
-        pass
-
-    plain = []
-    core = {
-        "compute_grpo_outcome_advantage": compute_grpo_outcome_advantage,
-        "register_adv_est": register_adv_est,
-        "get_adv_estimator_fn": registered.__getitem__,
-    }
-    module("verl.trainer.ppo.core_algos", **core)
-    module("verl.trainer.ppo.ray_trainer", compute_advantage=lambda data, adv_estimator, **_: plain.append(adv_estimator))
-    module("verl.experimental.agent_loop.agent_loop", AgentLoopBase=object, AgentLoopOutput=AgentLoopOutput)
-    import verl_sigma
-
-    verl_sigma.install()
-
-    def batch_of(outputs):
-        """As verl makes it of what an agent loop has given back; every row is a prompt of its own."""
-        width = max(len(output.response_ids) for output in outputs)
-        mask = torch.tensor([output.response_mask + [0] * (width - len(output.response_mask)) for output in outputs])
-        scores = torch.zeros(len(outputs), width)
-        for i, output in enumerate(outputs):
-            scores[i, len(output.response_ids) - 1] = output.reward_score  # where verl puts it
-        return types.SimpleNamespace(
-            batch={"token_level_rewards": scores, "response_mask": mask},
-            non_tensor_batch={
-                "uid": list(range(len(outputs))),
-                "sigma": [output.extra_fields["sigma"] for output in outputs],
-                "group": [output.extra_fields["group"] for output in outputs],
-            },
-        )
-
-    def replayed(rows):
-        return [asyncio.run(verl_sigma.Replay().run({}, raw_prompt=[], **row)) for row in rows]
-
-    data = batch_of(replayed(ROWS))
-    compute_advantage = sys.modules["verl.trainer.ppo.ray_trainer"].compute_advantage
-    compute_advantage(data, adv_estimator="grpo_sigma", config={})
-    compute_advantage(data, adv_estimator="gae")
-    found = []
-    for path in dumps:
-        written = rows_for_verl(verl_sigma, path, scratch)
-        outputs = replayed(written)
-        trained = batch_of(outputs)
-        compute_advantage(trained, adv_estimator="grpo_sigma", config={})
-        found.append(
-            {
-                "rows": written,
-                "advantages": trained.batch["advantages"].tolist(),
-                "logprobs": [output.response_logprobs for output in outputs],
-                "ids": [[output.prompt_ids, output.response_ids] for output in outputs],
-            }
-        )
-    return {
-        "dumps": found,
-        "advantages": data.batch["advantages"].tolist(),
-        "returns": data.batch["returns"].tolist(),
-        "others": plain,
-        "registered": list(registered),
-    }
-
-
-def rows_for_verl(verl_sigma, scored, scratch):
-    """What `--rows` writes, read as verl does: JSON lines, and Parquet where the scored file is Parquet."""
-    if not scored.endswith(".parquet"):
-        verl_sigma.write_rows(scored, scratch + ".json")
-        with open(scratch + ".json", encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-    import pyarrow.parquet
-
-    verl_sigma.write_rows(scored, scratch + ".parquet")
-    return pyarrow.parquet.read_table(scratch + ".parquet").to_pylist()
-
-
-def openrlhf(path):
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in ROWS)
-    os.environ["RREDCOT_SCORED"] = path
-
-    class RemoteExperienceMaker:
-        def compute_advantages_and_returns(self, experiences):
-            for experience, advantage in zip(experiences, (0.5, -0.5)):
-                experience.advantages = advantage * experience.action_mask.float()
-            return experiences
-
-    module("openrlhf.trainer.ppo_utils.experience_maker", RemoteExperienceMaker=RemoteExperienceMaker)
-    module("openrlhf.utils.agent", AgentExecutorBase=object)
-    import openrlhf_sigma
-
-    openrlhf_sigma.install()
-    executor = openrlhf_sigma.AgentExecutor()
-    responses = [asyncio.run(executor.execute("p", "g", None, 100, None, None)) for _ in range(3)]
-
-    def experience(response):
-        """As OpenRLHF makes it: actions count from the second token."""
-        tokens = response["observation_tokens"]
-        (start, end), *_ = response["action_ranges"]
-        actions = [int(start <= at < end) for at in range(len(tokens))]
-        # one place of padding, as beside a longer trace
-        return types.SimpleNamespace(
-            sequences=torch.tensor([tokens + [0]]),
-            attention_mask=torch.tensor([[1] * len(tokens) + [0]]),
-            action_mask=torch.tensor([actions[1:] + [0]]),
-        )
-
-    maker = RemoteExperienceMaker()
-    done = maker.compute_advantages_and_returns([experience(response) for response in responses[:2]])
-    unknown = experience({"observation_tokens": [1, 2, 3], "action_ranges": [(2, 3)]})
-    return {
-        "advantages": [e.advantages.tolist()[0] for e in done],
-        "rewards": [response["reward"] for response in responses],
-        "log_probs": responses[0]["rollout_log_probs"],
-        "label": error(lambda: asyncio.run(executor.execute("p", "h", None, 100, None, None))),
-        "unknown": error(lambda: maker.compute_advantages_and_returns([unknown])),
-    }
+def group_of(path):
+    """The first group of a scored file, as prime-rl would have sampled it."""
+    with open(path, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    rows = [row for row in rows if row["group"] == rows[0]["group"]]
+    return rows
 
 
 if __name__ == "__main__":
     scored, scratch, *dumps = sys.argv[1:]
+    group = group_of(scored)
     results = {
         "losses": losses(),
         "weights": weights(),
         "forward": forward(scored),
-        "trl": trl(dumps),
-        "verl": verl(dumps, scratch),
-        "openrlhf": openrlhf(scratch),
+        "trl": stand_ins.trl(record_of("trl"), dumps),
+        "verl": stand_ins.verl(record_of("verl"), dumps, scratch),
+        "openrlhf": stand_ins.openrlhf(record_of("openrlhf"), scratch),
+        "slime": stand_ins.slime(record_of("slime"), scratch),
+        "primeRl": {**stand_ins.prime_rl(record_of("prime-rl"), record_of("verifiers"), group), "rows": group},
+        "unnoticed": unnoticed(scratch),
     }
     print(json.dumps(results))

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { OUR_COLUMNS } from '../../dist/io/arrow/output-columns.js';
-import { JOINS } from '../../dist/io/map/joins.js';
+import { JOINS } from '../../dist/io/map/join.js';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
 import { FIELDS } from '../../dist/io/map/sources.js';
 import { blocksOf, commandsOf, DOCS, PAGES, readPage } from '../support/documentation.js';

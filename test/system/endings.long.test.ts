@@ -211,16 +211,6 @@ describe('an output that cannot be', () => {
     expect(run.stderr).toMatch(message);
     expect(await readdir(cwd)).toEqual(before);
   });
-
-  it('is refused: its rejects have the name of a folder, which stays empty', async () => {
-    await mkdir(join(cwd, 'q.jsonl.rejects.jsonl'));
-    const run = await rredcotHere([...SEGMENT, 'in.jsonl', '-o', 'q.jsonl'], { cwd });
-    expect([run.code, run.stderr]).toEqual([
-      2,
-      expect.stringMatching(/q\.jsonl\.rejects\.jsonl: is a folder/),
-    ]);
-    expect(await readdir(cwd)).not.toContain('q.jsonl');
-  });
 });
 
 describe('a reader or a disk that takes no more', () => {

@@ -6,13 +6,12 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
+import { pythonWith } from '../support/python.js';
+import { trainerPython } from '../support/trainer-venv.js';
 
-const imports = (python: string, modules: string): boolean =>
-  spawnSync(python, ['-c', `import ${modules}`]).status === 0;
-/** A Python that has PyTorch: the one on the path, or Debian's beside it. */
-const python = ['python3', '/usr/bin/python3'].find((name) => imports(name, 'torch'));
+const python = pythonWith('torch; torch.jagged') ?? trainerPython();
 /** what reads Parquet there; Debian has no package of it, and JSONL needs none */
-const hasPyarrow = python !== undefined && imports(python, 'pyarrow');
+const hasPyarrow = python !== undefined && spawnSync(python, ['-c', 'import pyarrow']).status === 0;
 const FORMATS = ['jsonl', 'jsonl.gz', ...(hasPyarrow ? ['parquet'] : [])];
 /** what is scored: TRL's dump, verl's, and messages */
 const DUMPS = ['trl', 'verl', 'chat'];
@@ -131,13 +130,15 @@ interface Results {
     readonly behind_a_prompt: number[][];
     readonly by_gain: number[][];
     readonly cut: string;
+    readonly no_sigma: string;
+    readonly uniform: number[];
   };
   readonly forward: { readonly off: number; readonly tokens: number; readonly same: boolean };
   readonly trl: {
     readonly dumps: {
       completion_ids: number[][];
       advantages: number[][];
-      old_per_token_logps: number[][];
+      old: number[][];
     }[][];
     readonly advantages: number[][];
     old: number[][];
@@ -148,11 +149,16 @@ interface Results {
     dumps: {
       rows: { group: string; data_source: string; prompt: { role: string; content: string }[] }[];
       advantages: number[][];
+      /** the same, without padding */
+      v1: number[][];
       logprobs: number[][];
       ids: [number[], number[]][];
     }[];
     advantages: number[][];
+    without_mask: number[][];
     returns: number[][];
+    v1: number[][];
+    pad: number[];
     others: string[];
     registered: string[];
   };
@@ -167,8 +173,22 @@ interface Results {
     log_probs: number[];
     label: string;
     unknown: string;
+    environment: object[];
   };
+  readonly slime: {
+    rollouts: number;
+    size: number;
+    samples: object[];
+    advantages: number[][];
+    halves: number[][];
+    unknown: string;
+  };
+  readonly primeRl: { advantages: number[][]; rows: Scored[] };
+  readonly unnoticed: { count: number; missed: string[] };
 }
+
+/** Advantages of the two traces that the stand-ins are asked about, of rewards 1 and 0 in one group: A = ±0.5. */
+const WEIGHTED = [[0.75, -0.375, 1.125], [-0.5]];
 
 describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () => {
   let folder: string;
@@ -187,6 +207,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const program = join(ROOT, 'test/support/trainers.py');
     const run = spawnSync(python as string, [program, scored, join(folder, 'rows.jsonl'), ...dumps], {
       encoding: 'utf8',
+      env: { ...process.env, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
     });
     expect(run.status, run.stderr).toBe(0);
     const reader = join(ROOT, 'test/support/read_scored.py');
@@ -249,6 +270,9 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       results.weights.behind_a_prompt.map((row) => row.map((w) => w / 2)),
     );
     expect(results.weights.cut).toMatch(/^trace 1: 2 completion tokens in the batch, but sigma has 1/);
+    expect(results.weights.no_sigma).toBe('trace 0: sigma sums to 0.5, expected 1');
+    // of T tokens, for every T below 3,000: float32 of 1/T is not 1/T
+    expect(results.weights.uniform).toEqual([1]);
   });
 
   it("advantages are a group's own, and batches keep groups whole", () => {
@@ -280,14 +304,19 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(again).toEqual([[7, 8, 9], [5], [7, 8, 9]]);
   });
 
-  it('verl: the estimator groups by `group` and weights, the others stay as they are', () => {
-    const { advantages, returns, others, registered } = results.verl;
-    expect(registered).toEqual(['grpo_sigma']);
-    // rewards 1 and 0 in one group: A = ±0.5
+  it('verl: what V1 advantages are is grouped by `group` and weighted, its padding is left alone', () => {
+    expect(results.verl.v1).toEqual(WEIGHTED);
+    expect(results.verl.pad).toEqual([0]);
+  });
+
+  it('verl: the estimator of its older trainer groups and weights likewise, the others stay as they are', () => {
+    const { advantages, without_mask, returns, others, registered } = results.verl;
+    expect(registered).toEqual(['estimator grpo_sigma', 'trainer rredcot']);
     expect(advantages).toEqual([
       [0.75, -0.375, 1.125],
       [-0.5, -0, -0],
     ]);
+    expect(without_mask).toEqual(advantages);
     expect(returns).toEqual([
       [0.5, 0.5, 0.5],
       [-0.5, -0, -0],
@@ -310,7 +339,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       expect(batch?.completion_ids).toEqual(rows.map((row) => padded(row.completion_ids, width)));
       expectClose(batch?.advantages ?? [], expectedAdvantages(rows, [2, -4]));
       expectClose(
-        batch?.old_per_token_logps ?? [],
+        batch?.old ?? [],
         rows.map((row) => padded(row.logprobs, width)),
       );
     });
@@ -329,7 +358,12 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       expect(found?.ids).toEqual(rows.map((row) => [row.prompt_ids, row.completion_ids]));
       expect(found?.logprobs).toEqual(rows.map((row) => row.logprobs));
       // rewards 1 and 0 in one group: A = ±0.5
-      expectClose(found?.advantages ?? [], expectedAdvantages(rows, [0.5, -0.5]));
+      const weighted = expectedAdvantages(rows, [0.5, -0.5]);
+      expectClose(found?.advantages ?? [], weighted);
+      expectClose(
+        found?.v1 ?? [],
+        weighted.map((row, i) => row.slice(0, rows[i]?.sigma.length)),
+      );
     });
 
     it.skipIf(skip !== '')(`TRL and verl: a prompt of messages stays one in ${format}${skip}`, () => {
@@ -394,7 +428,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
   });
 
   it('OpenRLHF: weights land on the actions, behind the prompt', () => {
-    const { advantages, rewards, log_probs, label, unknown } = results.openrlhf;
+    const { advantages, rewards, log_probs, label, unknown, environment } = results.openrlhf;
     expect(advantages).toEqual([
       [0, 0.75, -0.375, 1.125, 0],
       [-0, -0.5, -0],
@@ -403,6 +437,40 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     expect(log_probs).toEqual([0, 0, -1, -2, -3]);
     expect(label).toMatch(/^label 'h' is no group of .*rows\.jsonl: --data\.label_key/);
     expect(unknown).toMatch(/^1 of 1 traces are not among the scored ones/);
+    // what OpenRLHF itself gives Ray is still there
+    expect(environment).toEqual([
+      { env_vars: { NCCL_DEBUG: 'WARN' }, worker_process_setup_hook: 'openrlhf_sigma.install' },
+    ]);
+  });
+
+  it('slime: σ is found by token ids and cut as slime cuts, and stored rollouts have what a Sample has', () => {
+    const { rollouts, size, samples, advantages, halves, unknown } = results.slime;
+    expect([rollouts, size]).toEqual([1, 2]);
+    expect(samples).toMatchObject([
+      { group: 0, index: 0, tokens: [1, 2, 7, 8, 9], length: 3, reward: 1, logprobs: [-1, -2, -3] },
+      { group: 0, index: 1, tokens: [1, 2, 5], length: 1, reward: 0, logprobs: [-0.5] },
+    ]);
+    expect(advantages).toEqual(WEIGHTED);
+    expect(halves).toEqual([[0.75], []]);
+    expect(unknown).toMatch(/^a trace of 5 tokens, 3 of them sampled, is not among those of .*rows\.jsonl$/);
+  });
+
+  it('prime-rl: a sampled group goes through `rredcot score`, and a trace of two turns keeps one advantage', () => {
+    const { advantages, rows } = results.primeRl;
+    expect(rows.length).toBe(8);
+    const plain = rows.map(({ reward }) => (reward > 0 ? 0.5 : -0.5));
+    expectClose(
+      advantages.slice(0, -1),
+      rows
+        .slice(0, -1)
+        .map(({ sigma }, i) => sigma.map((s) => (plain[i] as number) * Math.fround(s) * sigma.length)),
+    );
+    expect(new Set(advantages.at(-1))).toEqual(new Set([plain.at(-1)]));
+  });
+
+  it('a stand-in fails where a trainer has another name, field or parameter than its record', () => {
+    expect(results.unnoticed.count).toBeGreaterThan(150);
+    expect(results.unnoticed.missed).toEqual([]);
   });
 
   it('reinforce_torch.py trains on what score writes to its pipe, and its checkpoint can be built', async () => {

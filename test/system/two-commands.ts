@@ -44,6 +44,7 @@ const FOLDER = ['--format', 'jsonl'];
 
 /** @param rounds of each kind of output, with and without --overwrite */
 export function twoCommands(rounds: number): void {
+  const slower: string[] = [];
   describe.each([
     ['a file', 'jsonl', []],
     ['a file, --overwrite', 'jsonl', ['--overwrite']],
@@ -52,7 +53,6 @@ export function twoCommands(rounds: number): void {
   ])('%s', (name, ending, flags) => {
     it(`holds the rows of one of them, ${rounds} times`, async () => {
       const random = randomOf(SEED + name.length);
-      const slower: string[] = [];
       for (let round = 0; round < rounds; round++) {
         const output = `${name.replaceAll(/\W/g, '')}-${round}${ending === '/' ? '/' : `.${ending}`}`;
         const distance = random() * LONGEST_MS;

@@ -1,8 +1,9 @@
 // The end of a run that comes from outside: signals of a terminal or a scheduler, and a time limit.
 
+import type { Socket } from 'node:net';
 import { usageError } from '../../errors.js';
 import { removeTemporaryFiles } from '../../io/files/atomic-file.js';
-import { isWorker, STOP } from '../../report/worker-log.js';
+import { isWorker } from '../../report/worker-log.js';
 
 /** What a terminal (Ctrl-C, its end), a scheduler (Slurm, Kubernetes) or `--signal=USR1@120` sends. */
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGUSR1', 'SIGHUP'] as const;
@@ -49,14 +50,16 @@ export function interruptible(): Interruption {
   };
 }
 
-/** A worker ends when it is told to, and when nobody is left to tell it. */
+/**
+ * A worker is at work as long as its parent holds the pipe to its stdin open: it closes when the parent wants an end, and when it is
+ * no more. A signal would be the second one where a terminal or a scheduler signals the whole group.
+ */
 function listenToParent(controller: AbortController): void {
-  process.on('message', (message) => {
-    if (message === STOP) controller.abort();
-  });
-  process.on('disconnect', () => controller.abort());
+  const stdin = process.stdin as Socket;
+  for (const event of ['end', 'error', 'close']) stdin.on(event, () => controller.abort());
+  stdin.resume();
   // listening keeps no process alive whose work is done
-  process.channel?.unref();
+  stdin.unref();
 }
 
 const TIME_UNITS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000 };

@@ -1,22 +1,33 @@
 // Finds out how the inputs' rows become traces: `--preset`, `--map`, `--join` and the first row in, the field map out.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { describeKeys } from '../../io/arrow/describe.js';
-import { stringifyJson } from '../../io/arrow/json.js';
-import { lastQuestion } from '../../io/map/dialogue.js';
+import { didYouMean } from '../../flag-values.js';
+import { describeKeys, stringifyJson } from '../../io/arrow/json.js';
 import { parseFieldMap, withSources } from '../../io/map/field-map.js';
-import { type JoinKey, openJoin } from '../../io/map/join.js';
-import { JOINS, type JoinPreset, joinedColumns, NAMED_FIELDS } from '../../io/map/joins.js';
+import {
+  JOINS,
+  type JoinKey,
+  type JoinPreset,
+  joinedColumns,
+  NAMED_FIELDS,
+  openJoin,
+} from '../../io/map/join.js';
 import { locate } from '../../io/map/map.js';
-import { type Columns, type FieldPath, parsePath, resolvePath } from '../../io/map/path.js';
+import { lastQuestion } from '../../io/map/messages.js';
 import { type Choice, choosePreset, fits } from '../../io/map/presets.js';
-import type { FieldMap, FieldSource } from '../../io/map/sources.js';
-import { withHiveKeys } from '../../io/read/hive-keys.js';
+import {
+  type Columns,
+  type FieldMap,
+  type FieldPath,
+  type FieldSource,
+  parsePath,
+  resolvePath,
+} from '../../io/map/sources.js';
+import { withHiveKeys } from '../../io/read/find-files.js';
 import { type Input, resolveInputs } from '../../io/read/inputs.js';
 import { peekRows, type ReadRows } from '../../io/read/peek.js';
 import type { Log } from '../../report/log.js';
-import { terminalNotice } from '../../report/terminal-input.js';
+import { terminalNotice } from '../../report/terminal.js';
 import type { InputRow } from '../../rows.js';
-import { didYouMean } from '../../similar.js';
 
 /** The flags that say where the fields of a trace are. */
 export interface MappingOptions {
@@ -173,13 +184,20 @@ export interface JobInputs {
   readonly mapping: Mapping;
 }
 
-/** Finds the inputs, and where in their rows the fields of a trace are. */
+/**
+ * Finds the inputs, and where in their rows the fields of a trace are.
+ * @param opts with what workers cannot share
+ */
 export async function openInputs(
   paths: readonly string[],
-  opts: MappingOptions,
+  opts: MappingOptions & { readonly workers?: unknown; readonly limit?: number | undefined },
   log: Log,
 ): Promise<JobInputs> {
   const inputs = withHiveKeys(await resolveInputs(paths));
+  if (opts.workers !== undefined && inputs.some(({ size }) => size === null))
+    throw usageError('workers need files, stdin can be read only once', 'name the input files');
+  if (opts.workers !== undefined && opts.limit !== undefined)
+    throw usageError('--limit counts traces from the first, so workers cannot share it', 'leave out --limit');
   const notice = terminalNotice(inputs.map(({ path }) => path));
   if (notice !== undefined) log.info(notice);
   return { inputs, mapping: await resolveMapping(inputs, opts) };

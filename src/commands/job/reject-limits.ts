@@ -3,7 +3,7 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { finite, positiveInteger } from '../../flag-values.js';
 import { rejectsPath } from '../../io/files/run-paths.js';
 import { count, plural } from '../../plural.js';
-import type { BadRow } from '../../rows.js';
+import type { CommonReject, RejectTally } from '../../report/summary.js';
 import type { Target } from './target.js';
 
 /** At most so many rejects: a number, or a share of all traces. */
@@ -20,38 +20,6 @@ export function resolveMaxRejects(text: string | undefined): MaxRejects | undefi
 }
 
 type Counted = { readonly traces: number; readonly rejects: number };
-
-/** A code that rejects have. */
-export interface CommonReject {
-  readonly code: string;
-  readonly count: number;
-  /** place and reason of the first one */
-  readonly first: string;
-}
-
-/** Rejects by their codes, with the first reason of each. */
-export class RejectTally {
-  private readonly codes = new Map<string, { count: number; readonly first: string }>();
-  total = 0;
-
-  add({ file, row, rejection: { code, reason } }: Pick<BadRow, 'file' | 'row' | 'rejection'>): void {
-    this.total++;
-    const known = this.codes.get(code);
-    if (known !== undefined) known.count++;
-    else this.codes.set(code, { count: 1, first: `${file}:${row}: ${reason}` });
-  }
-
-  /** What most rejects have in common; undefined without a reject. */
-  get commonest(): CommonReject | undefined {
-    return this.counts[0];
-  }
-
-  /** All codes, the commonest first. */
-  get counts(): readonly CommonReject[] {
-    const sorted = [...this.codes].sort(([, a], [, b]) => b.count - a.count);
-    return sorted.map(([code, found]) => ({ code, ...found }));
-  }
-}
 
 /** Where the reasons are found when the run is over. */
 export type Reasons = Pick<Target, 'kind' | 'path' | 'rejects'>;
@@ -112,7 +80,7 @@ export function refuseHopeless(
   limit: MaxRejects | undefined,
   where: string,
 ): void {
-  const found = tally.commonest;
+  const [found] = tally.counts;
   if (traces > 0 || tally.total < HOPELESS || limit !== undefined || found === undefined) return;
   throw new RredcotError(
     `all of the first ${plural(tally.total, 'trace')} were rejected (${found.code} ${count(found.count)}, first ${found.first}); ${where}`,

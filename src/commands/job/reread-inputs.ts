@@ -1,16 +1,16 @@
 // Reads a run's inputs again for `verify`: whether they are what they were, and how many traces each row holds.
-import { codePoints } from '../../code-points.js';
+
 import { EXIT, RredcotError } from '../../errors.js';
-import { fileError } from '../../io/files/file-error.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
+import { fileError, statIfThere } from '../../io/files/file-error.js';
 import { mapRow } from '../../io/map/map.js';
-import { withHiveKeys } from '../../io/read/hive-keys.js';
+import { withHiveKeys } from '../../io/read/find-files.js';
 import { readRows, resolveInputs } from '../../io/read/inputs.js';
+import { fileFingerprint, type InputPrint } from '../../io/read/unchanged.js';
 import type { RunDescription } from '../../io/run/description.js';
-import { fileFingerprint, type InputPrint } from '../../io/run/fingerprint.js';
 import type { ExpectedTrace, RereadRow } from '../../io/scored/check-chunk.js';
-import type { Finding } from '../../io/scored/finding.js';
+import type { Finding } from '../../io/scored/check-rows.js';
 import { isBad } from '../../rows.js';
+import { codePoints } from '../../scored.js';
 import type { Trace } from '../../trace.js';
 import { resolveMapping } from './mapping.js';
 
@@ -115,6 +115,7 @@ export async function inspectInputs({ config, inputs }: RunDescription): Promise
 
 function differenceOf(found: InputPrint, expected: InputPrint): string | undefined {
   if (found.bytes !== expected.bytes) return `${found.bytes} bytes, expected ${expected.bytes}`;
+  if (found.etag !== expected.etag) return `its ETag is ${found.etag}, expected ${expected.etag}`;
   if (found.head !== expected.head) return 'its first MiB differs';
   return found.tail === expected.tail ? undefined : 'its last MiB differs';
 }

@@ -8,9 +8,8 @@ import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
 import type { RunCommand, RunDescription } from '../../io/run/description.js';
 import { type FoundPart, partOf } from '../../io/scored/origins.js';
-import { renamedText } from '../../io/write/column-names.js';
 import type { OutputFormat } from '../../io/write/output.js';
-import { outputLayout } from '../../io/write/output-layout.js';
+import { outputLayout, renamedText } from '../../io/write/output-layout.js';
 import { PART_KEY, type Part, partText, wholeText } from '../../io/write/part.js';
 import { plural } from '../../plural.js';
 import { policyFacts } from '../../policy/embedded.js';
@@ -22,17 +21,16 @@ import { isWorker } from '../../report/worker-log.js';
 import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import type { Trace } from '../../trace.js';
-import { inFolder } from './in-folder.js';
 import { type JobInputs, logMapping } from './mapping.js';
-import { openRun, type Run, type RunOptions } from './open-run.js';
+import { openRun, type Run } from './open-run.js';
 import type { JobOptions } from './options.js';
 import { checkRejects } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
-import { scoredAlready } from './scored-already.js';
-import { openSink } from './sink.js';
+import { shareRows, writeRows } from './sink.js';
 import { openSource, type Source } from './source.js';
 import { limitPart, surveyInputs } from './survey.js';
-import { fileMetadata, resolveTarget, stemOf, type Target } from './target.js';
+import { fileMetadata, inFolder, resolveTarget, stemOf, type Target } from './target.js';
+import { scoredAlready } from './written-columns.js';
 
 /** What a command adds to that. */
 export interface Job {
@@ -81,7 +79,7 @@ export interface Job {
  */
 export async function runJob(
   { inputs, mapping }: JobInputs,
-  opts: JobOptions & RunOptions,
+  opts: JobOptions,
   job: Job,
   log: Log,
 ): Promise<ExitCode> {
@@ -122,8 +120,7 @@ export async function runJob(
     if (run.isDone) return alreadyDone(target, run, opts, log);
     const { survey } = run;
     if (survey?.banks !== undefined) banks?.restore(survey.banks);
-    // workers have it from one survey, and their parent tells
-    if (!isWorker()) for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
+    for (const { code, message } of survey?.warnings ?? []) log.warn(code, message);
     const { rowsPerTrace, meter } = job;
     const opened = {
       ...{ run, read, map, needs, limit, maxLineBytes },
@@ -139,8 +136,9 @@ export async function runJob(
     const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
     const again = command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
     if (again !== undefined) log.warn('scored_already', again);
-    for (const column of layout.renamed)
-      if (column.isJoined || again === undefined) log.warn('column_renamed', renamedText(column));
+    for (const column of layout.passThrough)
+      if (column.as !== column.name && (column.isJoined || again === undefined))
+        log.warn('column_renamed', renamedText(column));
     const own = fileMetadata(config, policy, run.description?.run, inputs.length);
     const chunks =
       survey === undefined || run.folder === undefined ? 1 : chunkCount(survey.rows, run.rowsPerChunk);
@@ -154,13 +152,12 @@ export async function runJob(
     }
     const written = { ...layout, choice, metadata, config };
     const made = policy === undefined ? undefined : policyFacts(policy);
-    const sink = await openSink({
-      ...{ target, run, ...written, maxRejects, expected, meter, part, log, signal },
-      isGrouped: reward !== undefined,
-      policy: made,
-    });
-    await sink.drain(job.stages(source, run));
-    sink.report(job.valueName);
+    const sink = {
+      ...{ target, run, ...written, maxRejects, expected, meter, part, log, signal, isPieces: chunks > 1 },
+      ...{ isGrouped: reward !== undefined, policy: made, valueName: job.valueName },
+    };
+    if (opts.workers === undefined) await writeRows(job.stages(source, run), sink);
+    else await shareRows({ command, ...opts.workers }, sink);
     return EXIT.done;
   });
 }
@@ -188,14 +185,13 @@ function ofPart({ path, part }: FoundPart): string {
  * An output, or a shard of it, that was done before: nothing is touched.
  * @throws RredcotError (exit 65) where it has more rejects than this call allows
  */
-export function alreadyDone(
+function alreadyDone(
   target: Target,
   { shard, before }: Pick<Run, 'shard' | 'before'>,
   { maxRejects }: Pick<JobOptions, 'maxRejects'>,
   log: Log,
 ): ExitCode {
-  // a worker's share is a part of what its parent counts
-  if (!isWorker()) checkRejects(before, maxRejects, target, true);
+  checkRejects(before, maxRejects, target, true);
   const what = shard.count === 1 ? target.path : `${target.path}: shard ${shard.index}/${shard.count}`;
   const { traces, rejects } = before;
   const counts = traces + rejects === 0 ? '' : `: ${plural(traces, 'trace')}, ${plural(rejects, 'reject')}`;

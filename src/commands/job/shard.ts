@@ -1,6 +1,13 @@
-// Which shard of a run a process does: what `--shard` says, or the scheduler that has started it.
+// Which shard of a run a process does: what `--shard` says, or the scheduler that has started it; and how many chunks a run may have.
 import { usageError } from '../../errors.js';
-import { MAX_SHARDS, type Shard, WHOLE } from '../../io/files/chunks.js';
+import {
+  chunkCount,
+  MAX_CHUNKS,
+  MAX_ROW_GROUPS,
+  MAX_SHARDS,
+  type Shard,
+  WHOLE,
+} from '../../io/files/chunks.js';
 import type { Log } from '../../report/log.js';
 import type { Target } from './target.js';
 
@@ -53,10 +60,16 @@ export function shardOfEnvironment(
 /** The part of a run that a command does: what `--shard` or the scheduler says. @throws RredcotError (exit 2) */
 export function resolveShard(
   target: Target,
-  opts: { readonly shard: Shard | undefined; readonly limit: number | undefined },
+  opts: {
+    readonly shard: Shard | undefined;
+    readonly limit: number | undefined;
+    readonly workers?: unknown;
+  },
   isStream: boolean,
   log: Log,
 ): Shard {
+  if (opts.workers !== undefined && target.kind === 'stdout')
+    throw usageError('workers need a file or a folder to write to, not stdout', '-o segments.parquet');
   const scheduled = opts.shard === undefined ? shardOfEnvironment(process.env) : undefined;
   if (scheduled !== undefined && target.kind !== 'folder') {
     log.info(`${scheduled.from}, but the output is no folder: every row is taken (-o out/ splits them)`);
@@ -77,4 +90,24 @@ export function resolveShard(
       'leave out --limit',
     );
   return shard;
+}
+
+/** A command's shard as its workers have it: every n-th chunk of its own each. */
+export function sharedOut({ index, count }: Shard, workers: number): readonly Shard[] {
+  return Array.from({ length: workers }, (_, j) => ({ index: index + count * j, count: count * workers }));
+}
+
+/** What could not be joined in the end, or is no folder that a file system likes. @throws RredcotError (exit 2) */
+export function refuseManyChunks({ kind, format, path }: Target, rows: number, rowsPerChunk: number): void {
+  const chunks = chunkCount(rows, rowsPerChunk);
+  if (chunks > MAX_CHUNKS)
+    throw usageError(
+      `${path}: ${rows} rows make ${chunks} chunks, and a run has at most ${MAX_CHUNKS}`,
+      'a larger --rows-per-chunk',
+    );
+  if (kind !== 'file' || format !== 'parquet' || chunks <= MAX_ROW_GROUPS) return;
+  throw usageError(
+    `${path}: ${rows} rows make ${chunks} chunks, and a Parquet file has at most ${MAX_ROW_GROUPS} row groups`,
+    '-o out/, then rredcot merge out/ -o all/; or a larger --rows-per-chunk',
+  );
 }

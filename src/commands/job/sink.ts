@@ -1,233 +1,188 @@
-// Where a command's traces end: in the output or among the rejects, counted, with a report at the end.
+// Where a command's traces end: in the output or among the rejects, made by this process or by its workers, and published whole.
+import { rm } from 'node:fs/promises';
 import { EXIT, RredcotError, throwIfInterrupted } from '../../errors.js';
-import { isAnswerNow } from '../../estimate/nature.js';
-import { storedNature, wordsOf } from '../../estimators/registry.js';
-import { type OutputColumn, outputColumns, type WrittenColumn } from '../../io/arrow/output-columns.js';
+import { wordsOf } from '../../estimators/registry.js';
+import {
+  type ColumnChoice,
+  type OutputColumn,
+  outputColumns,
+  type WrittenColumn,
+} from '../../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
+import { runPaths } from '../../io/files/run-paths.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
 import { openChunkWriter } from '../../io/run/chunk-writer.js';
-import { endEmptyRun } from '../../io/run/empty-run.js';
-import { publishFile, publishRejects, rejectsHash } from '../../io/run/publish.js';
-import { type CardSource, type ChunkRecord, sumCounts } from '../../io/run/records.js';
+import type { RunDescription } from '../../io/run/description.js';
+import { openWhole } from '../../io/run/join.js';
+import { endEmptyRun, publishFile, publishRejects, rejectsHash } from '../../io/run/publish.js';
+import { type CardSource, sumCounts } from '../../io/run/records.js';
 import { finishShard } from '../../io/run/success.js';
 import { writeSummary } from '../../io/run/summary-file.js';
-import type { ColumnChoice } from '../../io/write/column-choice.js';
+import { type Destination, openStreamDestination } from '../../io/write/destination.js';
+import type { WholeFile } from '../../io/write/output.js';
 import type { Part } from '../../io/write/part.js';
-import { type Destination, openStreamDestination } from '../../io/write/stream-destination.js';
-import { escapeControls } from '../../printable.js';
-import type { Log } from '../../report/log.js';
-import { SeenNames } from '../../report/names.js';
-import { type Expected, Progress, type TokenMeter } from '../../report/progress.js';
-import { figureRecord, figureWarnings, type PolicyFacts } from '../../report/run-figures.js';
-import { suggestCalibration } from '../../report/suggestion.js';
-import { Summary } from '../../report/summary.js';
-import { drawnHere, drawTrace } from '../../report/trace-view.js';
-import { isWorker, MET } from '../../report/worker-log.js';
-import { type BadRow, isBad } from '../../rows.js';
+import type { BadRow } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
-import { madeBy } from './made-by.js';
-import { interruption, type Run } from './open-run.js';
-import {
-  checkRejects,
-  type MaxRejects,
-  nothingBut,
-  RejectTally,
-  reasonsFile,
-  refuseAllRejected,
-  refuseHopeless,
-} from './reject-limits.js';
-import type { Target } from './target.js';
+import { Account, type AccountOptions } from './account.js';
+import { interruption } from './open-run.js';
+import { reasonsFile } from './reject-limits.js';
+import { makeShards, type Notes, type SharedRun } from './workers.js';
 
-export interface SinkOptions {
-  readonly target: Target;
-  readonly run: Run;
+export interface SinkOptions extends AccountOptions {
   readonly ourColumns: readonly WrittenColumn[];
   readonly passThrough: readonly PassThroughColumn[];
   readonly choice: ColumnChoice;
   readonly metadata: Readonly<Record<string, string>>;
-  /** the resolved configuration */
-  readonly config: Readonly<Record<string, unknown>>;
-  readonly maxRejects: MaxRejects | undefined;
-  readonly expected: Expected;
-  readonly meter?: TokenMeter | undefined;
-  /** something follows of a trace's group */
-  readonly isGrouped: boolean;
   /** what has cut the rows out of a data set */
   readonly part: Part | undefined;
-  /** what made the rows, where a policy did */
-  readonly policy: PolicyFacts | undefined;
-  readonly log: Log;
+  /** whether the rows make several chunks, as far as anybody knows */
+  readonly isPieces: boolean;
+  /** how values are called in the trace that is drawn at the end; undefined where there are none */
+  readonly valueName: string | undefined;
   readonly signal: AbortSignal;
 }
 
-export interface Sink {
-  /**
-   * Writes rows and rejects, in input order, and makes the output visible.
-   * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
-   */
-  drain(items: AsyncIterable<OutputRow | BadRow>): Promise<void>;
-  /** Tells the user what was done; with `valueName`, where there are values, draws the trace whose travel farthest. */
-  report(valueName?: string): void;
-}
-
-/** Traces after which the figures say something. */
-const ENOUGH_TO_WARN = 64;
-
-/** Counts what goes by: progress, figures, names, rejects. */
-function openAccount(opts: SinkOptions) {
-  const { target, run, log, maxRejects } = opts;
-  const progress = new Progress(log, opts.expected, opts.meter);
-  const summary = new Summary(Array.from(run.chunks.values(), ({ figures }) => figures));
-  const warned = new Set<string>();
-  // of what was surveyed it has been told
-  const isNamed = typeof run.survey?.traces === 'number';
-  const names = isNamed ? undefined : new SeenNames(opts.isGrouped);
-  const isAll = run.shard.count === 1;
-  const tally = new RejectTally();
-  /** everything of this shard, the chunks of earlier attempts included */
-  const totals = () => {
-    const { traces, rejects } = progress.totals();
-    return { traces: traces + run.before.traces, rejects: rejects + run.before.rejects };
-  };
-
-  /** a worker's figures are a part of what its parent looks at */
-  function warn(isEarly: boolean): void {
-    if (isWorker()) return;
-    for (const { code, message } of figureWarnings(summary.figures, opts.policy, madeBy(opts.config))) {
-      // the first traces may well be of one side
-      if (isEarly && code === 'one_sided') continue;
-      if (!warned.has(code)) log.warn(code, message);
-      warned.add(code);
-    }
-  }
-  function countReject(reject: BadRow): void {
-    tally.add(reject);
-    progress.reject(reject.ordinal);
-    summary.reject(reject);
-    checkRejects(totals(), maxRejects, target, false);
-    // a shard of many may well hold nothing but rejects; a worker's parent tells where the reasons are
-    if (isAll) refuseHopeless(totals().traces, tally, maxRejects, nothingBut(target));
-    else if (isWorker())
-      refuseHopeless(totals().traces, tally, maxRejects, `the reasons are in ${target.rejects}`);
-  }
-  function count(item: OutputRow | BadRow): void {
-    if (isBad(item)) {
-      countReject(item);
-      return;
-    }
-    progress.trace(item.completionIds?.length ?? 0, item.trace.source.ordinal);
-    summary.add(item);
-    names?.add({ ...item.trace, prompt: item.promptIds?.join() ?? null, completion: undefined });
-    // hours may pass until the end
-    if (progress.totals().traces === ENOUGH_TO_WARN) warn(true);
-  }
-  /** the record with which the log ends */
-  function doneRecord(): Record<string, unknown> {
-    const { traces, tokens, rejects, seconds } = progress.totals();
-    const tokens_per_s = Math.round(tokens / Math.max(seconds, 1e-3));
-    const done = { traces, tokens, rejects, seconds, tokens_per_s };
-    return { ...done, ...figureRecord(summary.figures, opts.policy), output: target.path };
-  }
-  return { progress, summary, names, tally, totals, warn, count, doneRecord };
-}
-
-export async function openSink(opts: SinkOptions): Promise<Sink> {
-  const { target, run, log, maxRejects } = opts;
+/**
+ * Writes rows and rejects, in input order, makes the output visible, and tells what was done.
+ * @throws RredcotError with exit code 65 where too many were rejected, 75 where the run was interrupted
+ */
+export async function writeRows(items: AsyncIterable<OutputRow | BadRow>, opts: SinkOptions): Promise<void> {
+  const { target, run, signal } = opts;
   // before the first pass, not when the first chunk is written
   if (target.format === 'parquet') await refuseColumns(opts);
-  const account = openAccount(opts);
-  const { progress, summary, names, tally, totals, doneRecord } = account;
-  const destination = await openDestination(opts);
-  const isAll = run.shard.count === 1;
-
-  /** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
-  async function leaveReasons(): Promise<void> {
-    const { traces, rejects } = totals();
-    const { folder } = run;
-    if (folder === undefined || target.kind === 'stdout') return;
-    const onProgress = (): void => throwIfInterrupted(opts.signal);
-    if (!isAll || traces > 0 || rejects === 0) {
-      if (target.kind === 'file') await publishRejects(folder, target.rejects, onProgress);
-      return;
+  const account = new Account(opts);
+  const whole = await wholeFile(opts);
+  const destination = await openDestination(opts, whole);
+  const work = async (): Promise<void> => {
+    for await (const item of items) {
+      if (signal.aborted) throw interruption(run);
+      await destination.add(item);
+      account.add(item);
     }
+    if (signal.aborted) throw interruption(run);
+    account.check();
+    await destination.close();
+    const { seconds } = account.progress.totals();
+    const card = target.kind === 'folder' ? cardSource(opts) : undefined;
+    const finish = (folder: string, found: RunDescription) =>
+      finishShard(folder, found, run.shard, run.chunks, seconds, card);
+    await publish(opts, account, { finish, whole });
+  };
+  const abort = async (): Promise<void> => {
+    await whole?.abort();
+    await destination.abort();
+  };
+  await ended(work, abort, opts, account);
+}
+
+/** The same of rows that workers make and write. */
+export async function shareRows(
+  shared: Pick<SharedRun, 'command' | 'devices' | 'flags' | 'inputs'>,
+  opts: SinkOptions,
+): Promise<void> {
+  const { target, run, maxRejects, signal, log } = opts;
+  const { folder, shards } = run;
+  if (folder === undefined) throw new TypeError('workers share a folder');
+  if (target.format === 'parquet') await refuseColumns(opts);
+  const account = new Account(opts);
+  const place = { folder, shards, format: target.format, countsRejects: maxRejects !== undefined };
+  const onNotes = (notes: Notes): void => account.look(notes);
+  const work = async (): Promise<void> => {
+    const notes = await makeShards({ ...shared, ...place }, { signal, log, onNotes }).catch(
+      async (error: unknown) => {
+        // what was taken away from them was taken away from this one
+        if (!signal.aborted) await run.assertOurs();
+        throw error;
+      },
+    );
+    await run.reread();
+    account.close(notes);
+    try {
+      account.check();
+    } catch (error) {
+      // each of them was right
+      await rm(runPaths(folder).success, { force: true });
+      throw error;
+    }
+    await publish(opts, account);
+  };
+  await ended(work, () => run.reread(), opts, account);
+}
+
+/** Does the work to its end, or to the one that a signal, a reader or too many rejects make of it, and tells of it. */
+async function ended(
+  work: () => Promise<void>,
+  abort: () => Promise<void>,
+  opts: SinkOptions,
+  account: Account,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    // what fails while a failure is tidied up says nothing new
+    await abort().catch(() => {});
+    if (opts.signal.aborted) throw interruption(opts.run);
+    if (error instanceof RredcotError && error.exitCode === EXIT.data) await leaveReasons(opts, account);
+    // a reader that has seen enough (`| head`) is no failure
+    if (!(error instanceof ReaderClosedError)) throw error;
+  } finally {
+    account.progress.end();
+  }
+  account.report(opts.valueName);
+}
+
+/** The reasons of too many rejects are what the user needs next; a run without a trace is not to stand in its way. */
+async function leaveReasons({ target, run, signal }: SinkOptions, account: Account): Promise<void> {
+  const { folder, chunks, shard } = run;
+  if (folder === undefined || target.kind === 'stdout') return;
+  const onProgress = (): void => throwIfInterrupted(signal);
+  const { traces, rejects } = account.totals;
+  const isEmpty = traces + sumCounts(chunks.values()).traces === 0 && rejects > 0;
+  if (isEmpty && shard.count === 1) {
     await run.assertOurs();
     await endEmptyRun(target.kind, folder, reasonsFile(target), onProgress);
-  }
-  /** The summary counts the whole run, earlier attempts included; the time is this attempt's. */
-  async function summarise(folder: string, identity: string, records: readonly ChunkRecord[]): Promise<void> {
+  } else if (target.kind === 'file') await publishRejects(folder, target.rejects, onProgress);
+}
+
+/** What one process alone makes of a run. */
+interface OwnEnd {
+  /** the end of the one shard that it has done itself */
+  readonly finish: (folder: string, run: RunDescription) => Promise<void>;
+  readonly whole: WholeFile | undefined;
+}
+
+/** Makes what the records hold visible. */
+async function publish(
+  { target, run, config, part, log, signal }: SinkOptions,
+  account: Account,
+  { finish, whole }: Partial<OwnEnd> = {},
+): Promise<void> {
+  const { folder, description } = run;
+  if (folder === undefined || description === undefined) return;
+  await run.assertOurs();
+  const records = [...run.chunks.values()];
+  const parts = run.shards.length;
+  await run.assertFree();
+  // the shards of a run have no summary in common, and a worker's parent writes it
+  if (run.shard.count === 1) {
+    // it counts the whole run, earlier attempts included; the time is this attempt's
     const { traces, tokens, rejects } = sumCounts(records);
-    const rejectsSha256 = target.kind === 'file' ? await rejectsHash(folder, records, 1) : null;
-    const summarised = { run: identity, config: opts.config, folder, rejectsSha256 };
-    const figures = { ...doneRecord(), traces, tokens, rejects, part: opts.part };
+    const rejectsSha256 = target.kind === 'file' ? await rejectsHash(folder, records, parts) : null;
+    const summarised = { run: description.run, config, folder, rejectsSha256 };
+    const figures = { ...account.doneRecord(), traces, tokens, rejects, part };
     const problem = await writeSummary(target.path, summarised, figures);
     if (problem !== undefined) log.warn('summary', problem);
   }
-  async function finish(): Promise<void> {
-    // a worker's share is a part of what its parent counts
-    if (!isWorker()) checkRejects(totals(), maxRejects, target, true);
-    if (isAll) refuseAllRejected(totals(), target, tally.commonest);
-    await destination.close();
-    if (run.folder === undefined || run.description === undefined) return;
-    const { seconds } = progress.totals();
-    const card = target.kind === 'folder' ? cardSource(opts) : undefined;
-    await run.assertOurs();
-    // the shards of a run have no summary in common, and a worker's parent writes it
-    const records = [...run.chunks.values()];
-    await run.assertFree();
-    if (isAll) await summarise(run.folder, run.description.run, records);
-    await finishShard(run.folder, run.description, run.shard, run.chunks, seconds, card);
-    if (target.kind !== 'file') return;
-    const replaced = { ...target, replaces: run.replaces };
-    await publishFile(run.folder, replaced, records, run.shard.count, () => throwIfInterrupted(opts.signal));
-  }
-  return {
-    async drain(items) {
-      try {
-        for await (const item of items) {
-          if (opts.signal.aborted) throw interruption(run);
-          await destination.add(item);
-          account.count(item);
-        }
-        if (opts.signal.aborted) throw interruption(run);
-        await finish();
-      } catch (error) {
-        // what fails while a failure is tidied up says nothing new
-        await destination.abort().catch(() => {});
-        if (opts.signal.aborted) throw interruption(run);
-        const isData = error instanceof RredcotError && error.exitCode === EXIT.data;
-        if (isData) await leaveReasons();
-        // a reader that has seen enough (`| head`) is no failure
-        if (!(error instanceof ReaderClosedError)) throw error;
-      } finally {
-        progress.end();
-      }
-    },
-    report(valueName) {
-      if (isWorker()) log.record(MET, { ...summary.part });
-      if (valueName !== undefined && summary.example !== undefined) {
-        log.text(`\n${drawTrace(summary.example, { ...drawnHere(), valueName })}\n`);
-      }
-      const { figures } = summary;
-      log.text(summary.describe(progress.totals(), opts.policy, valueName).join('\n'));
-      account.warn(false);
-      for (const { code, message } of names?.warnings ?? []) log.warn(code, message);
-      const rejected = isWorker() ? undefined : summary.rejectWarning(totals().traces);
-      if (rejected !== undefined) log.warn(rejected.code, rejected.message);
-      if (Object.keys(figures.rejects).length > 0) log.text(`rejects in ${escapeControls(target.rejects)}`);
-      if (target.path !== '-') log.text(`written to ${escapeControls(target.path)}`);
-      const next =
-        isAll &&
-        suggestCalibration(figures, opts.config, target.path, isAnswerNow(storedNature(opts.config)));
-      if (next) log.text(next);
-      log.record('done', doneRecord());
-    },
-  };
+  await finish?.(folder, description);
+  if (target.kind !== 'file') return;
+  const replaced = { ...target, replaces: run.replaces, whole };
+  await publishFile(folder, replaced, records, parts, () => throwIfInterrupted(signal));
 }
 
 /** @throws RredcotError (exit 2) for columns that no Parquet file can have */
 async function refuseColumns(opts: SinkOptions): Promise<void> {
   const [{ arrowSchema }, { refuseUnwritable }] = await Promise.all([
-    import('../../io/arrow/batch.js'),
+    import('../../io/arrow/writer.js'),
     import('../../io/parquet/types.js'),
   ]);
   refuseUnwritable(opts.target.path, arrowSchema(columnsOf(opts), {}).fields);
@@ -249,19 +204,33 @@ function cardSource(opts: SinkOptions): CardSource {
   };
 }
 
-function openDestination({
-  target,
-  run,
-  log,
-  config: _,
-  part: __,
-  ...columns
-}: SinkOptions): Promise<Destination> {
-  const { folder, description, shard, rowsPerChunk, chunks, proofs, assertOurs } = run;
+/**
+ * The file in which the chunks end, written beside them, where one process makes all of them in one go; undefined where they are put
+ * together in the end. Packed bytes follow from how they come, and Parquet's from what a thread writes.
+ */
+async function wholeFile(opts: SinkOptions): Promise<WholeFile | undefined> {
+  const { target, run, isPieces, metadata } = opts;
+  const { path, format } = target;
+  const isOne = isPieces && run.shards.length === 1 && run.chunks.size === 0;
+  if (target.kind !== 'file' || run.folder === undefined || !isOne) return undefined;
+  if (format === 'parquet' || /\.gz$/i.test(path)) return undefined;
+  return openWhole(path, format, {
+    ...{ folder: run.folder, replaces: run.replaces },
+    ...{ columns: columnsOf(opts), metadata },
+  });
+}
+
+function openDestination(
+  { target, run, log, config: _, part: __, ...columns }: SinkOptions,
+  whole: WholeFile | undefined,
+): Promise<Destination> {
+  const { folder, description, shard, rowsPerChunk, chunks, proofs } = run;
   if (folder === undefined || description === undefined)
     return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
+  const assertOurs = () => run.assertOurs();
   const { format } = target;
-  const place = { folder, run: description.run, shard, rowsPerChunk };
+  const isPiece = columns.isPieces && target.kind === 'file';
+  const place = { folder, run: description.run, shard, rowsPerChunk, isPiece, whole };
   return openChunkWriter({ ...columns, ...place, format, chunks, proofs, assertOurs, onChunk });
 }

@@ -1,6 +1,7 @@
 // Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
 
-import type { PassThroughColumn } from '../../io/arrow/schema.js';
+import { describeValue } from '../../io/arrow/json.js';
+import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import type { ColumnarColumns } from '../../io/arrow/types.js';
 import { rowTraces } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
@@ -8,9 +9,8 @@ import type { Input } from '../../io/read/inputs.js';
 import type { ReadRows } from '../../io/read/peek.js';
 import type { Log } from '../../report/log.js';
 import type { Expected } from '../../report/progress.js';
-import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { inferFromWindow } from './first-rows.js';
 import type { Run } from './open-run.js';
 import { assertFits, type Survey } from './survey.js';
 
@@ -69,7 +69,8 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
     bytes += count;
   };
   const size = inputs.reduce((sum, input) => sum + (input.size ?? 0), 0);
-  const all = read({ maxLineBytes, wanted, onBytes });
+  const index = survey?.index;
+  const all = read({ maxLineBytes, wanted, onBytes, index });
   const window = isStream ? await inferFromWindow(all, typed) : undefined;
   const rows: AsyncIterable<InputRow | BadRow> = window?.rows ?? all;
   const columns = columnar?.columns ?? (typed ? survey?.columns : undefined) ?? window?.columns ?? [];
@@ -123,7 +124,7 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
       await opts.assertUnchanged();
     },
     async *again(wantedAgain) {
-      for await (const row of read({ maxLineBytes, wanted: wantedAgain }))
+      for await (const row of read({ maxLineBytes, wanted: wantedAgain, index }))
         for (const trace of rowTraces(row, map, needs, check)) yield isBad(trace) ? trace : { trace };
     },
   };
@@ -138,4 +139,58 @@ function expectedTraces(
   if (typeof survey?.traces !== 'number') return undefined;
   const own = Math.ceil((survey.traces + (survey.rejects ?? 0)) / run.shard.count);
   return rowsPerTrace * Math.max(0, Math.min(own, limit ?? Number.POSITIVE_INFINITY) - done);
+}
+
+const FIRST_ROWS = 1024;
+const FIRST_BYTES = 16 * 2 ** 20;
+
+/**
+ * Infers the columns of a stream that can be read only once from its first rows (1,024, or 16 MiB of them),
+ * then hands on all rows. A later row that does not fit comes out as a `BadRow` with code `column_type`.
+ * @param typed whether the output has types; where it has none there is nothing to infer, and rows of any kind fit
+ */
+export async function inferFromWindow(
+  rows: AsyncGenerator<InputRow | BadRow>,
+  typed: boolean,
+): Promise<{ columns: PassThroughColumn[]; rows: AsyncGenerator<InputRow | BadRow> }> {
+  if (!typed) return { columns: [], rows };
+  const inference = inferColumns();
+  const window: (InputRow | BadRow)[] = [];
+  let bytes = 0;
+  while (window.length < FIRST_ROWS && bytes < FIRST_BYTES) {
+    const next = await rows.next();
+    if (next.done) break;
+    window.push(next.value);
+    bytes += next.value.raw.length;
+    if (next.value.kind === 'row') inference.add(next.value.columns);
+  }
+  const columns = inference.finish();
+
+  async function* all(): AsyncGenerator<InputRow | BadRow> {
+    try {
+      yield* window.splice(0);
+      for await (const row of rows) yield row.kind === 'row' ? fitted(row, columns) : row;
+    } finally {
+      await rows.return(undefined);
+    }
+  }
+  return { columns, rows: all() };
+}
+
+function fitted(row: InputRow, columns: readonly PassThroughColumn[]): InputRow | BadRow {
+  const misfit = findMisfit(row.columns, columns);
+  if (misfit !== null) {
+    return rejectRow(row, {
+      code: 'column_type',
+      reason: `column ${misfit.path} is ${misfit.found}, the first rows had ${misfit.expected}: read a file instead of stdin`,
+    });
+  }
+  const known = new Set(columns.map(({ name }) => name));
+  const unknown = Object.keys(row.columns).find((name) => !known.has(name) && row.columns[name] !== null);
+  if (unknown === undefined) return row;
+  const types = columns.map(({ name, type }) => `${name}: ${describeType(type)}`).join(', ');
+  return rejectRow(row, {
+    code: 'column_type',
+    reason: `column ${unknown} is ${describeValue(row.columns[unknown])}, the first rows had no such column (${types.slice(0, 200)}): read a file instead of stdin`,
+  });
 }

@@ -1,20 +1,15 @@
 // Looks at what stands where an output is to go: what another run has made, or somebody else, is not replaced in silence.
 import { RredcotError, usageError } from '../../errors.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
-import { readSum } from '../../io/files/sum-file.js';
+import { statIfThere } from '../../io/files/file-error.js';
 import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
+import type { InputPrint } from '../../io/read/unchanged.js';
 import { firstDifference } from '../../io/run/description.js';
-import type { InputPrint } from '../../io/run/fingerprint.js';
 import { readSummary } from '../../io/run/summary-file.js';
-import { bytesFault } from '../../io/scored/as-written.js';
-import { ownSummary } from '../../io/scored/check-beside.js';
+import { bytesFault, ownSummary } from '../../io/scored/as-written.js';
 import { CONFIG_KEY, namedFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
 import { PART_KEY } from '../../io/write/part.js';
 
 type Config = Readonly<Record<string, unknown>>;
-
-/** Where a worker finds the name of the file that its parent makes of the parts. */
-export const OUTPUT_VARIABLE = 'RREDCOT_OUTPUT';
 
 /** How an output was made, as far as it says so. */
 export interface MadeBy {
@@ -72,7 +67,7 @@ async function ofColumns(path: string): Promise<Said> {
 
 /** JSON lines say nothing of their run, the summary beside them does. */
 async function ofLines(path: string): Promise<Said | undefined> {
-  const { summary } = await ownSummary(path, undefined, await readSum(path));
+  const { summary } = await ownSummary(path, undefined);
   const { run, config, part } = summary ?? (await readSummary(path)) ?? {};
   return run === undefined ? undefined : { run, config, part: part && JSON.stringify(part) };
 }

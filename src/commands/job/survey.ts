@@ -6,22 +6,26 @@ import { findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow
 import { mapRow } from '../../io/map/map.js';
 import type { FieldMap, Needs } from '../../io/map/sources.js';
 import { type Input, readRows } from '../../io/read/inputs.js';
-import { readSurveyFile, writeSurveyFile } from '../../io/run/survey-file.js';
+import { RowPlaces } from '../../io/read/row-index.js';
+import { readSurveyFile, writeSurveyFile } from '../../io/run/summary-file.js';
 import { partOf } from '../../io/scored/origins.js';
 import type { Part } from '../../io/write/part.js';
 import { count } from '../../plural.js';
 import type { Log } from '../../report/log.js';
 import { type Named, SeenNames } from '../../report/names.js';
 import type { Warning } from '../../report/run-figures.js';
-import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { RejectTally } from '../../report/summary.js';
+import { type BadRow, type InputRow, isBad, type RowIndex } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { type MaxRejects, RejectTally, refuseHopeless } from './reject-limits.js';
+import { type MaxRejects, refuseHopeless } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
 
 /** What the whole of the inputs holds. */
 export interface Survey {
   /** all rows, the bad ones too; up to the limit of a run that needs no group whole */
   readonly rows: number;
+  /** mean length of a row in the inputs' own bytes; absent where traces are looked at together with their group's */
+  readonly rowBytes?: number;
   /** traces that mapped; null where the rows were counted alone */
   readonly traces: number | null;
   /** rows, and traces of rows, that did not map; null where the rows were counted alone */
@@ -34,6 +38,8 @@ export interface Survey {
   readonly lastRow?: number;
   /** answers of each group's correct completions, where the run takes its references from them */
   readonly banks?: BankDump;
+  /** where the rows of JSON lines begin; absent where a limit has ended the survey */
+  readonly index?: RowIndex;
   /** what has cut the job's rows out of a data set: its limit, or what has made the inputs */
   readonly part?: Part;
   /** what stands against the names of its traces; nothing where the rows were counted alone */
@@ -75,10 +81,11 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     inputs.every(({ layout }) => layout?.format !== 'json') &&
     !(typed || rewardOf !== undefined || opts.rewards !== undefined || opts.limit !== undefined);
   const names = new SeenNames(rewardOf !== undefined);
+  const places = new RowPlaces();
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
   let lastRow: number | undefined;
-  let [isCut, hasGroup] = [false, false];
+  let [isCut, hasGroup, isEnded] = [false, false, true];
   const onBytes = (read: number): void => {
     throwIfInterrupted(signal);
     bytes += read;
@@ -99,10 +106,11 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     tally.add(bad);
     refuseHopeless(traces, tally, opts.maxRejects, 'nothing was written');
   };
-  for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted })) {
+  for await (const row of readRows(inputs, { maxLineBytes, onBytes, wanted, places })) {
     isCut ||= traces + tally.total >= limit;
     if (isCut && rewardOf === undefined) {
       rows = row.ordinal;
+      isEnded = false;
       break;
     }
     if (isBad(row)) {
@@ -137,12 +145,15 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   // of a prompt that names no group all completions are sampled
   const isWhole = opts.needs.completion === false && !hasGroup;
   const part = isWhole ? undefined : isCut ? limitPart(limit) : (await partOf(inputs))?.part;
+  const index = isEnded ? places.finish(rows) : undefined;
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
     ...(isCounted ? { traces: null, rejects: null } : { traces, rejects: tally.total }),
     ...(lastRow === undefined ? {} : { lastRow }),
+    ...(opts.spans || rows === 0 ? {} : { rowBytes: Math.round(bytes / rows) }),
     ...(banks && { banks: banks.dump() }),
     ...(part && { part }),
+    ...(index && { index }),
     warnings: names.warnings,
   };
 }

@@ -1,13 +1,14 @@
 // Where a command's output and rejects go, and what the file says about how it was made.
-import { realpath } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { usageError } from '../../errors.js';
-import { assertHere } from '../../io/files/elsewhere.js';
-import { whyUnreplaceable } from '../../io/files/replaceable.js';
-import { rejectsPath, summaryPath } from '../../io/files/run-paths.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
-import { sumPath } from '../../io/files/sum-file.js';
+import { lstat, open, readFile, realpath, stat } from 'node:fs/promises';
+import { dirname, join, resolve, sep } from 'node:path';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { assertWritable } from '../../io/files/elsewhere.js';
+import { statIfThere } from '../../io/files/file-error.js';
+import { sumPath } from '../../io/files/json-file.js';
+import { isStored } from '../../io/files/opened.js';
+import { hiddenFolderAround, rejectsPath, runPaths, summaryPath } from '../../io/files/run-paths.js';
 import { fileStem, type Input } from '../../io/read/inputs.js';
+import { removeHidden } from '../../io/run/remove.js';
 import {
   CONFIG_KEY,
   formatOf,
@@ -19,9 +20,9 @@ import {
   VERSION_KEY,
   VOCAB_KEY,
 } from '../../io/write/output.js';
+import { VERSION } from '../../package-files.js';
 import type { PolicyFolder } from '../../policy/folder.js';
 import { shellWord } from '../../printable.js';
-import { VERSION } from '../../version.js';
 
 /** A stream on stdout, one file, or a run folder that stays. */
 export interface Target {
@@ -43,7 +44,7 @@ export async function resolveTarget(
   format: OutputFormat | undefined,
   inputs: readonly Input[],
 ): Promise<Target> {
-  assertHere(output);
+  assertWritable(output);
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
@@ -62,17 +63,16 @@ export async function resolveTarget(
     return { kind: 'stdout', path: output, format: kind, rejects };
   }
   const kind = formatOfFile(output, format);
-  await refuseMissingFolder(output);
+  if (!isStored(output)) await refuseMissingFolder(output);
   for (const each of written) await refuseUnreplaceable(each);
   return { kind: 'file', path: output, format: kind, rejects };
 }
 
-/** @throws RredcotError (exit 2) where a file that is to be written is one that was read, or no file of this machine */
+/** @throws RredcotError (exit 2) where a file that is to be written is one that was read */
 export async function refuseInputs(
   written: readonly string[],
   inputs: readonly { readonly path: string }[],
 ): Promise<void> {
-  written.forEach(assertHere);
   const read = new Set(await Promise.all(inputs.map(({ path }) => realpath(path).catch(() => undefined))));
   for (const path of written) {
     const real = await realpath(path).catch(() => undefined);
@@ -148,4 +148,83 @@ export function fileMetadata(
 
 function policyMetadata({ files, architecture }: PolicyFolder): Record<string, string> {
   return { [POLICY_KEY]: JSON.stringify(files), [VOCAB_KEY]: `${architecture.vocab}` };
+}
+
+const STICKY = 0o1000;
+/** Where the system keeps what is no file of ours: /dev/stdout is a link there, which a rename would replace. */
+const OF_THE_SYSTEM = /^\/(dev(?!\/shm(\/|$))|proc)(\/|$)/;
+
+/** @returns half a sentence; undefined where nothing is there, or nothing speaks against it */
+export async function whyUnreplaceable(path: string): Promise<string | undefined> {
+  const present = await lstat(path).catch(() => null);
+  const place = await realpath(dirname(path)).catch(() => '');
+  if (OF_THE_SYSTEM.test(place)) return `would be a file in ${place}; stdout is called -`;
+  if (present === null) return undefined;
+  // the link itself is replaced, whatever it points to
+  if (!present.isSymbolicLink()) {
+    const mounts = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '');
+    const real = await realpath(path).catch(() => path);
+    if (mountPoints(mounts).has(real)) return 'is mounted by itself, and cannot be replaced';
+    if (present.isFile() && (await isImmutable(path))) return 'is marked as one that must not be changed';
+  }
+  const folder = await stat(dirname(path)).catch(() => null);
+  const user = process.getuid?.() ?? 0;
+  const isSticky = folder !== null && (folder.mode & STICKY) !== 0 && user !== 0;
+  if (isSticky && user !== present.uid && user !== folder.uid)
+    return 'belongs to another user, in a folder where only that one may replace it';
+  return undefined;
+}
+
+/** Where something is mounted. @param mountinfo as Linux tells it (proc(5)): the fifth field, blanks as \040 */
+export function mountPoints(mountinfo: string): Set<string> {
+  const points = mountinfo.split('\n').map((line) => line.split(' ')[4] ?? '');
+  return new Set(
+    points.map((point) =>
+      point.replaceAll(/\\([0-7]{3})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 8))),
+    ),
+  );
+}
+
+/** What is closed to us alone can be replaced all the same. */
+async function isImmutable(path: string): Promise<boolean> {
+  try {
+    await (await open(path, 'r+')).close();
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** Tells a run's folder that was taken away from a failure of the machine. */
+export async function inFolder<T>(target: Target, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { path, kind } = target;
+    const folder = lostFolder(error, target);
+    if (folder === undefined) throw error;
+    // what this process has still made there
+    if (kind === 'file' && (await statIfThere(runPaths(folder).run)) === null) await removeHidden(folder);
+    throw new RredcotError(
+      `${folder}: was removed while this process was at work in it: another one has made ${path}, or dropped the run`,
+      { exitCode: EXIT.interrupted, hint: `if ${path} is not there, the same command again`, cause: error },
+    );
+  }
+}
+
+/** The run's folder, where it or something in it was no longer there: nobody removes a part of it. */
+function lostFolder(error: unknown, { kind, path: output }: Target): string | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { code, path, syscall } = cause as NodeJS.ErrnoException;
+    if (code !== 'ENOENT' || path === undefined) continue;
+    const whole =
+      kind === 'folder'
+        ? resolve(output)
+        : hiddenFolderAround(isStored(output) ? output : resolve(output), resolve(path));
+    if (whole === undefined) continue;
+    // where the folder cannot be made, it never was there
+    if (resolve(path).startsWith(`${whole}${sep}`) || (resolve(path) === whole && syscall !== 'mkdir'))
+      return whole;
+  }
+  return undefined;
 }

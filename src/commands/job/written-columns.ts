@@ -1,17 +1,22 @@
 // `--columns` and `--export`: which columns a command writes beside the input's.
-
 import { usageError } from '../../errors.js';
 import { oneOf } from '../../flag-values.js';
 import {
+  type ColumnChoice,
   isTextColumn,
+  isWritten,
   OUR_COLUMNS,
   type OurColumn,
   TEXT_COLUMNS,
   type TextColumn,
   type WrittenColumn,
 } from '../../io/arrow/output-columns.js';
-import type { ColumnChoice } from '../../io/write/column-choice.js';
+import { STDIN } from '../../io/files/file-bytes.js';
+import type { Columns } from '../../io/map/sources.js';
+import type { Input } from '../../io/read/inputs.js';
+import { isScored } from '../../io/scored/stored-rows.js';
 import { EXPORT_FORMS, EXPORTS, type Export, type ExportName } from '../../io/write/exports.js';
+import { shellWord } from '../../printable.js';
 
 /** What `score` writes. */
 export const SCORE_COLUMNS = OUR_COLUMNS.filter((name) => name !== 'finish_reason');
@@ -104,4 +109,24 @@ export function chosenColumns(
     columns: all.filter((column) => !isTextColumn(column)),
     texts: TEXT_COLUMNS.filter((column) => all.includes(column)),
   };
+}
+
+/** What a trace is made of, and the same in every run. */
+const OF_TRACES: readonly OurColumn[] = [
+  ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids', 'reward'] as const),
+];
+
+/** undefined where the row was not scored, or nothing of that is written again */
+export function scoredAlready(
+  inputs: readonly Input[],
+  first: Columns,
+  choice: ColumnChoice,
+): string | undefined {
+  const made = OUR_COLUMNS.filter(
+    (name) => !OF_TRACES.includes(name) && Object.hasOwn(first, name) && isWritten(choice, name),
+  );
+  if (!isScored(first) || made.length === 0) return undefined;
+  const path = inputs.length === 1 ? inputs[0]?.path : undefined;
+  const file = path === undefined || path === STDIN ? '<file>' : shellWord(path);
+  return `${path ?? 'the input'}: was scored already: rredcot redistribute ${file} gives another credit without a policy; here what that has made is kept as input_<name>, without it: --drop ${made.join(',')}`;
 }

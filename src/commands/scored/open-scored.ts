@@ -1,24 +1,82 @@
-// Opens scored traces: checks that they are ours and as they were written, and finds the configuration that made them.
+// Opens scored traces: whose they are, whether they are as they were written, how they were made, and what their rows hold.
 import { basename, dirname } from 'node:path';
-import { usageError } from '../../errors.js';
-import type { CreditOptions } from '../../estimate/credit.js';
+import { TraceRejected, usageError } from '../../errors.js';
+import { type CreditOptions, creditableOf, creditConfig } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { valueColumns } from '../../estimators/registry.js';
 import { storedCredit } from '../../estimators/stored-credit.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
-import { summaryPath } from '../../io/files/run-paths.js';
+import { statIfThere } from '../../io/files/file-error.js';
+import { readJson } from '../../io/files/json-file.js';
+import { runPaths, summaryPath } from '../../io/files/run-paths.js';
 import { HASH_KEY } from '../../io/files/seal.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
-import { columnarColumns, type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
-import { assertRecorded, bytesFault, edited } from '../../io/scored/as-written.js';
+import { type Input, inputMetadata, readRows, resolveInputs } from '../../io/read/inputs.js';
+import { mergedPath, readSummary } from '../../io/run/summary-file.js';
+import { assertRecorded, bytesFault, edited, ownSummary } from '../../io/scored/as-written.js';
+import { checkRow } from '../../io/scored/check-row.js';
 import { partOf, REDISTRIBUTED_KEY } from '../../io/scored/origins.js';
-import { CONFIG_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { type Cells, columnsOf, oursOf, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
+import { CONFIG_KEY, POLICY_KEY, RUN_KEY, VERSION_KEY, VOCAB_KEY } from '../../io/write/output.js';
 import { PART_KEY, type Part } from '../../io/write/part.js';
 import { shellWord } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions } from '../../rows.js';
-import { accountBeside, type Config } from './account-beside.js';
+import type { OutputRow } from '../../scored.js';
+
+export type Config = Cells;
+
+/** What files of rows say of how they were made. */
+export interface Account {
+  /** of the first of them; none of JSON lines */
+  readonly metadata: ReadonlyMap<string, string>;
+  /** undefined where nothing of ours tells */
+  readonly config: Config | undefined;
+  /** sha256 of the policy's files; undefined where nothing tells */
+  readonly policy: Readonly<Record<string, string>> | undefined;
+  /** what they were made of, by the keys under which columnar files say it */
+  readonly origins: Readonly<Record<string, string>>;
+}
+
+/** Whether all of them are JSON. */
+export function isText(inputs: readonly Input[]): boolean {
+  return inputs.every(({ layout }) => layout?.format === 'json');
+}
+
+/**
+ * Columnar files tell it themselves, of JSON lines the summary beside them, or what describes their folder.
+ * @param path that stands for the inputs
+ * @throws RredcotError (exit 65) for a summary that is not the one that was written
+ */
+export async function accountOf(path: string, inputs: readonly Input[]): Promise<Account> {
+  const [first] = inputs;
+  const metadata = first === undefined ? new Map<string, string>() : await inputMetadata(first);
+  if (isText(inputs)) return { metadata, ...(await accountBeside(path)) };
+  const origin = metadata.get(REDISTRIBUTED_KEY);
+  const policy = metadata.get(POLICY_KEY);
+  return {
+    metadata,
+    config: storedConfig(metadata),
+    policy: policy === undefined ? undefined : (JSON.parse(policy) as Account['policy']),
+    origins: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
+  };
+}
+
+/** What lies beside a file, or in a folder. @throws RredcotError (exit 65) as {@link accountOf} */
+export async function accountBeside(path: string): Promise<Omit<Account, 'metadata'>> {
+  const { summary, findings } = await ownSummary(path, undefined);
+  const [finding] = findings;
+  if (finding !== undefined) throw edited(finding.file, finding.text);
+  const { config, redistributed } = summary ?? (await readSummary(path)) ?? {};
+  const origins = redistributed === undefined ? {} : { [REDISTRIBUTED_KEY]: JSON.stringify(redistributed) };
+  if (config !== undefined) return { config, policy: undefined, origins };
+  for (const place of [runPaths(path).run, mergedPath(path)]) {
+    const found = await readJson<Partial<Account> & { rredcot?: unknown }>(place);
+    if (typeof found?.rredcot === 'string' && typeof found.config === 'object')
+      return { config: found.config, policy: found.policy ?? undefined, origins: {} };
+  }
+  return { config: undefined, policy: undefined, origins: {} };
+}
 
 /** Scored traces, of one run. */
 export interface Scored {
@@ -45,6 +103,12 @@ export interface Scored {
   read(opts: ReadOptions): AsyncGenerator<InputRow | BadRow>;
 }
 
+/** Columns without which no credit can be made again. */
+export const NEEDED = [
+  ...(['segments', 'value_start', 'reward', 'baseline'] as const),
+  ...(['reference_utilities', 'status'] as const),
+] as const;
+
 /**
  * Opens a scored file, a run folder or a merged folder.
  * @throws RredcotError: exit 2 for what `score` has not written, or in another form; 65 for bytes that it has not written
@@ -52,17 +116,13 @@ export interface Scored {
 export async function openScored(path: string, log: Log): Promise<Scored> {
   if (path === '-') throw usageError('a scored file is read twice, which stdin cannot be', 'name the file');
   const inputs = await resolveInputs([path]);
-  const isText = inputs.every(({ layout }) => layout?.format === 'json');
-  const stored = isText
-    ? {
-        ...((await accountBeside(path)) ?? (await refuseUnsaid(path, inputs))),
-        metadata: new Map<string, string>(),
-      }
-    : await ownAccount(path, inputs);
-  await assertWritten(path, inputs, stored.metadata, (file) =>
+  const stored = await accountOf(path, inputs);
+  const { metadata, config } = stored;
+  if (!isText(inputs)) await assertOneRun(path, inputs);
+  if (config === undefined) return refuseUnsaid(path, inputs);
+  await assertWritten(path, inputs, metadata, (file) =>
     log.warn('no_hash', `${file}: nothing says which bytes were written`),
   );
-  const { config, metadata } = stored;
   refuseOthers(path, config);
   const part = (await partOf(inputs))?.part;
   const origins = { ...stored.origins, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
@@ -72,8 +132,7 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
       `${path}: was scored in a way that this version does not know`,
       'score the traces again',
     );
-  const typed = isText ? null : ((await columnarColumns(inputs))?.columns ?? []);
-  const columns = typed === null ? await firstKeys(inputs) : typed.map(({ name }) => name);
+  const { typed, columns = [] } = await columnsOf(inputs);
   const ours = ourColumns(columns, config);
   const valued = valueColumns(config);
   const beside = [...requestedColumns(credit), ...valued].map(({ name }) => name);
@@ -81,6 +140,46 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   return {
     ...{ inputs, config, credit, metadata, origins, part, columns, ours, valued, made, typed },
     read: (opts) => readRows(inputs, opts),
+  };
+}
+
+/** What a file is made of, for the metadata of another: identity of the run, hash of the file and its credit, as far as it says them. */
+export function originOf({ metadata, credit, inputs }: Scored): Record<string, unknown> {
+  return {
+    run: metadata.get(RUN_KEY),
+    sha256: inputs.length === 1 ? metadata.get(HASH_KEY) : undefined,
+    credit: creditConfig(credit),
+  };
+}
+
+/**
+ * Reads a scored row: what the file lacks is null, what is none of ours is passed on.
+ * @throws TraceRejected (`scored`) where it is not as `score` writes one
+ */
+export function storedTrace(row: InputRow, { ours, valued, made, credit }: Scored): OutputRow {
+  const cells = oursOf(row.columns, [...ours, ...valued.map(({ name }) => name)]);
+  const [fault] = checkRow(cells, { isScored: true }).faults;
+  if (fault !== undefined) throw new TraceRejected('scored', `${fault}: rredcot verify tells more`);
+  const stored = storedRow(cells, row, valued);
+  const [valueStart = null] = creditableOf(stored, credit.estimator).values;
+  return { ...stored, valueStart, trace: { ...stored.trace, source: passedOn(row, made, cells) } };
+}
+
+/** The row as the input's own columns have it, in the place where the input had it. */
+function passedOn(row: InputRow, made: ReadonlySet<string>, cells: Cells): OutputRow['trace']['source'] {
+  const { source_file: file, source_row: at } = cells;
+  const { ordinal, byteOffset, arrow } = row;
+  let columns: Cells | undefined;
+  return {
+    ...{ file: String(file ?? row.file), row: Number(at ?? row.row), ordinal, byteOffset },
+    ...(arrow && { arrow }),
+    get columns() {
+      columns ??= Object.fromEntries(Object.entries(row.columns).filter(([name]) => !made.has(name)));
+      return columns;
+    },
+    get raw() {
+      return row.raw;
+    },
   };
 }
 
@@ -111,8 +210,8 @@ function refuseOthers(path: string, { command, export: form }: Config): void {
     );
 }
 
-/** What columnar files say of themselves: all of them the same, but for their own hashes. */
-async function ownAccount(path: string, inputs: readonly Input[]) {
+/** Columnar files say of themselves all the same, but for their own hashes. @throws RredcotError (exit 2) */
+async function assertOneRun(path: string, inputs: readonly Input[]): Promise<void> {
   let first: { readonly path: string; readonly metadata: ReadonlyMap<string, string> } | undefined;
   for (const input of inputs) {
     const metadata = await inputMetadata(input);
@@ -131,13 +230,6 @@ async function ownAccount(path: string, inputs: readonly Input[]) {
           'name the files of one run, each run for itself',
         );
   }
-  const metadata = first?.metadata ?? new Map<string, string>();
-  const origin = metadata.get(REDISTRIBUTED_KEY);
-  return {
-    metadata,
-    origins: origin === undefined ? {} : { [REDISTRIBUTED_KEY]: origin },
-    config: JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Config,
-  };
 }
 
 async function refuseUnsaid(path: string, inputs: readonly Input[]): Promise<never> {
@@ -159,21 +251,16 @@ export async function assertWritten(
   metadata: ReadonlyMap<string, string>,
   onUnknown: (file: string) => void,
 ): Promise<void> {
-  const isFolder = (await statIfThere(path))?.isDirectory() === true;
-  const isText = metadata.size === 0;
-  // the hashes of JSON lines in a folder stand in its records
-  if (isFolder && isText) return assertRecorded(path);
+  // what lies in a run or in a merged folder has its hashes in the records
+  for (const record of [runPaths(path).run, mergedPath(path)])
+    if ((await statIfThere(record)) !== null) return assertRecorded(path);
+  const isLines = metadata.size === 0;
   for (const { path: file } of inputs) {
     // a stream that was kept as a file has no hash, nor have JSON lines that were printed
-    const fault = isText || metadata.has(HASH_KEY) ? await bytesFault(file, isText) : undefined;
+    const fault = isLines || metadata.has(HASH_KEY) ? await bytesFault(file, isLines) : undefined;
     if (typeof fault === 'string') throw edited(file, fault);
     if (fault === undefined) onUnknown(file);
   }
-}
-
-async function firstKeys(inputs: readonly Input[]): Promise<readonly string[]> {
-  for await (const row of readRows(inputs)) if (!isBad(row)) return Object.keys(row.columns);
-  return [];
 }
 
 /** Which of the columns are ours: those that were chosen, or all from the id on; before it stand the input's. */
@@ -184,4 +271,10 @@ function ourColumns(columns: readonly string[], { columns: chosen }: Config): re
     if (!columns.includes(name)) return false;
     return written === undefined ? columns.indexOf(name) >= first : written.includes(name);
   });
+}
+
+/** Tokens of the vocabulary of the policy that scored a file; undefined where it does not say. */
+export function vocabOf({ metadata }: Pick<Account, 'metadata'>): number | undefined {
+  const vocab = Number(metadata.get(VOCAB_KEY));
+  return vocab > 1 ? vocab : undefined;
 }

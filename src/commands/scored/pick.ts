@@ -3,15 +3,13 @@ import { randomInt } from 'node:crypto';
 import { dataError, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import type { ReadRows } from '../../io/read/peek.js';
 import { plural } from '../../plural.js';
-import { mean } from '../../report/counted/run-counts.js';
-import { Sketch } from '../../report/counted/sketch.js';
-import { extremes, NOTHING, turnsOf } from '../../report/counted/turns.js';
-import { foreignTraces, isForeign } from '../../report/counted/warnings.js';
-import { shortNumber } from '../../report/number.js';
+import { Sketch } from '../../report/gathered.js';
+import { mean } from '../../report/run-counts.js';
+import { extremes, NOTHING, shortNumber, turnsOf } from '../../report/trace-record.js';
+import { foreignTraces, isForeign } from '../../report/warnings.js';
 import { type InputRow, isBad } from '../../rows.js';
-import { vocabOf } from './counted.js';
-import type { Scored } from './open-scored.js';
-import { type StoredTrace, storedTrace } from './scored-rows.js';
+import type { OutputRow } from '../../scored.js';
+import { type Scored, storedTrace, vocabOf } from './open-scored.js';
 import type { Condition } from './where.js';
 
 export type Pick = 'worst' | 'best' | 'random' | 'first';
@@ -52,7 +50,7 @@ export async function pickTrace(
     const trace = readable(() => storedTrace(row, source));
     if (trace === undefined) continue;
     traces++;
-    const logprob = mean(trace.row.logprobs);
+    const logprob = mean(trace.logprobs);
     if (logprob !== null) logprobs.add(logprob);
     if (!conditions.every(({ holds }) => holds(trace))) continue;
     fits++;
@@ -110,7 +108,7 @@ function reasonOf({ key, what }: Standing, pick: 'worst' | 'best' | 'first', mag
 }
 
 /** Wrong traces come before right ones in search of the worst, right ones before wrong ones in search of the best. */
-function standing({ row }: StoredTrace, pick: 'worst' | 'best', magnitude: boolean): Standing {
+function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): Standing {
   const { rise, fall } = extremes(turnsOf(row, magnitude));
   const isRight = row.reward !== null && row.reward > 0.5;
   const isMeant = row.reward !== null && isRight === (pick === 'best');
@@ -120,7 +118,7 @@ function standing({ row }: StoredTrace, pick: 'worst' | 'best', magnitude: boole
   return { rank: Number(isMeant), key: key > NOTHING ? key : 0, what };
 }
 
-function readable(read: () => StoredTrace): StoredTrace | undefined {
+function readable(read: () => OutputRow): OutputRow | undefined {
   try {
     return read();
   } catch (error) {

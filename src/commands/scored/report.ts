@@ -3,23 +3,23 @@ import { statSync } from 'node:fs';
 import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import { valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
+import { assertHere } from '../../io/files/elsewhere.js';
 import { writeText } from '../../io/files/json-file.js';
 import { fileStem } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
 import { escapeControls } from '../../printable.js';
-import type { Kind } from '../../report/counted/choice.js';
+import type { Kind } from '../../report/choice.js';
 import type { Log } from '../../report/log.js';
 import { type PackedTrace, packTrace, scoredPage } from '../../report/page/scored-page.js';
-import { type NamedSigma, traceRecord } from '../../report/page/trace-record.js';
+import { type NamedSigma, traceRecord } from '../../report/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
+import type { OutputRow } from '../../scored.js';
 import { candidateCharacters } from '../../segment/by-length.js';
 import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/segmenters.js';
 import { refuseInputs, refuseUnreplaceable } from '../job/target.js';
-import { countScored, factsOf, throughputOf } from './counted.js';
-import { Neighbours } from './mates.js';
-import { openScored, type Scored } from './open-scored.js';
-import { type StoredTrace, storedTrace } from './scored-rows.js';
-import { assertTraces } from './summary.js';
+import { Neighbours } from './near.js';
+import { openScored, type Scored, storedTrace } from './open-scored.js';
+import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
 import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
 
@@ -43,6 +43,7 @@ const MOST_PACKED = 2.6e6;
 export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
   const { output, signal } = opts;
   const source = await openScored(path, log);
+  assertHere(output);
   await refuseInputs([output], source.inputs);
   await refuseUnreplaceable(output);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
@@ -117,6 +118,8 @@ async function packChosen(
     });
 }
 
+/** Turns of each kind that a page shows. */
+const TURNS = 5;
 /** Others of a group that a page lists: more than a group has. */
 const MATES_SHOWN = 128;
 
@@ -128,34 +131,33 @@ function packRow(
 ): PackedTrace | undefined {
   try {
     const trace = storedTrace(row, source);
-    const texts = textsOf(row, places);
-    return packTrace(
-      traceRecord({
-        ...{ row: placed(trace, row), texts, kinds },
-        credits: creditsOf(trace, row, source),
-        isMagnitude: source.credit.estimator.isMagnitude === true,
-        candidates: candidatesOf(texts.completion, source),
-      }),
-    );
+    const { completion, ...texts } = textsOf(row, places);
+    const [first, ...credits] = creditsOf(trace, row, source);
+    const beside = {
+      ...{ ...texts, credits, turns: TURNS },
+      isMagnitude: source.credit.estimator.isMagnitude === true,
+      candidates: candidatesOf(completion, source),
+    };
+    const scored = { ...trace, trace: { ...trace.trace, completion } };
+    return packTrace({
+      ...traceRecord(scored, beside),
+      ...{ row: row.row, kinds, entropies: trace.entropies },
+      credits: first === undefined ? [] : [first, ...credits],
+    });
   } catch (error) {
     if (error instanceof TraceRejected) return undefined;
     throw error;
   }
 }
 
-/** The row's number is that in the scored file, by which `inspect` finds it. */
-function placed({ row }: StoredTrace, { row: number }: InputRow): StoredTrace['row'] {
-  return { ...row, trace: { ...row.trace, source: { ...row.trace.source, row: number } } };
-}
-
 /** σ of the segments' rule, and those of further rules. */
-export function creditsOf({ row }: StoredTrace, { columns }: InputRow, { credit }: Scored): NamedSigma[] {
-  if (row.sigma === null) return [];
+export function creditsOf({ sigma }: OutputRow, { columns }: InputRow, { credit }: Scored): NamedSigma[] {
+  if (sigma === null) return [];
   const others = (credit.others ?? []).flatMap((rule) => {
     const list = columns[creditColumn(rule)];
     return Array.isArray(list) ? [{ name: rule, sigma: Float32Array.from(list as number[]) }] : [];
   });
-  return [{ name: credit.rule, sigma: row.sigma }, ...others];
+  return [{ name: credit.rule, sigma }, ...others];
 }
 
 /** The file's segmenter, and whether where it might have cut can be told from the text alone. */

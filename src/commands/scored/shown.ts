@@ -2,17 +2,15 @@
 import { type Nature, stepsText, valueNameOf } from '../../estimate/nature.js';
 import { storedNature } from '../../estimators/registry.js';
 import { type Input, inputMetadata } from '../../io/read/inputs.js';
-import { CONFIG_KEY } from '../../io/write/output.js';
-import { mean } from '../../report/counted/run-counts.js';
-import { outstanding, turnsOf } from '../../report/counted/turns.js';
-import { isForeign } from '../../report/counted/warnings.js';
-import { isCut, isScored, scoredRow } from '../../report/scored-row.js';
-import type { ShownTrace } from '../../report/shown-trace.js';
+import { isCut, isScored, storedConfig, storedRow } from '../../io/scored/stored-rows.js';
+import { mean } from '../../report/run-counts.js';
+import { traceRecord } from '../../report/trace-record.js';
+import type { ShownTrace } from '../../report/trace-view.js';
+import { isForeign } from '../../report/warnings.js';
 import type { InputRow } from '../../rows.js';
 import type { Mapping } from '../job/mapping.js';
-import { accountBeside, type Config } from './account-beside.js';
-import { vocabOf } from './counted.js';
-import { matesOf } from './mates.js';
+import { matesOf } from './near.js';
+import { accountBeside, vocabOf } from './open-scored.js';
 import type { Picked } from './pick.js';
 import { namedTexts, scoredMapping, textsOf } from './texts.js';
 
@@ -47,7 +45,7 @@ export async function shownFile(
   const isFile = inputs.every(({ size }) => size !== null);
   // a row can be looked at whatever became of what lies beside its file
   const config =
-    parsed(metadata.get(CONFIG_KEY)) ??
+    storedConfig(metadata) ??
     (isFile ? (await accountBeside(path).catch(() => undefined))?.config : undefined);
   // a map that was given says how this file is to be read
   const own = config === undefined || !isFile || isGiven ? mapping : await scoredMapping(inputs, config);
@@ -59,15 +57,6 @@ export async function shownFile(
   return { mapping: own, named: namedTexts(metadata), nature, steps, credits, vocab, isFile };
 }
 
-function parsed(text: string | undefined): Config | undefined {
-  try {
-    return text === undefined ? undefined : (JSON.parse(text) as Config);
-  } catch {
-    // another program's metadata may be anything
-    return undefined;
-  }
-}
-
 /** What is shown of a row; undefined where it was neither scored nor cut. @param picked where it was looked for */
 export async function shownTrace(
   row: InputRow,
@@ -76,18 +65,17 @@ export async function shownTrace(
 ): Promise<ShownTrace | undefined> {
   if (!isScored(row.columns) && !isCut(row.columns)) return undefined;
   const { prompt, completion, references } = textsOf(row, { map: mapping.map, named });
+  const stored = storedRow(row.columns, row);
+  const scored = { ...stored, trace: { ...stored.trace, completion } };
   return {
-    row: scoredRow(row, completion),
+    ...traceRecord(scored, { prompt, references, isMagnitude: nature?.isMagnitude === true }),
     place: `${row.row} of ${row.file}`,
     why: picked?.why,
     credits,
     warnings: (picked?.warnings ?? []).length > 0 ? (picked?.warnings ?? []) : foreignTrace(row, vocab),
-    prompt,
-    references,
     mates: isFile ? await matesOf(row, mapping.read) : [],
     valueName: valueNameOf(nature),
     steps: stepsText(steps),
-    isMagnitude: nature?.isMagnitude === true,
   };
 }
 
@@ -102,17 +90,15 @@ function foreignTrace({ columns }: InputRow, vocab: number | undefined): string[
 
 /** The same for programs; per-token lists as the row has them. */
 export function shownRecord(
-  { row, why, warnings, mates, isMagnitude }: ShownTrace,
-  { columns }: InputRow,
+  { why, warnings, reward, baseline, status, start, segments, decisive, harmful, mates }: ShownTrace,
+  row: InputRow,
 ): unknown {
-  const { reward, baseline, valueStart, segments, status } = row;
-  const thoughts = segments.filter(({ kind }) => kind === 'thought');
-  const { decisive, harmful } = outstanding(turnsOf(row, isMagnitude));
-  const list = (name: string) => (Array.isArray(columns[name]) ? columns[name] : null);
+  const thoughts = segments.filter(({ answer }) => !answer);
+  const list = (name: string) => (Array.isArray(row.columns[name]) ? row.columns[name] : null);
   return {
-    ...{ why: why ?? null, warnings, reward, baseline, status: status.join(';') || 'ok' },
-    values: valueStart === null ? null : [valueStart, ...thoughts.map(({ value }) => value)],
-    segments,
+    ...{ why: why ?? null, warnings, reward, baseline, status },
+    values: start === null ? null : [start, ...thoughts.map(({ value }) => value)],
+    segments: storedRow(row.columns, row).segments,
     ...{ decisive, harmful },
     ...{ sigma: list('sigma'), logprobs: list('logprobs'), entropies: list('entropies') },
     mates: mates.map(({ id, row: number, reward: own }) => ({ id, row: number, reward: own })),

@@ -1,14 +1,26 @@
-// `rredcot summary`: prints the numbers of a scored file for a terminal or a dashboard.
-import { dataError, EXIT, type ExitCode } from '../../errors.js';
-import { valueNameOf } from '../../estimate/nature.js';
+// `rredcot summary`: reads a scored file once from end to end, and prints its numbers for a terminal or a dashboard.
+import { dataError, EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { creditableOf } from '../../estimate/credit.js';
+import { hasLevel, valueNameOf } from '../../estimate/nature.js';
+import { creditColumn } from '../../estimate/requested.js';
+import { readJson } from '../../io/files/json-file.js';
+import { summaryPath } from '../../io/files/run-paths.js';
 import { HASH_KEY } from '../../io/files/seal.js';
-import { RUN_KEY } from '../../io/write/output.js';
+import { POLICY_KEY, RUN_KEY, VERSION_KEY } from '../../io/write/output.js';
+import { partText } from '../../io/write/part.js';
+import { VERSION } from '../../package-files.js';
+import { plural } from '../../plural.js';
 import { escapeControls, printableJson } from '../../printable.js';
+import { TraceChoice } from '../../report/choice.js';
 import type { Log } from '../../report/log.js';
 import { drawNumbers } from '../../report/numbers-view.js';
-import { VERSION } from '../../version.js';
-import { type Counted, countScored, policyOf, throughputOf } from './counted.js';
-import { openScored, type Scored } from './open-scored.js';
+import { RunCounts } from '../../report/run-counts.js';
+import { extremes, turnsOf } from '../../report/trace-record.js';
+import { type RunAccount, warningsOf } from '../../report/warnings.js';
+import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
+import { isFallback } from '../../scored.js';
+import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
+import type { Condition } from './where.js';
 
 export interface SummaryOptions {
   readonly json: boolean;
@@ -28,7 +40,6 @@ export async function summary(
   const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
-  const { estimator } = source.credit;
   const policy = policyOf(source.metadata);
   const command = await commandOf(source.config, policy);
   if (json) {
@@ -43,7 +54,7 @@ export async function summary(
     );
   } else
     write(
-      `${[...drawNumbers(counted.numbers, { path, throughput, valueName: valueNameOf(estimator), warnings: counted.warnings }), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
+      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
     );
   return EXIT.done;
 }
@@ -54,4 +65,105 @@ export function assertTraces(path: string, { numbers, firstBad }: Counted): void
   const why =
     firstBad === undefined ? '' : `: ${firstBad.file}:${firstBad.row}: ${firstBad.rejection.reason}`;
   throw dataError(`${path}: no trace in it${why}`, 'rredcot verify tells what is wrong with it');
+}
+
+export interface Counted extends Pick<RunAccount, 'numbers' | 'warnings'> {
+  /** traces worth a page, by number of their row */
+  readonly choice: TraceChoice;
+  /** the first row that is not as `score` writes one */
+  readonly firstBad: BadRow | undefined;
+}
+
+export interface CountOptions {
+  /** traces to choose */
+  readonly traces: number;
+  /** of those that fit all of these */
+  readonly conditions: readonly Condition[];
+  readonly signal: AbortSignal;
+}
+
+/** Reads all rows once; what it holds does not grow with them. */
+export async function countScored(
+  source: Scored,
+  { traces, conditions, signal }: CountOptions,
+  log: Log,
+): Promise<Counted> {
+  const { estimator } = source.credit;
+  const counts = new RunCounts(hasLevel(estimator));
+  const choice = new TraceChoice(traces);
+  const magnitude = estimator.isMagnitude === true;
+  let firstBad: BadRow | undefined;
+  let read = 0;
+  for await (const row of source.read({})) {
+    throwIfInterrupted(signal);
+    if (++read % ROWS_TOLD === 0) log.progress(`reading: ${plural(read, 'row')}`, { read });
+    const bad = isBad(row) ? row : take(row);
+    if (bad === undefined) continue;
+    counts.reject(bad);
+    firstBad ??= bad;
+  }
+  const { numbers } = counts;
+  const { part } = source;
+  const ofPart = part && {
+    code: 'part',
+    text: `the file ${partText(part)}: its groups may lack traces`,
+  };
+  const warnings = [...(ofPart ? [ofPart] : []), ...warningsOf(numbers, vocabOf(source), source.config.rule)];
+  return { numbers, warnings, choice, firstBad };
+
+  function take(row: InputRow): BadRow | undefined {
+    try {
+      const trace = storedTrace(row, source);
+      const { values } = creditableOf(trace, estimator);
+      counts.add(trace, values, row.row);
+      if (!conditions.every(({ holds }) => holds(trace))) return undefined;
+      const { status, reward } = trace;
+      choice.add({
+        ...{ id: trace.trace.id, ordinal: row.ordinal, reward },
+        hasCredit: !status.some(isFallback),
+        ...extremes(turnsOf(trace, magnitude)),
+      });
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof TraceRejected)) throw error;
+      return rejectRow(row, error);
+    }
+  }
+}
+
+const ROWS_TOLD = 1000;
+
+/** How a file was made, by name: what identifies it, its configuration, and the hashes of its policy. */
+export function factsOf(path: string, { metadata, config, credit }: Scored): [name: string, text: string][] {
+  const named: [string, string | undefined][] = [
+    ['file', path],
+    ['version', metadata.get(VERSION_KEY)],
+    ['run', metadata.get(RUN_KEY)],
+    ['sha256', metadata.get(HASH_KEY)],
+  ];
+  for (const [name, value] of Object.entries(config))
+    named.push([name, typeof value === 'string' ? value : JSON.stringify(value)]);
+  if ((credit.others ?? []).length > 0)
+    named.push(['columns of further credits', (credit.others ?? []).map(creditColumn).join(', ')]);
+  for (const [name, hash] of Object.entries(policyOf(metadata)))
+    named.push([`policy: ${name}`, String(hash)]);
+  return named.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as [string, string]]));
+}
+
+/** Hashes of the policy's files; empty where the file has none. */
+export function policyOf(metadata: ReadonlyMap<string, string>): Record<string, unknown> {
+  return JSON.parse(metadata.get(POLICY_KEY) ?? '{}') as Record<string, unknown>;
+}
+
+/** From the summary beside the file, where it is that of a run of the policy. */
+export async function throughputOf(path: string): Promise<RunAccount['throughput']> {
+  const {
+    seconds,
+    traces,
+    tokens,
+    tokens_per_s: rate,
+  } = (await readJson<Record<string, unknown>>(summaryPath(path))) ?? {};
+  if (typeof seconds !== 'number' || typeof traces !== 'number' || typeof tokens !== 'number')
+    return undefined;
+  return typeof rate === 'number' ? { seconds, traces, tokens } : undefined;
 }

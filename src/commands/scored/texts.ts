@@ -4,11 +4,17 @@ import { mapRow } from '../../io/map/map.js';
 import type { FieldMap } from '../../io/map/sources.js';
 import type { Input } from '../../io/read/inputs.js';
 import { TEXT_KEY } from '../../io/write/output.js';
-import type { TraceTexts } from '../../report/page/trace-record.js';
 import { type InputRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { type Mapping, resolveMapping } from '../job/mapping.js';
-import type { Config } from './account-beside.js';
+import type { Config } from './open-scored.js';
+
+/** Texts of a trace, as far as they are known. */
+export interface TraceTexts {
+  readonly prompt: string;
+  readonly completion: string;
+  readonly references: readonly string[];
+}
 
 /** Where the texts of a file's rows are. */
 export interface TextPlaces {

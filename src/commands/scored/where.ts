@@ -1,12 +1,13 @@
 // `--where`: parses a condition that is then asked of every scored trace.
+import { SIGMA_RULES } from '../../credit/rules.js';
 import { usageError } from '../../errors.js';
-import { hasLevel } from '../../estimate/nature.js';
-import { SIGMA_RULES } from '../../estimate/sigma.js';
+import { creditableOf } from '../../estimate/credit.js';
+import { hasLevel, type Nature } from '../../estimate/nature.js';
+import { didYouMean } from '../../flag-values.js';
 import type { OurColumn } from '../../io/arrow/output-columns.js';
 import { mayBeStatus, STATUS_CODES } from '../../io/scored/status-codes.js';
-import { didYouMean } from '../../similar.js';
+import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
-import type { StoredTrace } from './scored-rows.js';
 
 /** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
 type Figure = number | readonly string[] | null;
@@ -14,7 +15,7 @@ type Figure = number | readonly string[] | null;
 interface Named {
   /** columns that it is made of */
   readonly needs: readonly OurColumn[];
-  readonly of: (trace: StoredTrace, isLevel: boolean) => Figure;
+  readonly of: (row: OutputRow, nature: Nature) => Figure;
 }
 
 const VALUES = ['segments', 'value_start'] as const;
@@ -22,11 +23,11 @@ const VALUES = ['segments', 'value_start'] as const;
 /** Figures of a trace's values. @param figure null where it has none */
 const ofValues = (figure: (values: Float32Array) => number): Named => ({
   needs: VALUES,
-  of: ({ creditable: { values } }) => figure(values),
+  of: (row, nature) => figure(creditableOf(row, nature).values),
 });
 const ofSigma = (figure: (sigma: Float32Array) => number): Named => ({
   needs: ['sigma'],
-  of: ({ row: { sigma } }) => (sigma === null ? null : figure(sigma)),
+  of: ({ sigma }) => (sigma === null ? null : figure(sigma)),
 });
 const mean = (list: Float32Array | null): number | null =>
   list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
@@ -40,19 +41,19 @@ const steps = (values: Float32Array): Float32Array =>
 
 /** What a condition may ask for; docs/output.md explains each. */
 export const FIGURES: Readonly<Record<string, Named>> = {
-  id: { needs: ['id'], of: ({ row }) => [row.trace.id] },
-  group: { needs: ['group'], of: ({ row }) => (row.trace.group === undefined ? null : [row.trace.group]) },
-  status: { needs: ['status'], of: ({ row }) => (row.status.length === 0 ? ['ok'] : row.status) },
-  reward: { needs: ['reward'], of: ({ row }) => row.reward },
-  baseline: { needs: ['baseline'], of: ({ row }) => row.baseline },
+  id: { needs: ['id'], of: (row) => [row.trace.id] },
+  group: { needs: ['group'], of: (row) => (row.trace.group === undefined ? null : [row.trace.group]) },
+  status: { needs: ['status'], of: (row) => (row.status.length === 0 ? ['ok'] : row.status) },
+  reward: { needs: ['reward'], of: (row) => row.reward },
+  baseline: { needs: ['baseline'], of: (row) => row.baseline },
   advantage: {
     needs: ['reward', 'baseline'],
-    of: ({ row: { reward, baseline } }) => (reward === null || baseline === null ? null : reward - baseline),
+    of: ({ reward, baseline }) => (reward === null || baseline === null ? null : reward - baseline),
   },
-  tokens: { needs: ['segments'], of: ({ creditable: { ends } }) => ends[ends.length - 1] ?? null },
+  tokens: { needs: ['segments'], of: ({ segments }) => segments.at(-1)?.end ?? null },
   segments: {
     needs: ['segments'],
-    of: ({ row }) => row.segments.filter(({ kind }) => kind === 'thought').length,
+    of: (row) => row.segments.filter(({ kind }) => kind === 'thought').length,
   },
   value_start: ofValues((values) => values[0] as number),
   value_end: ofValues((values) => values[values.length - 1] as number),
@@ -63,24 +64,27 @@ export const FIGURES: Readonly<Record<string, Named>> = {
   value_rise: ofValues((values) => Math.max(0, highest(steps(values)))),
   disagreement: {
     needs: [...VALUES, 'reward'],
-    of: ({ row: { reward }, creditable: { values } }, isLevel) =>
-      reward === null || !isLevel ? null : lowest(values.map((value) => Math.abs(value - reward))),
+    of: (row, nature) => {
+      const { reward } = row;
+      if (reward === null || !hasLevel(nature)) return null;
+      return lowest(creditableOf(row, nature).values.map((value) => Math.abs(value - reward)));
+    },
   },
-  sigma_ess: { needs: ['sigma_ess'], of: ({ row }) => row.sigmaEss },
-  sigma_max_weight: { needs: ['sigma_max_weight'], of: ({ row }) => row.sigmaMaxWeight },
-  sigma_gain: { needs: ['sigma_gain'], of: ({ row }) => row.sigmaGain },
+  sigma_ess: { needs: ['sigma_ess'], of: (row) => row.sigmaEss },
+  sigma_max_weight: { needs: ['sigma_max_weight'], of: (row) => row.sigmaMaxWeight },
+  sigma_gain: { needs: ['sigma_gain'], of: (row) => row.sigmaGain },
   sigma_min: ofSigma((sigma) => lowest(sigma) * sigma.length),
   sigma_max: ofSigma((sigma) => highest(sigma) * sigma.length),
   sigma_negative: ofSigma((sigma) => sigma.filter((s) => s < 0).length / sigma.length),
-  mean_logprob: { needs: ['logprobs'], of: ({ row }) => mean(row.logprobs) },
-  mean_entropy: { needs: ['entropies'], of: ({ row }) => mean(row.entropies) },
+  mean_logprob: { needs: ['logprobs'], of: (row) => mean(row.logprobs) },
+  mean_entropy: { needs: ['entropies'], of: (row) => mean(row.entropies) },
 };
 
 /** A condition, as it was given and as it is asked. */
 export interface Condition {
   readonly text: string;
   /** whether a trace stays; a figure that it lacks fits nothing */
-  readonly holds: (trace: StoredTrace) => boolean;
+  readonly holds: (trace: OutputRow) => boolean;
 }
 
 const EXAMPLE = "--where 'status == ok' --where 'value_range >= .05 or reward == 0'";
@@ -97,13 +101,12 @@ export function parseWhere(
   path: string,
   { ours, credit }: Pick<Scored, 'ours' | 'credit'>,
 ): Condition {
-  const isLevel = hasLevel(credit.estimator);
   const alternatives = alternativesOf(text.trim()).map((all) =>
     all.map((each) => comparison(each.trim(), text, path, ours)),
   );
   return {
     text,
-    holds: (trace) => alternatives.some((all) => all.every((fits) => fits(trace, isLevel))),
+    holds: (row) => alternatives.some((all) => all.every((fits) => fits(row, credit.estimator))),
   };
 }
 
@@ -122,7 +125,7 @@ function alternativesOf(text: string): string[][] {
   return [...lists, [...all, text.slice(from)]];
 }
 
-type Fits = (trace: StoredTrace, isLevel: boolean) => boolean;
+type Fits = (row: OutputRow, nature: Nature) => boolean;
 
 function comparison(text: string, whole: string, path: string, ours: readonly OurColumn[]): Fits {
   const [, name, sign, given] = COMPARISON.exec(text) ?? [];
@@ -166,8 +169,8 @@ function words({ of }: Named, name: string, sign: string, given: string, whole: 
   }
   const isOne = (found: string) =>
     word.endsWith('*') ? found.startsWith(word.slice(0, -1)) : found === word;
-  return (trace, isLevel) => {
-    const found = of(trace, isLevel) as readonly string[] | null;
+  return (row, nature) => {
+    const found = of(row, nature) as readonly string[] | null;
     return found !== null && found.some(isOne) === (sign === '==');
   };
 }
@@ -188,8 +191,8 @@ function numbers({ of }: Named, name: string, sign: string, given: string, whole
     throw usageError(`--where ${whole}: ${name} is a number, and "${given}" is none`, EXAMPLE);
   const bound = sign === '==' || sign === '!=' ? Math.fround(number) : number;
   const compare = SIGNS[sign] as (a: number, b: number) => boolean;
-  return (trace, isLevel) => {
-    const found = of(trace, isLevel) as number | null;
+  return (row, nature) => {
+    const found = of(row, nature) as number | null;
     return found !== null && compare(sign === '==' || sign === '!=' ? Math.fround(found) : found, bound);
   };
 }

@@ -1,15 +1,15 @@
 // Writes scored rows to one file or to stdout, whole or not at all, with the rejects and the summary beside it.
 import { createHash } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { throwIfInterrupted } from '../../errors.js';
+import { makeFolder, removeFile } from '../../io/files/atomic-file.js';
 import { sha256OfFile } from '../../io/files/file-bytes.js';
-import { makeFolder } from '../../io/files/make-folder.js';
+import { statIfThere } from '../../io/files/file-error.js';
+import { removeSum } from '../../io/files/json-file.js';
 import { hiddenFolder, summaryPath } from '../../io/files/run-paths.js';
-import { statIfThere } from '../../io/files/stat-if-there.js';
 import { ReaderClosedError } from '../../io/files/stdout.js';
-import { removeSum, writeSum } from '../../io/files/sum-file.js';
-import { removeHidden, removeOthers } from '../../io/run/hidden.js';
-import { writeSummary } from '../../io/run/summary-file.js';
+import { removeHidden, removeOthers } from '../../io/run/remove.js';
+import { writeSummary, writeSums } from '../../io/run/summary-file.js';
+import { openRejects, type Rejects } from '../../io/write/destination.js';
 import {
   CONFIG_KEY,
   INPUTS_KEY,
@@ -22,7 +22,7 @@ import {
   VERSION_KEY,
   VOCAB_KEY,
 } from '../../io/write/output.js';
-import { openRejects, type Rejects } from '../../io/write/rejects.js';
+import { VERSION } from '../../package-files.js';
 import { escapeControls } from '../../printable.js';
 import type { Log } from '../../report/log.js';
 import { Progress } from '../../report/progress.js';
@@ -30,11 +30,9 @@ import { figureRecord, figureWarnings } from '../../report/run-figures.js';
 import { Summary } from '../../report/summary.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
-import { VERSION } from '../../version.js';
-import { inFolder } from '../job/in-folder.js';
-import { madeBy } from '../job/made-by.js';
+import { madeBy } from '../job/account.js';
 import { assertFree, assertSame, refuseOther, standing } from '../job/standing.js';
-import type { Target } from '../job/target.js';
+import { inFolder, type Target } from '../job/target.js';
 
 /** What is written, and how. */
 export interface ScoredOutput extends Omit<OutputTarget, 'path' | 'format' | 'metadata'> {
@@ -142,10 +140,10 @@ export async function writeScored(
       // the same command was faster, and what is beside the file is its own
       if ((await statIfThere(folder)) === null) throw error;
       // of a file that is not there
-      for (const each of [beside, target.rejects]) await rm(each, { force: true }).catch(() => {});
+      for (const each of [beside, target.rejects]) await removeFile(each).catch(() => {});
       throw error;
     }
-    if (format === 'jsonl' && sha256 !== null) await writeHashes(path, sha256, folder);
+    if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, identity, folder);
     await removeOthers(path, identity, overwrite);
   }
   async function summarise(folder: string): Promise<void> {
@@ -158,14 +156,6 @@ export async function writeScored(
     const problem = await writeSummary(path, run, { ...doneRecord(), ...Object.fromEntries(origins) });
     if (problem !== undefined) log.warn('summary', problem);
   }
-}
-
-/** The hashes of JSON lines and of their summary. */
-async function writeHashes(path: string, sha256: string, folder: string): Promise<void> {
-  const beside = summaryPath(path);
-  const besides = await sha256OfFile(beside);
-  const hashes = new Map([[path, sha256]]);
-  await writeSum(path, besides === null ? hashes : hashes.set(beside, besides), folder);
 }
 
 /** Whether the file stands there already. @throws RredcotError (exit 2) for another one */

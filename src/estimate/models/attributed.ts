@@ -1,18 +1,25 @@
-// Adds to scored traces the values that sum up attributions for which the policy reads a trace again.
+// Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
-import type { PolicySession } from '../../policy/run/session.js';
+import { besideEachOther, type Sequence } from '../../policy/run/sequence.js';
+import type { ModelSession } from '../../policy/run/session.js';
 import { type BadRow, eachTrace } from '../../rows.js';
-import type { PassJob } from '../cut-windows.js';
-import { ImpossibleNumberError } from '../possible.js';
-import { summedAttributions } from '../summed.js';
-import { scoredReferences } from '../value.js';
-import { impossible, type Scored, type Valued } from '../windows.js';
-import { type Ablated, type KeepsTrunks, type Loo, leaveOneOut } from './deletions.js';
-import { overSegments, posteriors, sequenceOf } from './sequence.js';
+import { candidateExits } from '../../segment/segment.js';
+import { joinIds, type Suffix } from '../references.js';
+import { ImpossibleNumberError } from '../run-batch.js';
+import { scoredReferences, summedAttributions } from '../value.js';
+import { impossible, type PassJob, type Scored, type Valued } from '../windows.js';
+import {
+  type Ablated,
+  answerLogprob,
+  type KeepsTrunks,
+  type Loo,
+  leaveOneOut,
+  withoutSegment,
+} from './deletions.js';
 
 /** What reads a trace again. */
 export type Attributes = KeepsTrunks &
-  Pick<PolicySession, 'openAttribution' | 'attribute'> &
+  Pick<ModelSession, 'openAttribution' | 'attribute'> &
   Parameters<typeof impossible>[2];
 
 /** Which attribution, and how. */
@@ -32,7 +39,6 @@ export function attributedValues<T extends PassJob>(
   opts: AttributionOptions,
 ): AsyncGenerator<Valued<T> | BadRow> {
   return eachTrace(scored, async ({ job, trace, result }) => {
-    if (result instanceof TraceRejected) throw result;
     const { branches, segmentation } = result;
     const { promptIds, completionIds, continuations } = job;
     const read = { promptIds, completionIds, exits: segmentation.exits, continuations };
@@ -78,4 +84,117 @@ export async function attributionsOf(
   }
   const sums = overSegments(found, trace);
   return isAttention ? sums : sums.map(Math.sqrt);
+}
+
+// ------ sequences of `attention` and `gradient`
+
+/** The weight of each reference in ∂φ: ζ_n p_n / Σ ζ p, which sums to 1; all 0 where no reference earns anything. */
+export function posteriors(
+  logprobs: readonly Float32Array[],
+  continuations: readonly Suffix[],
+): Float64Array {
+  const total = answerLogprob(logprobs, continuations);
+  if (total === Number.NEGATIVE_INFINITY) return new Float64Array(continuations.length);
+  return Float64Array.from(continuations, (suffix, n) =>
+    Math.exp(answerLogprob([logprobs[n] as Float32Array], [suffix]) - total),
+  );
+}
+
+/**
+ * The trace up to the end of its thought, and behind it every reference that has a weight.
+ * @param weights (N) of the references
+ * @param isMean whether a reference's weight is shared out among its scored tokens
+ */
+export function sequenceOf(
+  { promptIds, completionIds, exits, continuations }: Ablated,
+  weights: Float64Array,
+  isMean: boolean,
+): Sequence {
+  const trunk = joinIds(promptIds, completionIds.subarray(0, exits[exits.length - 1]));
+  const weighed = continuations.map(({ ids, scoredFrom }, n) => {
+    const weight = weights[n] as number;
+    return { ids, scoredFrom, weight: isMean ? weight / (ids.length - scoredFrom) : weight };
+  });
+  return besideEachOther(
+    trunk,
+    weighed.filter(({ weight }) => weight !== 0),
+  );
+}
+
+/** Numbers of a sequence's tokens summed over each segment. @returns (K) */
+export function overSegments(tokens: Float32Array, { promptIds, exits }: Ablated): Float64Array {
+  return Float64Array.from({ length: exits.length - 1 }, (_, k) => {
+    const at = (exit: number) => promptIds.length + (exits[exit] as number);
+    return tokens.subarray(at(k), at(k + 1)).reduce((sum, x) => sum + x, 0);
+  });
+}
+
+// ------ `--dry-run`
+
+/** What would be read again. */
+export interface AttributionForecast {
+  /** sequences: traces without a segment, or whole ones */
+  readonly sequences: number;
+  /** tokens that the policy would read besides */
+  readonly tokens: number;
+  readonly seconds: number;
+  /** tokens that were read to see how long one takes */
+  readonly measured: number;
+}
+
+/** Counts what traces will have read again, as if their pieces were merged evenly. */
+export class AttributionTally {
+  private sequences = 0;
+  private tokens = 0;
+  private first: Ablated | undefined;
+
+  constructor(private readonly opts: AttributionOptions) {}
+
+  add(job: PassJob): void {
+    const trace = evenly(job);
+    const lengths = this.lengthsOf(trace);
+    this.sequences += lengths.length;
+    this.tokens += lengths.reduce((sum, length) => sum + length, trunkOf(trace));
+    this.first ??= trace;
+  }
+
+  /** Attributes the first trace, twice: the first run of a graph takes longer. */
+  async measure(session: Attributes): Promise<AttributionForecast> {
+    const { sequences, tokens, first, opts } = this;
+    const none = { sequences, tokens, seconds: 0, measured: 0 };
+    if (first === undefined) return none;
+    const measured = this.lengthsOf(first).reduce((sum, length) => sum + length, trunkOf(first));
+    const zeros = first.continuations.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom));
+    try {
+      await openAttribution(session, opts);
+      await attributionsOf(session, first, zeros, opts);
+      const started = performance.now();
+      await attributionsOf(session, first, zeros, opts);
+      const taken = (performance.now() - started) / 1000;
+      return { sequences, tokens, seconds: (taken * tokens) / measured, measured };
+    } catch (error) {
+      if (error instanceof TraceRejected) return none;
+      throw error;
+    }
+  }
+
+  /** Tokens of each sequence, without what all of a trace's share. */
+  private lengthsOf(trace: Ablated): number[] {
+    if (this.opts.estimator !== 'loo')
+      return [trace.continuations.reduce((sum, { ids }) => sum + ids.length - 1, 0)];
+    const segments = Array.from({ length: trace.exits.length - 1 }, (_, n) => n + 1);
+    return segments.flatMap((k) => withoutSegment(trace, k, 'deleted').map(({ ids }) => ids.length));
+  }
+}
+
+function evenly({ promptIds, completionIds, pieces, continuations }: PassJob): Ablated {
+  const all = candidateExits(pieces);
+  const P = all.length - 1;
+  const K = Math.min(pieces.segments, P);
+  const exits = Int32Array.from({ length: K + 1 }, (_, k) => all[Math.round((k * P) / Math.max(1, K))] ?? 0);
+  return { promptIds, completionIds, exits, continuations };
+}
+
+function trunkOf({ promptIds, exits }: Ablated): number {
+  return promptIds.length + (exits[exits.length - 1] as number);
 }

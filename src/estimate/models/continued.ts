@@ -1,12 +1,13 @@
 // Puts a stream of traces that are to be continued to the policy: neighbours share a batch, results in input order.
-import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import { TraceRejected } from '../../errors.js';
 import {
   type Begun,
   type ContinueOptions,
   continueTraces,
   type PolicyWrites,
 } from '../../policy/run/continue.js';
-import type { Written } from '../../policy/run/decoding-run.js';
+import { inHalves } from '../../policy/run/halves.js';
+import type { Written } from '../../policy/run/sampling.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 
@@ -39,10 +40,14 @@ export async function* continued<T extends Continuable>(
     const whole = held;
     [held, rows] = [[], 0];
     const own = whole.filter((item) => !isBad(item)) as T[];
-    const written = await writeAll(
-      session,
+    const written = await inHalves(
       own.map(({ begun }) => begun),
-      opts,
+      (traces): Promise<(Written[] | TraceRejected)[]> => continueTraces(session, traces, opts),
+      ({ ids }) =>
+        new TraceRejected(
+          'out_of_memory',
+          `the machine has not enough memory to continue its ${ids.length} tokens: run it where there is more`,
+        ),
     );
     for (const item of whole) {
       if (isBad(item)) yield item;
@@ -57,25 +62,4 @@ export async function* continued<T extends Continuable>(
     if (!isBad(item)) rows += item.begun.starts.length;
   }
   yield* flush();
-}
-
-/** Where memory runs out, each trace is tried by itself. */
-async function writeAll(
-  session: PolicyWrites,
-  traces: readonly Begun[],
-  opts: ContinueOptions,
-): Promise<(Written[] | TraceRejected)[]> {
-  try {
-    return await continueTraces(session, traces, opts);
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError)) throw error;
-    const [only, ...others] = traces;
-    if (only !== undefined && others.length === 0) {
-      const reason = `the machine has not enough memory to continue its ${only.ids.length} tokens: run it where there is more`;
-      return [new TraceRejected('out_of_memory', reason)];
-    }
-    const apart: (Written[] | TraceRejected)[] = [];
-    for (const trace of traces) apart.push(...(await writeAll(session, [trace], opts)));
-    return apart;
-  }
 }

@@ -1,11 +1,10 @@
 // `--estimator loo`: a segment counts for what the answer's log-probability loses without it.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import type { Branch } from '../../policy/run/pack.js';
-import type { PolicySession, TraceScores } from '../../policy/run/session.js';
-import { BATCH_ROWS } from '../batch.js';
-import { assertPossible } from '../possible.js';
+import type { ModelSession, TraceScores } from '../../policy/run/session.js';
 import { joinIds, type Suffix } from '../references.js';
-import { branchAt, nextKept } from '../run-batch.js';
+import { assertPossible, branchAt, nextKept } from '../run-batch.js';
+import { BATCH_ROWS } from '../strategy.js';
 import { logSumExp } from '../value.js';
 
 /**
@@ -27,8 +26,8 @@ export interface Ablated {
 }
 
 /** What reads branches on a trunk. */
-export type KeepsTrunks = Pick<PolicySession, 'keepTrunks' | 'branches' | 'release'> &
-  Partial<Pick<PolicySession, 'vocab'>>;
+export type KeepsTrunks = Pick<ModelSession, 'keepTrunks' | 'branches' | 'release'> &
+  Partial<Pick<ModelSession, 'vocab'>>;
 
 /** φ = log Σ_n ζ_n p(y_n); −∞ where no reference earns anything. @param logprobs (N) token log-probabilities of each reference */
 export function answerLogprob(logprobs: readonly Float32Array[], continuations: readonly Suffix[]): number {

@@ -1,16 +1,18 @@
-// Puts the reference answer into a trace's prompt by a hint template, for the policy that reads it.
+// Puts the reference answer into a trace's prompt by a hint template, and values traces by what the policy that reads it says of them.
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../../errors.js';
 import { fileError } from '../../io/files/file-error.js';
 import { foreignText } from '../../io/files/foreign-files.js';
-import type { DeviceChoice } from '../../policy/device.js';
-import { HINT_TEMPLATE } from '../../policy/files.js';
-import type { PolicyFolder } from '../../policy/folder.js';
-import type { OpenTokenizer } from '../../policy/text/open-tokenizer.js';
+import { fromJson } from '../../policy/build/json.js';
+import { HINT_TEMPLATE } from '../../policy/folder.js';
+import type { ModelChoice, OpenModel } from '../../policy/run/open-model.js';
+import type { BadRow } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
-import { openProver, type Prover, tokenCheck } from './prover.js';
+import { noReferences, posteriorValues } from '../value.js';
+import type { PassJob, Scored, Valued } from '../windows.js';
+import { openProver, type Prover, readAgain, type SecondPass, tokenCheck } from './prover.js';
 
 /** How a prompt tells the answer. */
 export interface HintTemplate {
@@ -47,19 +49,16 @@ interface Tokens {
   readonly completionIds: Int32Array;
 }
 
-/** The policy whose traces they are. */
-interface Own {
-  readonly policy: PolicyFolder;
-  readonly tokenizer: OpenTokenizer;
-}
-
 const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
 
-/** @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy */
+/**
+ * @param own the policy whose traces they are
+ * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy
+ */
 export async function openHint(
   { template: path, policy: folder }: HintOptions,
-  own: Own,
-  opts: { readonly device: DeviceChoice; readonly signal: AbortSignal },
+  own: Pick<OpenModel, 'policy' | 'tokenizer'>,
+  opts: ModelChoice,
 ): Promise<Hint> {
   const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
   const template = await readTemplate(path, folder ?? own.policy.path);
@@ -94,15 +93,7 @@ async function readTemplate(path: string | undefined, folder: string): Promise<H
           throw fileError(error, path, 'read');
         });
   if (text === undefined) throw usageError(`${place}: --estimator posterior needs a hint template`, expected);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw usageError(`${place}: is not JSON (${(error as Error).message})`, expected);
-  }
-  const parsed = HintTemplateSchema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  throw usageError(`${place}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`, expected);
+  return fromJson(HintTemplateSchema, text, place, expected);
 }
 
 /** The answer of the reference that earns most, the first of equals. */
@@ -129,5 +120,22 @@ export function withHint(
   throw new TraceRejected(
     'hint',
     `the prompt has no tokens of ${JSON.stringify(name)}, before which the hint is to go: --hint-template <one that fits>`,
+  );
+}
+
+/** Values by how a hint changes what the policy says of a trace's tokens: one more pass (METHOD §3, `posterior`). */
+export function hintedValues<T extends PassJob>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  how: SecondPass,
+): AsyncGenerator<Valued<T> | BadRow> {
+  return readAgain(
+    scored,
+    how,
+    'the reader of the hint',
+    ({ logprobs, segmentation: { exits } }, hinted) => ({
+      values: posteriorValues(logprobs, hinted.logprobs, exits),
+      columns: { hint_logprobs: hinted.logprobs },
+      ...noReferences(exits.length),
+    }),
   );
 }

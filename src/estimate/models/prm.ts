@@ -1,14 +1,22 @@
-// Opens a process reward model, which reads prompts by its own chat template and tokenizer, with the reference or without.
-import { TraceRejected } from '../../errors.js';
-import { type Device, type DeviceChoice, resolveDevice } from '../../policy/device.js';
-import { openPrmFolder, type PrmFolder } from '../../policy/prm-folder.js';
-import { prmGraphFor } from '../../policy/run/prm-session.js';
+// A process reward model: reads prompts by its own chat template and tokenizer, with the reference or without, and values traces,
+// as the policy has cut them, by the probability that step k is right (METHOD §3).
+import { dataError, TraceRejected } from '../../errors.js';
+import { deviceName } from '../../policy/device.js';
+import { openPrmFolder, type PrmFolder } from '../../policy/folder.js';
+import { inHalves } from '../../policy/run/halves.js';
+import { type ModelChoice, type OpenModel, openReader } from '../../policy/run/open-model.js';
+import type { ReadSteps } from '../../policy/run/sequence.js';
+import { graphFor, type ModelSession } from '../../policy/run/session.js';
 import { encodePrompt } from '../../policy/text/encode.js';
-import { type OpenTokenizer, openTokenizer } from '../../policy/text/open-tokenizer.js';
-import { Prompts } from '../../policy/text/prompts.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
 import type { Log } from '../../report/log.js';
+import { type BadRow, eachTrace, isBad, rejectTrace } from '../../rows.js';
+import type { TokenText } from '../../segment/span.js';
 import type { Message, Trace } from '../../trace.js';
+import { type Load, planBatches } from '../strategy.js';
+import { noReferences, type TraceResult } from '../value.js';
+import { type PassJob, type Scored, type Valued, windowsOf } from '../windows.js';
+import { stepSequence, stepsOf } from './steps.js';
 
 /** Which model, and how it is asked. */
 export interface PrmOptions {
@@ -18,10 +26,7 @@ export interface PrmOptions {
 }
 
 /** A model that reads; its graph is not yet opened. */
-export interface Prm extends AsyncDisposable {
-  readonly folder: PrmFolder;
-  readonly device: Device;
-  readonly tokenizer: OpenTokenizer;
+export interface Prm extends OpenModel<PrmFolder> {
   readonly reference: boolean;
   /**
    * The ids of a trace's prompt as the model reads it.
@@ -37,47 +42,43 @@ export interface Prm extends AsyncDisposable {
  * @throws RredcotError: exit 2 for a folder or tokenizer that is none, 69 where the device is not there
  */
 export async function openPrm(
-  { folder: path, reference }: PrmOptions,
+  { folder, reference }: PrmOptions,
   of: Spelling,
-  { device: choice, signal }: { readonly device: DeviceChoice; readonly signal: AbortSignal },
+  choice: ModelChoice,
   log: Log,
 ): Promise<Prm> {
-  const folder = await openPrmFolder(path);
-  const [{ device }, tokenizer] = await Promise.all([
-    resolveDevice(choice, folder),
-    openTokenizer(path, { signal }),
-  ]);
-  const prompts = await Prompts.open(folder, tokenizer, {}, log, signal);
+  const { prompts, ...model } = await openReader(
+    await openPrmFolder(folder),
+    { ...choice, chatTemplateArgs: {} },
+    log,
+  );
+  const { policy, tokenizer } = model;
   return {
-    ...{ folder, device, tokenizer, reference },
+    ...{ ...model, reference },
     async promptIds({ promptIds: _, ...trace }) {
       const given =
         trace.prompt.length > 0 ? trace.prompt : of.decode(_ ?? new Int32Array(0)).toString('utf8');
-      const prompt = reference ? withReference(given, bestAnswer(trace), folder.withReference) : given;
+      const prompt = reference ? askedWith(given, bestAnswer(trace), policy.withReference) : given;
       try {
         const read = await prompts.prepare({ ...trace, prompt });
-        return await encodePrompt(read, tokenizer, folder.architecture.vocab);
+        return await encodePrompt(read, tokenizer, policy.architecture.vocab);
       } catch (error) {
         if (!(error instanceof TraceRejected)) throw error;
         throw new TraceRejected('prm_prompt', `the reward model cannot read it: ${error.reason}`);
       }
     },
-    async [Symbol.asyncDispose]() {
-      await prompts.close();
-      await tokenizer.close();
-    },
   };
 }
 
 /** A model as a configuration has it: its files' hashes, and what else decides its numbers. */
-export function prmConfig({ folder, device, reference }: Prm) {
-  const { files, correct, stepToken } = folder;
+export function prmConfig({ policy, device, reference }: Prm) {
+  const { files, correct, stepToken, withReference } = policy;
   return {
     files,
     correct,
     stepToken: stepToken?.text ?? null,
-    ...(reference && { withReference: folder.withReference }),
-    precision: prmGraphFor(folder, device).precision,
+    ...(reference && { withReference }),
+    precision: graphFor(policy, device).precision,
   };
 }
 
@@ -93,7 +94,7 @@ function bestAnswer({ references }: Pick<Trace, 'references'>): string {
 }
 
 /** The template's text in place of a prompt, or of the last message that the user wrote. */
-export function withReference(
+export function askedWith(
   prompt: string | readonly Message[],
   answer: string,
   template: string,
@@ -109,5 +110,108 @@ export function withReference(
     );
   return prompt.map((message, i) =>
     i === last ? { ...message, content: filled(message.content) } : message,
+  );
+}
+
+// ------ its pass
+
+/** What reads steps. */
+type Judges = Pick<ModelSession, 'judge' | 'device'>;
+
+/** How the model is run. */
+export interface JudgedBy extends Pick<Prm, 'policy' | 'tokenizer'> {
+  readonly session: Judges;
+  /** the window of an input row: traces of different ones never share a run */
+  readonly window: (row: number) => number;
+}
+
+/** What of a trace the model reads. */
+interface Job extends PassJob {
+  readonly tokens: TokenText;
+  readonly chars: Int32Array | null;
+}
+
+/** A trace in the model's pass. */
+interface Judged<T> {
+  readonly job: T;
+  readonly trace: Trace;
+  readonly result: TraceResult;
+  readonly read: ReadSteps;
+  /** (K) a segment without text is no step: nothing is judged there */
+  readonly blank: readonly boolean[];
+}
+
+/** v_0: before the first step nothing is wrong. [ours] */
+const START = 1;
+/** How far rounding may take a softmax beyond 1. */
+const ROUNDING = 1e-5;
+
+/**
+ * Values of every trace at the exits where the policy has cut it; the order is the input's.
+ * @throws RredcotError (exit 65) where the model gives what is no probability
+ */
+export async function* prmValues<T extends Job>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  { session, window, policy, tokenizer }: JudgedBy,
+): AsyncGenerator<Valued<T> | BadRow> {
+  const jobs = eachTrace(scored, async ({ job, trace, result }): Promise<Judged<T>> => {
+    const { tokens, chars, again } = job;
+    if (again?.promptIds === undefined) throw new Error('a trace without a prompt for the reward model');
+    const steps = stepsOf(tokens, result.segmentation, chars === null);
+    const read = await stepSequence(again.promptIds, steps, policy, tokenizer.encode);
+    return { job, trace, result, read, blank: steps.steps.map((step) => step.trim() === '') };
+  });
+  for await (const { items } of windowsOf(jobs, window)) {
+    const judged = items.filter((item): item is Judged<T> => !isBad(item));
+    const found = new Map<object, Float32Array | TraceRejected>();
+    for (const batch of planBatches(judged.map(loadOf))) {
+      const members = batch.map((i) => judged[i] as Judged<T>);
+      for (const [n, shares] of (await readAll(session, members)).entries())
+        found.set(members[n] as Judged<T>, shares);
+    }
+    for (const item of items) {
+      if (isBad(item)) {
+        yield item;
+        continue;
+      }
+      const { job, trace, result, blank } = item;
+      const shares = found.get(item) as Float32Array | TraceRejected;
+      if (shares instanceof TraceRejected) {
+        yield rejectTrace(trace, shares);
+        continue;
+      }
+      const values = Float32Array.of(START, ...shares.map((share) => possible(share, trace, session)));
+      for (const [k, isBlank] of blank.entries()) if (isBlank) values[k + 1] = values[k] as number;
+      yield { job, trace, result, values: { values, ...noReferences(values.length) } };
+    }
+  }
+}
+
+function loadOf({ read }: { readonly read: ReadSteps }): Load {
+  return { tokens: read.ids.length, branchRows: 0, longestBranch: 0 };
+}
+
+/** P(right) of every trace's steps; a reject for one that memory does not hold alone. */
+function readAll(
+  session: Judges,
+  jobs: readonly { readonly read: ReadSteps }[],
+): Promise<readonly (Float32Array | TraceRejected)[]> {
+  const read = async (some: typeof jobs): Promise<(Float32Array | TraceRejected)[]> => {
+    const withSteps = some.map((job) => job.read).filter(({ rows }) => rows.length > 0);
+    const found = withSteps.length === 0 ? [] : await session.judge(withSteps);
+    return some.map((job) => found[withSteps.indexOf(job.read)] ?? new Float32Array(0));
+  };
+  return inHalves(jobs, read, (job) => {
+    const reason = `the machine has not enough memory for the reward model on its ${job.read.ids.length} tokens: run it where there is more`;
+    return new TraceRejected('out_of_memory', reason);
+  });
+}
+
+/** A broken model or device: nothing that it says can be trusted, so the run ends. */
+function possible(share: number, { id, source }: Trace, { device }: Judges): number {
+  if (share >= 0 && share <= 1 + ROUNDING) return Math.min(1, share);
+  throw dataError(
+    `${source.file}:${source.row} (id ${JSON.stringify(id)}): the reward model on ${deviceName(device)} gave P(right) ${share}, expected 0 to 1`,
+    'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says',
   );
 }

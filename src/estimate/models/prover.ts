@@ -1,18 +1,19 @@
-// Opens a second policy, the prover, and says where it cannot read what the first one wrote.
+// A second policy that reads what the first one wrote, cut where that has cut it: a prover, or one that reads a hint.
 import { isDeepStrictEqual } from 'node:util';
 import { TraceRejected } from '../../errors.js';
-import { type Device, type DeviceChoice, resolveDevice } from '../../policy/device.js';
 import { openPolicyFolder, type PolicyFolder } from '../../policy/folder.js';
-import { graphFor } from '../../policy/run/session.js';
-import { type OpenTokenizer, openTokenizer } from '../../policy/text/open-tokenizer.js';
+import { type ModelChoice, type OpenModel, openModel } from '../../policy/run/open-model.js';
+import { graphFor, type PolicyRuns } from '../../policy/run/session.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
+import { type BadRow, eachTrace } from '../../rows.js';
+import type { Pieces, Segmentation } from '../../segment/segment.js';
+import type { Nature } from '../nature.js';
 import type { Suffix } from '../references.js';
+import { type TraceResult, type TraceValues, traceValues } from '../value.js';
+import { type PassJob, type Scored, scoreWindows, type Valued, windowsOf } from '../windows.js';
 
 /** A prover, its graph not yet opened. */
-export interface Prover extends AsyncDisposable {
-  readonly policy: PolicyFolder;
-  readonly device: Device;
-  readonly tokenizer: OpenTokenizer;
+export interface Prover extends OpenModel {
   /** Tells where it would read other tokens than the policy. @throws TraceRejected (`prover_tokens`, `prover_too_long`) */
   readonly check: (tokens: ReadTokens, proved: readonly Suffix[]) => void;
 }
@@ -31,17 +32,12 @@ interface ReadTokens {
 export async function openProver(
   path: string,
   of: Spelling,
-  { device: choice, signal }: { readonly device: DeviceChoice; readonly signal: AbortSignal },
+  choice: ModelChoice,
   who: Reader = PROVER,
 ): Promise<Prover> {
-  const policy = await openPolicyFolder(path);
-  const [{ device }, tokenizer] = await Promise.all([
-    resolveDevice(choice, policy),
-    openTokenizer(policy.path, { signal }),
-  ]);
-  const { vocab, maxTokens } = policy.architecture;
-  const check = tokenCheck(of, tokenizer, vocab, maxTokens, who);
-  return { policy, device, tokenizer, check, [Symbol.asyncDispose]: () => tokenizer.close() };
+  const opened = await openModel(await openPolicyFolder(path), choice);
+  const { vocab, maxTokens } = opened.policy.architecture;
+  return { ...opened, check: tokenCheck(of, opened.tokenizer, vocab, maxTokens, who) };
 }
 
 /** A prover as a configuration has it: its files' hashes, and what else decides its numbers. */
@@ -114,4 +110,62 @@ function text(tokenizer: Pick<Spelling, 'bytes'>, id: number): string {
   const bytes = Buffer.from(tokenizer.bytes(id));
   const spelled = bytes.toString('utf8');
   return Buffer.from(spelled).equals(bytes) ? JSON.stringify(spelled) : `<${bytes.toString('hex')}>`;
+}
+
+// ------ its pass
+
+/** How it is run. */
+export interface SecondPass {
+  readonly session: PolicyRuns;
+  /** the window of an input row: traces of different ones never share a run */
+  readonly window: (row: number) => number;
+}
+
+/** A trace in the second pass, with what the first one said of it. */
+interface SecondJob<T> extends PassJob {
+  readonly job: T;
+  readonly cut: TraceResult;
+}
+
+/**
+ * Reads every trace again as `again` of its job has it, cut where the policy has cut it: entropies and log-probabilities stay the
+ * policy's. What was set aside passes by in its place.
+ * @param who reads, for errors
+ * @param valuesOf a trace, from what the first pass said of it and what the second
+ */
+export async function* readAgain<T extends PassJob>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  { session, window }: SecondPass,
+  who: string,
+  valuesOf: (cut: TraceResult, found: TraceResult, job: PassJob) => TraceValues,
+): AsyncGenerator<Valued<T> | BadRow> {
+  const jobs = eachTrace(scored, ({ job, trace, result }): SecondJob<T> => {
+    const { promptIds, completionIds, again } = job;
+    const pieces = cutAs(job.pieces, result.segmentation);
+    return { promptIds, continuations: [], ...again, trace, completionIds, pieces, job, cut: result };
+  });
+  const read = scoreWindows(windowsOf(jobs, window), session, { who });
+  yield* eachTrace(read, ({ job: { job, cut, ...second }, trace, result }) => {
+    return { job, trace, result: cut, values: valuesOf(cut, result, second) };
+  });
+}
+
+/** Values of every trace under another policy: the prover answers at the exits that the policy has cut (METHOD §3). */
+export function provedValues<T extends PassJob>(
+  scored: AsyncIterable<Scored<T> | BadRow>,
+  { nature, ...how }: SecondPass & { readonly nature: Nature },
+): AsyncGenerator<Valued<T> | BadRow> {
+  return readAgain(scored, how, 'the prover', (_, { branches }, { continuations }) =>
+    traceValues(
+      branches,
+      Float32Array.from(continuations, ({ utility }) => utility),
+      nature,
+    ),
+  );
+}
+
+/** Pieces that are the segments already: nothing is left to be merged. */
+function cutAs({ tokens, thought, opts }: Pieces, { thoughtEnds: ends }: Segmentation): Pieces {
+  const { fixedLength } = opts;
+  return { tokens, thought, ends, segments: ends.length, opts: { segmenter: 'given', fixedLength } };
 }

@@ -1,7 +1,7 @@
 // Makes of a trace's steps the sequence that a process reward model reads, and finds where its labels stand.
 import { TraceRejected } from '../../errors.js';
-import type { PrmFolder } from '../../policy/prm-folder.js';
-import type { ReadSteps } from '../../policy/run/prm-session.js';
+import type { PrmFolder } from '../../policy/folder.js';
+import type { ReadSteps } from '../../policy/run/sequence.js';
 import type { Segmentation } from '../../segment/segment.js';
 import type { TokenText } from '../../segment/span.js';
 import { joinIds } from '../references.js';

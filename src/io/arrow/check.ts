@@ -1,6 +1,8 @@
-// Refuses a record batch whose offsets point outside its buffers: its bytes were damaged on their way.
+// Refuses what damaged bytes say of themselves: a record batch whose offsets point outside its buffers, and lengths in its
+// metadata, which arrow-js believes: it would make lists of billions of entries.
 
 import { type Data, DataType, type RecordBatch, Type } from 'apache-arrow';
+import { ByteBuffer } from 'flatbuffers';
 import { INLINE_BYTES, VIEW_BYTES } from './values.js';
 
 /** @throws Error naming the column, before a reader of its values would run out of the buffer */
@@ -106,3 +108,13 @@ function checkViews(data: Data, fail: (what: string) => never): void {
     if (!isInside && data.getValid(i)) fail(`value ${i} lies outside its buffer`);
   }
 }
+
+const vectorLength = ByteBuffer.prototype.__vector_len;
+
+// every list in a message's metadata gets its length here, and no list has more entries than the metadata has bytes
+ByteBuffer.prototype.__vector_len = function guarded(this: ByteBuffer, offset: number): number {
+  const length = vectorLength.call(this, offset);
+  if (length < 0 || length > this.capacity())
+    throw new Error(`a list of ${length} entries in ${this.capacity()} bytes of metadata`);
+  return length;
+};

@@ -81,9 +81,9 @@ const OURS = [
   { name: 'status', type: STRING, value: (row) => statusText(row.status) },
 ] as const satisfies readonly OutputColumn[];
 
-/** A column that is asked for beside ours: its value stands in a row's `requested`. */
-export function requestedColumn(name: string, type: ColumnType, meaning: string): OutputColumn {
-  return { name, type, meaning, value: ({ requested }) => requested?.[name] ?? null };
+/** A column that is asked for beside ours, or in their place: its value stands in a row's `requested`. */
+export function requestedColumn(name: string, type: ColumnType, meaning?: string): OutputColumn {
+  return { name, type, ...(meaning && { meaning }), value: ({ requested }) => requested?.[name] ?? null };
 }
 
 /** A cell of such a column as rows have it, from what a reader gives: lists of numbers are typed arrays. @param cell null where there is none */
@@ -119,6 +119,17 @@ export function isTextColumn(column: WrittenColumn): column is TextColumn {
 /** A written column's name. */
 export function columnName(column: WrittenColumn): string {
   return typeof column === 'string' ? column : column.name;
+}
+
+/** `--keep` and `--drop`: names of input columns; at most one of the lists is there. */
+export interface ColumnChoice {
+  readonly keep?: readonly string[] | undefined;
+  readonly drop?: readonly string[] | undefined;
+}
+
+/** Whether an input column is written. */
+export function isWritten({ keep, drop }: ColumnChoice, name: string): boolean {
+  return keep === undefined ? !drop?.includes(name) : keep.includes(name);
 }
 
 /** Puts the output's columns together: the input's, then ours in their fixed order. */

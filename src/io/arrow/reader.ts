@@ -1,6 +1,6 @@
 // Reads schema and record batches of an Arrow IPC file or stream.
 
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import {
   type AsyncRecordBatchFileReader,
   type AsyncRecordBatchStreamReader,
@@ -11,10 +11,10 @@ import {
   type Schema,
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
-import { dataError, EXIT, RredcotError, usageError } from '../../errors.js';
-import './guard.js';
-import { type ByteSource, openByteSource } from '../files/byte-source.js';
+import { dataError, EXIT, RredcotError } from '../../errors.js';
+import { type ByteSource, openByteSource } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
+import { type OpenFile, openFile } from '../files/opened.js';
 import { checkBatch } from './check.js';
 import { decompressLz4 } from './lz4.js';
 import { nameOf } from './values.js';
@@ -53,9 +53,24 @@ const ARROW_MAGIC = 'ARROW1';
 /** Magic and padding at the start, the footer's length and the magic at the end. */
 const FRAME_BYTES = 8 + 4 + ARROW_MAGIC.length;
 
+const STREAM_MARK = Buffer.from([0xff, 0xff, 0xff, 0xff]);
+const AGAIN = 'write or fetch the file again';
+
+/** Opens a file of either format. @throws RredcotError (exit 65) where it is neither, or damaged */
+export async function openArrow(path: string): Promise<BatchSource> {
+  const head = Buffer.alloc(ARROW_MAGIC.length);
+  {
+    await using file = await openFile(path);
+    await file.read(head, 0, head.length, 0);
+  }
+  if (head.subarray(0, STREAM_MARK.length).equals(STREAM_MARK)) return openArrowStream(path, null, null);
+  if (head.toString('latin1') !== ARROW_MAGIC) throw dataError(`${path}: is no Arrow file`, AGAIN);
+  return openArrowFile(path);
+}
+
 /** Opens a file of Arrow's file format. @throws RredcotError (exit 65) where its end is missing or damaged */
 export async function openArrowFile(path: string): Promise<BatchSource> {
-  const file = await open(path, 'r');
+  const file = await openFile(path);
   try {
     await checkFooter(file, path);
     const reader = await RecordBatchReader.from(boundedFile(file));
@@ -111,7 +126,7 @@ async function openStream(path: string, source: ByteSource, size: number | null)
 }
 
 // arrow-js would take what stands at the end for a length and ask for gigabytes
-async function checkFooter(file: FileHandle, path: string): Promise<void> {
+async function checkFooter(file: OpenFile, path: string): Promise<void> {
   const { size } = await file.stat();
   const tail = Buffer.alloc(4 + ARROW_MAGIC.length);
   if (size >= FRAME_BYTES) await file.read(tail, 0, tail.length, size - tail.length);
@@ -119,14 +134,14 @@ async function checkFooter(file: FileHandle, path: string): Promise<void> {
   if (tail.toString('latin1', 4) === ARROW_MAGIC && length > 0 && length <= size - FRAME_BYTES) return;
   throw dataError(
     `${path}: begins as an Arrow file of ${size} bytes but has no footer: it was cut off`,
-    'write or fetch the file again',
+    AGAIN,
   );
 }
 
 // arrow-js reads on without end where a file has become shorter
-function boundedFile(file: FileHandle): FileHandle {
+function boundedFile(file: OpenFile): FileHandle {
   const bounded = {
-    fd: file.fd,
+    fd: 0, // which it looks for and does not use
     stat: () => file.stat(),
     close: () => file.close(),
     async read(buffer: Uint8Array, offset: number, length: number, position: number) {
@@ -147,24 +162,6 @@ async function* fileBatches(reader: AsyncRecordBatchFileReader): AsyncGenerator<
   }
 }
 
-/** Schema and record batches of one of arrow-js's readers. @throws Error where it finds none, now or at a batch */
-export async function readBatches(reader: unknown): Promise<{
-  readonly schema: Schema;
-  readonly found: AsyncIterable<RecordBatch>;
-  /** record batches; 0 of a stream, which does not say */
-  readonly count: number;
-}> {
-  const opened = await (reader as AsyncRecordBatchStreamReader).open();
-  // without a schema arrow-js takes a stream for an empty one
-  if (!opened.schema) throw new Error('no schema');
-  // an empty name is null in the schema, and "null" in its batches
-  for (const field of opened.schema.fields) Object.assign(field, { name: nameOf(field) });
-  const { schema } = opened;
-  return opened.isFile()
-    ? { schema, found: fileBatches(opened), count: opened.numRecordBatches }
-    : { schema, found: opened, count: 0 };
-}
-
 /** @param until how much of the file has been read with its n-th record batch of so many */
 async function openReader(
   reader: unknown,
@@ -172,8 +169,15 @@ async function openReader(
   until: (n: number, of: number) => number,
   close: () => Promise<void>,
 ): Promise<BatchSource> {
-  const { schema, found, count } = await readBatches(reader);
-  refuseSameNames(schema, path);
+  const opened = await (reader as AsyncRecordBatchStreamReader).open();
+  const { schema } = opened;
+  // without a schema arrow-js takes a stream for an empty one
+  if (!schema) throw new Error('no schema');
+  // an empty name is null in the schema, and "null" in its batches
+  for (const field of schema.fields) Object.assign(field, { name: nameOf(field) });
+  const [found, count] = opened.isFile()
+    ? [fileBatches(opened), opened.numRecordBatches]
+    : [opened as AsyncIterable<RecordBatch>, 0]; // a stream does not say
   return {
     schema,
     losses: new Map(),
@@ -198,19 +202,6 @@ async function openReader(
     },
     close,
   };
-}
-
-/** @throws RredcotError (exit 2): rows are objects, which have each key once */
-export function refuseSameNames({ fields }: Schema, path: string): void {
-  const names = new Set<string>();
-  for (const { name } of fields) {
-    if (names.has(name))
-      throw usageError(
-        `${path}: two columns are called "${name}", expected a name for each`,
-        'rename one of them',
-      );
-    names.add(name);
-  }
 }
 
 /** Types of the format that arrow-js does not know, and what makes others of them. */

@@ -1,10 +1,7 @@
 // Finds the types of the columns that pass through from an input's Arrow schema, and says what had to be changed.
 
 import {
-  Binary,
   DataType,
-  DateDay,
-  DateUnit,
   Field,
   FixedSizeList,
   IntervalUnit,
@@ -13,9 +10,6 @@ import {
   Map_,
   type Schema,
   Struct,
-  TimeMillisecond,
-  TimestampMillisecond,
-  TimeUnit,
   type Type,
   Utf8,
 } from 'apache-arrow';
@@ -76,20 +70,6 @@ function plainType(type: DataType, changes: Set<string>): DataType {
   );
 }
 
-/**
- * A type as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
- * pyarrow writes them too. The values stay the same.
- */
-export function parquetType(type: DataType): DataType {
-  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
-    return new TimestampMillisecond(type.timezone);
-  if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
-  if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
-  return withChildren(type, ({ name, type: child, nullable, metadata }) => {
-    return new Field(name, parquetType(child), nullable, metadata);
-  });
-}
-
 /** Whether a type is or holds a dictionary. */
 export function hasDictionary(type: DataType): boolean {
   return (
@@ -97,19 +77,8 @@ export function hasDictionary(type: DataType): boolean {
   );
 }
 
-/** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */
-export function storedField({ name, type, nullable, metadata }: Field): Field {
-  const stored = (found: DataType): DataType => {
-    if (DataType.isDictionary(found)) return stored(found.dictionary);
-    if (DataType.isUtf8View(found)) return new Utf8();
-    if (DataType.isBinaryView(found)) return new Binary();
-    return withChildren(found, storedField);
-  };
-  return new Field(name, stored(type), nullable, metadata);
-}
-
 /** The type with other children; itself where it has none. A map's keys are never null, by the format's own rule. */
-function withChildren(type: DataType, change: (child: Field, isKey: boolean) => Field): DataType {
+export function withChildren(type: DataType, change: (child: Field, isKey: boolean) => Field): DataType {
   if (DataType.isStruct(type)) return new Struct(type.children.map((child) => change(child, false)));
   if (DataType.isMap(type)) {
     const [key, value] = (type.children[0] as Field<Struct>).type.children as [Field, Field];

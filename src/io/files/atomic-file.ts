@@ -1,13 +1,35 @@
 // A file that appears under its name whole or not at all.
-
 import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readlink, rename, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { usageError } from '../../errors.js';
-import { writeWhole } from './exact-bytes.js';
-import { fileError } from './file-error.js';
+import { writeWhole } from './file-bytes.js';
+import { fileError, statIfThere } from './file-error.js';
+import { isStored } from './opened.js';
 import { sealFile } from './seal.js';
+
+// what speaks to a store is loaded for such a path alone
+const uploads = () => import('../store/upload.js');
+
+/**
+ * Gives a whole file of this machine its name, which an address is too.
+ * @param replaces what has been put under the name meanwhile: a store can keep that, here it is looked for before
+ */
+export async function putInPlace(from: string, to: string, replaces = true): Promise<void> {
+  if (isStored(to)) {
+    await (await uploads()).putObject(from, to, replaces);
+    return rm(from, { force: true });
+  }
+  await rename(from, to);
+  await syncFolder(dirname(to));
+}
+
+/** Removes a file that may not be there. */
+export async function removeFile(path: string): Promise<void> {
+  await (isStored(path) ? (await uploads()).removeObject(path) : rm(path, { force: true }));
+}
 
 /** Temporary files of this process: what an interruption leaves behind. */
 const temporaryPaths = new Set<string>();
@@ -28,7 +50,12 @@ export class AtomicFile {
   #isOpen = true;
   #isSealed = false;
 
-  private constructor(path: string, temporaryPath: string, handle: FileHandle) {
+  private constructor(
+    path: string,
+    temporaryPath: string,
+    handle: FileHandle,
+    private readonly replaces: boolean,
+  ) {
     this.path = path;
     this.temporaryPath = temporaryPath;
     this.#handle = handle;
@@ -37,10 +64,11 @@ export class AtomicFile {
 
   /**
    * @param folder where the bytes are until they are whole: on the file system of `path`, by default beside it
+   * @param replaces as of {@link putInPlace}
    * @throws RredcotError where the folder is missing or closed to us, or `path` is no regular file
    */
-  static async open(path: string, folder: string = dirname(path)): Promise<AtomicFile> {
-    const present = await stat(path).catch(() => null);
+  static async open(path: string, folder: string = placeFor(path), replaces = true): Promise<AtomicFile> {
+    const present = isStored(path) ? null : await stat(path).catch(() => null);
     // a rename would put a file in the place of a folder, a pipe or /dev/null
     if (present !== null && !present.isFile()) {
       const found = present.isDirectory() ? 'a folder' : 'no regular file';
@@ -51,7 +79,7 @@ export class AtomicFile {
     }
     const temporaryPath = join(folder, `.${basename(path)}.${randomBytes(4).toString('hex')}.tmp`);
     try {
-      return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx+'));
+      return new AtomicFile(path, temporaryPath, await open(temporaryPath, 'wx+'), replaces);
     } catch (error) {
       throw fileError(error, path, 'written');
     }
@@ -107,9 +135,8 @@ export class AtomicFile {
       if (this.#isSealed) await sealFile(this.#handle, hash);
       await this.#handle.sync();
       await this.#close();
-      await rename(this.temporaryPath, this.path);
+      await putInPlace(this.temporaryPath, this.path, this.replaces);
       temporaryPaths.delete(this.temporaryPath);
-      await syncFolder(dirname(this.path));
       return this.#isSealed ? null : (hash ?? null);
     } catch (error) {
       await rm(this.temporaryPath, { force: true }).catch(() => {});
@@ -133,6 +160,10 @@ export class AtomicFile {
   }
 }
 
+function placeFor(path: string): string {
+  return isStored(path) ? tmpdir() : dirname(path);
+}
+
 /** How file systems, and Windows, say that a folder cannot be synced there. */
 const NO_FOLDER_SYNC = new Set([
   'EINVAL',
@@ -154,4 +185,23 @@ export async function syncFolder(path: string): Promise<void> {
     if (!NO_FOLDER_SYNC.has((error as NodeJS.ErrnoException).code ?? ''))
       throw fileError(error, path, 'written');
   }
+}
+
+/** Node's own recursive mkdir never returns where the parent is there and makes no folders (/proc). */
+export async function makeFolder(path: string): Promise<void> {
+  const parent = dirname(path);
+  const hasParent = await stat(parent).then(
+    () => true,
+    () => false,
+  );
+  if (!hasParent && parent !== path) await makeFolder(parent);
+  await mkdir(path).catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+    const isLost = (await statIfThere(path)) === null && (await readlink(path).catch(() => null)) !== null;
+    if (isLost)
+      throw usageError(
+        `${path}: is a link to a folder that is not there`,
+        'make that folder, or choose another place with -o',
+      );
+  });
 }

@@ -21,6 +21,9 @@ export const MAX_CHUNKS = 10_000_000;
 /** Input rows whose traces may share runs of the policy; a chunk holds whole windows, so its bytes depend on no other. */
 const WINDOW_ROWS = 64;
 
+/** Rows of so many bytes in the mean fill a window together; of longer ones it has fewer, the fewer the less they share a run. */
+const SHORT_ROW_BYTES = 2 ** 11;
+
 /** A run has about so many chunks, so that as many processes have work, until a chunk would be larger than a death may cost. */
 const CHUNKS = {
   // minutes of a policy
@@ -31,13 +34,27 @@ const CHUNKS = {
 
 /**
  * Rows a chunk where the user does not say.
+ *
+ * A policy's work on a row grows faster than its length, up to the square of it. So a chunk of rows of k times the short length has
+ * k² times fewer, down to one: ten long traces are ten chunks, and as many workers have work. All chunks have the same number of
+ * rows, so that the chunk of a row follows from its number alone.
  * @param rows of all inputs; undefined where nobody can count them before they are read
+ * @param rowBytes their mean length in the inputs; undefined where a chunk is to hold whole groups, however long they are
  */
-export function defaultRowsPerChunk(rows: number | undefined, hasPolicy: boolean): number {
+export function defaultRowsPerChunk(
+  rows: number | undefined,
+  hasPolicy: boolean,
+  rowBytes: number | undefined,
+): number {
   const { count, mostRows } = hasPolicy ? CHUNKS.policy : CHUNKS.none;
   if (rows === undefined) return mostRows;
-  const windows = Math.ceil(rows / count / WINDOW_ROWS);
-  return Math.min(mostRows, Math.max(1, windows) * WINDOW_ROWS);
+  const isLong = hasPolicy && rowBytes !== undefined && rowBytes > SHORT_ROW_BYTES;
+  const share = isLong ? (SHORT_ROW_BYTES / rowBytes) ** 2 : 1;
+  const window = Math.max(1, Math.floor(WINDOW_ROWS * share));
+  const windows = Math.max(1, Math.ceil(rows / count / window));
+  const own = Math.min(Math.max(1, Math.floor(mostRows * share)), windows * window);
+  // as many as one Parquet file can hold, where the rule of short rows does not make more
+  return isLong ? Math.max(own, Math.min(mostRows, Math.ceil(rows / MAX_ROW_GROUPS))) : own;
 }
 
 /** The chunk of an input row. @param ordinal number of the row over all inputs */

@@ -2,7 +2,8 @@
 import { basename } from 'node:path';
 import { type RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { statIfThere } from './stat-if-there.js';
+import { statIfThere } from './file-error.js';
+import { isStored } from './opened.js';
 
 const ADDRESS = /^(?!file:)([a-z][a-z0-9+.-]*):\/\/.+$/i;
 /** An address of the Hub: of a data set or a model, its owner and name. */
@@ -12,8 +13,6 @@ const HUB_NAME = /^(?!\.)[\w.-]+\/[\w.-]+$/;
 /** A file by its name, and no version as in `Qwen2.5`. */
 const FILE = /\.[a-z]+(\.(gz|zst))?$/i;
 
-const NO_CONNECTION = 'and rredcot opens no connection';
-
 /** What is wrong with a path that is an address; undefined where it is none. */
 export function addressError(path: string): RredcotError | undefined {
   const [, scheme] = ADDRESS.exec(path) ?? [];
@@ -21,7 +20,7 @@ export function addressError(path: string): RredcotError | undefined {
   const [, datasets, repository] = HUB.exec(path) ?? [];
   const command = repository === undefined ? copying(path, scheme) : hubDownload(repository, datasets);
   return usageError(
-    `${path}: is an address, ${NO_CONNECTION}`,
+    `${path}: is an address that is not opened here`,
     `download it first${command === undefined ? '' : `: ${command}`}, then give that file or folder`,
   );
 }
@@ -34,9 +33,20 @@ export function assertHere(path: string): void {
   const verb = FILE.test(path) ? 'cp' : 'sync';
   const command = /^s3$/i.test(scheme) ? `: aws s3 ${verb} ${name} ${shellWord(path)}` : '';
   throw usageError(
-    `${path}: is an address, ${NO_CONNECTION}`,
+    `${path}: is an address, which is not written here`,
     `${name}${path.endsWith('/') ? '/' : ''}, and upload that when it is done${command}`,
   );
+}
+
+/** The same of an output that may be an object. @throws RredcotError (exit 2) for what stands for several of them */
+export function assertWritable(path: string): void {
+  const isOfS3 = /^s3:/i.test(path);
+  if (!isOfS3) assertHere(path);
+  if (isOfS3 && !/^s3:\/\/[^/]+\/.*[^/]$/i.test(path))
+    throw usageError(
+      `${path}: names no object, and a folder of a run or a merge is made on this machine alone`,
+      's3://<bucket>/<key>.parquet; or a folder that the shards share, then rredcot merge <folder> -o s3://…',
+    );
 }
 
 /** The command that most have for it; of a pattern none has one. */
@@ -61,7 +71,7 @@ function hubDownload(repository: string, datasets?: string): string {
  * @throws RredcotError (exit 2) for what is no folder of this machine, saying how to get it where its name tells
  */
 export async function assertModelFolder(path: string, expected: string, hint: string): Promise<void> {
-  const found = await statIfThere(path);
+  const found = isStored(path) ? null : await statIfThere(path);
   if (found?.isDirectory()) return;
   if (found !== null) throw usageError(`${path}: is a file, expected ${expected}`, hint);
   const [, datasets, ofAddress] = HUB.exec(path) ?? [];
@@ -69,7 +79,7 @@ export async function assertModelFolder(path: string, expected: string, hint: st
   if (repository === undefined || datasets !== undefined)
     throw addressError(path) ?? usageError(`${path}: no such folder, expected ${expected}`, hint);
   throw usageError(
-    `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first, ${NO_CONNECTION}`,
+    `${path}: no such folder; a model of the Hugging Face Hub has to be downloaded first`,
     `${hubDownload(repository)} (of old: huggingface-cli download), then rredcot policy build ${shellWord(basename(repository))} -o <folder>`,
   );
 }

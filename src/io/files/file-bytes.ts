@@ -1,10 +1,11 @@
-// A file's bytes in chunks, for reading it once from end to end, and their hash.
+// Bytes of files, all of a range or none, and their hashes; bytes of a stream, which can be looked into before they are read.
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { constants, createReadStream, fstatSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
 import { usageError } from '../../errors.js';
-import { fileError } from './file-error.js';
-import { statIfThere } from './stat-if-there.js';
+import { fileError, statIfThere } from './file-error.js';
+import { isStored, type OpenFile, objectBytes } from './opened.js';
 
 /** How a file is opened that has to be a regular one: a pipe would hold the program up until somebody writes to it. */
 export const READ_AT_ONCE = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0);
@@ -14,6 +15,7 @@ const LEAST_BYTES = 2 ** 12;
 
 /** @throws RredcotError naming the file that cannot be read, or is no regular one */
 export async function* fileBytes(path: string): AsyncGenerator<Buffer> {
+  if (isStored(path)) return yield* objectBytes(path);
   try {
     await using file = await open(path, READ_AT_ONCE);
     const found = await file.stat();
@@ -41,4 +43,111 @@ export async function sha256OfFiles(paths: readonly string[]): Promise<string> {
   const hash = createHash('sha256');
   for (const path of paths) for await (const bytes of fileBytes(path)) hash.update(bytes);
   return hash.digest('hex');
+}
+
+/** Fills `bytes` from a place in the file. @throws Error where the file ends before */
+export async function readWhole<T extends Uint8Array>(
+  file: Pick<OpenFile, 'read'>,
+  bytes: T,
+  position: number,
+  name = 'the file',
+): Promise<T> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesRead } = await file.read(bytes, done, bytes.length - done, position + done);
+    if (bytesRead === 0) throw new Error(`${name} has become shorter`);
+    done += bytesRead;
+  }
+  return bytes;
+}
+
+/** Writes at a place in the file; null: where the last write ended. */
+export async function writeWhole(
+  file: FileHandle,
+  bytes: Uint8Array,
+  position: number | null = null,
+): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const at = position === null ? null : position + done;
+    done += (await file.write(bytes.subarray(done), 0, undefined, at)).bytesWritten;
+  }
+}
+
+export const STDIN = '-';
+/** So many bytes tell every format. */
+export const HEAD_BYTES = 8;
+const READ_CHUNK_BYTES = 2 ** 20;
+
+/** From a byte of a file to before another one; undefined: to its end. */
+export type ByteRange = readonly [start: number, end: number | undefined];
+
+/** Bytes that can be read once. */
+export interface ByteSource {
+  /** the first bytes, up to `HEAD_BYTES` of them; they stay to be read, and can be asked for at any time */
+  head(): Promise<Buffer>;
+  bytes(): AsyncGenerator<Buffer>;
+}
+
+/** Node takes a folder for a stream that has ended. @throws RredcotError (exit 2) */
+export function openStdin(): Readable {
+  if (fstatSync(0).isDirectory())
+    throw usageError('stdin: is a folder, expected bytes', 'name the folder in the command');
+  return process.stdin;
+}
+
+/**
+ * Opens stdin (`-`), a pipe, a file or an object; nothing is read before it is asked for.
+ * @param range of a file or object: from which byte to before which one
+ */
+export function openByteSource(path: string, [start, end]: ByteRange = [0, undefined]): ByteSource {
+  let iterator: AsyncIterator<Buffer> | null = null;
+  let held: Buffer[] = [];
+  let head: Promise<Buffer> | null = null;
+
+  async function next(): Promise<Buffer | null> {
+    if (iterator === null) {
+      const stream =
+        path === STDIN
+          ? openStdin()
+          : isStored(path)
+            ? objectBytes(path, start, end)
+            : createReadStream(path, {
+                highWaterMark: READ_CHUNK_BYTES,
+                ...(start === 0 ? {} : { start }), // a pipe has no places
+                ...(end === undefined ? {} : { end: end - 1 }),
+              });
+      iterator = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+    }
+    try {
+      const { done, value } = await iterator.next();
+      return done ? null : value;
+    } catch (error) {
+      throw fileError(error, path, 'read');
+    }
+  }
+  async function readHead(): Promise<Buffer> {
+    let length = 0;
+    while (length < HEAD_BYTES) {
+      const chunk = await next();
+      if (chunk === null) break;
+      held.push(chunk);
+      length += chunk.length;
+    }
+    // a copy: what is held may be gone when this is looked at again
+    return Buffer.concat(held).subarray(0, HEAD_BYTES);
+  }
+  return {
+    head() {
+      head ??= readHead();
+      return head;
+    },
+    async *bytes() {
+      try {
+        yield* held.splice(0);
+        for (let chunk = await next(); chunk !== null; chunk = await next()) yield chunk;
+      } finally {
+        held = [];
+        await iterator?.return?.();
+      }
+    },
+  };
 }

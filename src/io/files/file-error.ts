@@ -1,6 +1,7 @@
-// Turns a failure of the file system into the user's error: which file, what is wrong, whether starting again helps.
+// What became of a look at the file system: what is there, and whose fault a failure is.
 import { constants } from 'node:os';
 import { EXIT, RredcotError } from '../../errors.js';
+import { type FileFacts, factsOf } from './opened.js';
 
 /** What the user has to fix before the same command can work; everything else the machine did. */
 const CALL_ERRORS: Readonly<Record<string, string>> = {
@@ -50,4 +51,20 @@ function systemCode(error: unknown): string | undefined {
   if (number === undefined) return undefined;
   const named = Object.entries(constants.errno).find(([, errno]) => errno === Number(number));
   return named?.[0] ?? `error ${number} of the system`;
+}
+
+/** null only where nothing is there. @throws RredcotError where nobody can tell */
+export async function statIfThere(path: string): Promise<FileFacts | null> {
+  try {
+    return await factsOf(path);
+  } catch (error) {
+    if (isAbsent(error)) return null;
+    throw fileError(error, path, 'read');
+  }
+}
+
+/** Whether an error says that there is nothing under a name, rather than that one could not look. */
+export function isAbsent(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ENOENT' || code === 'ENOTDIR';
 }

@@ -2,7 +2,7 @@
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { isAbsent } from './stat-if-there.js';
+import { isAbsent } from './file-error.js';
 
 /** The largest tokenizer.json are some 40 MB. */
 const MOST_TEXT_BYTES = 256 * 2 ** 20;

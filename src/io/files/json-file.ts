@@ -1,12 +1,13 @@
-// Small JSON files: ours, which are there whole or not at all, and those that a flag names.
+// Small files: our JSON and hashes, which are there whole or not at all, and JSON that a flag names.
 import { readFile } from 'node:fs';
 import { readFile as readAny } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { usageError } from '../../errors.js';
-import { AtomicFile } from './atomic-file.js';
+import { AtomicFile, removeFile } from './atomic-file.js';
 import { addressError } from './elsewhere.js';
 import { READ_AT_ONCE } from './file-bytes.js';
-import { fileError } from './file-error.js';
-import { isAbsent } from './stat-if-there.js';
+import { fileError, isAbsent } from './file-error.js';
+import { isStored, objectBytes } from './opened.js';
 
 /** Writes a small file of the run folder whole or not at all. */
 export function writeJson(path: string, value: unknown): Promise<void> {
@@ -76,10 +77,67 @@ export async function readGivenJson(flag: string, path: string, hint: string): P
 
 /** A file's text. A pipe in its place is empty, and holds nobody up. @throws what the file system says */
 export function readSmallFile(path: string): Promise<string> {
+  if (isStored(path)) return objectText(path);
   // node:fs/promises takes twice the processor time, which counts for the records of 200,000 chunks
   return new Promise((done, failed) => {
     // the types know flags by their names alone
     const how = { encoding: 'utf8', flag: READ_AT_ONCE as unknown as string } as const;
     readFile(path, how, (error, text) => (error === null ? done(text) : failed(error)));
   });
+}
+
+async function objectText(path: string): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of objectBytes(path)) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+/** The file beside one of JSON lines: as `sha256sum` writes it, and `sha256sum -c` reads it. */
+export function sumPath(path: string): string {
+  return `${path}.sha256`;
+}
+
+/**
+ * Writes it.
+ * @param hashes SHA-256 in hexadecimal digits by the paths of files that lie beside each other, its own first
+ * @param folder where it lies until it is whole; by default beside itself
+ */
+export function writeSum(path: string, hashes: ReadonlyMap<string, string>, folder?: string): Promise<void> {
+  const lines = Array.from(hashes, ([file, sha256]) => sumLine(sha256, basename(file)));
+  return writeText(sumPath(path), lines.join(''), folder);
+}
+
+/** Removes it before the file is replaced: none says nothing, and another file's says something wrong. */
+export function removeSum(path: string): Promise<void> {
+  return removeFile(sumPath(path));
+}
+
+/**
+ * Reads it.
+ * @returns hashes by the files' names, the file's own first; undefined where it is not there, null where it is damaged
+ */
+export async function readSum(path: string): Promise<ReadonlyMap<string, string> | null | undefined> {
+  let text: string;
+  try {
+    text = await readSmallFile(sumPath(path));
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw fileError(error, sumPath(path), 'read');
+  }
+  const lines = Array.from(text.matchAll(/^(\\?)([0-9a-f]{64}) [ *](.+)\n/gm));
+  const isWhole = lines.length > 0 && lines.map(([line]) => line).join('') === text;
+  if (!isWhole) return null;
+  return new Map(
+    lines.map(([, escaped, sha256 = '', name = '']) => [escaped === '' ? name : unescaped(name), sha256]),
+  );
+}
+
+/** A line as `sha256sum` writes it: with a backslash in front where the name holds one, or a line break. */
+function sumLine(sha256: string, name: string): string {
+  const escaped = name.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('\r', '\\r');
+  return `${escaped === name ? '' : '\\'}${sha256}  ${escaped}\n`;
+}
+
+function unescaped(name: string): string {
+  return name.replaceAll(/\\(.)/g, (_, c: string) => (c === 'n' ? '\n' : c === 'r' ? '\r' : c));
 }

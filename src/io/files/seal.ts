@@ -3,8 +3,9 @@
 // The metadata hold a text of 64 characters, which stands for itself while the file is hashed and
 // is then written over with the hash: whoever puts it back and hashes again must find the same.
 import { createHash } from 'node:crypto';
-import { type FileHandle, open } from 'node:fs/promises';
-import { readWhole, writeWhole } from './exact-bytes.js';
+import type { FileHandle } from 'node:fs/promises';
+import { readWhole, writeWhole } from './file-bytes.js';
+import { type OpenFile, openFile } from './opened.js';
 
 /** The key in a file's metadata. */
 export const HASH_KEY = 'rredcot.sha256';
@@ -40,7 +41,7 @@ export async function sealFile(file: FileHandle, hash?: string): Promise<void> {
  * @returns what is wrong, null where nothing is, undefined for a file that another program has written
  */
 export async function sealFault(path: string): Promise<string | null | undefined> {
-  await using file = await open(path, 'r');
+  await using file = await openFile(path);
   const { size } = await file.stat();
   const regions = await metadataRegions(file, size);
   const texts = regions.map(({ bytes }) => bytes.toString('latin1'));
@@ -67,7 +68,7 @@ function placesOf({ from, bytes }: Region, text: string): number[] {
 }
 
 /** The file's hash with the text of before at the given places. */
-async function hashWithout(file: FileHandle, size: number, places: readonly number[]): Promise<string> {
+async function hashWithout(file: OpenFile, size: number, places: readonly number[]): Promise<string> {
   const hash = createHash('sha256');
   const pieceBytes = 4 * 2 ** 20;
   for (let from = 0; from < size; from += pieceBytes) {
@@ -88,7 +89,7 @@ const ARROW_HEAD = 8;
 const CONTINUATION = 0xffffffff;
 
 /** Where a file of either format keeps its metadata; none for other files. */
-async function metadataRegions(file: FileHandle, size: number): Promise<Region[]> {
+async function metadataRegions(file: OpenFile, size: number): Promise<Region[]> {
   const at = async (from: number, length: number): Promise<Buffer> => {
     const isInside = from >= 0 && length >= 0 && length <= MAX_REGION_BYTES && from + length <= size;
     return isInside ? readWhole(file, Buffer.alloc(length), from) : Buffer.alloc(0);

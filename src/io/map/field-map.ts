@@ -1,8 +1,16 @@
 // Decides where each field of a trace is looked for, by `--map` and what is known of a file.
 import { usageError } from '../../errors.js';
-import { didYouMean } from '../../similar.js';
-import { type FieldPath, parsePath } from './path.js';
-import { FIELDS, type Field, type FieldMap, type FieldSource, type FieldSources, isEach } from './sources.js';
+import { didYouMean } from '../../flag-values.js';
+import {
+  FIELDS,
+  type Field,
+  type FieldMap,
+  type FieldPath,
+  type FieldSource,
+  type FieldSources,
+  isEach,
+  parsePath,
+} from './sources.js';
 
 /**
  * Parses the value of `--map`: `field=path,…`, where `a|b` is the first of two paths that is there.

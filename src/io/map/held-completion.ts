@@ -1,6 +1,6 @@
 // Tells rows whose prompt already holds the completion, and completions that begin with their prompt.
 import type { Message, Trace } from '../../trace.js';
-import { Mismatch } from './mismatch.js';
+import { Mismatch } from './sources.js';
 
 /** Shorter texts, and fewer ids, may stand in a prompt by chance, such as one of its choices. */
 const TELLS = { characters: 24, ids: 8 };

@@ -1,24 +1,17 @@
-// The rows of another file (`--join`), indexed so that each input row finds its partner.
+// The rows of another file (`--join`), indexed so that each input row finds its partner; and the kinds of such files.
+
 import { createHash } from 'node:crypto';
 import { EXIT, RredcotError } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
-import { describeKeys, describeValue } from '../arrow/describe.js';
-import { stringifyJson } from '../arrow/json.js';
-import { inferColumns, type PassThroughColumn } from '../arrow/schema.js';
-import { Mismatch } from './mismatch.js';
-import type { Columns } from './path.js';
+import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
+import { inferColumns } from '../arrow/schema.js';
+import { lastQuestion } from './messages.js';
+import { fieldSources } from './preset.js';
+import { type Columns, type FieldSources, type Join, Mismatch } from './sources.js';
 import { textIndex } from './text-index.js';
 
 /** The index is kept in memory: so many characters of columns at most. */
 const MAX_KEPT_CHARACTERS = 2 ** 30;
-
-/** Another file's rows. */
-export interface Join {
-  /** what is kept of the row that belongs to an input row. @throws Mismatch (`join`) where none or several do */
-  partnerOf(row: InputRow): Columns;
-  /** columns that are written beside the row's own, with the types of the whole file */
-  readonly written: readonly PassThroughColumn[];
-}
 
 /** How rows of both files find each other. */
 export interface JoinKey {
@@ -120,4 +113,56 @@ export function pick(columns: Columns, names: readonly string[]): Columns {
 
 function refuseJoin(message: string, hint: string): never {
   throw new RredcotError(message, { exitCode: EXIT.usage, hint });
+}
+
+/** A kind of file for `--join`. */
+export interface JoinPreset {
+  readonly name: string;
+  readonly what: string;
+  /** the columns that tell it */
+  readonly columns: readonly string[];
+  /** for people: which text has to stand in a trace's prompt */
+  readonly keyText: string;
+  readonly key: (columns: Columns) => string | undefined;
+  /** fields that it gives */
+  readonly fields: FieldSources;
+}
+
+/** The columns of a partner stand under this name beside the row's own. */
+const PREFIX = 'join';
+
+const verlParquet: JoinPreset = {
+  name: 'verl-parquet',
+  what: "verl's train.parquet",
+  columns: ['prompt', 'reward_model', 'data_source'],
+  keyText: "prompt's last question",
+  key: ({ prompt }) => lastQuestion(prompt),
+  fields: fieldSources({ prompt: 'prompt', reference: 'reward_model.ground_truth' }, `${PREFIX}.`),
+};
+
+const openRs: JoinPreset = {
+  name: 'open-rs',
+  what: 'knoveleng/open-rs, MATH-500 and others of their form',
+  columns: ['problem', 'solution', 'answer'],
+  keyText: 'problem',
+  key: ({ problem }) => (typeof problem === 'string' ? problem : undefined),
+  fields: fieldSources({ reference: 'answer', solution: 'solution' }, `${PREFIX}.`),
+};
+
+export const JOINS: readonly JoinPreset[] = [verlParquet, openRs];
+
+/** What any other file gives; `--map field=join.<column>` takes more. */
+export const NAMED_FIELDS = fieldSources(
+  { reference: ['reference', 'references', 'answer'], solution: 'solution' },
+  `${PREFIX}.`,
+);
+
+/** The columns of the joined file that a field map reads. */
+export function joinedColumns(sources: Iterable<{ readonly text: string }>): Set<string> {
+  const columns = new Set<string>();
+  for (const { text } of sources) {
+    const [, column] = new RegExp(`^${PREFIX}\\.([^.[]+)`).exec(text) ?? [];
+    if (column !== undefined) columns.add(column);
+  }
+  return columns;
 }

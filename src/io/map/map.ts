@@ -3,13 +3,19 @@
 import { plural } from '../../plural.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-import { describeKeys, describeValue } from '../arrow/describe.js';
-import { stringifyJson } from '../arrow/json.js';
-import { type Join, pick } from './join.js';
-import { Mismatch } from './mismatch.js';
-import { type Columns, resolvePath } from './path.js';
+import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
+import { pick } from './join.js';
 import { mapFlag, meantPath, proposePaths } from './propose.js';
-import type { Field, FieldMap, FieldSource, Needs } from './sources.js';
+import {
+  type Columns,
+  type Field,
+  type FieldMap,
+  type FieldSource,
+  type Join,
+  Mismatch,
+  type Needs,
+  resolvePath,
+} from './sources.js';
 import { buildTrace, type Cell, type Cells, type TracePlace } from './trace-fields.js';
 
 /** What says something of a completion, and nothing of its prompt. */

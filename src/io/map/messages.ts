@@ -1,6 +1,7 @@
-// A prompt given as a conversation, in the forms that data sets use, as the method's `Message` list.
+// Prompts, completions and whole dialogues given as messages, in the forms that data sets use.
+
 import type { Message } from '../../trace.js';
-import { describeValue } from '../arrow/describe.js';
+import { describeValue } from '../arrow/json.js';
 
 /** The messages, or what is wrong with them. */
 export type ParsedMessages = readonly Message[] | { readonly problem: string };
@@ -38,4 +39,34 @@ function contentText(content: unknown): string | undefined {
     return type === 'text' && typeof text === 'string' ? text : undefined;
   });
   return parts.includes(undefined) ? undefined : parts.join('');
+}
+
+/** Whether a value is a list that begins like a dialogue. */
+export function isDialogue(value: unknown): value is readonly unknown[] {
+  return Array.isArray(value) && typeof (value[0] as { role?: unknown } | null)?.role === 'string';
+}
+
+/** What the last message of the user says; undefined where there is none. */
+export function lastQuestion(value: unknown): string | undefined {
+  const messages = Array.isArray(value) ? parseMessages(value) : [];
+  return 'problem' in messages ? undefined : messages.findLast(({ role }) => role === 'user')?.content;
+}
+
+/**
+ * The text of a completion given as one message of the assistant. What the model thought may stand in a key of its own,
+ * under one of two names; it comes first, between the tags.
+ * @returns null where the value is anything else
+ */
+export function completionText(value: unknown): string | null {
+  const messages = Array.isArray(value) ? parseMessages(value) : [];
+  if ('problem' in messages || messages.length !== 1) return null;
+  const [{ role, content, reasoning_content, thinking }] = messages as [(typeof messages)[0]];
+  if (role !== 'assistant') return null;
+  const thought = reasoning_content ?? thinking;
+  return typeof thought === 'string' && thought !== '' ? withThought(thought, content) : content;
+}
+
+/** A thought and the text after it as one completion. */
+export function withThought(thought: string, solution: string): string {
+  return `<think>\n${thought.trim()}\n</think>\n\n${solution}`;
 }

@@ -1,9 +1,19 @@
-// What a preset is: how a dump is recognised, and where a trace's fields are in its rows.
+// What a preset is: how a dump is recognised, and where a trace's fields are in its rows; with the rules that several share.
 
+import { createHash } from 'node:crypto';
+import { lastBoxed } from '../../boxed.js';
 import type { InputRow } from '../../rows.js';
-import { Mismatch } from './mismatch.js';
-import { type Columns, parsePath } from './path.js';
-import type { Field, FieldSources, Rule } from './sources.js';
+import { codePoints } from '../../scored.js';
+import { describeValue, stringifyJson } from '../arrow/json.js';
+import {
+  type Columns,
+  type Field,
+  type FieldSources,
+  Mismatch,
+  parsePath,
+  type Rule,
+  resolvePath,
+} from './sources.js';
 
 /** A kind of dump. Several may share a name: a data set and its copies. */
 export interface Preset {
@@ -19,23 +29,29 @@ export interface Preset {
   readonly notes: readonly string[];
 }
 
+/** Where fields are, as a table spells it: rules, and paths as `--map` takes them; several are tried in turn. */
+type FieldTable = Partial<Record<Field, string | Rule | readonly (string | Rule)[]>>;
+
 /** A preset as its table spells it. */
 interface PresetTable extends Omit<Preset, 'fields' | 'notes'> {
-  readonly fields: Partial<Record<Field, PlaceText | Rule | readonly (PlaceText | Rule)[]>>;
+  readonly fields: FieldTable;
   readonly notes?: readonly string[];
 }
 
-/** A path as `--map` takes it. */
-type PlaceText = string;
-
 /** Makes a preset of its table. */
 export function preset({ fields, notes = [], ...rest }: PresetTable): Preset {
-  const entries = Object.entries(fields) as [Field, PresetTable['fields'][Field]][];
-  const sources = entries.map(([field, places]) => {
-    const list = [places ?? []].flat() as (PlaceText | Rule)[];
-    return [field, list.map((place) => (typeof place === 'string' ? parsePath(place) : place))] as const;
-  });
-  return { ...rest, notes, fields: new Map(sources) };
+  return { ...rest, notes, fields: fieldSources(fields) };
+}
+
+/** @param before what paths begin with */
+export function fieldSources(table: FieldTable, before = ''): FieldSources {
+  const entries = Object.entries(table) as [Field, string | Rule | (string | Rule)[]][];
+  return new Map(
+    entries.map(([field, places]) => [
+      field,
+      [places].flat().map((place) => (typeof place === 'string' ? parsePath(before + place) : place)),
+    ]),
+  );
 }
 
 /** A rule that gives one value for all traces of the row. */
@@ -51,4 +67,71 @@ export function ruleForEach(text: string, value: (columns: Columns) => readonly 
 /** Turns a row down because it is not as the preset says. */
 export function mismatch(reason: string): never {
   throw new Mismatch('map', `${reason}: --preset none takes fields by their names, --map field=<path>`);
+}
+
+/** The value at a path, undefined where there is none. */
+export function at(columns: Columns, path: string): unknown {
+  const found = resolvePath(columns, parsePath(path));
+  return found.kind === 'one' ? found.value : undefined;
+}
+
+/** Text at a path. @throws Mismatch for anything else */
+export function textAt(columns: Columns, path: string): string {
+  const value = at(columns, path);
+  return typeof value === 'string' ? value : mismatch(`${path} is ${describeValue(value)}, expected text`);
+}
+
+/** A list of texts at a path. @throws Mismatch for anything else */
+export function textsAt(columns: Columns, path: string): readonly string[] {
+  const value = at(columns, path);
+  if (!Array.isArray(value)) return mismatch(`${path} is ${describeValue(value)}, expected a list of texts`);
+  const wrong = value.findIndex((item) => typeof item !== 'string');
+  return wrong < 0
+    ? (value as readonly string[])
+    : mismatch(`${path}[${wrong}] is ${describeValue(value[wrong])}, expected text`);
+}
+
+/** A completion made of steps, each with its separator one given segment. */
+export function joinedSteps(
+  text: string,
+  separator: string,
+  steps: (columns: Columns) => readonly string[],
+): Pick<Record<Field, Rule>, 'completion' | 'segment_char_ends'> {
+  return {
+    completion: rule(`${text}, joined by ${JSON.stringify(separator)}`, (columns) =>
+      steps(columns).join(separator),
+    ),
+    segment_char_ends: rule(`the ends of ${text}`, (columns) => stepEnds(steps(columns), separator)),
+  };
+}
+
+/** Ends of joined steps in code points; a step without text is no segment. */
+function stepEnds(steps: readonly string[], separator: string): number[] {
+  let end = 0;
+  const ends = steps.map((step, k) => {
+    end += codePoints(step) + (k < steps.length - 1 ? codePoints(separator) : 0);
+    return end;
+  });
+  return ends.filter((at, k) => at > (k === 0 ? 0 : (ends[k - 1] as number)));
+}
+
+/** The answer in the last box of a solution. */
+export function boxedIn(path: string): Rule {
+  return rule(`the last \\boxed{} of ${path}`, (columns) => {
+    const solution = at(columns, path);
+    return typeof solution === 'string' ? lastBoxed(solution) || undefined : undefined;
+  });
+}
+
+/** One group for each value of `path` within a value of `within`. */
+export function groupBy(within: string, path: string): Rule {
+  return rule(`${within} and a hash of ${path}`, (columns) => {
+    const value = at(columns, path);
+    return value === undefined ? undefined : `${String(at(columns, within))}/${shortHash(value)}`;
+  });
+}
+
+/** 16 hexadecimal digits of a value's SHA-256. */
+export function shortHash(value: unknown): string {
+  return createHash('sha256').update(stringifyJson(value)).digest('hex').slice(0, 16);
 }

@@ -1,10 +1,10 @@
 // All presets, and which of them a file is.
 
 import { usageError } from '../../errors.js';
-import { didYouMean } from '../../similar.js';
-import type { Columns } from './path.js';
+import { didYouMean } from '../../flag-values.js';
 import type { Preset } from './preset.js';
 import { SOLUTIONS } from './solutions.js';
+import type { Columns } from './sources.js';
 import { STEPS } from './steps.js';
 import { DUMPS, PLAIN_ROWS } from './trainers.js';
 

@@ -1,10 +1,9 @@
 // Proposes paths for `--map` by the names that such columns have, where their values fit.
 
+import { didYouMean } from '../../flag-values.js';
 import { shellWord } from '../../printable.js';
-import { didYouMean } from '../../similar.js';
-import { isDialogue } from './dialogue.js';
-import type { Columns } from './path.js';
-import { FIELDS, type Field } from './sources.js';
+import { isDialogue } from './messages.js';
+import { type Columns, FIELDS, type Field } from './sources.js';
 
 /** A value in the row, and the path that leads there. */
 interface Place {
@@ -18,36 +17,28 @@ interface Place {
 
 /** What columns are called, without their case, `_` and `-`; the likelier names first. */
 const NAMES: Partial<Record<Field, readonly string[]>> = {
-  completion: [
-    ...['completion', 'fullresponse', 'modelresponse', 'response', 'generatedsolution', 'generatedtext'],
-    ...['generation', 'modeloutput', 'modelcompletion', 'output', 'prediction', 'rollout', 'trace', 'cot'],
-    ...['chainofthought', 'reasoning', 'completions', 'responses', 'generations', 'outputs', 'predictions'],
-    ...['rollouts', 'samples', 'candidates', 'text', 'content', 'message'],
-  ],
-  prompt: [
-    ...['prompt', 'question', 'problem', 'problemstatement', 'instruction', 'query', 'userprompt', 'input'],
-    ...['messages', 'conversation'],
-  ],
-  reference: [
-    ...[
-      'reference',
-      'references',
-      'groundtruth',
-      'truth',
-      'goldanswer',
-      'goldenanswer',
-      'referenceanswer',
-      'gtanswer',
-    ],
-    ...['expectedanswer', 'correctanswer', 'finalanswer', 'gold', 'gts', 'gt', 'answer', 'answers', 'target'],
-    ...['expected', 'solution'],
-  ],
-  reward: [
-    ...['reward', 'iscorrect', 'correct', 'correctness', 'accuracyreward', 'accuracy', 'acc', 'score'],
-    ...['passed', 'verified', 'isright', 'rewards', 'scores', 'corrects'],
-  ],
-  group: ['group', 'groupid', 'problemid', 'questionid', 'promptid', 'uid'],
+  completion: names(
+    `completion fullresponse modelresponse response generatedsolution generatedtext generation modeloutput
+    modelcompletion output prediction rollout trace cot chainofthought reasoning completions responses generations
+    outputs predictions rollouts samples candidates text content message`,
+  ),
+  prompt: names(
+    'prompt question problem problemstatement instruction query userprompt input messages conversation',
+  ),
+  reference: names(
+    `reference references groundtruth truth goldanswer goldenanswer referenceanswer gtanswer expectedanswer
+    correctanswer finalanswer gold gts gt answer answers target expected solution`,
+  ),
+  reward: names(
+    `reward iscorrect correct correctness accuracyreward accuracy acc score passed verified isright rewards scores
+    corrects`,
+  ),
+  group: names('group groupid problemid questionid promptid uid'),
 };
+
+function names(list: string): string[] {
+  return list.split(/\s+/);
+}
 
 const isText = (value: unknown): boolean => typeof value === 'string' && value !== '';
 const isNumber = (value: unknown): boolean => typeof value === 'number' || typeof value === 'bigint';

@@ -2,8 +2,7 @@
 
 import { markedAnswer } from '../../boxed.js';
 import type { Reference } from '../../trace.js';
-import { describeValue } from '../arrow/describe.js';
-import { asNumber } from '../arrow/json.js';
+import { asNumber, describeValue } from '../arrow/json.js';
 
 /** The references, or what is wrong with them. */
 export type ParsedReferences = readonly Reference[] | { readonly problem: string };

@@ -1,9 +1,8 @@
 // Presets of data sets that hold whole solutions: one or several traces a problem.
 
-import { describeValue } from '../arrow/describe.js';
-import { withThought } from './dialogue.js';
-import { mismatch, type Preset, preset, rule, ruleForEach } from './preset.js';
-import { at, boxedIn, textAt } from './rules.js';
+import { describeValue } from '../arrow/json.js';
+import { withThought } from './messages.js';
+import { at, boxedIn, mismatch, type Preset, preset, rule, ruleForEach, textAt } from './preset.js';
 
 const openr1 = preset({
   name: 'openr1',

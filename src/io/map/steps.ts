@@ -1,10 +1,9 @@
 // Presets of data sets whose chains come cut into steps, with labels or values of each.
 
-import { codePoints } from '../../code-points.js';
-import { describeValue } from '../arrow/describe.js';
-import type { Columns } from './path.js';
-import { mismatch, type Preset, preset, rule } from './preset.js';
-import { at, joinedSteps, textAt, textsAt } from './rules.js';
+import { codePoints } from '../../scored.js';
+import { describeValue } from '../arrow/json.js';
+import { at, joinedSteps, mismatch, type Preset, preset, rule, textAt, textsAt } from './preset.js';
+import type { Columns } from './sources.js';
 
 const NO_REFERENCES = 'it has no references: --join <file with the answers>, or --map reference=<path>';
 

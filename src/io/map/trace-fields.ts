@@ -4,15 +4,12 @@ import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
 import type { InputRow } from '../../rows.js';
 import type { Reference, Trace } from '../../trace.js';
-import { describeKeys, describeValue } from '../arrow/describe.js';
-import { asNumber } from '../arrow/json.js';
-import { completionText } from './dialogue.js';
+import { asNumber, describeKeys, describeValue } from '../arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from './held-completion.js';
-import { parseMessages } from './messages.js';
-import { Mismatch } from './mismatch.js';
+import { completionText, parseMessages } from './messages.js';
 import { mapText, meantPath, proposePaths } from './propose.js';
 import { fromSolution, parseReferences } from './references.js';
-import type { Field, Needs } from './sources.js';
+import { type Field, Mismatch, type Needs } from './sources.js';
 
 /** A field's value in one trace and where it came from. */
 export interface Cell {
@@ -66,24 +63,19 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     }
     const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
-      ...(typeof promptText === 'string' ? { promptText } : {}),
       completion,
-      ...(promptIds === undefined ? {} : { promptIds }),
-      ...(completionIds === undefined ? {} : { completionIds }),
+      ...present({ promptIds, completionIds }),
+      ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes
     if (needs.prompt) checkPrompt(texts, cells.get(promptIds ? 'prompt_ids' : 'prompt')?.path ?? 'prompt');
     return {
       id,
-      ...(group === undefined ? {} : { group }),
       ...texts,
+      ...present({ group, segmentEnds, segmentCharEnds, values, item: place.index }),
       ...(needs.prompt && beginsWithPrompt(texts) ? { status: ['completion:has-prompt'] } : {}),
-      ...(segmentEnds === undefined ? {} : { segmentEnds }),
-      ...(segmentCharEnds === undefined ? {} : { segmentCharEnds }),
-      ...(values === undefined ? {} : { values }),
       references: references(row, cells, needs.references, group !== undefined),
       ...reward(cells),
-      ...(place.index === undefined ? {} : { item: place.index }),
       // the row itself: a columnar one makes its text only when asked
       source: row,
     };
@@ -91,6 +83,11 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     if (error instanceof Mismatch) error.id = id;
     throw error;
   }
+}
+
+/** The fields that are there: absent is not undefined. */
+function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
 }
 
 function notInItem(row: InputRow, path: string, { index = 0 }: TracePlace): string {

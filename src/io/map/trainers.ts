@@ -1,12 +1,9 @@
 // Presets of what trainers dump, and of the plain formats that they read.
 
-import { describeValue } from '../arrow/describe.js';
-import { completionText, isDialogue } from './dialogue.js';
-import { parseMessages } from './messages.js';
-import type { Columns } from './path.js';
-import { mismatch, type Preset, preset, rule } from './preset.js';
-import { at, groupBy, shortHash } from './rules.js';
-import type { Rule } from './sources.js';
+import { describeValue } from '../arrow/json.js';
+import { completionText, isDialogue, parseMessages } from './messages.js';
+import { at, groupBy, mismatch, type Preset, preset, rule, ruleForEach, shortHash } from './preset.js';
+import type { Columns, Rule } from './sources.js';
 
 const STRIPPED =
   "its writer left out special tokens, so the prompt's chat template and the end token are gone: give the prompts with --join <data set>";
@@ -68,6 +65,9 @@ const tokens = preset({
   fields: { prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
 });
 
+/** The prompt of verl's key `<uid>_<session>_<output>`. */
+const VERL_KEY = /^(.+)_\d+_\d+$/;
+
 const verlRollout = preset({
   name: 'verl-rollout',
   what: "verl's rollout_data_dir/<step>.jsonl",
@@ -77,9 +77,81 @@ const verlRollout = preset({
     completion: 'output',
     reference: 'gts',
     reward: ['acc', 'score'],
-    group: groupBy('step', 'input'),
+    group: [
+      rule('step and the prompt that uid begins with', ({ step, uid }) => {
+        const [, prompt] = VERL_KEY.exec(typeof uid === 'string' ? uid : '') ?? [];
+        return prompt === undefined ? undefined : `${String(step)}/${prompt}`;
+      }),
+      groupBy('step', 'input'),
+    ],
   },
   notes: [STRIPPED],
+});
+
+/** One turn of a trace in prime-rl's dump: what each of its nodes adds, put together. */
+interface OneTurn {
+  readonly prompt: readonly unknown[];
+  readonly completion: readonly unknown[];
+}
+
+/** The traces of an episode, as their graphs of messages have them. @throws Mismatch for one of several turns or branches */
+function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: readonly Columns[] })[] {
+  const traces = columns.traces;
+  if (!Array.isArray(traces) || traces.length === 0)
+    return mismatch(`traces is ${describeValue(traces)}, expected those of an episode that was run`);
+  const bad = traces.findIndex((trace) => !Array.isArray(trace?.nodes) || trace.nodes.length === 0);
+  return bad < 0 ? traces : mismatch(`traces[${bad}].nodes has no message, expected the ids of a trace`);
+}
+
+/** The ids of a trace: all before the first sampled one, and the sampled ones. */
+function oneTurn({ nodes }: { readonly nodes: readonly Columns[] }, n: number): OneTurn {
+  const branch = nodes.findIndex(({ parent }, i) => (parent ?? -1) !== i - 1);
+  if (branch >= 0)
+    return mismatch(`traces[${n}].nodes[${branch}] is a branch, expected one conversation a trace`);
+  const list = (name: string) => nodes.flatMap((node) => (node[name] ?? []) as unknown[]);
+  const [ids, mask] = [list('token_ids'), list('mask')];
+  const start = mask.indexOf(true);
+  if (start < 0 || ids.length !== mask.length)
+    return mismatch(
+      `traces[${n}] has ${ids.length} token_ids and ${mask.length} of mask, expected sampled ids`,
+    );
+  const end = mask.indexOf(false, start);
+  if (end >= 0) return mismatch(`traces[${n}] has several turns, or ids behind its turn, expected one turn`);
+  return { prompt: ids.slice(0, start), completion: ids.slice(start) };
+}
+
+/** The sum of what was weighed in, as verifiers makes a trace's reward; null where nothing was. */
+function weighedReward({ rewards }: Columns): number | null {
+  const found = Object.values((rewards ?? {}) as Record<string, Columns | null>).filter(
+    (each) => each !== null,
+  );
+  return found.length === 0
+    ? null
+    : found.reduce((sum, { score, weight }) => sum + Number(score) * Number(weight ?? 1), 0);
+}
+
+const primeRl = preset({
+  name: 'prime-rl',
+  what: "prime-rl's rollouts/step_<n>/…/traces.jsonl",
+  columns: ['task', 'traces'],
+  fits: ({ traces }) => Array.isArray(traces),
+  fields: {
+    id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
+    prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
+      episodeTraces(columns).map((trace, n) => oneTurn(trace, n).prompt),
+    ),
+    completion_ids: ruleForEach('traces[].nodes[].token_ids that mask has', (columns) =>
+      episodeTraces(columns).map((trace, n) => oneTurn(trace, n).completion),
+    ),
+    reference: 'task.data.answer',
+    reward: ruleForEach('traces[].rewards, each score times its weight', (columns) =>
+      episodeTraces(columns).map(weighedReward),
+    ),
+    group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
+  },
+  notes: [
+    'the answer is task.data.answer where the task has it under this name: --map reference=task.data.<name>',
+  ],
 });
 
 const trlCompletions = preset({
@@ -162,7 +234,7 @@ const promptCompletion = preset({
 });
 
 /** Dumps with columns of their own. */
-export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, trlCompletions, openrlhf];
+export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, primeRl, trlCompletions, openrlhf];
 
 /** Formats that others may look like: recognised last. */
 export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];

@@ -2,38 +2,23 @@
 //
 // A thread of its own because a panic of parquet-wasm on damaged pages escapes every promise: here it ends the thread.
 
-import { type FileHandle, open } from 'node:fs/promises';
 import { ParquetFile, type RecordBatch } from 'parquet-wasm/node';
 import { failThread, moved, serve } from '../../thread.js';
-import { readWhole } from '../files/exact-bytes.js';
-import { blobOf } from './blob.js';
-import { MAGIC } from './fields.js';
-import type { ParquetPart } from './part.js';
+import { type OpenFile, openFile } from '../files/opened.js';
+import type { ObjectVersion } from '../store/object.js';
+import { type ParquetPart, partBlob } from './part.js';
+
+/** A file, and which version of it where it is an object. */
+export interface VersionedFile {
+  readonly path: string;
+  readonly version: ObjectVersion | undefined;
+}
 
 /** What the next streams are made of: the rows of a part, or its schema alone. */
-export interface Wanted {
-  readonly path: string;
+export interface Wanted extends VersionedFile {
   readonly part: ParquetPart;
   /** at most; undefined: the schema */
   readonly batchRows?: number;
-}
-
-/** The magic, the part's bytes, its footer. */
-function partBlob(file: FileHandle, { start, end, footer }: ParquetPart): Blob {
-  const dataEnd = MAGIC.length + (end - start);
-  const size = dataEnd + footer.length;
-  const read = async (from: number, to: number): Promise<ArrayBuffer> => {
-    const bytes = new Uint8Array(to - from);
-    if (from < MAGIC.length) bytes.set(MAGIC.subarray(from, to));
-    const dataFrom = Math.max(from, MAGIC.length);
-    const dataTo = Math.min(to, dataEnd);
-    if (dataTo > dataFrom)
-      await readWhole(file, bytes.subarray(dataFrom - from, dataTo - from), dataFrom - MAGIC.length + start);
-    const footerFrom = Math.max(from, dataEnd);
-    if (to > footerFrom) bytes.set(footer.subarray(footerFrom - dataEnd, to - dataEnd), footerFrom - from);
-    return bytes.buffer;
-  };
-  return blobOf({ size, read }, failThread);
 }
 
 async function* batchStreams(parquet: ParquetFile, batchSize: number): AsyncGenerator<Uint8Array> {
@@ -42,20 +27,20 @@ async function* batchStreams(parquet: ParquetFile, batchSize: number): AsyncGene
 }
 
 /** The file that is being read: it stays open, so that one which is replaced meanwhile stays what it was. */
-let current: { readonly path: string; readonly file: FileHandle } | undefined;
+let current: { readonly path: string; readonly file: OpenFile } | undefined;
 
-async function opened({ path, batchRows }: Wanted): Promise<FileHandle> {
+async function opened({ path, version, batchRows }: Wanted): Promise<OpenFile> {
   // reading a file begins with its schema
   if (current?.path === path && batchRows !== undefined) return current.file;
   await current?.file.close();
   current = undefined;
-  current = { path, file: await open(path, 'r') };
+  current = { path, file: await openFile(path, version) };
   return current.file;
 }
 
 async function* streamsOf(wanted: Wanted): AsyncGenerator<Uint8Array> {
   const file = await opened(wanted);
-  const parquet = await ParquetFile.fromFile(partBlob(file, wanted.part));
+  const parquet = await ParquetFile.fromFile(partBlob(file, wanted.part, failThread));
   try {
     if (wanted.batchRows === undefined) yield parquet.schema().intoIPCStream();
     else yield* batchStreams(parquet, wanted.batchRows);

@@ -2,7 +2,7 @@
 
 import { setTimeout as after } from 'node:timers/promises';
 import { startThread, type Thread } from '../../thread.js';
-import type { DecoderThread, Wanted } from './decoder-thread.js';
+import type { DecoderThread, VersionedFile, Wanted } from './decoder-thread.js';
 import type { RowGroup } from './footer.js';
 import type { ParquetPart } from './part.js';
 
@@ -40,13 +40,13 @@ async function putBack(thread: Thread<DecoderThread>): Promise<void> {
 /** The thread; it is started when it is needed, and again after a part that has wrecked it. */
 export interface ParquetDecoder {
   /** An Arrow IPC stream without any batch. @throws Error for every failure of the thread, its end too */
-  schema(path: string, part: ParquetPart): Promise<Uint8Array>;
+  schema(file: VersionedFile, part: ParquetPart): Promise<Uint8Array>;
   /**
    * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
    * parquet-wasm may end early without a word, so the caller counts.
    * @throws Error for every failure of the thread, its end too
    */
-  rows(path: string, group: RowGroup): AsyncGenerator<Uint8Array>;
+  rows(file: VersionedFile, group: RowGroup): AsyncGenerator<Uint8Array>;
   close(): Promise<void>;
 }
 
@@ -77,16 +77,16 @@ export function openParquetDecoder(): ParquetDecoder {
     }
   }
   return {
-    async schema(path, part) {
+    async schema(file, part) {
       let schema: Uint8Array | undefined;
-      for await (const ipc of answers({ path, part })) schema = ipc;
+      for await (const ipc of answers({ ...file, part })) schema = ipc;
       if (schema === undefined) throw new Error('no schema came');
       return schema;
     },
-    rows(path, group) {
+    rows(file, group) {
       const rowBytes = group.bytes / Math.max(1, group.rows);
       const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
-      return answers({ path, part: group.part(), batchRows });
+      return answers({ ...file, part: group.part(), batchRows });
     },
     close,
   };

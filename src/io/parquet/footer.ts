@@ -2,13 +2,13 @@
 //
 // parquet-wasm cannot read the dictionaries that polars declares: the footers that it is given declare plain columns.
 
-import { open } from 'node:fs/promises';
 import { RecordBatchReader, RecordBatchStreamWriter, Schema, Table } from 'apache-arrow';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import '../arrow/guard.js';
-import { hasDictionary, storedField } from '../arrow/types.js';
-import { ELEMENT, FILE, GROUP, MAGIC, PAIR } from './fields.js';
-import { groupPart, type ParquetPart, schemaPart } from './part.js';
+import '../arrow/check.js';
+import { hasDictionary } from '../arrow/types.js';
+import { openFile } from '../files/opened.js';
+import type { ObjectVersion } from '../store/object.js';
+import { ELEMENT, FILE, GROUP, groupPart, MAGIC, PAIR, type ParquetPart, schemaPart } from './part.js';
 import {
   integer,
   readThrift,
@@ -20,6 +20,7 @@ import {
   text,
   writeThrift,
 } from './thrift.js';
+import { storedField } from './types.js';
 
 export interface RowGroup {
   readonly rows: number;
@@ -29,6 +30,8 @@ export interface RowGroup {
 }
 
 export interface ParquetFooter {
+  /** of the object whose footer it is; undefined of a file of this machine */
+  readonly version: ObjectVersion | undefined;
   readonly rows: number;
   readonly groups: readonly RowGroup[];
   /** no row group: for its schema */
@@ -56,16 +59,16 @@ const CONVERTED_NAMES: ReadonlyMap<number, string> = new Map([
 
 /** Reads a footer. @throws RredcotError (exit 65) where it is missing or damaged */
 export function readParquetFooter(path: string): Promise<ParquetFooter> {
-  return readFooter(path, (file, size) => parseFooter(file, path, size));
+  return readFooter(path, (file, size, version) => ({ ...parseFooter(file, path, size), version }));
 }
 
 /** Reads a footer as the tree that it is. @throws as {@link readParquetFooter}, and where `parse` fails */
 export async function readFooter<T>(
   path: string,
-  parse: (file: ThriftStruct, size: number) => T,
+  parse: (file: ThriftStruct, size: number, version: ObjectVersion | undefined) => T,
 ): Promise<T> {
-  await using file = await open(path, 'r');
-  const { size } = await file.stat();
+  await using file = await openFile(path);
+  const { size, version } = await file.stat();
   const tail = Buffer.alloc(TAIL_BYTES);
   if (size >= MAGIC.length + TAIL_BYTES) await file.read(tail, 0, TAIL_BYTES, size - TAIL_BYTES);
   const length = tail.readUInt32LE(0);
@@ -85,7 +88,7 @@ export async function readFooter<T>(
   const bytes = Buffer.alloc(length);
   await file.read(bytes, 0, length, size - TAIL_BYTES - length);
   try {
-    return parse(readThrift(bytes), size);
+    return parse(readThrift(bytes), size, version);
   } catch (error) {
     if (error instanceof RredcotError) throw error;
     throw new RredcotError(`${path}: its footer is damaged: ${(error as Error).message}`, {
@@ -96,7 +99,7 @@ export async function readFooter<T>(
   }
 }
 
-function parseFooter(found: ThriftStruct, path: string, size: number): ParquetFooter {
+function parseFooter(found: ThriftStruct, path: string, size: number): Omit<ParquetFooter, 'version'> {
   const { file, dictionaries, arrowSchema, others } = withPlainArrowSchema(found);
   const elements = structs(file, FILE.schema);
   const losses = annotations(elements);

@@ -4,11 +4,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../../errors.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { MAX_ROW_GROUPS } from '../files/chunks.js';
-import { readWhole } from '../files/exact-bytes.js';
+import { readWhole } from '../files/file-bytes.js';
 import { HASH_KEY, UNSEALED } from '../files/seal.js';
-import { FILE, GROUP, MAGIC, PAIR } from './fields.js';
 import { readFooter, readParquetFooter } from './footer.js';
-import { footerOf, groupRange, movedGroup } from './part.js';
+import { FILE, footerOf, GROUP, groupRange, MAGIC, movedGroup, PAIR } from './part.js';
 import {
   integer,
   structList,

@@ -1,9 +1,26 @@
-// A row group of a Parquet footer in, a footer that makes it a file of its own out: files of any size are read that way,
-// though parquet-wasm counts bytes in 32 bits.
+// Row groups of a Parquet footer in, footers that make each a file of its own out: files of any size are read that way, though
+// parquet-wasm counts bytes in 32 bits.
 
 import { dataError, usageError } from '../../errors.js';
-import { CHUNK, COLUMN, FILE, GROUP, MAGIC } from './fields.js';
+import { readWhole } from '../files/file-bytes.js';
+import type { OpenFile } from '../files/opened.js';
 import { i64, integer, structList, structs, THRIFT, type ThriftStruct, writeThrift } from './thrift.js';
+
+export const MAGIC = Buffer.from('PAR1');
+
+export const FILE = { schema: 2, rows: 3, groups: 4, keyValues: 5 } as const;
+export const GROUP = { columns: 1, bytes: 2, rows: 3, fileOffset: 5, ordinal: 7 } as const;
+export const CHUNK = { filePath: 1, fileOffset: 2, metadata: 3, indexes: [4, 5, 6, 7], crypto: 8 } as const;
+export const COLUMN = {
+  compressed: 7,
+  dataPage: 9,
+  indexPage: 10,
+  dictionaryPage: 11,
+  bloom: [14, 15],
+} as const;
+export const ELEMENT = { name: 4, children: 5, converted: 6, logical: 10 } as const;
+/** of the metadata */
+export const PAIR = { key: 1, value: 2 } as const;
 
 /** Bytes of a file behind a footer: they stand after the magic, where the footer's offsets expect them. */
 export interface ParquetPart {
@@ -109,4 +126,40 @@ export function footerOf(file: ThriftStruct, groups: readonly ThriftStruct[], ro
   const length = Buffer.alloc(4);
   length.writeUInt32LE(bytes.length);
   return Buffer.concat([bytes, length, MAGIC]);
+}
+
+/**
+ * What `ParquetFile.fromFile` takes for a Blob: the magic, the part's bytes, its footer. node:fs has openAsBlob, which fails
+ * without a reason where another process removes or replaces the file: an open file stays what it was.
+ * @param onFailure told why a read failed: parquet-wasm only panics
+ */
+export function partBlob(
+  file: OpenFile,
+  { start, end, footer }: ParquetPart,
+  onFailure: (error: unknown) => void,
+): Blob {
+  const dataEnd = MAGIC.length + (end - start);
+  const size = dataEnd + footer.length;
+  async function arrayBuffer(from: number, to: number): Promise<ArrayBuffer> {
+    const bytes = new Uint8Array(to - from);
+    if (from < MAGIC.length) bytes.set(MAGIC.subarray(from, to));
+    const dataFrom = Math.max(from, MAGIC.length);
+    const dataTo = Math.min(to, dataEnd);
+    try {
+      if (dataTo > dataFrom)
+        await readWhole(
+          file,
+          bytes.subarray(dataFrom - from, dataTo - from),
+          dataFrom - MAGIC.length + start,
+        );
+    } catch (error) {
+      onFailure(error);
+      throw error;
+    }
+    const footerFrom = Math.max(from, dataEnd);
+    if (to > footerFrom) bytes.set(footer.subarray(footerFrom - dataEnd, to - dataEnd), footerFrom - from);
+    return bytes.buffer;
+  }
+  const slice = (from: number, to: number) => ({ arrayBuffer: () => arrayBuffer(from, to) });
+  return { size, slice, arrayBuffer: () => arrayBuffer(0, size) } as unknown as Blob;
 }

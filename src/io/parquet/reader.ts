@@ -2,7 +2,7 @@
 
 import { RecordBatchReader, Schema } from 'apache-arrow';
 import { checkBatch } from '../arrow/check.js';
-import { type BatchSource, damaged, refuseSameNames } from '../arrow/reader.js';
+import { type BatchSource, damaged } from '../arrow/reader.js';
 import { openParquetDecoder } from './decoder.js';
 import { readParquetFooter } from './footer.js';
 
@@ -12,22 +12,17 @@ const schemas = new Map<string, Schema>();
 /** Opens a Parquet file of any size. @throws RredcotError (exit 65) where it is damaged */
 export async function openParquet(path: string): Promise<BatchSource> {
   const footer = await readParquetFooter(path);
+  const file = { path, version: footer.version };
   const decoder = openParquetDecoder();
   let schema = schemas.get(footer.schemaKey);
   if (schema === undefined) {
     try {
-      schema = RecordBatchReader.from(await decoder.schema(path, footer.schemaPart())).open().schema;
+      schema = RecordBatchReader.from(await decoder.schema(file, footer.schemaPart())).open().schema;
     } catch (error) {
       await decoder.close();
       throw damaged(error, path, 'its schema');
     }
     schemas.set(footer.schemaKey, schema);
-  }
-  try {
-    refuseSameNames(schema, path);
-  } catch (error) {
-    await decoder.close(); // a thread left behind would keep the program from ending
-    throw error;
   }
   return {
     // files with the same columns may differ in what they say of themselves
@@ -41,7 +36,7 @@ export async function openParquet(path: string): Promise<BatchSource> {
           const end = row + group.rows;
           if (isWanted?.(row, end) ?? true) {
             try {
-              for await (const ipc of decoder.rows(path, group))
+              for await (const ipc of decoder.rows(file, group))
                 for (const batch of RecordBatchReader.from(ipc)) {
                   if (batch.numRows === 0) continue;
                   checkBatch(batch);

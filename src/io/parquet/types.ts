@@ -1,9 +1,45 @@
-// What parquet-wasm can write: the types of Arrow that it was tested with, and no others; and how many columns.
+// Types as Parquet has them, and what parquet-wasm can write: the types of Arrow that it was tested with, and how many columns.
 
-import { DataType, type Field, IntervalUnit } from 'apache-arrow';
+import {
+  Binary,
+  DataType,
+  DateDay,
+  DateUnit,
+  Field,
+  IntervalUnit,
+  TimeMillisecond,
+  TimestampMillisecond,
+  TimeUnit,
+  Utf8,
+} from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
-import { typeName } from '../arrow/types.js';
+import { typeName, withChildren } from '../arrow/types.js';
+
+/**
+ * A type as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
+ * pyarrow writes them too. The values stay the same.
+ */
+export function parquetType(type: DataType): DataType {
+  if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
+    return new TimestampMillisecond(type.timezone);
+  if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
+  if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
+  return withChildren(type, ({ name, type: child, nullable, metadata }) => {
+    return new Field(name, parquetType(child), nullable, metadata);
+  });
+}
+
+/** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */
+export function storedField({ name, type, nullable, metadata }: Field): Field {
+  const stored = (found: DataType): DataType => {
+    if (DataType.isDictionary(found)) return stored(found.dictionary);
+    if (DataType.isUtf8View(found)) return new Utf8();
+    if (DataType.isBinaryView(found)) return new Binary();
+    return withChildren(found, storedField);
+  };
+  return new Field(name, stored(type), nullable, metadata);
+}
 
 /** Types without parameters that matter here. */
 const PLAIN_TYPES: readonly ((type: DataType) => boolean)[] = [

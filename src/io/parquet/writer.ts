@@ -3,15 +3,21 @@
 import type { RecordBatch, Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
-import { arrowSchema, batchBuilder, batchedRows, batchStream } from '../arrow/batch.js';
 import { gatherRows } from '../arrow/gather.js';
 import type { OutputColumn } from '../arrow/output-columns.js';
-import type { BatchWriter, RowWriter } from '../arrow/row-writer.js';
-import { parquetType } from '../arrow/types.js';
+import {
+  arrowSchema,
+  type BatchWriter,
+  batchBuilder,
+  batchedRows,
+  batchStream,
+  type RowWriter,
+} from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
-import { countLeaves, refuseUnwritable } from './types.js';
+import { readParquetFooter } from './footer.js';
+import { countLeaves, parquetType, refuseUnwritable } from './types.js';
 
 /** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
 const ROW_GROUP_BYTES = 48 * 2 ** 20;
@@ -63,7 +69,6 @@ export function openParquetBatches(
   async function start(): Promise<ParquetEncoder> {
     encoder = startEncoder(file, {
       descriptor: file.descriptor,
-      temporaryPath: file.temporaryPath,
       metadata,
       dictionaryColumns: schema.names.map(String).filter((name) => DICTIONARY_COLUMNS.includes(name)),
       rowsPerGroup: Math.max(1, Math.round((rowGroupBytes / heldBytes) * rowsWritten)),
@@ -114,7 +119,10 @@ export interface ParquetEncoder {
 let idle: Thread<EncoderThread> | undefined;
 
 /** Begins a file; every failure of its thread, a crash too, rejects the call under way and all later ones. */
-export function startEncoder(file: { readonly path: string }, job: ParquetJob): ParquetEncoder {
+export function startEncoder(
+  file: Pick<AtomicFile, 'path' | 'temporaryPath'>,
+  job: ParquetJob,
+): ParquetEncoder {
   const thread =
     idle ?? startThread<EncoderThread>('the encoder', new URL('./encoder-thread.js', import.meta.url));
   idle = undefined;
@@ -140,7 +148,10 @@ export function startEncoder(file: { readonly path: string }, job: ParquetJob): 
     async close() {
       const end = thread.call('end', []);
       for (const call of inFlight.splice(0)) await done(call);
-      const rows = (await done(end)) as number;
+      const fed = await done(end);
+      // as it lies on the disk: parquet-wasm may have dropped rows without a word
+      const rows = (await done(readParquetFooter(file.temporaryPath)))?.rows as number;
+      if (rows !== fed) throw new Error(`${fed} rows went in, the file's footer counts ${rows}`);
       isEnded = true;
       thread.unref(); // an idle thread keeps no process alive
       if (idle === undefined) idle = thread;

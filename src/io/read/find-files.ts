@@ -1,11 +1,12 @@
-// Finds the files that the user's paths stand for, sorted: patterns and folders become their files.
-
+// Finds the files that the user's paths stand for, sorted, and the hive keys in their paths (`step=3/part-0.parquet`), which are columns.
 import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 import { addressError } from '../files/elsewhere.js';
+import { statIfThere } from '../files/file-error.js';
 import { readJson, readSmallFile } from '../files/json-file.js';
+import { isStored, listObjects } from '../files/opened.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 
 /** Names of files with rows; in a folder, others are passed over. */
@@ -20,6 +21,7 @@ const PATTERN = /[*?[\]{}]/;
  * @throws RredcotError (exit 2) where there are none
  */
 export async function findFiles(path: string): Promise<string[]> {
+  if (isStored(path)) return findObjects(path);
   const found = await stat(path).catch(() => null);
   if (found?.isDirectory()) return folderFiles(path);
   const address = found === null ? addressError(path) : undefined;
@@ -28,12 +30,42 @@ export async function findFiles(path: string): Promise<string[]> {
   if (found !== null || !PATTERN.test(path)) return [path];
   const { glob } = await import('tinyglobby');
   const matches = await glob(path, { absolute: isAbsolute(path), expandDirectories: false });
-  if (matches.length === 0)
-    throw usageError(
-      `${path}: no file matches`,
-      `** goes through folders, {a,b} is a or b; ls ${shellWord(dirname(path.slice(0, path.search(PATTERN) + 1)))}`,
-    );
+  const looked = shellWord(dirname(path.slice(0, path.search(PATTERN) + 1)));
+  if (matches.length === 0) throw usageError(`${path}: no file matches`, `${PATTERN_HINT}; ls ${looked}`);
   return matches.sort(byCodeUnit);
+}
+
+const PATTERN_HINT = '** goes through folders, {a,b} is a or b';
+
+/** The same of an address: names are listed, as there are no folders. */
+async function findObjects(path: string): Promise<string[]> {
+  if ((await statIfThere(path)) !== null) return [path];
+  const isPattern = PATTERN.test(path);
+  const known = isPattern
+    ? path.slice(0, path.search(PATTERN)).replace(/[^/]*$/, '')
+    : path.replace(/\/*$/, '/');
+  const names = (await listObjects(known)).map((each) => each.slice(known.length)).sort(byCodeUnit);
+  const all = (chosen: readonly string[]) => chosen.map((name) => `${known}${name}`);
+  if (isPattern) {
+    const { default: picomatch } = await import('picomatch');
+    const matches = picomatch(path.slice(known.length));
+    const matching = names.filter((name) => matches(name));
+    if (matching.length > 0) return all(matching);
+    throw usageError(`${path}: no object matches`, PATTERN_HINT);
+  }
+  const list = ['run.json', 'state.json'].find((name) => names.includes(name));
+  if (list !== undefined)
+    throw usageError(
+      `${path}: has a ${list}, which says what its rows are, and is read in a folder of this machine alone`,
+      'copy the folder here, or name the objects themselves',
+    );
+  const rows = names.filter((name) => KNOWN.test(name) && !name.split('/').some((part) => BESIDE.test(part)));
+  if (rows.length > 0) return all(rows);
+  const found =
+    names.length === 0
+      ? 'no such object, and none below it'
+      : 'no object below it is JSONL, JSON, Arrow or Parquet by its name';
+  throw usageError(`${path}: ${found}`, 'name the objects themselves, or a pattern');
 }
 
 async function folderFiles(folder: string): Promise<string[]> {
@@ -120,4 +152,40 @@ async function isRun(folder: string): Promise<boolean> {
 
 function byCodeUnit(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** What stands for a null in such a path. */
+const NULL = '__HIVE_DEFAULT_PARTITION__';
+
+/** Names and values, which are text. */
+export type HiveKeys = Readonly<Record<string, string | null>>;
+
+/** The keys of a path as it was given. */
+export function hiveKeys(path: string): HiveKeys {
+  const pairs = dirname(path)
+    .split('/')
+    .flatMap((folder) => /^([^=]+)=(.*)$/.exec(folder)?.slice(1, 3).map(unescaped) ?? []);
+  const keys: Record<string, string | null> = {};
+  for (let n = 0; n < pairs.length; n += 2) {
+    const value = pairs[n + 1] as string;
+    keys[pairs[n] as string] = value === NULL ? null : value;
+  }
+  return keys;
+}
+
+/** Inputs with the keys of their paths as columns, each with the keys of all: one that a path lacks is null. */
+export function withHiveKeys<T extends { readonly path: string }>(
+  inputs: readonly T[],
+): (T & { readonly keys: HiveKeys })[] {
+  const all = inputs.flatMap(({ path }) => Object.keys(hiveKeys(path)));
+  const none = Object.fromEntries(all.map((name) => [name, null]));
+  return inputs.map((input) => ({ ...input, keys: { ...none, ...hiveKeys(input.path) } }));
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -1,19 +1,20 @@
 // The command line's input paths: checked up front, then read one after the other as rows.
 
-import { open, realpath, stat } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { type BadRow, type InputRow, isBad, type ReadOptions, type RowOptions } from '../../rows.js';
 import type { BatchSource } from '../arrow/reader.js';
 import type { ColumnarColumns } from '../arrow/types.js';
-import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/byte-source.js';
 import { decompress } from '../files/decompress.js';
+import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
-import { findFiles } from './find-files.js';
+import { factsOf, openFile } from '../files/opened.js';
+import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
 import { type FileLayout, type InputFormat, layoutOf } from './formats.js';
-import { type HiveKeys, hiveKeys } from './hive-keys.js';
-import { readJsonRows } from './jsonl.js';
-import { rejectedRow } from './rejected-line.js';
+import { readJsonRows, rejectedRow } from './jsonl.js';
+import { assertPart, type RowPart, rowParts } from './row-index.js';
+import { BOM, NEWLINE } from './split.js';
 
 /** One input that exists, can be read and holds rows in a known format. */
 export interface Input {
@@ -81,10 +82,10 @@ function uniqueStems(paths: readonly string[]): string[] {
 
 async function resolveFile(path: string): Promise<Pick<Input, 'layout' | 'size'> | null> {
   try {
-    const found = await stat(path);
+    const found = await factsOf(path);
     // a pipe must be opened once only, and bytes read from it are gone: only a real file is looked into
     if (!found.isFile()) return null;
-    await using file = await open(path, 'r');
+    await using file = await openFile(path, found.version);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
     return { layout: layoutOf(buffer.subarray(0, bytesRead), path), size: found.size };
   } catch (error) {
@@ -161,11 +162,59 @@ export async function* readRows(
     rows = ordinal + 1;
     return opts.wanted?.(ordinal) ?? true;
   };
-  for (const input of inputs) {
+  for (const [n, input] of inputs.entries()) {
     const layout = await inputLayout(input);
+    opts.places?.begin(rows);
     const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
-    yield* READERS[layout.format](input, layout, { ...opts, wanted, ...place });
+    const own = { ...opts, wanted, ...place };
+    const parts = opts.index && rowParts(opts.index, n, wanted);
+    yield* parts === undefined
+      ? READERS[layout.format](input, layout, own)
+      : readLineParts(input, parts, own);
   }
+}
+
+/** Reads parts of a file of lines, and nothing between them. */
+async function* readLineParts(input: Input, parts: Iterable<RowPart>, { onBytes, ...opts }: RowOptions) {
+  const { firstOrdinal = 0 } = opts;
+  let told = 0;
+  const tell = (count: number): void => {
+    told += count;
+    onBytes?.(count);
+  };
+  for (const part of parts) {
+    const { wanted, bytes, rows } = part;
+    // what is added to the file meanwhile is not of the run
+    const [offset, end = input.size ?? undefined] = bytes;
+    // what is passed over is told as read
+    tell(Math.max(0, offset - told));
+    let found = 0;
+    const own = (ordinal: number): boolean => {
+      found++;
+      return ordinal >= wanted[0] && ordinal < wanted[1];
+    };
+    const from = { row: rows[0] - firstOrdinal, offset };
+    const source = openByteSource(input.path, [Math.max(0, offset - 1), end]);
+    const lines = rowStarts(input.path, part, source.bytes());
+    yield* keyed(input, readJsonRows(lines, { ...opts, onBytes: tell, wanted: own, from }));
+    assertPart(input.path, part, found);
+  }
+  tell(Math.max(0, (input.size ?? 0) - told));
+}
+
+/** The bytes of a part without the one before them, which has to end a line as their own last one has. */
+async function* rowStarts(path: string, part: RowPart, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const [start, end] = part.bytes;
+  let before = start > 0;
+  let last: number | undefined;
+  for await (const chunk of bytes) {
+    const isEnd = chunk[0] === NEWLINE || (start === BOM.length && chunk[0] === BOM.at(-1));
+    if (before && !isEnd) assertPart(path, part, undefined);
+    yield before ? chunk.subarray(1) : chunk;
+    before = false;
+    last = chunk.at(-1);
+  }
+  if (end !== undefined && last !== NEWLINE) assertPart(path, part, undefined);
 }
 
 async function* readJsonInput(input: Input, { compression }: FileLayout, { onBytes, ...opts }: RowOptions) {
@@ -174,7 +223,14 @@ async function* readJsonInput(input: Input, { compression }: FileLayout, { onByt
   const rows =
     compression === null
       ? readJsonRows(bytes, { ...opts, onBytes })
-      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), compression, path), opts);
+      : readJsonRows(decompress(countedBytes(bytes, size, onBytes), compression, path), {
+          ...opts,
+          places: undefined,
+        });
+  yield* keyed(input, rows);
+}
+
+async function* keyed(input: Input, rows: AsyncIterable<InputRow | BadRow>) {
   for await (const row of rows) yield row.kind === 'bad' ? row : withKeys(rejectedRow(row, fileStem), input);
 }
 
@@ -187,7 +243,7 @@ function withKeys(row: InputRow | BadRow, { path, keys }: Input): InputRow | Bad
 }
 
 async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOptions) {
-  const { columnarBatch, arrowRow } = await import('../arrow/lazy-rows.js');
+  const { columnarBatch, arrowRow } = await import('../arrow/rows.js');
   const { file, stem, onBytes, firstOrdinal = 0 } = opts;
   const choice = rowChoice((row) => opts.wanted?.(firstOrdinal + row) ?? true);
   const source = await openBatches(input, layout);
@@ -239,8 +295,8 @@ function rowChoice(wanted: (row: number) => boolean) {
 // the readers cost 50 to 150 ms to load: only where they are needed
 async function openBatches(input: Input, layout: FileLayout): Promise<BatchSource> {
   const source = await openOwnBatches(input, layout);
-  if (Object.keys(input.keys ?? {}).length === 0) return source;
-  const { withConstants } = await import('../arrow/constant-columns.js');
+  const { refuseSameNames, withConstants } = await import('../arrow/rows.js');
+  await refuseSameNames(source, input.path);
   return withConstants(source, input.keys ?? {});
 }
 

@@ -14,7 +14,7 @@ export interface RowBytes {
 export interface SplitOptions {
   readonly file: string;
   readonly maxRowBytes: number;
-  /** bytes of white space that came before the first chunk */
+  /** bytes that came before the first chunk; of a list white space */
   readonly skipped?: number;
 }
 
@@ -30,7 +30,7 @@ export interface Splitter {
 
 /** How much of a row that is too long goes to the rejects file. */
 const RAW_PREFIX_BYTES = 1024;
-const NEWLINE = 10;
+export const NEWLINE = 10;
 /** UTF-8's byte order mark. */
 export const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
@@ -67,9 +67,9 @@ class Gathered {
 }
 
 /** Splits at newlines; a byte order mark is no part of the first line. */
-export function lineSplitter({ maxRowBytes }: SplitOptions): Splitter {
+export function lineSplitter({ maxRowBytes, skipped = 0 }: SplitOptions): Splitter {
   const open = new Gathered(maxRowBytes);
-  let offset = 0;
+  let offset = skipped;
 
   function take(): RowBytes {
     const line = open.take(offset);

@@ -1,20 +1,26 @@
-// Inputs that have to stay as they are while they are read: looked at when a run begins, and again when it ends.
-import { stat } from 'node:fs/promises';
+// Whether input files are what they were: while a process reads them, and from one attempt at a run to the next.
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
 import { dataError } from '../../errors.js';
 import { fileError } from '../files/file-error.js';
+import { factsOf, openFile } from '../files/opened.js';
 import type { Input } from './inputs.js';
 
 /**
- * Notes size and time of the inputs that are files.
+ * Notes size and time of the inputs that are files, of objects their ETag.
  * @returns what throws (exit 65) where one of them is no longer what it was, and rows may come from two versions of it
  */
 export async function watchInputs(inputs: readonly Input[]): Promise<() => Promise<void>> {
   const files = inputs.filter(({ size }) => size !== null).map(({ path }) => path);
   const look = async (path: string) => {
-    const { size, mtimeMs } = await stat(path).catch((error: unknown) => {
+    const { size, mtimeMs, version } = await factsOf(path).catch((error: unknown) => {
       throw fileError(error, path, 'read');
     });
-    return { path, size, time: new Date(mtimeMs).toISOString() };
+    return {
+      path,
+      size,
+      time: version === undefined ? new Date(mtimeMs).toISOString() : `ETag ${version.etag}`,
+    };
   };
   const before = await Promise.all(files.map(look));
   return async () => {
@@ -27,4 +33,52 @@ export async function watchInputs(inputs: readonly Input[]): Promise<() => Promi
       );
     }
   };
+}
+
+/** How `run.json` holds it. */
+export const InputPrintSchema = z.object({
+  path: z.string(),
+  bytes: z.int().nonnegative().nullable(),
+  mtime_ms: z.number().nullable(),
+  /** sha256 of its first and of its last MiB */
+  head: z.string().nullable(),
+  tail: z.string().nullable(),
+  /** of an object, which says more than its time and edges: these are null */
+  etag: z.string().optional(),
+});
+
+/** Size, time and edges of an input file; what can be read only once has none of these. */
+export type InputPrint = Readonly<z.infer<typeof InputPrintSchema>>;
+
+const EDGE_BYTES = 2 ** 20;
+
+/** The prints of all inputs, in their order. @throws RredcotError naming the file that cannot be read */
+export async function fingerprint(inputs: readonly Input[]): Promise<InputPrint[]> {
+  const prints: InputPrint[] = [];
+  for (const { path, size } of inputs) {
+    if (size === null) {
+      prints.push({ path, bytes: null, mtime_ms: null, head: null, tail: null });
+      continue;
+    }
+    prints.push(
+      await fileFingerprint(path).catch((error: unknown) => {
+        throw fileError(error, path, 'read');
+      }),
+    );
+  }
+  return prints;
+}
+
+/** The same of one file. @throws Error of the file system */
+export async function fileFingerprint(path: string): Promise<InputPrint> {
+  await using file = await openFile(path);
+  const { size: bytes, mtimeMs, version } = await file.stat();
+  if (version !== undefined)
+    return { path, bytes, mtime_ms: null, head: null, tail: null, etag: version.etag };
+  const edge = async (from: number): Promise<string> => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from);
+    return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
+  };
+  const [head, tail] = [await edge(0), await edge(Math.max(0, bytes - EDGE_BYTES))];
+  return { path, bytes, mtime_ms: Math.floor(mtimeMs), head, tail };
 }

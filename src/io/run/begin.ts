@@ -1,14 +1,14 @@
-// A run that is asked for in, the folder's own run compared with it, or a new one begun there.
+// Runs begun: the one that is asked for found in a folder, compared with what is there, or made.
 import { link, readdir, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
-import { syncFolder } from '../files/atomic-file.js';
+import { makeFolder, syncFolder } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
-import { againWhereTaken } from '../files/json-file.js';
-import { makeFolder } from '../files/make-folder.js';
+import { againWhereTaken, readSmallFile } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
+import type { InputPrint } from '../read/unchanged.js';
 import {
   type AskedRun,
   firstDifference,
@@ -19,7 +19,7 @@ import {
   type SameRun,
   sameOf,
 } from './description.js';
-import type { InputPrint } from './fingerprint.js';
+import { dropRun, hiddenFolders, isBegun, isWorthKeeping, removeHidden } from './remove.js';
 
 /**
  * The run that a folder holds, where it is the one that is asked for.
@@ -128,4 +128,111 @@ function onlyTouched(
   const [before, now] = [found[n]?.mtime_ms, wanted[n]?.mtime_ms];
   if (typeof before !== 'number' || typeof now !== 'number') return undefined;
   return { path: (wanted[n] as InputPrint).path, before, now };
+}
+
+export interface ClaimOptions {
+  /** a folder of our own beside a single file, named by what the run is */
+  readonly isHidden: boolean;
+  /** drop the run that is there */
+  readonly overwrite: boolean;
+  /** the input cannot be read again, so a run cannot be resumed */
+  readonly isStream: boolean;
+  /** Says how large a chunk is, where the run has still to be begun. */
+  readonly describe: () => Promise<{
+    readonly run: SameRun;
+    readonly stamps: RunDescription['policy_files'];
+  }>;
+}
+
+/** The run of a folder. */
+export interface ClaimedRun {
+  readonly description: RunDescription;
+  /** whether this process has begun it */
+  readonly isOurs: boolean;
+}
+
+/**
+ * Finds the run in a folder or begins it. Nobody is asked who works there: two attempts at one run may meet, and one whose run
+ * is dropped finds that out before it keeps anything ({@link assertSameRun}).
+ * @throws RredcotError (exit 2) where another run is there, naming the field that differs
+ */
+export async function claimRun(
+  folder: string,
+  asked: AskedRun,
+  { isHidden, overwrite, isStream, describe }: ClaimOptions,
+): Promise<ClaimedRun> {
+  const taken = (): RredcotError =>
+    usageError(
+      `${folder}: holds a run, and a stream cannot be read again to resume it`,
+      'name another output with -o, or start again with --overwrite',
+    );
+  // what is found beside a run that was just looked for has been begun meanwhile
+  const find = (wanted: AskedRun): Promise<RunDescription | undefined> =>
+    findRun(folder, wanted, true).catch((error: unknown) => {
+      throw error instanceof OtherRunError ? overtaken(error) : error;
+    });
+  const isDropped = overwrite && (await dropped(folder, isHidden));
+  if (isStream && (await isBegun(folder))) throw taken();
+  for (;;) {
+    const found = overwrite ? await find(asked) : await findRun(folder, asked, isHidden || isDropped);
+    if (found !== undefined) return { description: found, isOurs: false };
+    const { run, stamps } = await describe();
+    const isOurs = await createRun(folder, run, stamps);
+    if (!isOurs && isStream) throw taken();
+    // another process may have been faster, or has dropped it again
+    const description = await find(run);
+    if (description !== undefined) return { description, isOurs };
+  }
+}
+
+/** @returns whether there was a run */
+async function dropped(folder: string, isHidden: boolean): Promise<boolean> {
+  if (!isHidden) return dropRun(folder);
+  await removeHidden(folder);
+  return true;
+}
+
+/** A command with other flags was faster than this one. */
+function overtaken({ message, exitCode }: OtherRunError): RredcotError {
+  return new RredcotError(`${message}; another command has begun it after this one had looked`, {
+    exitCode,
+    hint: 'wait for that command, or name another output with -o',
+  });
+}
+
+/**
+ * Asked before anything gets its name in a run's folder.
+ * @throws RredcotError (exit 75) where it has become another run's, ENOENT where it is gone
+ */
+export async function assertSameRun(folder: string, { run, shards }: RunDescription): Promise<void> {
+  const text = await readSmallFile(runPaths(folder).run);
+  try {
+    const found = JSON.parse(text) as Partial<RunDescription>;
+    if (found.run === run && found.shards === shards) return;
+  } catch {
+    // half written by one that has begun anew
+  }
+  throw new RredcotError(`${folder}: has become another run, of a command with other flags or inputs`, {
+    exitCode: EXIT.interrupted,
+    hint: 'name another output with -o',
+  });
+}
+
+/**
+ * The folder in which an earlier attempt has done a part of the run: its own, or one of the same run by other words.
+ * @throws RredcotError (exit 2) where there is none, and another run could be gone on with: naming the field that differs
+ */
+export async function leftBy(output: string, own: string, asked: AskedRun): Promise<string> {
+  if (await isWorthKeeping(own)) return own;
+  let other: unknown;
+  for (const folder of await hiddenFolders(output)) {
+    if (resolve(folder) === resolve(own) || !(await isWorthKeeping(folder))) continue;
+    try {
+      if ((await findRun(folder, asked, true)) !== undefined) return folder;
+    } catch (error) {
+      other ??= error;
+    }
+  }
+  if (other !== undefined) throw other;
+  return own;
 }

@@ -6,12 +6,11 @@ import { isBad } from '../../rows.js';
 import { syncFolder } from '../files/atomic-file.js';
 import { chunkOf, type Shard } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
+import { statIfThere } from '../files/file-error.js';
 import { writeJson } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
-import { statIfThere } from '../files/stat-if-there.js';
+import { type Destination, openRejects, type Rejects } from '../write/destination.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
-import { openRejects, type Rejects } from '../write/rejects.js';
-import type { Destination } from '../write/stream-destination.js';
 import type { CanaryRecord, ChunkRecord } from './records.js';
 import { removeLeftovers, sharedFolders } from './remove.js';
 

@@ -5,9 +5,8 @@ import { dataError, usageError } from '../../errors.js';
 import { MAX_SHARDS } from '../files/chunks.js';
 import { readJson } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
+import { InputPrintSchema } from '../read/unchanged.js';
 import { FORMATS } from '../write/output.js';
-import { InputPrintSchema } from './fingerprint.js';
-import { nameOfField } from './flag-names.js';
 
 /** Of run.json, the records and what else lies in a run folder. */
 export const RUN_FORMAT = 3;
@@ -71,14 +70,19 @@ export function sameOf(run: SameRun): SameRun {
  */
 export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
   const { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk } = run;
-  const contents = inputs.map(({ path, bytes, head, tail }) => ({ path, bytes, head, tail }));
+  const contents = inputs.map(({ path, bytes, head, tail, etag }) => ({ path, bytes, head, tail, etag }));
   const all = { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk, inputs: contents };
   return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 
-/** The same of a run whose chunks may have no size yet: it names the folder in which a file is made. */
+/**
+ * The same of a run whose chunks may have no size yet, and as it is cut into shards: it names the folder in which a file is made, where
+ * chunks lie by their shards.
+ */
 export function askedIdentity(asked: AskedRun): string {
-  return runIdentity({ ...asked, rows_per_chunk: asked.rows_per_chunk ?? 0 });
+  const { shards, rows_per_chunk: rows } = asked;
+  const whole = runIdentity({ ...asked, rows_per_chunk: rows ?? 0 });
+  return shards === 1 ? whole : createHash('sha256').update(`${whole}/${shards}`).digest('hex');
 }
 
 /**
@@ -120,4 +124,31 @@ export function firstDifference(found: unknown, wanted: unknown, path = ''): str
   if (found === wanted) return undefined;
   const text = (value: unknown) => (value === undefined ? 'not set' : JSON.stringify(value));
   return `${nameOfField(path)} is ${text(found)}, here it is ${text(wanted)}`;
+}
+
+/** Keys that are not called as their flag is. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  rule: '--sigma',
+  chatTemplateArgs: '--chat-template-arg',
+  weights: '--no-policy',
+};
+
+/** `maxSegments` → `--max-segments`, `rule` → `--sigma`. */
+export function flagOfKey(key: string): string {
+  return OTHER_NAMES[key] ?? `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+const FIELDS: Readonly<Record<string, string>> = {
+  rows_per_chunk: '--rows-per-chunk',
+  shards: 'the number of shards (--shard, --workers)',
+  output: '--format',
+};
+
+/** How a field of run.json is called in a message. */
+export function nameOfField(path: string): string {
+  const [, key] = /^config\.([^.]+)/.exec(path) ?? [];
+  const [, flag, own] = /^config\.(prover|prm|calibration)\.(?:files\.)?(.+)/.exec(path) ?? [];
+  if (own !== undefined) return `--${flag} (${own})`;
+  if (key !== undefined) return key === 'command' ? path : flagOfKey(key);
+  return FIELDS[path] ?? (path.startsWith('policy.') ? `--policy (${path.slice('policy.'.length)})` : path);
 }

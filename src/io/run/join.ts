@@ -1,19 +1,19 @@
 // Joins chunks in the order of their rows to one file.
-import { Field, Schema, util } from 'apache-arrow';
+import { Field, type RecordBatch, Schema, util } from 'apache-arrow';
 import { RredcotError } from '../../errors.js';
 import { gatherRows } from '../arrow/gather.js';
-import type { BatchWriter } from '../arrow/row-writer.js';
-import { parquetType } from '../arrow/types.js';
+import type { OutputColumn } from '../arrow/output-columns.js';
+import { openArrow } from '../arrow/reader.js';
+import { arrowSchema, type BatchWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { fileBytes } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
-import { openGzipSink } from '../files/gzip.js';
-import type { ByteSink } from '../files/stdout.js';
-import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { type ByteSink, openGzipSink } from '../files/stdout.js';
 import { joinParquet } from '../parquet/join.js';
-import { type OutputFormat, RUN_KEY, sealable } from '../write/output.js';
+import { openParquet } from '../parquet/reader.js';
+import { parquetType } from '../parquet/types.js';
+import { type OutputFormat, RUN_KEY, sealable, type WholeFile } from '../write/output.js';
 import { PART_KEY, parsePart } from '../write/part.js';
-import { openChunkBatches } from './chunk-batches.js';
 
 /** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
 export interface JoinedFile {
@@ -32,22 +32,20 @@ export interface JoinedFileOptions {
   readonly to: OutputFormat;
   /** where what is half written lies, on the file system of the file; undefined: beside it */
   readonly folder?: string | undefined;
+  /** as of `putInPlace` */
+  readonly replaces?: boolean;
   /** what the file says of itself besides what its chunks say */
   readonly metadata?: Readonly<Record<string, string>>;
   /** called every few megabytes; may throw to stop */
   readonly onProgress: () => void;
 }
 
-/** Opens the file. @param parquet reads the chunks, and is the caller's to close */
-export async function openJoined(
-  path: string,
-  opts: JoinedFileOptions,
-  parquet: ChunkReader,
-): Promise<JoinedFile> {
+/** Opens the file. */
+export async function openJoined(path: string, opts: JoinedFileOptions): Promise<JoinedFile> {
   const { from, to } = opts;
   if (from === 'jsonl') return joinLines(path, opts);
   const copies = from === 'parquet' && to === 'parquet';
-  const joined = await (copies ? joinRowGroups(path, opts) : joinBatches(path, opts, from, parquet));
+  const joined = await (copies ? joinRowGroups(path, opts) : joinBatches(path, opts, from));
   return {
     abort: joined.abort,
     add: (chunk) => told(joined.add(chunk), chunk, 'read'),
@@ -79,12 +77,37 @@ function joinedMetadata(
   return { ...others, ...kept, ...added };
 }
 
+/**
+ * Opens the file that {@link openJoined} would make of Arrow or JSON lines, for a run that writes it on the way.
+ * @param columns of the chunks; none of lines
+ * @param metadata of the chunks
+ */
+export async function openWhole(
+  path: string,
+  format: 'arrow' | 'jsonl',
+  { folder, replaces, columns, metadata }: WholeOptions,
+): Promise<WholeFile> {
+  const file = (await AtomicFile.open(path, folder, replaces)).hashed();
+  if (format === 'jsonl') return { lines: file, close: () => file.commit(), abort: () => file.abort() };
+  const schema = arrowSchema(columns, {});
+  const own = joinedMetadata(new Map(Object.entries(metadata)), {});
+  const batches = await openJoinedWriter(file.sealed(), format, schema, own);
+  return { batches, close: () => batches.close(), abort: () => batches.abort() };
+}
+
+interface WholeOptions {
+  readonly folder: string;
+  readonly replaces: boolean;
+  readonly columns: readonly OutputColumn[];
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
 /** Row groups after row groups, as they are. */
 async function joinRowGroups(
   path: string,
-  { folder, metadata = {}, onProgress }: JoinedFileOptions,
+  { folder, replaces, metadata = {}, onProgress }: JoinedFileOptions,
 ): Promise<JoinedFile> {
-  const file = (await AtomicFile.open(path, folder)).hashed().sealed();
+  const file = (await AtomicFile.open(path, folder, replaces)).hashed().sealed();
   return {
     ...(await joinParquet(file, (first) => joinedMetadata(first, metadata), onProgress)),
     abort: () => file.abort(),
@@ -94,9 +117,9 @@ async function joinRowGroups(
 /** Lines after lines, packed where the file's name says so. */
 export async function joinLines(
   path: string,
-  { folder, onProgress }: Pick<JoinedFileOptions, 'folder' | 'onProgress'>,
+  { folder, replaces, onProgress }: Pick<JoinedFileOptions, 'folder' | 'replaces' | 'onProgress'>,
 ): Promise<JoinedFile> {
-  const file = (await AtomicFile.open(path, folder)).hashed();
+  const file = (await AtomicFile.open(path, folder, replaces)).hashed();
   const sink: ByteSink = path.toLowerCase().endsWith('.gz') ? openGzipSink(file) : file;
   return {
     async add(chunk) {
@@ -113,11 +136,10 @@ export async function joinLines(
 
 async function joinBatches(
   path: string,
-  { to, folder, metadata = {}, onProgress }: JoinedFileOptions,
+  { to, folder, replaces, metadata = {}, onProgress }: JoinedFileOptions,
   from: 'parquet' | 'arrow',
-  parquet: ChunkReader,
 ): Promise<JoinedFile> {
-  const file = (await AtomicFile.open(path, folder)).sealed();
+  const file = (await AtomicFile.open(path, folder, replaces)).sealed();
   // Parquet is written by a thread, past this one
   if (to === 'arrow') file.hashed();
   /** of the first chunk, which all others have to be like */
@@ -126,7 +148,7 @@ async function joinBatches(
   let writer: BatchWriter | undefined;
   return {
     async add(chunk) {
-      const found = await openChunkBatches(chunk, from, parquet);
+      const found = await openChunkBatches(chunk, from);
       if (first === undefined) {
         first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
         schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
@@ -179,4 +201,35 @@ async function openJoinedWriter(
   const { openArrowBatches } = await import('../arrow/writer.js');
   const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
   return openArrowBatches(file, new Schema(schema.fields, new Map(sorted)), layout);
+}
+
+/** A file's columns, and its rows batch by batch. */
+export interface ChunkBatches {
+  /** without metadata */
+  readonly schema: Schema;
+  readonly metadata: ReadonlyMap<string, string>;
+  /** to be read to the end, or returned */
+  readonly batches: AsyncGenerator<RecordBatch>;
+}
+
+/** Opens a file. Its errors, and those of its batches, are plain ones that name it: what is to be done, the caller knows. */
+export async function openChunkBatches(path: string, format: 'parquet' | 'arrow'): Promise<ChunkBatches> {
+  const open = format === 'parquet' ? openParquet : openArrow;
+  const plain = (error: unknown): Error => new Error((error as Error).message, { cause: error });
+  // opened again for its rows: those that nobody asks for hold nothing open
+  async function* batches(): ChunkBatches['batches'] {
+    try {
+      const source = await open(path);
+      for await (const { batch } of source.batches()) yield batch;
+    } catch (error) {
+      throw plain(error);
+    }
+  }
+  try {
+    const { schema, close } = await open(path);
+    await close();
+    return { schema: new Schema(schema.fields), metadata: schema.metadata, batches: batches() };
+  } catch (error) {
+    throw plain(error);
+  }
 }

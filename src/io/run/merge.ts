@@ -1,23 +1,20 @@
 // Merges a run's chunks to one file, or to several of a bounded size, with the rejects beside.
 import { createHash } from 'node:crypto';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { EXIT, RredcotError } from '../../errors.js';
-import { syncFolder } from '../files/atomic-file.js';
+import { removeFile, syncFolder } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
-import { writeText } from '../files/json-file.js';
-import { CARD_NAME, runPaths, summaryPath } from '../files/run-paths.js';
-import { removeSum, writeSum } from '../files/sum-file.js';
-import { type ChunkReader, openChunkReader } from '../parquet/chunk-reader.js';
+import { removeSum, writeText } from '../files/json-file.js';
+import { CARD_NAME, mergeFolder, runPaths } from '../files/run-paths.js';
 import type { OutputFormat } from '../write/output.js';
 import { PART_KEY } from '../write/part.js';
 import { datasetCard } from './dataset-card.js';
-import { type JoinedFile, joinLines, openJoined } from './join.js';
-import { mergedRun, writeMerged } from './merged.js';
+import { type JoinedFile, joinLines, openChunkBatches, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
 import { damagedRun, type RunState, recordsInOrder } from './state.js';
-import { writeSummary } from './summary-file.js';
+import { mergedRun, writeMerged, writeSummary, writeSums } from './summary-file.js';
 
 export interface MergeTarget {
   /** a file, or the folder that files are put into */
@@ -26,6 +23,7 @@ export interface MergeTarget {
   readonly fileBytes: number | undefined;
   readonly format: OutputFormat;
   readonly rejects: string;
+  readonly replaces: boolean;
 }
 
 export interface Merged {
@@ -54,14 +52,13 @@ export async function mergeRun(
   const files = await openFiles(target, state, () => onTraces(traces));
   let rejectsFile: JoinedFile | undefined;
   let [traces, rejects] = [0, 0];
-  const parquet = openChunkReader();
   try {
     for await (const record of recordsInOrder(state)) {
       const shard = shardOf(record.chunk, description.shards);
       const path = paths.chunk(shard, record.chunk, description.output);
       const damage = await chunkDamage(folder, shard, record, description.output);
       if (damage !== undefined) throw damagedRun(damage);
-      await files.add(path, record, parquet);
+      await files.add(path, record);
       traces += record.traces;
       rejects += record.rejects;
       onTraces(traces);
@@ -80,14 +77,13 @@ export async function mergeRun(
       );
     // the rejects first, so that a reader who sees the rows finds them
     let rejectsSha256: string | null = null;
-    if (rejectsFile === undefined) await rm(target.rejects, { force: true });
+    if (rejectsFile === undefined) await removeFile(target.rejects);
     else rejectsSha256 = await rejectsFile.close();
-    const summarise = async (): Promise<string | null> => {
+    const summarise = async (): Promise<void> => {
       const { run, config } = description;
       const { tokens } = expected;
       const figures = { traces, tokens, rejects, output: target.path, part: state.part };
       await writeSummary(target.path, { run, config, folder: files.hidden, rejectsSha256 }, figures);
-      return sha256OfFile(summaryPath(target.path));
     };
     const made = await files.close(summarise, async (made, counts) => {
       const facts = state.card && { ...state.card, rows: traces, rejects, format: target.format };
@@ -110,7 +106,6 @@ export async function mergeRun(
   } finally {
     await rejectsFile?.abort();
     await files.abort();
-    await parquet.close();
     await rm(files.hidden, { recursive: true, force: true });
   }
 }
@@ -118,14 +113,14 @@ export async function mergeRun(
 interface Files {
   /** where all is until it is whole; a merge that was killed leaves it, and the next one drops it */
   readonly hidden: string;
-  add(chunk: string, record: ChunkRecord, parquet: ChunkReader): Promise<void>;
+  add(chunk: string, record: ChunkRecord): Promise<void>;
   /**
-   * @param summarise says beside a single file of JSON lines what these cannot, and returns the hash of that
+   * @param summarise says beside a single file of JSON lines what these cannot
    * @param complete puts what belongs beside the files of a folder, with their traces, into it
    * @returns their names
    */
   close(
-    summarise: () => Promise<string | null>,
+    summarise: () => Promise<void>,
     complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>,
   ): Promise<string[]>;
   abort(): Promise<void>;
@@ -134,13 +129,13 @@ interface Files {
 /** The files that are made: one, or those of a folder, which is made hidden and appears at once. */
 async function openFiles(
   target: MergeTarget,
-  { description: { output: from }, part }: RunState,
+  { description: { output: from, run }, part }: RunState,
   onProgress: () => void,
 ): Promise<Files> {
-  const { path, fileBytes, format: to } = target;
+  const { path, fileBytes, format: to, replaces } = target;
   // what a limit has cut out says so in each chunk
   const metadata = part?.by === 'pieces' ? { [PART_KEY]: JSON.stringify(part) } : {};
-  const hidden = join(dirname(path), `.${basename(path)}.rredcot-merge`);
+  const hidden = mergeFolder(path);
   const isFolder = fileBytes !== undefined;
   await rm(hidden, { recursive: true, force: true });
   await mkdir(hidden, { recursive: true });
@@ -157,15 +152,15 @@ async function openFiles(
   }
   return {
     hidden,
-    async add(chunk, record, parquet) {
-      const size = isFolder ? await joinedBytes(chunk, from, to, parquet) : 0;
+    async add(chunk, record) {
+      const size = isFolder ? await joinedBytes(chunk, from, to) : 0;
       const isFull = isFolder && (bytes + size > limit || chunks === CHUNKS_PER_FILE);
       if (file !== undefined && isFull) {
         await file.close();
         file = undefined;
         [bytes, chunks] = [0, 0];
       }
-      file ??= await openJoined(nextPath(), { from, to, folder: hidden, metadata, onProgress }, parquet);
+      file ??= await openJoined(nextPath(), { from, to, folder: hidden, replaces, metadata, onProgress });
       bytes += size;
       chunks++;
       made.set(name, (made.get(name) ?? 0) + record.traces);
@@ -179,13 +174,9 @@ async function openFiles(
       if (file === undefined) throw damagedRun(`${path}: there is no chunk to merge`);
       const isLines = !isFolder && to === 'jsonl';
       if (isLines) await removeSum(path);
-      const beside = isLines ? await summarise() : null;
+      if (isLines) await summarise();
       const sha256 = await file.close();
-      if (isLines && sha256 !== null)
-        await writeSum(
-          path,
-          new Map([[path, sha256], ...(beside === null ? [] : [[summaryPath(path), beside] as const])]),
-        );
+      if (isLines && sha256 !== null) await writeSums(path, sha256, run, hidden);
       if (!isFolder) return [path];
       await complete(hidden, made);
       await syncFolder(hidden);
@@ -200,15 +191,10 @@ async function openFiles(
 }
 
 /** Bytes that a chunk takes in the file, at most: Arrow is not compressed. */
-async function joinedBytes(
-  chunk: string,
-  from: OutputFormat,
-  to: OutputFormat,
-  parquet: ChunkReader,
-): Promise<number> {
+async function joinedBytes(chunk: string, from: OutputFormat, to: OutputFormat): Promise<number> {
   if (from !== 'parquet' || to !== 'arrow') return (await stat(chunk)).size;
   let bytes = 0;
-  for await (const batch of (await parquet.open(chunk)).batches) bytes += batch.data.byteLength;
+  for await (const batch of (await openChunkBatches(chunk, from)).batches) bytes += batch.data.byteLength;
   return bytes;
 }
 

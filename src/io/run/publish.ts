@@ -1,18 +1,17 @@
 // Publishes the file of a run that was begun for it, with its rejects; the folder goes.
-import { readdir, rename, rm, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readdir, rmdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { EXIT, RredcotError } from '../../errors.js';
-import { syncFolder } from '../files/atomic-file.js';
+import { putInPlace, removeFile } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
-import { sha256OfFile, sha256OfFiles } from '../files/file-bytes.js';
-import { chunkNumber, runPaths, summaryPath } from '../files/run-paths.js';
-import { removeSum, writeSum } from '../files/sum-file.js';
-import { openChunkReader } from '../parquet/chunk-reader.js';
-import type { OutputFormat } from '../write/output.js';
-import { removeHidden, removeOthers } from './hidden.js';
+import { sha256OfFiles } from '../files/file-bytes.js';
+import { removeSum } from '../files/json-file.js';
+import { chunkNumber, runPaths } from '../files/run-paths.js';
+import type { OutputFormat, WholeFile } from '../write/output.js';
 import { joinLines, openJoined } from './join.js';
 import { type ChunkRecord, chunkDamage, sumCounts } from './records.js';
-import { readSummary } from './summary-file.js';
+import { dropRun, removeHidden, removeOthers } from './remove.js';
+import { writeSums } from './summary-file.js';
 
 /** What the user asked for; its chunks have the same format. */
 export interface PublishTarget {
@@ -21,6 +20,8 @@ export interface PublishTarget {
   readonly rejects: string;
   /** what other runs have left of this output goes, whatever it is */
   readonly replaces: boolean;
+  /** the file itself, where it was written on the way and waits for its name */
+  readonly whole: WholeFile | undefined;
 }
 
 /**
@@ -32,14 +33,14 @@ export interface PublishTarget {
  */
 export async function publishFile(
   folder: string,
-  { path, format, rejects, replaces }: PublishTarget,
+  { path, format, rejects, replaces, whole }: PublishTarget,
   records: readonly ChunkRecord[],
   shards: number,
   onProgress: () => void,
 ): Promise<void> {
   const paths = runPaths(folder);
   const sorted = [...records].sort((a, b) => a.chunk - b.chunk);
-  for (const record of sorted) {
+  for (const record of whole === undefined ? sorted : []) {
     onProgress();
     const damage = await chunkDamage(folder, shardOf(record.chunk, shards), record, format);
     if (damage === undefined) continue;
@@ -55,20 +56,17 @@ export async function publishFile(
   if (format === 'jsonl') await removeSum(path);
   let sha256: string | null = (sorted[0] as ChunkRecord).sha256;
   // a packed file and a stream of Arrow are made of chunks that are neither
-  if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
-    await rename(chunks[0] as string, path);
-    await syncFolder(dirname(path));
+  if (whole !== undefined) sha256 = await whole.close();
+  else if (chunks.length === 1 && !/\.(gz|arrows)$/i.test(path)) {
+    await putInPlace(chunks[0] as string, path, replaces);
   } else {
     const { traces } = sumCounts(sorted);
-    sha256 = await joinAll(chunks, path, format, { folder, traces, onProgress });
+    sha256 = await joinAll(chunks, path, format, { folder, replaces, traces, onProgress });
   }
-  if (format === 'jsonl' && sha256 !== null) {
-    const own = new Map([[path, sha256]]);
-    const summary = await summaryHash(path, (sorted[0] as ChunkRecord).run);
-    await writeSum(path, summary === undefined ? own : own.set(summaryPath(path), summary), folder);
-  }
+  const { run } = sorted[0] as ChunkRecord;
+  if (format === 'jsonl' && sha256 !== null) await writeSums(path, sha256, run, folder);
   await removeHidden(folder);
-  await removeOthers(path, (sorted[0] as ChunkRecord).run, replaces);
+  await removeOthers(path, run, replaces);
 }
 
 /** The rejects files of chunks, in the order of their rows. @param sorted records */
@@ -88,20 +86,13 @@ export async function rejectsHash(
   return files.length === 0 ? null : sha256OfFiles(files);
 }
 
-/** Of the run's own summary: with it the configuration is told of a file that has no metadata. */
-async function summaryHash(path: string, run: string): Promise<string | undefined> {
-  if ((await readSummary(path))?.run !== run) return undefined;
-  return (await sha256OfFile(summaryPath(path))) ?? undefined;
-}
-
 async function joinAll(
   chunks: readonly string[],
   path: string,
   format: OutputFormat,
-  { folder, traces, onProgress }: { folder: string; traces: number; onProgress: () => void },
+  { traces, ...opts }: { folder: string; replaces: boolean; traces: number; onProgress: () => void },
 ): Promise<string | null> {
-  const parquet = openChunkReader();
-  const joined = await openJoined(path, { from: format, to: format, folder, onProgress }, parquet);
+  const joined = await openJoined(path, { from: format, to: format, ...opts });
   try {
     let found = 0;
     for (const chunk of chunks) found += (await joined.add(chunk)) ?? 0;
@@ -110,7 +101,6 @@ async function joinAll(
     return await joined.close();
   } finally {
     await joined.abort();
-    await parquet.close();
   }
 }
 
@@ -132,7 +122,7 @@ async function joinRejects(
   path: string,
   onProgress: () => void,
 ): Promise<void> {
-  if (files.length === 0) return rm(path, { force: true });
+  if (files.length === 0) return removeFile(path);
   // what is half written lies in the folder that goes, so that a death leaves nothing beside the output
   const joined = await joinLines(path, { folder, onProgress });
   try {
@@ -141,4 +131,22 @@ async function joinRejects(
   } finally {
     await joined.abort();
   }
+}
+
+/**
+ * Puts the reasons beside the output and removes the run.
+ * @param kind a `folder` is the user's: it stays where it holds something else
+ * @param reasons path of the rejects file
+ * @param onProgress as of `publishRejects`
+ */
+export async function endEmptyRun(
+  kind: 'file' | 'folder',
+  folder: string,
+  reasons: string,
+  onProgress: () => void,
+): Promise<void> {
+  await publishRejects(folder, reasons, onProgress);
+  if (kind === 'file') return removeHidden(folder);
+  await dropRun(folder);
+  await rmdir(folder).catch(() => {});
 }

@@ -1,16 +1,19 @@
-// What a run has made, taken away again: its own files and nothing else, since a user's folder may hold more.
+// What runs have made, taken away again: in a user's folder their own files and nothing else, beside a single file their hidden folders.
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { usageError } from '../../errors.js';
 import type { Shard } from '../files/chunks.js';
+import { isAbsent, statIfThere } from '../files/file-error.js';
 import { readJson } from '../files/json-file.js';
-import { CARD_NAME, runPaths } from '../files/run-paths.js';
-import { isAbsent, statIfThere } from '../files/stat-if-there.js';
-import { COMMANDS } from './description.js';
+import { CARD_NAME, hiddenFolderAround, hiddenParent, runPaths, WORKERS_NAME } from '../files/run-paths.js';
+import { COMMANDS, readRunDescription } from './description.js';
+import { holdsTraces } from './records.js';
 import { isOwnCard } from './success.js';
 
 /** First what says that something is done, last what says that there is a run: cut off anywhere, it can be dropped again. */
-const OWN_NAMES = ['_SUCCESS', CARD_NAME, 'done', 'chunks', 'rejects', 'survey.json', 'run.json'] as const;
+const OWN_NAMES = [
+  ...['_SUCCESS', CARD_NAME, 'done', 'chunks', 'rejects', WORKERS_NAME, 'survey.json', 'run.json'],
+];
 
 /** Names below the folders of a run. */
 const SHARD = /^\d{5}-of-\d{5}$/;
@@ -21,9 +24,12 @@ const OWN_FILES: Readonly<Record<'done' | 'chunks' | 'rejects', RegExp>> = {
 };
 const HALF_WRITTEN = /^\..*\.tmp$/;
 
+/** Another process may put a file into a folder that is being removed: it is looked at again. */
+const WHOLLY = { recursive: true, force: true, maxRetries: 5 } as const;
+
 /** Removes a run, whatever it has come to. The caller knows that the folder is a run's alone. */
 async function removeRun(folder: string): Promise<void> {
-  for (const name of OWN_NAMES) await rm(join(folder, name), { recursive: true, force: true });
+  for (const name of OWN_NAMES) await rm(join(folder, name), WHOLLY);
 }
 
 /**
@@ -111,4 +117,47 @@ export function sharedFolders(folder: string): string[] {
 export async function hasRejects(folder: string, shard: Shard): Promise<boolean> {
   const names = await readdir(runPaths(folder).rejects(shard)).catch((): string[] => []);
   return names.some((name) => name.endsWith('.jsonl'));
+}
+
+/** The folders of an output's runs, the one that was begun last first. */
+export async function hiddenFolders(output: string): Promise<string[]> {
+  const parent = hiddenParent(output);
+  const names = await readdir(parent).catch((): string[] => []);
+  const found = names
+    .map((name) => join(parent, name))
+    .filter((path) => hiddenFolderAround(output, path) === path);
+  const begun = await Promise.all(
+    found.map(async (folder) => (await statIfThere(runPaths(folder).run))?.mtimeMs ?? 0),
+  );
+  return [...found.keys()]
+    .sort((a, b) => (begun[b] as number) - (begun[a] as number))
+    .map((n) => found[n] as string);
+}
+
+/**
+ * Whether a run is left in such a folder that could be gone on with: one of a stream cannot.
+ * @param made the identity of a run that is at its end
+ */
+export async function isWorthKeeping(folder: string, made?: string): Promise<boolean> {
+  const found = await readRunDescription(folder).catch(() => undefined);
+  const canGoOn = found?.inputs.every(({ bytes }) => bytes !== null) === true && found.run !== made;
+  return canGoOn && (await holdsTraces(folder));
+}
+
+/**
+ * Removes such a folder, which is ours by its name. Cut off anywhere it is no run that is done: its records go first. Whoever
+ * still writes there finds it gone.
+ */
+export async function removeHidden(folder: string): Promise<void> {
+  for (const name of ['done', '']) await rm(join(folder, name), WHOLLY);
+}
+
+/**
+ * Removes what other runs have left of an output that has just been made.
+ * @param run its identity
+ * @param all also what could be gone on with: the user has said that this output takes its place
+ */
+export async function removeOthers(output: string, run: string, all: boolean): Promise<void> {
+  for (const folder of await hiddenFolders(output))
+    if (all || !(await isWorthKeeping(folder, run))) await removeHidden(folder);
 }

@@ -5,11 +5,10 @@ import { dataError, type RredcotError, usageError } from '../../errors.js';
 import { type Figures, sumFigures } from '../../figures.js';
 import { chunkCount, MAX_CHUNKS, ownChunks, type Shard, shardOf } from '../files/chunks.js';
 import { addressError } from '../files/elsewhere.js';
+import { statIfThere } from '../files/file-error.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
-import { statIfThere } from '../files/stat-if-there.js';
 import { type Part, parsePart } from '../write/part.js';
 import { type RunDescription, readRunDescription } from './description.js';
-import { hiddenFolders } from './hidden.js';
 import {
   type CardSource,
   type ChunkRecord,
@@ -19,7 +18,8 @@ import {
   readShard,
   sumCounts,
 } from './records.js';
-import { readSurveyFile } from './survey-file.js';
+import { hiddenFolders } from './remove.js';
+import { readSurveyFile } from './summary-file.js';
 
 /** A shard as its records tell it. */
 export interface ShardState {

@@ -1,10 +1,9 @@
 // The end of a shard and of a run: the shard's record, then the dataset card and `_SUCCESS` once all shards are done.
 import { isDeepStrictEqual } from 'node:util';
 import type { Shard } from '../files/chunks.js';
-import { fileError } from '../files/file-error.js';
+import { fileError, isAbsent, statIfThere } from '../files/file-error.js';
 import { readJson, readSmallFile, writeJson, writeText } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
-import { isAbsent, statIfThere } from '../files/stat-if-there.js';
 import { CARD_HEAD, datasetCard } from './dataset-card.js';
 import { type RunDescription, readRunDescription } from './description.js';
 import {

@@ -1,17 +1,17 @@
 // Checks a recorded chunk: its bytes, its rows, and whether every input row is accounted for.
 
+import { createReadStream } from 'node:fs';
+import type { Rejection } from '../../errors.js';
 import { are, plural } from '../../plural.js';
 import { shardOf } from '../files/chunks.js';
-import { sha256OfFile } from '../files/file-bytes.js';
 import { runPaths } from '../files/run-paths.js';
-import type { ChunkReader } from '../parquet/chunk-reader.js';
+import { readJsonRows } from '../read/jsonl.js';
 import { type RunDescription, rowsPerTrace } from '../run/description.js';
 import type { ChunkRecord } from '../run/records.js';
 import { CONFIG_KEY, type OutputFormat, POLICY_KEY, RUN_KEY, VERSION_KEY } from '../write/output.js';
-import { type RowChecks, rowFindings } from './check-rows.js';
-import type { Finding } from './finding.js';
-import { readRejects } from './stored-rejects.js';
-import { openRows, type StoredRow } from './stored-rows.js';
+import { hashFindings } from './check-file.js';
+import { type Finding, openChecked, type RowChecks, rowFindings } from './check-rows.js';
+import type { Cells } from './stored-rows.js';
 
 /** A row of the inputs, read again. */
 export interface RereadRow {
@@ -37,7 +37,6 @@ export interface ChunkCheck extends RowChecks {
   readonly folder: string;
   readonly description: RunDescription;
   readonly format: OutputFormat;
-  readonly parquet: ChunkReader;
 }
 
 /** Rejected traces of an input row. */
@@ -48,7 +47,7 @@ interface RowRejects {
 
 /** Checks a chunk against its record and the inputs. @param inputs its rows there; undefined where they cannot be read again */
 export async function* chunkFindings(
-  { folder, description, format, parquet, ...checks }: ChunkCheck,
+  { folder, description, format, ...checks }: ChunkCheck,
   record: ChunkRecord,
   inputs: readonly RereadRow[] | undefined,
 ): AsyncGenerator<Finding> {
@@ -57,15 +56,15 @@ export async function* chunkFindings(
   const file = paths.chunk(shard, record.chunk, description.output);
   const rejectsFile = paths.reject(shard, record.chunk);
   let isChanged = false;
+  const unknown = 'is there, its record knows of no rejects';
   for (const [path, expected] of [
     [file, record.sha256],
     [rejectsFile, record.rejects_sha256],
-  ] as const) {
-    const found = await sha256OfFile(path);
-    if (found === expected) continue;
-    isChanged = true;
-    yield { file: path, text: changeText(found, expected) };
-  }
+  ] as const)
+    for await (const finding of hashFindings(path, expected, { unknown })) {
+      isChanged = true;
+      yield finding;
+    }
   // what else is wrong with other bytes follows from that
   if (isChanged) return;
 
@@ -106,36 +105,32 @@ export async function* chunkFindings(
       left = expected.done ? 0 : expected.value.traces;
     }
   };
-  try {
-    yield* advance();
-    const { rows, metadata } = await openRows(file, format, parquet);
-    if (format !== 'jsonl') yield* metadataFindings(file, metadata, description);
-    for await (const found of rowFindings(file, rows, checks)) {
-      if ('text' in found) {
-        yield found;
-        continue;
-      }
-      const { row, sourceRow } = found;
-      traces++;
-      tokens = tokens === null || found.tokens === null ? null : tokens + found.tokens;
-      left--;
-      const place = expected.done ? undefined : expected.value;
-      if (place?.row !== undefined && sourceRow !== null && sourceRow !== place.row)
-        yield { file, row, text: `source_row is ${sourceRow}, expected ${place.row} of ${place.file}` };
-      const from = found.stored?.cell('source_file') ?? null;
-      if (place?.file !== undefined && from !== null && from !== place.file)
-        yield {
-          file,
-          row,
-          text: `source_file is ${JSON.stringify(from)}, expected ${JSON.stringify(place.file)}`,
-        };
-      if (place?.expected !== undefined && found.stored !== null)
-        for (const text of traceFaults(found.stored, place.expected)) yield { file, row, text };
-      yield* advance();
+  yield* advance();
+  const opened = await openChecked(file, format);
+  if ('text' in opened) return yield opened;
+  if (format !== 'jsonl') yield* metadataFindings(file, opened.metadata, description);
+  for await (const found of rowFindings(file, opened.rows, checks)) {
+    if ('text' in found) {
+      yield found;
+      continue;
     }
-  } catch (error) {
-    yield { file, text: `cannot be read: ${(error as Error).message}` };
-    return;
+    const { row, sourceRow, ours } = found;
+    traces++;
+    tokens = tokens === null || found.tokens === null ? null : tokens + found.tokens;
+    left--;
+    const place = expected.done ? undefined : expected.value;
+    if (place?.row !== undefined && sourceRow !== null && sourceRow !== place.row)
+      yield { file, row, text: `source_row is ${sourceRow}, expected ${place.row} of ${place.file}` };
+    const from = ours?.source_file ?? null;
+    if (place?.file !== undefined && from !== null && from !== place.file)
+      yield {
+        file,
+        row,
+        text: `source_file is ${JSON.stringify(from)}, expected ${JSON.stringify(place.file)}`,
+      };
+    if (place?.expected !== undefined && ours !== null)
+      for (const text of traceFaults(ours, place.expected)) yield { file, row, text };
+    yield* advance();
   }
   if (traces !== record.traces)
     yield { file, text: `holds ${plural(traces, 'trace')}, its record says ${record.traces}` };
@@ -178,22 +173,20 @@ function shown(value: unknown): string {
 }
 
 /** How a row differs from the trace in the input. */
-function traceFaults(row: StoredRow, expected: readonly ExpectedTrace[]): string[] {
-  const id = row.cell('id');
-  if (!row.has('id')) return [];
+function traceFaults(row: Cells, expected: readonly ExpectedTrace[]): string[] {
+  const { id, group, reward, segments } = row;
+  if (!('id' in row)) return [];
   const trace = expected.find((each) => each.id === id);
   if (trace === undefined)
     return [`id is ${shown(id)}, the input row has ${expected.map((each) => shown(each.id)).join(', ')}`];
   const faults: string[] = [];
   const differs = (name: string, found: unknown, wanted: unknown): void => {
-    if (row.has(name) && found !== wanted)
+    if (name in row && found !== wanted)
       faults.push(`${name} is ${shown(found)}, in the input it is ${shown(wanted)}`);
   };
-  differs('group', row.cell('group'), trace.group);
-  const reward = row.cell('reward');
+  differs('group', group, trace.group);
   if (trace.reward !== null)
     differs('reward', typeof reward === 'number' ? Math.fround(reward) : reward, trace.reward);
-  const segments = row.cell('segments');
   const end = Array.isArray(segments) ? segments.at(-1)?.char_end : undefined;
   if (trace.characters !== null && typeof end === 'number' && end > trace.characters)
     faults.push(`segments end at character ${end} of ${trace.characters}`);
@@ -238,7 +231,31 @@ function placeKey(file: string, row: number): string {
   return `${row}:${file}`;
 }
 
-function changeText(found: string | null, expected: string | null): string {
-  if (found === null) return 'is missing';
-  return expected === null ? 'is there, its record knows of no rejects' : 'has changed since it was written';
+/** A line of a rejects file. */
+export interface StoredReject {
+  /** input file as it was named then, and the row in it */
+  readonly file: string;
+  readonly row: number;
+  /** the row was turned down before it was mapped: the line stands for all of its traces */
+  readonly isWholeRow: boolean;
+  readonly rejection: Rejection;
+}
+
+/** a raw line of the largest `--max-line-bytes`, escaped */
+const MAX_REJECT_BYTES = 500_000_000;
+
+/** Reasons of a reader that reading again with other limits does not give. */
+const READER_CODES: readonly string[] = ['line_too_long', 'column_type'];
+
+/** Reads a rejects file. @throws Error naming the line that is none of ours */
+export async function* readRejects(path: string): AsyncGenerator<StoredReject> {
+  const bytes = createReadStream(path, { highWaterMark: 2 ** 20 }) as AsyncIterable<Buffer>;
+  for await (const line of readJsonRows(bytes, { file: path, stem: '', maxLineBytes: MAX_REJECT_BYTES })) {
+    if (line.kind === 'bad') throw new Error(`row ${line.row}: ${line.rejection.reason}`);
+    const { file, row, code, reason } = line.columns;
+    if (typeof file !== 'string' || typeof row !== 'number')
+      throw new Error(`row ${line.row}: names no file and row of the input`);
+    const rejection = { code: String(code), reason: String(reason) };
+    yield { file, row, isWholeRow: READER_CODES.includes(rejection.code), rejection };
+  }
 }

@@ -1,8 +1,17 @@
-// Checks a file's rows: by themselves, beside each other, and by what is computed from them again.
+// Checks a file's rows: each by itself, by what is made of it again, and beside those before it.
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { HashSet } from '../arrow/hash-set.js';
+import type { OutputFormat } from '../write/output.js';
 import { type CheckedRow, checkRow, type RowRules } from './check-row.js';
-import type { Finding } from './finding.js';
-import type { SeenRows } from './seen.js';
-import { type StoredRow, withOurs } from './stored-rows.js';
+import { type Cells, openStored, oursOf, type StoredFile } from './stored-rows.js';
+
+/** Something that is not as it should be. */
+export interface Finding {
+  readonly file: string;
+  /** 0-based row of that file; undefined where the file as a whole is meant */
+  readonly row?: number;
+  readonly text: string;
+}
 
 /** How rows are checked. */
 export interface RowChecks extends RowRules {
@@ -10,34 +19,135 @@ export interface RowChecks extends RowRules {
   readonly chosen: readonly string[] | undefined | null;
   /** the rows before, of the same run or file */
   readonly seen: SeenRows;
-  /** Computes again what follows from the row's own columns. @param whole with the input's columns */
-  readonly recompute: (row: StoredRow, whole: StoredRow) => readonly string[];
+  /** Makes again what follows from the row's own columns. @param ours its cells without the input's */
+  readonly remake: (ours: Cells, row: InputRow) => readonly string[];
 }
 
 /** A row that was looked at. */
 export type RowSeen = Pick<CheckedRow, 'sourceRow' | 'tokens'> & {
   readonly row: number;
-  /** with our columns alone; null where it has none */
-  readonly stored: StoredRow | null;
+  /** our columns alone; null where it has none */
+  readonly ours: Cells | null;
 };
+
+/** Opens a file of rows; one that cannot be read is a finding. */
+export async function openChecked(file: string, format: OutputFormat): Promise<StoredFile | Finding> {
+  return openStored(file, format).catch((error: Error) => unreadable(file, error));
+}
 
 /** What a file's rows say by themselves, and each row's own account after that. */
 export async function* rowFindings(
   file: string,
-  rows: AsyncIterable<StoredRow>,
+  rows: AsyncIterable<InputRow | BadRow>,
   checks: RowChecks,
 ): AsyncGenerator<Finding | RowSeen> {
-  for await (const row of rows) {
-    if (checks.chosen === null) {
-      yield { row: row.number, sourceRow: null, tokens: null, stored: null };
-      continue;
+  const unseen = { sourceRow: null, tokens: null, ours: null };
+  try {
+    for await (const row of rows) {
+      if (isBad(row)) yield { file, row: row.row, text: `cannot be read: ${row.rejection.reason}` };
+      if (isBad(row) || checks.chosen === null) {
+        yield { row: row.row, ...unseen };
+        continue;
+      }
+      const ours = oursOf(row.columns, checks.chosen);
+      const { faults, tokens, sourceRow, id } = checkRow(ours, checks);
+      // what follows from something broken is broken too
+      const more = faults.length === 0 ? checks.remake(ours, row) : [];
+      for (const text of [...faults, ...more, ...checks.seen.faults(ours)])
+        yield { file, row: row.row, text: id === '' ? text : `(id ${JSON.stringify(id)}) ${text}` };
+      yield { row: row.row, sourceRow, tokens, ours };
     }
-    const stored = withOurs(row, checks.chosen);
-    const { faults, tokens, sourceRow, id } = checkRow(stored, checks);
-    // what follows from something broken is broken too
-    const more = faults.length === 0 ? checks.recompute(stored, row) : [];
-    for (const text of [...faults, ...more, ...checks.seen.faults(stored)])
-      yield { file, row: row.number, text: id === '' ? text : `(id ${JSON.stringify(id)}) ${text}` };
-    yield { row: row.number, sourceRow, tokens, stored };
+  } catch (error) {
+    yield unreadable(file, error as Error);
+  }
+}
+
+function unreadable(file: string, { message }: Error): Finding {
+  const text = message.replace(`${file}: `, '');
+  return { file, text: text.includes('cannot be read') ? text : `cannot be read: ${text}` };
+}
+
+/** Groups of which the baseline is kept: beyond it memory counts for more. */
+const MAX_GROUPS = 1_000_000;
+
+/** Columns that no input brings along: a row of JSON lines has all of them that the others have. */
+const OURS = [
+  ...[
+    'logprobs',
+    'entropies',
+    'sigma',
+    'segments',
+    'value_start',
+    'baseline',
+    'sigma_ess',
+    'sigma_max_weight',
+  ],
+  ...['sigma_gain', 'reference_logprobs', 'reference_utilities', 'reference_tokens'],
+  ...['source_file', 'source_row', 'status'],
+];
+
+/** What has been seen of the rows of a run or of a file. */
+export class SeenRows {
+  readonly #ids = new HashSet();
+  /** b of each group whose rows have the group's mean */
+  readonly #baselines = new Map<string, number>();
+  #last: { readonly file: unknown; readonly source: number; readonly id: string } | undefined;
+  #restarts = 0;
+  /** those of OURS that the first row has */
+  #columns: readonly string[] | undefined;
+
+  /**
+   * @param inputs files that the rows come from; undefined where nobody knows
+   * @param isGroupMean the baseline is the mean of the group's rewards
+   */
+  constructor(
+    private readonly inputs: number | undefined,
+    private readonly isGroupMean: boolean,
+  ) {}
+
+  /** What is wrong with a row beside those before it. */
+  faults(row: Cells): string[] {
+    const faults = this.#columnFaults(row);
+    const id = row.id;
+    const source = row.source_row;
+    if (typeof id === 'string' && !this.#ids.add(id)) faults.push('its id stands in an earlier row too');
+    if (typeof source === 'number' || typeof source === 'bigint')
+      faults.push(...this.#orderFaults(row.source_file, Number(source), typeof id === 'string' ? id : ''));
+    const [group, baseline] = [row.group, row.baseline];
+    // a group without any known reward has no mean; a file that does not say so may have V(s_0) for its baseline
+    const isOwn = baseline === row.value_start;
+    const hasMean = this.isGroupMean && !isOwn && typeof row.reward === 'number';
+    if (hasMean && typeof group === 'string' && typeof baseline === 'number')
+      faults.push(...this.#groupFaults(group, Math.fround(baseline)));
+    return faults;
+  }
+
+  #columnFaults(row: Cells): string[] {
+    const columns = OURS.filter((name) => name in row);
+    this.#columns ??= columns;
+    const first = this.#columns;
+    return [
+      ...first.filter((name) => !columns.includes(name)).map((name) => `has no ${name}, the first row has`),
+      ...columns.filter((name) => !first.includes(name)).map((name) => `has ${name}, the first row has none`),
+    ];
+  }
+
+  /** Rows come in the order of the inputs; those of one input row have numbers behind its id. */
+  #orderFaults(file: unknown, source: number, id: string): string[] {
+    const last = this.#last;
+    this.#last = { file, source, id };
+    if (last === undefined || source > last.source) return [];
+    if (source === last.source && (id === '' || (/\/\d+$/.test(id) && /\/\d+$/.test(last.id)))) return [];
+    // another input begins, which a file of some columns does not say
+    const isSameFile = typeof file === 'string' && file === last.file;
+    if (!isSameFile && ++this.#restarts < (this.inputs ?? Number.POSITIVE_INFINITY)) return [];
+    return [`source_row is ${source} after ${last.source}, expected the order of the input`];
+  }
+
+  #groupFaults(group: string, baseline: number): string[] {
+    const known = this.#baselines.get(group);
+    if (known === undefined && this.#baselines.size < MAX_GROUPS) this.#baselines.set(group, baseline);
+    if (known === undefined || known === baseline) return [];
+    return [`baseline is ${baseline}, ${known} in another row of its group ${JSON.stringify(group)}`];
   }
 }

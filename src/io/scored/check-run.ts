@@ -9,8 +9,8 @@ import { chunkNumber, runPaths } from '../files/run-paths.js';
 import { type ShardRecord, sumCounts } from '../run/records.js';
 import type { RunState } from '../run/state.js';
 import { runEnd, successOf, textOf } from '../run/success.js';
-import { surveyFault } from '../run/survey-file.js';
-import type { Finding } from './finding.js';
+import { surveyFault } from '../run/summary-file.js';
+import type { Finding } from './check-rows.js';
 
 /** What the records of shards say of their chunks, and the files that no record knows. */
 export async function* recordFindings(state: RunState): AsyncGenerator<Finding> {

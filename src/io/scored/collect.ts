@@ -3,8 +3,8 @@ import type { CreditTable } from '../../compare/credit-table.js';
 import { NO_LABEL } from '../../compare/credit-table.js';
 import { TraceRejected } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
-import { CreditFault } from './credit-sources.js';
 import {
+  CreditFault,
   type CreditRequest,
   type FileCredits,
   type TraceCredits,
@@ -20,33 +20,6 @@ export interface Refusal {
   readonly row: number;
 }
 
-/** A list of numbers that grows without being copied for each. */
-class Growing {
-  private values = new Float64Array(1024);
-  length = 0;
-
-  fillTo(length: number): void {
-    this.reserve(length);
-    if (length > this.length) this.values.fill(Number.NaN, this.length, length);
-    this.length = Math.max(this.length, length);
-  }
-
-  set(values: ArrayLike<number>, at: number): void {
-    this.values.set(values, at);
-  }
-
-  done(): Float64Array {
-    return this.values.slice(0, this.length);
-  }
-
-  private reserve(length: number): void {
-    if (length <= this.values.length) return;
-    const more = new Float64Array(Math.max(length, 2 * this.values.length));
-    more.set(this.values);
-    this.values = more;
-  }
-}
-
 /** Gathers the credits of several files. The first one says which traces there are. */
 export class CreditCollector {
   private readonly places = new Map<string, number>();
@@ -57,7 +30,8 @@ export class CreditCollector {
   private readonly groupNumbers = new Map<string, number>();
   private groupCount = 0;
   private readonly firstWrong: number[] = [];
-  private readonly credits = new Map<string, Growing>();
+  /** by name, NaN where a trace has none */
+  private readonly credits = new Map<string, number[]>();
   private seen = new Set<string>();
   /** by file: traces whose σ is uniform by fallback, by the status that says why */
   readonly fallbacks: Map<string, number>[] = [];
@@ -124,10 +98,10 @@ export class CreditCollector {
       // the same for all files
       if (own === UNIFORM && !isFirst) continue;
       const name = own === UNIFORM ? UNIFORM : nameOf(own);
-      const column = this.credits.get(name) ?? new Growing();
+      const column = this.credits.get(name) ?? [];
       this.credits.set(name, column);
-      column.fillTo(start + segments);
-      column.set(values, start);
+      fill(column, start + segments);
+      for (const [k, value] of values.entries()) column[start + k] = value;
     }
   }
 
@@ -149,13 +123,17 @@ export class CreditCollector {
 
   done(): CreditTable {
     const N = this.offsets.at(-1) as number;
-    for (const column of this.credits.values()) column.fillTo(N);
+    for (const column of this.credits.values()) fill(column, N);
     return {
       offsets: Int32Array.from(this.offsets),
       rewards: Float64Array.from(this.rewards),
       groups: Int32Array.from(this.groups),
       firstWrong: Int32Array.from(this.firstWrong),
-      credits: Array.from(this.credits, ([name, column]) => ({ name, values: column.done() })),
+      credits: Array.from(this.credits, ([name, column]) => ({ name, values: Float64Array.from(column) })),
     };
   }
+}
+
+function fill(column: number[], length: number): void {
+  while (column.length < length) column.push(Number.NaN);
 }

@@ -1,12 +1,11 @@
 // What a scored file was made of: where it says so, and whether what is read is a part of a data set.
 import { basename, dirname, resolve } from 'node:path';
 import { dataError } from '../../errors.js';
+import { statIfThere } from '../files/file-error.js';
 import { runPaths } from '../files/run-paths.js';
-import { statIfThere } from '../files/stat-if-there.js';
 import { type Input, inputMetadata } from '../read/inputs.js';
-import { readMerged } from '../run/merged.js';
 import { readRunState } from '../run/state.js';
-import { readSummary } from '../run/summary-file.js';
+import { readMerged, readSummary } from '../run/summary-file.js';
 import { RUN_KEY } from '../write/output.js';
 import { PART_KEY, type Part, parsePart } from '../write/part.js';
 

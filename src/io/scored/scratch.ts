@@ -1,5 +1,5 @@
-// Rows of numbers that do not fit into memory, written once and read again and again: a file that has no name.
-import { open, rm } from 'node:fs/promises';
+// What does not fit into memory, in a file that has no name: rows of numbers in their order, and texts by number.
+import { type FileHandle, open, rm } from 'node:fs/promises';
 import { fileError } from '../files/file-error.js';
 
 /** Bytes that are written, or read, at a time. */
@@ -20,20 +20,14 @@ export interface Scratch {
  * @throws RredcotError where it cannot be written
  */
 export async function openScratch(path: string): Promise<Scratch> {
-  const file = await open(path, 'wx+').catch((error: unknown) => {
-    throw fileError(error, path, 'written');
-  });
-  await rm(path, { force: true });
+  const file = await nameless(path);
   let block = Buffer.alloc(BLOCK_BYTES);
   let used = 0;
   let size = 0;
 
   async function flush(): Promise<void> {
-    try {
-      for (let at = 0; at < used; ) at += (await file.write(block, at, used - at, size + at)).bytesWritten;
-    } catch (error) {
-      throw fileError(error, path, 'written');
-    }
+    for (let at = 0; at < used; )
+      at += (await file.write(block, at, used - at, size + at).catch(failed(path))).bytesWritten;
     size += used;
     used = 0;
   }
@@ -71,6 +65,54 @@ export async function openScratch(path: string): Promise<Scratch> {
         }
         position += 8 * at;
       }
+    },
+    close: () => file.close(),
+  };
+}
+
+async function nameless(path: string): Promise<FileHandle> {
+  const file = await open(path, 'wx+').catch(failed(path));
+  await rm(path, { force: true });
+  return file;
+}
+
+function failed(path: string) {
+  return (error: unknown): never => {
+    throw fileError(error, path, 'written');
+  };
+}
+
+/** Texts by number. */
+export interface Spill {
+  /** @returns the number by which it is read again */
+  add(text: string): Promise<number>;
+  get(number: number): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Opens it. @param path, @throws as {@link openScratch} */
+export async function openSpill(path: string): Promise<Spill> {
+  const told = failed(path);
+  const file = await nameless(path);
+  /** where each text ends */
+  const ends: number[] = [];
+  return {
+    async add(text) {
+      const bytes = Buffer.from(text);
+      const from = ends.at(-1) ?? 0;
+      for (let at = 0; at < bytes.length; )
+        at += (await file.write(bytes, at, bytes.length - at, from + at).catch(told)).bytesWritten;
+      return ends.push(from + bytes.length) - 1;
+    },
+    async get(number) {
+      const from = ends[number - 1] ?? 0;
+      const bytes = Buffer.alloc((ends[number] as number) - from);
+      for (let at = 0; at < bytes.length; ) {
+        const { bytesRead } = await file.read(bytes, at, bytes.length - at, from + at).catch(told);
+        if (bytesRead === 0) throw new Error(`${path}: ends before text ${number} does`);
+        at += bytesRead;
+      }
+      return bytes.toString();
     },
     close: () => file.close(),
   };

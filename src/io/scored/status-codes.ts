@@ -44,10 +44,6 @@ function asFirst(code: string): string {
   return code.replace(/^[a-z-]+:/, 'uniform:');
 }
 
-function isCode(code: string): boolean {
-  return STATUS_CODES.includes(code) || STATUS_CODES.includes(asFirst(code));
-}
-
 /** Whether a row may have a code, or, with `*` at the end, one that begins so. @param rules of further credits */
 export function mayBeStatus(code: string, rules: readonly string[]): boolean {
   const [rule = ''] = code.split(':', 1);
@@ -56,13 +52,12 @@ export function mayBeStatus(code: string, rules: readonly string[]): boolean {
   return STATUS_CODES.some((each) => each.startsWith(known.slice(0, -1)));
 }
 
-/** What is wrong with a status; undefined where nothing is. */
-export function statusFault(status: string): string | undefined {
+/** What is wrong with a status. */
+export function statusFaults(status: string): string[] {
   const codes = status.split(';');
-  const unknown = codes.find((code) => !isCode(code));
-  if (unknown !== undefined) return `status is ${status}: ${unknown} is no code`;
+  const unknown = codes.find((code) => !STATUS_CODES.includes(code) && !STATUS_CODES.includes(asFirst(code)));
+  if (unknown !== undefined) return [`status is ${status}: ${unknown} is no code`];
   const isSorted = codes.every((code, n) => n === 0 || (codes[n - 1] as string) < code);
-  if (!isSorted || (codes.length > 1 && codes.includes('ok')))
-    return `status is ${status}, expected ok or other codes in sorted order`;
-  return undefined;
+  if (isSorted && (codes.length === 1 || !codes.includes('ok'))) return [];
+  return [`status is ${status}, expected ok or other codes in sorted order`];
 }

@@ -1,126 +1,164 @@
-// Reads the rows of a file that this program wrote as plain values, for `verify`.
-import { type RecordBatch, Vector } from 'apache-arrow';
-import type { InputRow } from '../../rows.js';
-import { decompress } from '../files/decompress.js';
-import { fileBytes } from '../files/file-bytes.js';
-import type { ChunkReader } from '../parquet/chunk-reader.js';
-import { readJsonRows } from '../read/jsonl.js';
-import { openChunkBatches } from '../run/chunk-batches.js';
+// A row that this program wrote: which of its cells are ours, and what they hold, as it was when it was scored.
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import type { OutputRow, SegmentRow } from '../../scored.js';
+import { type OutputColumn, readCell } from '../arrow/output-columns.js';
+import type { PassThroughColumn } from '../arrow/schema.js';
+import { factsOf, openFile } from '../files/opened.js';
+import type { FileLayout } from '../read/formats.js';
+import { columnarColumns, type Input, inputMetadata, readRows } from '../read/inputs.js';
 import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 
-/** A row's cells by column: numbers, strings, bigints, typed arrays, lists and objects of these; absent or null is null. */
-export interface StoredRow {
-  readonly number: number;
-  has(column: string): boolean;
-  cell(column: string): unknown;
-}
+/** A row's cells by column: plain values; lists are arrays. */
+export type Cells = Readonly<Record<string, unknown>>;
 
-/** What a file holds beside its rows. */
-export interface StoredRows {
-  /** of JSONL those of its first row; undefined where it has none */
+/** What a file holds. */
+export interface StoredFile {
+  /** of JSON lines those of the first row; undefined where there is none */
   readonly columns: readonly string[] | undefined;
-  /** those of our columns that `--columns` chose, where the file says so; undefined: all of the names that are ours */
-  readonly chosen: readonly string[] | undefined;
   /** the file's own account of itself, by key; JSON lines have none */
   readonly metadata: ReadonlyMap<string, string>;
-  readonly rows: AsyncGenerator<StoredRow>;
+  readonly rows: AsyncGenerator<InputRow | BadRow>;
 }
 
-/** Opens a file of rows. Errors of a file that cannot be read come out of `openRows` or of its `rows`. */
-export async function openRows(
-  path: string,
-  format: OutputFormat,
-  parquet: ChunkReader,
-): Promise<StoredRows> {
-  if (format === 'jsonl') return openJsonlRows(path);
-  const { schema, metadata, batches } = await openChunkBatches(path, format, parquet);
+const ARROW_STREAM = Buffer.from([0xff, 0xff, 0xff, 0xff]);
+
+/** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
+export async function openStored(path: string, format: OutputFormat): Promise<StoredFile> {
+  const { size } = await factsOf(path);
+  const isPacked = format === 'jsonl' && path.toLowerCase().endsWith('.gz');
+  const ofColumns = format === 'arrow' && (await isStream(path)) ? 'arrow-stream' : format;
+  const layout: FileLayout = {
+    format: ofColumns === 'jsonl' ? 'json' : ofColumns,
+    compression: isPacked ? 'gzip' : null,
+  };
+  const input: Input = { path, stem: '', size, layout, stream: null };
   return {
-    columns: schema.fields.map(({ name }) => name),
-    chosen: (storedConfig(metadata) as { columns?: readonly string[] }).columns,
-    metadata,
-    rows: storedRows(batches),
+    columns: (await columnsOf([input])).columns,
+    metadata: await inputMetadata(input),
+    rows: readRows([input]),
   };
 }
 
-/** The configuration that a file's metadata hold; empty where they hold none. */
-export function storedConfig(metadata: ReadonlyMap<string, string>): Readonly<Record<string, unknown>> {
-  return JSON.parse(metadata.get(CONFIG_KEY) ?? '{}') as Record<string, unknown>;
+async function isStream(path: string): Promise<boolean> {
+  await using file = await openFile(path);
+  const { buffer } = await file.read(Buffer.alloc(4), 0, 4, 0);
+  return buffer.equals(ARROW_STREAM);
 }
 
-/** The row with our columns alone: one of their names that was not chosen is the input's own. */
-export function withOurs(row: StoredRow, chosen: readonly string[] | undefined): StoredRow {
-  if (chosen === undefined) return row;
+/** The columns of files in their order, and their types where these bring them along; of JSON lines the first row's. */
+export async function columnsOf(inputs: readonly Input[]): Promise<{
+  readonly typed: readonly PassThroughColumn[] | null;
+  readonly columns: readonly string[] | undefined;
+}> {
+  const typed = (await columnarColumns(inputs))?.columns ?? null;
+  if (typed !== null) return { typed, columns: typed.map(({ name }) => name) };
+  for await (const row of readRows(inputs))
+    if (!isBad(row)) return { typed, columns: Object.keys(row.columns) };
+  return { typed, columns: undefined };
+}
+
+/** The configuration that a file's metadata hold; undefined where they hold none, or another program's. */
+export function storedConfig(metadata: ReadonlyMap<string, string>): Cells | undefined {
+  try {
+    return JSON.parse(metadata.get(CONFIG_KEY) ?? '') as Cells;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The cells of our columns: one of their names that was not chosen is the input's own. @param chosen undefined: any that is there */
+export function oursOf(columns: Cells, chosen: Iterable<string> | undefined): Cells {
+  if (chosen === undefined) return columns;
+  const own = [...chosen].filter((name) => Object.hasOwn(columns, name));
+  return Object.fromEntries(own.map((name) => [name, columns[name]]));
+}
+
+/**
+ * Decodes a row: what it lacks is null.
+ * @param cells of our columns
+ * @param further columns beside ours
+ */
+export function storedRow(cells: Cells, row: InputRow, further: readonly OutputColumn[] = []): OutputRow {
+  const { id, group, prompt, completion, segments, status, reference_logprobs: exits } = cells;
+  const reward = numberOrNull(cells.reward);
+  const item = numberOrNull(cells.source_item);
+  const requested = further.map(({ name, type }) => [name, readCell(type, cells[name] ?? null)] as const);
   return {
-    number: row.number,
-    has: (column) => chosen.includes(column) && row.has(column),
-    cell: (column) => (chosen.includes(column) ? row.cell(column) : null),
+    trace: {
+      id: typeof id === 'string' ? id : `${row.stem}:${row.row}`,
+      ...(typeof group === 'string' && { group }),
+      prompt: typeof prompt === 'string' ? prompt : [],
+      completion: typeof completion === 'string' ? completion : '',
+      references: [],
+      reward,
+      ...(item !== null && { item }),
+      source: row,
+    },
+    promptIds: ids(cells.prompt_ids),
+    completionIds: ids(cells.completion_ids),
+    logprobs: floats(cells.logprobs),
+    entropies: floats(cells.entropies),
+    sigma: floats(cells.sigma),
+    segments: Array.isArray(segments) ? segments.map(segmentOf) : [],
+    valueStart: numberOrNull(cells.value_start),
+    referenceLogprobs: Array.isArray(exits) ? exits.map((exit) => floats(exit) as Float32Array) : null,
+    reward,
+    baseline: numberOrNull(cells.baseline),
+    referenceUtilities: floats(cells.reference_utilities),
+    referenceTokens: ids(cells.reference_tokens),
+    sigmaEss: numberOrNull(cells.sigma_ess),
+    sigmaMaxWeight: numberOrNull(cells.sigma_max_weight),
+    sigmaGain: numberOrNull(cells.sigma_gain),
+    status: typeof status !== 'string' || status === 'ok' ? [] : status.split(';'),
+    ...(further.length > 0 && { requested: Object.fromEntries(requested) }),
   };
 }
 
-async function* storedRows(batches: AsyncIterable<RecordBatch>): AsyncGenerator<StoredRow> {
-  let number = 0;
-  for await (const batch of batches) {
-    yield* batchRows(batch, number);
-    number += batch.numRows;
-  }
-}
-
-function* batchRows(batch: RecordBatch, first: number): Generator<StoredRow> {
-  const columns = new Map(batch.schema.fields.map(({ name }) => [name, batch.getChild(name)]));
-  for (let i = 0; i < batch.numRows; i++)
-    yield {
-      number: first + i,
-      has: (column) => columns.has(column),
-      cell: (column) => plain(columns.get(column)?.get(i)),
-    };
-}
-
-/** Arrow's lists and structs as arrays and objects; lists of numbers without nulls stay typed arrays. */
-function plain(value: unknown): unknown {
-  if (value === undefined || value === null) return null;
-  if (value instanceof Vector) {
-    const data = value.data[0];
-    const isFlat = data !== undefined && data.children.length === 0 && value.nullCount === 0;
-    const values: unknown = isFlat ? value.toArray() : undefined;
-    return ArrayBuffer.isView(values) ? values : Array.from(value, plain);
-  }
-  if (typeof value === 'object' && 'toJSON' in value && typeof value.toJSON === 'function') {
-    const fields = value.toJSON() as Record<string, unknown>;
-    return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, plain(field)]));
-  }
-  return value;
-}
-
-async function openJsonlRows(path: string): Promise<StoredRows> {
-  const rows = async function* (): AsyncGenerator<StoredRow> {
-    for await (const row of jsonlRows(path)) yield storedRow(row);
-  };
-  return { columns: await firstColumns(path), chosen: undefined, metadata: new Map(), rows: rows() };
-}
-
-/** The file is closed again: its rows may never be asked for. */
-async function firstColumns(path: string): Promise<readonly string[] | undefined> {
-  for await (const { columns } of jsonlRows(path)) return Object.keys(columns);
-  return undefined;
-}
-
-function storedRow({ row, columns }: InputRow): StoredRow {
+function segmentOf(segment: Cells): SegmentRow {
   return {
-    number: row,
-    has: (column) => Object.hasOwn(columns, column),
-    cell: (column) => (Object.hasOwn(columns, column) ? (columns[column] ?? null) : null),
+    start: numberOrNull(segment.start),
+    end: numberOrNull(segment.end),
+    charStart: numberOrNull(segment.char_start),
+    charEnd: numberOrNull(segment.char_end),
+    kind: segment.kind === 'answer' ? 'answer' : 'thought',
+    entropy: numberOrNull(segment.entropy),
+    value: numberOrNull(segment.value),
+    delta: numberOrNull(segment.delta),
+    sigma: numberOrNull(segment.sigma),
   };
 }
 
-async function* jsonlRows(path: string): AsyncGenerator<InputRow> {
-  for await (const row of readJsonRows(unpackedBytes(path), { file: path, stem: '' })) {
-    if (row.kind === 'bad') throw new Error(`row ${row.row}: ${row.rejection.reason}`);
-    yield row;
-  }
+/** Whether a row was scored. */
+export function isScored({ segments, status, sigma }: Cells): boolean {
+  return Array.isArray(segments) && Array.isArray(sigma) && typeof status === 'string';
 }
 
-/** A file's bytes, unpacked where its name says that it is packed. */
-function unpackedBytes(path: string): AsyncIterable<Buffer> {
-  const bytes = fileBytes(path);
-  return path.toLowerCase().endsWith('.gz') ? decompress(bytes, 'gzip', path) : bytes;
+/** Whether it was cut by `segment`, and not scored. */
+export function isCut({ segments, status, sigma }: Cells): boolean {
+  return (
+    Array.isArray(segments) && segments.length > 0 && typeof status === 'string' && !Array.isArray(sigma)
+  );
+}
+
+/** (K) ends of a row's thought segments, in tokens, or in characters where it has no tokens. */
+export function thoughtEnds({ segments }: Pick<OutputRow, 'segments'>): Int32Array {
+  const thoughts = segments.filter(({ kind }) => kind === 'thought');
+  return Int32Array.from(thoughts, ({ end, charEnd }) => end ?? charEnd ?? 0);
+}
+
+function numberOrNull(cell: unknown): number | null {
+  return typeof cell === 'number' || typeof cell === 'bigint' ? Number(cell) : null;
+}
+
+function floats(cell: unknown): Float32Array | null {
+  return isList(cell) ? Float32Array.from(cell, Number) : null;
+}
+
+function ids(cell: unknown): Int32Array | null {
+  return isList(cell) ? Int32Array.from(cell, Number) : null;
+}
+
+/** Whether a cell holds a list. */
+export function isList(cell: unknown): cell is ArrayLike<unknown> {
+  return Array.isArray(cell) || ArrayBuffer.isView(cell);
 }

@@ -1,9 +1,24 @@
-// Finds the credits of the thought segments in a stored row.
+// The credits of a stored row's thought segments: its own, and those in columns that a user names.
+import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
 import { isFallback } from '../../scored.js';
-import { type FieldPath, resolvePath } from '../map/path.js';
-import { numbers } from './check-ranges.js';
-import { type CreditColumn, CreditFault, columnCredit } from './credit-sources.js';
+import { type FieldPath, parsePath, resolvePath } from '../map/sources.js';
+import { type Cells, isList, oursOf, storedRow } from './stored-rows.js';
+
+/**
+ * How a column's numbers are meant, K thought segments of a trace given:
+ * - `credit`: K numbers, each a segment's credit
+ * - `values`: K + 1, of the states before and after each segment, or K, those before each; credit is the change
+ * - `scores`: K, each of the state after a segment (a process reward model's); credit is the change, the first one's unknown
+ */
+export type Meaning = 'credit' | 'values' | 'scores';
+
+/** A credit that a column holds. */
+export interface CreditColumn {
+  readonly name: string;
+  readonly meaning: Meaning;
+  readonly path: FieldPath;
+}
 
 /** What a user has named beside what the file has by itself. */
 export interface CreditRequest {
@@ -47,113 +62,91 @@ export const DELTA = 'delta';
 export const UNIFORM = 'uniform';
 export const SIGMA = 'sigma';
 
-type Segment = Readonly<Record<string, unknown>>;
+/** Parses `name=path`. @throws RredcotError (exit 2) */
+export function parseNamedPath(flag: string, text: string): { name: string; path: FieldPath } {
+  const at = text.indexOf('=');
+  const name = text.slice(0, at).trim();
+  const example = `${flag} mc=values`;
+  if (at < 1 || name === '') throw usageError(`${flag} ${text}: expected name=path`, example);
+  try {
+    return { name, path: parsePath(text.slice(at + 1)) };
+  } catch (error) {
+    throw usageError(`${flag} ${text}: ${(error as Error).message}`, example);
+  }
+}
 
-/**
- * @throws CreditFault naming what is not as it should be
- */
+/** A column that is not as its flag says. */
+export class CreditFault extends Error {}
+
+/** Those of our columns that are looked at. */
+const READ = ['id', 'group', 'segments', 'value_start', 'baseline', 'logprobs', 'status'];
+
+/** @throws CreditFault naming what is not as it should be */
 export function traceCredits(
-  { columns: row, stem, row: number }: InputRow,
+  row: InputRow,
   asked: CreditRequest,
   { isMagnitude = false, further }: FileCredits = {},
 ): TraceCredits {
-  const all = row.segments;
-  if (!Array.isArray(all) || all.length === 0)
+  const { columns } = row;
+  if (!isList(columns.segments) || columns.segments.length === 0)
     throw new CreditFault('no segments, expected a row that was scored or cut');
-  const segments = all as Segment[];
+  const { segments, trace, valueStart, baseline, logprobs, status } = storedRow(oursOf(columns, READ), row);
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const K = thoughts.length;
-  const unit = typeof segments[0]?.end === 'number' ? 'end' : 'char_end';
-  const ends = segments.map((segment) => segment[unit]);
-  if (!ends.every((end) => typeof end === 'number')) throw new CreditFault('its segments have no ends');
-  const id = typeof row.id === 'string' ? row.id : `${stem}:${number}`;
-  const reward = rewardOf(row, asked.reward);
-  const weights = returnOf(row, reward);
-
-  const credits = new Map<string, Float64Array>();
+  const unit = segments[0]?.end === null ? 'charEnd' : 'end';
+  const ends = segments.map((segment) => segment[unit]).filter((end) => end !== null);
+  if (ends.length < segments.length) throw new CreditFault('its segments have no ends');
   const total = ends.at(-1) as number;
-  credits.set(
-    UNIFORM,
-    Float64Array.from({ length: K }, (_, k) => (weights * lengthOf(ends as number[], k)) / total),
+  const reward = rewardOf(columns, asked.reward);
+  // R* = ζ − b, which σ shares out: its sign says whether more of σ is good or bad. Without b: ζ − ½
+  const weight = reward - (baseline ?? 0.5);
+  const perSegment = (credit: (k: number, from: number, to: number) => number) =>
+    Float64Array.from({ length: K }, (_, k) => credit(k, ends[k - 1] ?? 0, ends[k] as number));
+  const sums = (list: ArrayLike<unknown>) =>
+    perSegment(
+      (_, from, to) => weight * Array.prototype.slice.call(list, from, to).reduce((sum, s) => sum + s, 0),
+    );
+
+  const credits = new Map<string, Float64Array>([
+    [UNIFORM, perSegment((_, from, to) => (weight * (to - from)) / total)],
+  ]);
+  const deltas = Float64Array.from(thoughts, ({ delta }) =>
+    isMagnitude ? Math.abs(delta ?? Number.NaN) * Math.sign(weight) : (delta ?? Number.NaN),
   );
-  addWhereKnown(
-    credits,
-    DELTA,
-    Float64Array.from(thoughts, ({ delta }) =>
-      isMagnitude ? Math.abs(number_(delta)) * Math.sign(weights) : number_(delta),
-    ),
-  );
-  addWhereKnown(
-    credits,
-    SIGMA,
-    Float64Array.from(thoughts, ({ sigma }) => weights * number_(sigma)),
-  );
+  const isKnown = (credit: Float64Array) => credit.some(Number.isFinite);
+  if (isKnown(deltas)) credits.set(DELTA, deltas);
+  const sigmas = Float64Array.from(thoughts, ({ sigma }) => weight * (sigma ?? Number.NaN));
+  if (isKnown(sigmas)) credits.set(SIGMA, sigmas);
   if (unit === 'end')
-    for (const name of Object.keys(row)) {
-      const list = name.startsWith('sigma_') ? numbers(row[name]) : null;
-      if (list?.length === total)
-        credits.set(
-          name,
-          Float64Array.from({ length: K }, (_, k) => weights * sumOver(list, ends as number[], k)),
-        );
-    }
-  const logprobs = numbers(row.logprobs);
-  const values = [row.value_start, ...thoughts.map(({ value }) => value)].map(number_);
+    for (const [name, list] of Object.entries(columns))
+      if (name.startsWith('sigma_') && isList(list) && list.length === total) credits.set(name, sums(list));
+  const values = Float64Array.from(
+    [valueStart, ...thoughts.map(({ value }) => value)],
+    (value) => value ?? Number.NaN,
+  );
   if (further !== undefined && unit === 'end' && logprobs?.length === total && values.every(Number.isFinite))
-    for (const [name, credit] of further(
-      Float64Array.from(values),
-      Int32Array.from(ends.slice(0, K) as number[]),
-      Float32Array.from(logprobs),
-    ))
+    for (const [name, credit] of further(values, Int32Array.from(ends.slice(0, K)), logprobs))
       credits.set(name, credit);
   for (const column of asked.columns) {
-    const found = columnCredit(row, column, K);
+    const found = columnCredit(columns, column, K);
     if (found !== null) credits.set(column.name, found);
   }
   return {
-    id,
-    group: typeof row.group === 'string' ? row.group : undefined,
-    segments: K,
+    ...{ id: trace.id, group: trace.group, segments: K, reward, credits },
     ends: `${unit} ${ends.join(' ')} ${K}`,
-    reward,
-    credits,
-    firstWrong: firstWrongOf(row, asked.firstWrong, K, segments.length),
-    fallback: typeof row.status === 'string' ? row.status.split(';').find(isFallback) : undefined,
+    firstWrong: firstWrongOf(columns, asked.firstWrong, K, segments.length),
+    fallback: status.find(isFallback),
   };
 }
 
-function addWhereKnown(credits: Map<string, Float64Array>, name: string, values: Float64Array): void {
-  if (values.some(Number.isFinite)) credits.set(name, values);
-}
-
-function number_(value: unknown): number {
-  return typeof value === 'number' ? value : Number.NaN;
-}
-
-function lengthOf(ends: readonly number[], k: number): number {
-  return (ends[k] as number) - (ends[k - 1] ?? 0);
-}
-
-function sumOver(list: ArrayLike<number>, ends: readonly number[], k: number): number {
-  let sum = 0;
-  for (let t = ends[k - 1] ?? 0; t < (ends[k] as number); t++) sum += list[t] as number;
-  return sum;
-}
-
 /** ζ: our own column, else the place that was named; truth as 1, falsehood as 0. */
-function rewardOf(row: InputRow['columns'], path: FieldPath | undefined): number {
+function rewardOf(row: Cells, path: FieldPath | undefined): number {
   const found = path === undefined ? null : resolvePath(row, path);
   const value = found?.kind === 'one' ? found.value : row.reward;
-  return typeof value === 'boolean' ? Number(value) : number_(value);
+  return typeof value === 'boolean' || typeof value === 'number' ? Number(value) : Number.NaN;
 }
 
-/** R* = ζ − b, which σ shares out: its sign says whether more of σ is good or bad. Without b: ζ − ½. */
-function returnOf(row: InputRow['columns'], reward: number): number {
-  const baseline = number_(row.baseline);
-  return reward - (Number.isNaN(baseline) ? 0.5 : baseline);
-}
-
-function firstWrongOf(row: InputRow['columns'], path: FieldPath | undefined, K: number, segments: number) {
+function firstWrongOf(row: Cells, path: FieldPath | undefined, K: number, segments: number) {
   if (path === undefined) return undefined;
   const found = resolvePath(row, path);
   if (found.kind !== 'one') return undefined;
@@ -164,4 +157,51 @@ function firstWrongOf(row: InputRow['columns'], path: FieldPath | undefined, K: 
   throw new CreditFault(
     `first_wrong: ${path.text} is ${String(found.value)}${place}, expected a thought segment from 0 to ${K - 1}, null or -1`,
   );
+}
+
+/**
+ * The credit of K segments; NaN where a number is null. Null where the row has no such column.
+ * @throws CreditFault for another number of numbers, or something else
+ */
+function columnCredit(
+  row: Readonly<Record<string, unknown>>,
+  { name, meaning, path }: CreditColumn,
+  K: number,
+): Float64Array | null {
+  const flag = `--${meaning} ${name}`;
+  const found = listAt(row, path, flag);
+  if (found === null) return null;
+  const expected = meaning === 'values' ? `${K} or ${K + 1}` : `${K}`;
+  const fits = found.length === K || (meaning === 'values' && found.length === K + 1);
+  if (!fits)
+    throw new CreditFault(
+      `${flag}: ${path.text} has ${found.length} numbers, expected ${expected} for ${K} thought segments`,
+    );
+  if (meaning === 'credit') return found;
+  const first = meaning === 'values' ? 0 : -1;
+  return Float64Array.from({ length: K }, (_, k) => at(found, k + first + 1) - at(found, k + first));
+}
+
+function at(list: Float64Array, k: number): number {
+  return list[k] ?? Number.NaN;
+}
+
+/**
+ * The numbers at a path; NaN for null and for what an item of a list lacks. Null where the row has nothing there.
+ * @param flag that names the path
+ * @throws CreditFault for anything else
+ */
+function listAt(row: Readonly<Record<string, unknown>>, path: FieldPath, flag: string): Float64Array | null {
+  const found = resolvePath(row, path);
+  if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
+  if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);
+  const list = found.kind === 'each' ? found.items.map((item) => item?.value ?? null) : found.value;
+  if (!isList(list)) throw new CreditFault(`${flag}: ${path.text} is no list of numbers`);
+  return Float64Array.from(list, (item, k) => {
+    if (item === null || item === undefined) return Number.NaN;
+    if (typeof item === 'number') return item;
+    throw new CreditFault(
+      `${flag}: ${path.text}: number ${k} is ${JSON.stringify(item)?.slice(0, 40)}, expected a number or null`,
+    );
+  });
 }

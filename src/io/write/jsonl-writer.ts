@@ -3,11 +3,10 @@
 import { printableJson } from '../../printable.js';
 import type { OutputRow } from '../../scored.js';
 import { float32Text, stringifyJson } from '../arrow/json.js';
-import type { OutputColumn } from '../arrow/output-columns.js';
-import type { RowWriter } from '../arrow/row-writer.js';
+import { type ColumnChoice, isWritten, type OutputColumn } from '../arrow/output-columns.js';
 import type { ColumnType } from '../arrow/schema.js';
+import type { RowWriter } from '../arrow/writer.js';
 import type { ByteSink } from '../files/stdout.js';
-import { type ColumnChoice, isWritten } from './column-choice.js';
 
 /**
  * Writes one JSON object a row: the input row's own keys, whatever they hold, then ours. A key of the input with one of

@@ -2,13 +2,12 @@
 
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
-import { outputColumns, type WrittenColumn } from '../arrow/output-columns.js';
-import type { RowWriter } from '../arrow/row-writer.js';
+import { type ColumnChoice, outputColumns, type WrittenColumn } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
+import type { BatchWriter, RowWriter } from '../arrow/writer.js';
 import { AtomicFile } from '../files/atomic-file.js';
 import { HASH_KEY, UNSEALED } from '../files/seal.js';
-import { type ByteSink, openStreamSink } from '../files/stdout.js';
-import type { ColumnChoice } from './column-choice.js';
+import { alsoTo, type ByteSink, openStreamSink } from '../files/stdout.js';
 
 export const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
 export type OutputFormat = (typeof FORMATS)[number];
@@ -82,6 +81,21 @@ export interface OutputTarget {
   readonly metadata: Readonly<Record<string, string>>;
   /** where the file lies until it is whole; by default beside itself */
   readonly halfWrittenIn?: string | undefined;
+  /** as `replaces` of `putInPlace` */
+  readonly overwrite?: boolean;
+  /** its rows end in another file: it holds no hash of itself, that is told */
+  readonly isPiece?: boolean | undefined;
+  /** the file in which they end, where it is written on the way */
+  readonly whole?: WholeFile | undefined;
+}
+
+/** A file that is given what its pieces are given, lines as bytes, others as record batches: nobody has to read these again. */
+export interface WholeFile {
+  readonly lines?: ByteSink;
+  readonly batches?: BatchWriter;
+  /** as `ByteSink.commit` */
+  close(): Promise<string | null>;
+  abort(): Promise<void>;
 }
 
 /** Opens the output; nothing is visible under `path` before `close`. */
@@ -138,7 +152,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
 }
 
 async function openWriter(target: OutputTarget): Promise<RowWriter> {
-  const { path, format, metadata, halfWrittenIn } = target;
+  const { path, format, metadata, halfWrittenIn, overwrite, whole } = target;
   const columns = outputColumns(format === 'jsonl' ? [] : target.passThrough, target.ourColumns);
   if (path === '-') {
     if (format === 'parquet') {
@@ -154,23 +168,29 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
   // the writers' modules cost 50 to 150 ms to load: only the one that is used
   if (format === 'parquet') {
     const { openParquetWriter } = await import('../parquet/writer.js');
-    const file = (await AtomicFile.open(path, halfWrittenIn)).sealed();
+    const file = (await AtomicFile.open(path, halfWrittenIn, overwrite)).sealed();
     return openParquetWriter(file, columns, sealable(metadata));
   }
   if (format === 'jsonl') {
     const sink: ByteSink =
-      path === '-' ? openStreamSink() : (await AtomicFile.open(path, halfWrittenIn)).hashed();
+      path === '-'
+        ? openStreamSink()
+        : alsoTo<Uint8Array, AtomicFile>(
+            (await AtomicFile.open(path, halfWrittenIn, overwrite)).hashed(),
+            whole?.lines,
+          );
     const { openJsonlWriter } = await import('./jsonl-writer.js');
     const { choice } = target;
     if (!path.toLowerCase().endsWith('.gz')) return openJsonlWriter(sink, columns, choice);
-    const { openGzipSink } = await import('../files/gzip.js');
+    const { openGzipSink } = await import('../files/stdout.js');
     return openJsonlWriter(openGzipSink(sink), columns, choice);
   }
   const { openArrowWriter } = await import('../arrow/writer.js');
   if (path === '-') return openArrowWriter(openStreamSink(), columns, { layout: 'stream', metadata });
-  const file = (await AtomicFile.open(path, halfWrittenIn)).hashed().sealed();
+  const file = (await AtomicFile.open(path, halfWrittenIn, overwrite)).hashed();
+  if (!target.isPiece) file.sealed();
   const layout = path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return openArrowWriter(file, columns, { layout, metadata: sealable(metadata) });
+  return openArrowWriter(file, columns, { layout, metadata: sealable(metadata), also: whole?.batches });
 }
 
 /** With a place for the file's own hash. */

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { usageError } from '../../errors.js';
 import { count } from '../../plural.js';
 import { CLASSIFIER_NAMES, classifierOf, FAMILIES, FAMILY_NAMES, type Family } from './families.js';
-import { RopeScalingSchema } from './rope.js';
-import { parseRope } from './rope-config.js';
+import { inOneLine, ofSchema } from './json.js';
+import { parseRope, RopeScalingSchema } from './rope.js';
 
 const size = z.number().int().positive();
 /** Some eighty times what models have: until the weights are read, nothing else bounds the loops over layers. */
@@ -97,7 +97,7 @@ const Config = z.object({
 export function parseArchitecture(config: unknown, path: string): Architecture {
   const refuse = (reason: string): never => {
     throw usageError(
-      `${path}: this checkpoint cannot be built: ${reason.replaceAll(/\s*\n\s*/g, ' ')}`,
+      `${path}: this checkpoint cannot be built: ${inOneLine(reason)}`,
       `supported: ${[...FAMILY_NAMES, ...CLASSIFIER_NAMES].join(', ')}, dense and not quantised, rope type default, linear, llama3 or yarn`,
     );
   };
@@ -172,13 +172,8 @@ const Labels = z.object({
 export function parseHead(config: unknown, path: string): Omit<Head, 'bias'> | undefined {
   const classifier = classifierOf(config);
   if (classifier === undefined) return undefined;
-  const parsed = Labels.safeParse(config);
-  if (!parsed.success)
-    throw usageError(
-      `${path}: ${z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' ')}`,
-      'expected num_labels, or id2label {"0": …, "1": …}',
-    );
-  const { num_labels, id2label } = parsed.data;
+  const expected = 'expected num_labels, or id2label {"0": …, "1": …}';
+  const { num_labels, id2label } = ofSchema(Labels, config, path, expected);
   const named = Object.keys(id2label ?? {}).length;
   const count = classifier.labels ?? num_labels ?? (named > 0 ? named : 2);
   if (count < 2)

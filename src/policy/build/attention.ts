@@ -1,9 +1,8 @@
 // The attention nodes of the scoring graph: causal over the trunk; of branches to what comes before their exits, on trunk and limb.
 import type { Architecture } from './architecture.js';
 import { layerWindow } from './families.js';
-import { cutFlatHeads, cutHeads, paddedHeadDim, padHeads } from './head-padding.js';
 import { Graph } from './onnx.js';
-import { cast, type Precision } from './precision.js';
+import { cast, cutFlatHeads, cutHeads, type Precision, paddedHeadDim, padHeads } from './precision.js';
 
 /** Rotation tables, graph inputs [M, headDim/2]. */
 export interface Rope {

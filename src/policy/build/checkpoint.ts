@@ -2,18 +2,20 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { type RredcotError, usageError } from '../../errors.js';
+import { assertModelFolder } from '../../io/files/elsewhere.js';
 import { foreignFile, foreignText } from '../../io/files/foreign-files.js';
 import { type Architecture, type Head, parseArchitecture, parseHead } from './architecture.js';
+import { classifierOf } from './families.js';
 import { expectedWeights } from './graphs.js';
-import { repeatedKey } from './json-keys.js';
+import { fromJson, parseJson, repeatedKey } from './json.js';
 import { lastOfHead, type Weight } from './layers.js';
 import { readSafetensorsHeader, type StoredTensor } from './safetensors.js';
 
 export const CHECKPOINT_CONFIG = 'config.json';
 /** what mends a folder that is none */
-export const CHECKPOINT_FILES =
-  'give the folder that holds config.json, model.safetensors and tokenizer.json';
+const CHECKPOINT_FILES = 'give the folder that holds config.json, model.safetensors and tokenizer.json';
+const AGAIN = 'copy or download the checkpoint again';
 const SINGLE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
 
@@ -30,6 +32,8 @@ export interface Checkpoint {
   /** the tensors that the graphs need, by name; `location` is a file's name */
   readonly weights: ReadonlyMap<string, Weight>;
   readonly files: readonly WeightFile[];
+  /** of a head that classifies: text behind which it was trained to judge a step */
+  readonly stepToken: string | undefined;
 }
 
 /** What says which tensors there have to be. */
@@ -42,14 +46,23 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const config = await foreignText(folder, CHECKPOINT_CONFIG);
   if (config === undefined) throw notACheckpoint(folder);
   const configPath = join(folder, CHECKPOINT_CONFIG);
-  const parsed = parseConfig(config, configPath);
+  const parsed = parseJson(config, configPath);
   const architecture = parseArchitecture(parsed, configPath);
   const named = parseHead(parsed, configPath);
   const { files, tensors } = await locateTensors(folder);
   const head = named && { ...named, bias: tensors.has(`${lastOfHead(named)}.bias`) };
   const weights = chooseWeights(folder, CHECKPOINT_CONFIG, { architecture, head }, tensors);
   await refuseOthers(folder, { architecture, head }, files, tensors, weights);
-  return { architecture, head, weights, files };
+  return { architecture, head, weights, files, stepToken: classifierOf(parsed)?.stepToken };
+}
+
+/** Whether a checkpoint's head classifies. @throws RredcotError (exit 2) for what is no checkpoint */
+export async function isPrmCheckpoint(folder: string): Promise<boolean> {
+  await assertModelFolder(folder, 'a checkpoint', CHECKPOINT_FILES);
+  const config = await foreignText(folder, CHECKPOINT_CONFIG);
+  return (
+    config !== undefined && classifierOf(parseJson(config, join(folder, CHECKPOINT_CONFIG))) !== undefined
+  );
 }
 
 // ------ files
@@ -98,11 +111,10 @@ async function readIndex(folder: string): Promise<Map<string, string>> {
   );
   if (text === undefined) throw missing;
   const path = join(folder, INDEX);
-  const parsed = Index.safeParse(parseConfig(text, path));
-  if (!parsed.success) throw lie(path, z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
+  const { weight_map } = fromJson(Index, text, path, AGAIN);
   const twice = repeatedKey(text);
   if (twice !== undefined) throw lie(path, `it has ${JSON.stringify(twice)} twice`);
-  const map = new Map(Object.entries(parsed.data.weight_map));
+  const map = new Map(Object.entries(weight_map));
   for (const file of map.values())
     if (!/^[^/\\\0]+\.safetensors$/.test(file))
       throw lie(path, `it names the file ${JSON.stringify(file)}, expected a .safetensors file beside it`);
@@ -215,17 +227,5 @@ function notACheckpoint(folder: string): RredcotError {
 }
 
 function lie(path: string, found: string): RredcotError {
-  return usageError(`${path}: ${found}`, 'copy or download the checkpoint again');
-}
-
-/** @throws RredcotError (exit 2) naming the file */
-export function parseConfig(text: string, path: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new RredcotError(`${path}: not JSON (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      cause,
-    });
-  }
+  return usageError(`${path}: ${found}`, AGAIN);
 }

@@ -1,8 +1,8 @@
-// Rotary position tables with the scaling rules of long-context checkpoints, computed in float64 outside the graph.
+// Rotary positions: tables with the scaling rules of long-context checkpoints, in float64 outside the graph; and what a config.json says of them.
 import { z } from 'zod';
 
-export const positive = z.number().positive();
-export const tokenCount = z.number().int().positive();
+const positive = z.number().positive();
+const tokenCount = z.number().int().positive();
 
 /** How a checkpoint stretches its rotary frequencies; absent: not at all. Stored in policy.json. */
 export const RopeScalingSchema = z.discriminatedUnion('type', [
@@ -26,7 +26,7 @@ export const RopeScalingSchema = z.discriminatedUnion('type', [
     truncate: z.boolean(),
   }),
 ]);
-export type RopeScaling = z.infer<typeof RopeScalingSchema>;
+type RopeScaling = z.infer<typeof RopeScalingSchema>;
 
 /** The part of an architecture that rotary tables depend on. */
 export interface Rotary {
@@ -93,4 +93,116 @@ function yarnKept(scaling: Extract<RopeScaling, { type: 'yarn' }>, headDim: numb
   high = Math.min(high, headDim - 1);
   if (low === high) high += 0.001; // a step: as in transformers, the published code divides by the width
   return (_: number, i: number) => 1 - Math.min(1, Math.max(0, (i - low) / (high - low)));
+}
+
+// ------ the rotary settings of a config.json, as transformers 4 or transformers 5 spells them
+
+/** The rotary fields of a config.json, still unchecked where their form depends on the type. */
+interface RopeFields {
+  readonly rope_theta?: number | undefined;
+  readonly rope_scaling?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly rope_parameters?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly max_position_embeddings: number;
+}
+
+interface RopeConfig {
+  readonly theta: number;
+  readonly scaling: RopeScaling | undefined;
+  /** tokens that the scaling was made for, where it says so */
+  readonly maxTokens: number;
+}
+
+const DEFAULT_THETA = 10_000;
+const common = {
+  rope_type: z.string().optional(),
+  type: z.string().optional(),
+  rope_theta: positive.optional(),
+  partial_rotary_factor: z.literal(1).optional(),
+};
+const Linear = z.strictObject({ ...common, factor: positive });
+const Llama3 = z
+  .strictObject({
+    ...common,
+    factor: positive,
+    low_freq_factor: positive,
+    high_freq_factor: positive,
+    original_max_position_embeddings: tokenCount,
+  })
+  .refine((c) => c.low_freq_factor < c.high_freq_factor, 'low_freq_factor must be below high_freq_factor');
+const Yarn = z.strictObject({
+  ...common,
+  factor: positive,
+  original_max_position_embeddings: tokenCount.nullish(),
+  attention_factor: positive.nullish(),
+  mscale: z.number().nonnegative().nullish(),
+  mscale_all_dim: z.number().nonnegative().nullish(),
+  beta_fast: positive.nullish(),
+  beta_slow: positive.nullish(),
+  truncate: z.boolean().nullish(),
+});
+
+/** @throws z.ZodError or Error with a message that names the field */
+export function parseRope(config: RopeFields): RopeConfig {
+  const { rope_scaling: old, rope_parameters: modern, max_position_embeddings: declared } = config;
+  if (old && modern) throw new Error('both rope_scaling and rope_parameters are given, expected one of them');
+  const field = modern ? 'rope_parameters' : 'rope_scaling';
+  const given = modern ?? old ?? {};
+  const parse = <T>(schema: z.ZodType<T>): T => {
+    const parsed = schema.safeParse(given);
+    if (parsed.success) return parsed.data;
+    throw new Error(`${field}: ${z.prettifyError(parsed.error)}`);
+  };
+  const type = given.rope_type ?? given.type ?? 'default';
+  if (given.rope_type !== undefined && given.type !== undefined && given.rope_type !== given.type)
+    throw new Error(`${field}: rope_type is ${shown(given.rope_type)} and type is ${shown(given.type)}`);
+  const theta = parse(z.object({ rope_theta: positive.optional() })).rope_theta ?? config.rope_theta;
+  const rope = { theta: theta ?? DEFAULT_THETA, maxTokens: declared };
+
+  if (type === 'default') {
+    parse(z.strictObject(common));
+    return { ...rope, scaling: undefined };
+  }
+  if (type === 'linear') return { ...rope, scaling: { type, factor: parse(Linear).factor } };
+  if (type === 'llama3') {
+    const c = parse(Llama3);
+    return {
+      ...rope,
+      scaling: {
+        type,
+        factor: c.factor,
+        lowFreqFactor: c.low_freq_factor,
+        highFreqFactor: c.high_freq_factor,
+        originalMaxTokens: c.original_max_position_embeddings,
+      },
+    };
+  }
+  if (type === 'yarn') {
+    const c = parse(Yarn);
+    const original = c.original_max_position_embeddings;
+    return {
+      ...rope,
+      // model cards have users add the scaling and leave max_position_embeddings as it was
+      maxTokens: Math.max(declared, Math.floor((original ?? 0) * c.factor)),
+      scaling: {
+        type,
+        factor: c.factor,
+        originalMaxTokens: original ?? declared,
+        attentionFactor: c.attention_factor ?? yarnAttention(c.factor, c.mscale, c.mscale_all_dim),
+        betaFast: c.beta_fast ?? 32,
+        betaSlow: c.beta_slow ?? 1,
+        truncate: c.truncate ?? true,
+      },
+    };
+  }
+  throw new Error(`${field}: rope type ${shown(type)}, expected default, linear, llama3 or yarn`);
+}
+
+/** YaRN's 0.1·ln s + 1 (arXiv 2309.00071, eq. 22), or the ratio of two of them where a checkpoint names both weights. */
+function yarnAttention(factor: number, mscale?: number | null, mscaleAllDim?: number | null): number {
+  const grown = (weight: number) => (factor <= 1 ? 1 : 0.1 * weight * Math.log(factor) + 1);
+  return mscale && mscaleAllDim ? grown(mscale) / grown(mscaleAllDim) : grown(1);
+}
+
+function shown(value: unknown): string {
+  return JSON.stringify(value);
 }

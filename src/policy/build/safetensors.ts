@@ -1,7 +1,7 @@
 // Reads the header of a safetensors file (https://github.com/huggingface/safetensors#format); the weights stay on disk.
 import { open } from 'node:fs/promises';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { repeatedKey } from './json-keys.js';
+import { repeatedKey } from './json.js';
 import type { Dtype } from './onnx.js';
 
 /** A tensor's place in its file. */

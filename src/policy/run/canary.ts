@@ -4,10 +4,11 @@ import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import type { CanaryRecord } from '../../io/run/records.js';
 import { shellWord } from '../../printable.js';
-import { parseConfig } from '../build/checkpoint.js';
+import type { Log } from '../../report/log.js';
+import { parseJson } from '../build/json.js';
 import type { Precision } from '../build/precision.js';
 import { type Device, deviceName, sessionHint } from '../device.js';
-import type { CanaryFile } from '../files.js';
+import type { ModelFolder } from '../folder.js';
 
 /** The file of a folder that holds it. */
 export const CANARY = 'canary.json';
@@ -75,15 +76,17 @@ export const MOST_MS = 2000;
 
 /** Collects the largest difference of one kind of number. */
 export class Farthest {
-  private worst = { off: 0, allowed: 0, found: 0, expected: 0, place: '' };
-  private ratio = -1;
+  private worst: Pick<Finding, 'off' | 'allowed' | 'found' | 'expected' | 'place'>;
+  private ratio = 0;
   private count = 0;
   private sum = 0;
   constructor(
     private readonly what: string,
     private readonly unit: Finding['unit'],
     private readonly bound: Bound,
-  ) {}
+  ) {
+    this.worst = { off: 0, allowed: bound.off, found: 0, expected: 0, place: 'token 0' };
+  }
 
   /** @param place names the place of a number by its index */
   add(found: ArrayLike<number>, expected: ArrayLike<number>, place: (i: number) => string): void {
@@ -135,7 +138,31 @@ export function describeProof({ findings, leftOut, attentionOnCpu }: Proof, devi
   return `canary: ${parts.join('; ')}`;
 }
 
-/** @param model whose session it is, of `policy`, `prover`, `hint policy` and `prm` */
+/** A session that has proved itself. */
+export interface Proved {
+  readonly device: Device;
+  readonly precision: Precision;
+  readonly proof: Proof | undefined;
+}
+
+/**
+ * Tells what a session's canary has shown, and keeps it for the records of the run's chunks.
+ * @param model whose session it is: `policy`, `prover`, `hint policy` or `prm`
+ */
+export function noteProof(
+  { proofs }: { readonly proofs: CanaryRecord[] },
+  log: Log,
+  { device, precision, proof }: Proved,
+  model: string,
+): void {
+  if (proof === undefined) return;
+  const record = proofRecord(model, device, precision, proof);
+  proofs.push(record);
+  log.record('canary', { ...record });
+  // the CPU is where the numbers come from: people need not read that it gives them again
+  if (device.name !== 'cpu') log.info(`${model}: ${describeProof(proof, device)}`);
+}
+
 export function proofRecord(
   model: string,
   device: Device,
@@ -160,43 +187,37 @@ export function disproved(
   device: Device,
   wrong: readonly Finding[],
 ): RredcotError {
-  const on = deviceName(device);
-  return new RredcotError(
-    `${path}: on ${on} ${what} does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`,
-    {
-      exitCode: EXIT.device,
-      hint: sessionHint(device) ?? `rredcot policy check ${shellWord(path)}; build the folder again`,
-    },
-  );
+  const why = `${what} does not give the numbers of its canary: ${wrong.map(describeFinding).join('; ')}`;
+  return unfit(path, device, why);
 }
 
 /** Of a session that cannot even run it. */
 export function unproved(path: string, what: string, device: Device, cause: Error): RredcotError {
-  return new RredcotError(
-    `${path}: on ${deviceName(device)} ${what} cannot run its canary: ${cause.message}`,
-    {
-      exitCode: EXIT.device,
-      hint: sessionHint(device) ?? `rredcot policy check ${shellWord(path)}; build the folder again`,
-      cause,
-    },
-  );
+  return unfit(path, device, `${what} cannot run its canary: ${cause.message}`, cause);
+}
+
+function unfit(path: string, device: Device, why: string, cause?: Error): RredcotError {
+  return new RredcotError(`${path}: on ${deviceName(device)} ${why}`, {
+    exitCode: EXIT.device,
+    hint: sessionHint(device) ?? `rredcot policy check ${shellWord(path)}; build the folder again`,
+    cause,
+  });
+}
+
+/** A canary as `canary.json` has it: passes, with what the model has to say of each. */
+export interface Canary<Pass = unknown> {
+  readonly passes: readonly Pass[];
 }
 
 /**
  * Reads a folder's canary. Its hash is that of the build; what it holds shows when a session is asked.
  * @throws RredcotError (exit 2) for a folder that an earlier version has built, and for a file that is no canary
  */
-export async function readCanary<T extends { readonly passes: readonly unknown[] }>({
-  path,
-  canary,
-}: {
-  readonly path: string;
-  readonly canary?: CanaryFile;
-}): Promise<T> {
+export async function readCanary({ path, canary }: Pick<ModelFolder, 'path' | 'canary'>): Promise<Canary> {
   const text = canary && (await foreignText(path, canary.file));
   if (canary === undefined || text === undefined) throw noCanary(path);
-  const found = parseConfig(text, `${path}/${canary.file}`) as T | null;
-  if (Array.isArray(found?.passes)) return found as T;
+  const found = parseJson(text, `${path}/${canary.file}`) as Canary | null;
+  if (Array.isArray(found?.passes)) return found as Canary;
   throw usageError(`${path}/${canary.file}: holds no canary`, buildAgain(path));
 }
 
@@ -207,20 +228,4 @@ export function noCanary(path: string): RredcotError {
 
 function buildAgain(path: string): string {
   return `build the folder again with: rredcot policy build <checkpoint> -o ${shellWord(path)}`;
-}
-
-/** Numbers as the file has them: eight digits are finer than any bound. @throws RangeError for what is no number */
-export function stored(numbers: ArrayLike<number>): number[] {
-  return Array.from(numbers, (value) => {
-    if (!Number.isFinite(value)) throw new RangeError(`gives ${value} for the canary's tokens`);
-    return Number(value.toPrecision(8));
-  });
-}
-
-/** Fixed ids: those of a text that the vocabulary has, over and over. */
-export function repeated(ids: ArrayLike<number>, vocab: number, length: number): Int32Array {
-  const own = Array.from(ids).filter((id) => id < vocab);
-  return Int32Array.from({ length }, (_, i) =>
-    own.length > 1 ? (own[i % own.length] as number) : i % vocab,
-  );
 }

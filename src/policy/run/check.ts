@@ -1,23 +1,11 @@
-// Checks a running policy: trunk, branches and naive re-encoding against each other, and all against reference numbers.
-import { readFile } from 'node:fs/promises';
-import { z } from 'zod';
-import { EXIT, RredcotError } from '../../errors.js';
+// Checks a running model: what it says of one text in several ways has to be the same, and what others say of it.
+import { Farthest, type Finding } from './canary.js';
 import { continueTraces, type PolicyWrites } from './continue.js';
-import type { Written } from './decoding-run.js';
 import type { Branch } from './pack.js';
-import { rowKey } from './random.js';
-import type { PolicyRuns, TraceScores } from './session.js';
-
-/** The largest difference of two lists of numbers that should be the same. */
-export interface Difference {
-  /** e.g. `branches − naive, log p` */
-  readonly what: string;
-  /** numbers compared */
-  readonly count: number;
-  readonly nats: number;
-  /** index of the token where it is */
-  readonly token: number;
-}
+import type { PrmReference, ReferenceNumbers } from './reference.js';
+import { rowKey, type Written } from './sampling.js';
+import { besideEachOther } from './sequence.js';
+import type { ModelSession, PolicyRuns, TraceScores } from './session.js';
 
 /** The number under which a check keeps its text's keys and values. */
 const KEPT = 1;
@@ -37,14 +25,14 @@ export async function compareRuns(
   session: PolicyRuns,
   ids: Int32Array,
   other: Int32Array,
-): Promise<Difference[]> {
+): Promise<Finding[]> {
   const differences = {
-    trunkLogprob: new Largest('trunk − naive, log p'),
-    trunkEntropy: new Largest('trunk − naive, entropy'),
-    branchTrunk: new Largest('branches − trunk, log p'),
-    branchNaive: new Largest('branches − naive, log p'),
-    oneRun: new Largest('one run − two runs, log p'),
-    shared: new Largest('prompt read once − with each, log p'),
+    trunkLogprob: largest('trunk − naive, log p'),
+    trunkEntropy: largest('trunk − naive, entropy'),
+    branchTrunk: largest('branches − trunk, log p'),
+    branchNaive: largest('branches − naive, log p'),
+    oneRun: largest('one run − two runs, log p'),
+    shared: largest('prompt read once − with each, log p'),
   };
   const whole = await single(session, ids, 1, KEPT); // scores token t at t − 1
   const branches = exitPoints(ids.length).flatMap((exit): Branch[] => [
@@ -77,7 +65,7 @@ async function comparePrompt(
   other: Int32Array,
   branches: readonly Branch[],
   { branches: scored }: TraceScores,
-  shared: Largest,
+  shared: Differences,
 ): Promise<void> {
   const promptLength = Math.max(1, ids.length >> 1);
   const prompt = ids.subarray(0, promptLength);
@@ -102,8 +90,8 @@ export async function compareDecoding(
   session: PolicyRuns & PolicyWrites,
   ids: Int32Array,
   maxTokens: number,
-): Promise<Difference[]> {
-  const logprob = new Largest('decoding − naive, log p');
+): Promise<Finding[]> {
+  const logprob = largest('decoding − naive, log p');
   const exits = exitPoints(ids.length).filter((_, i) => i % 2 === 0);
   const starts = exits.flatMap((exit) =>
     [0, 1].map((m) => ({
@@ -140,98 +128,100 @@ function exitPoints(length: number): number[] {
   return [...new Set(points)];
 }
 
-// ------ reference numbers
-
-const numberList = z.array(z.number()).min(1);
-const ReferenceFile = z.object({
-  ids: z.array(z.number().int().nonnegative()).min(2),
-  logprobs: numberList.optional(),
-  entropies: numberList.optional(),
-  // the names of the first published file of this kind
-  token_logprobs: numberList.optional(),
-  token_entropies_nats: numberList.optional(),
-  tolerance: z.number().positive().optional(),
-});
-
-/** What another implementation says of a token sequence, nats. */
-export interface ReferenceNumbers {
-  /** (T) */
-  readonly ids: Int32Array;
-  /** (T-1) log p of ids[1..] */
-  readonly logprobs: readonly number[];
-  /** (T-1) of the distributions that predict ids[1..], or (T) with the one after the last token */
-  readonly entropies: readonly number[];
-  readonly tolerance: number | undefined;
-}
-
-/** @throws RredcotError (exit 2) where the file is not {ids, logprobs, entropies} of fitting lengths */
-export async function readReference(path: string, vocab: number): Promise<ReferenceNumbers> {
-  const fail = (reason: string, cause?: unknown): never => {
-    throw new RredcotError(`${path}: ${reason.replaceAll(/\s*\n\s*/g, ' ')}`, {
-      exitCode: EXIT.usage,
-      hint: 'make one with examples/make_reference.py: {"ids": (T), "logprobs": (T-1), "entropies": (T-1)}',
-      cause,
-    });
-  };
-  let value: unknown;
-  try {
-    value = JSON.parse(await readFile(path, 'utf8'));
-  } catch (cause) {
-    return fail(`cannot be read as JSON (${(cause as Error).message})`, cause);
-  }
-  const parsed = ReferenceFile.safeParse(value);
-  if (!parsed.success) return fail(z.prettifyError(parsed.error));
-  const { data } = parsed;
-  const [logprobs, entropies] = [
-    data.logprobs ?? data.token_logprobs,
-    data.entropies ?? data.token_entropies_nats,
-  ];
-  if (logprobs === undefined || entropies === undefined)
-    return fail(`has no ${logprobs === undefined ? 'logprobs' : 'entropies'}`);
-  const T = data.ids.length;
-  if (logprobs.length !== T - 1) return fail(`has ${logprobs.length} logprobs, expected ${T - 1}`);
-  if (entropies.length !== T - 1 && entropies.length !== T)
-    return fail(`has ${entropies.length} entropies, expected ${T - 1} or ${T}`);
-  const beyond = data.ids.find((id) => id >= vocab);
-  if (beyond !== undefined) return fail(`has the id ${beyond}, the policy's vocabulary has ${vocab} tokens`);
-  return { ids: Int32Array.from(data.ids), logprobs, entropies, tolerance: data.tolerance };
-}
-
 export async function compareReference(
   session: PolicyRuns,
   { ids, logprobs, entropies }: ReferenceNumbers,
-): Promise<Difference[]> {
+): Promise<Finding[]> {
   // an entropy after the last token needs a token behind it, whichever
   const read = entropies.length === ids.length ? Int32Array.of(...ids, 0) : ids;
   const found = await single(session, read, 1);
-  const [logprob, entropy] = [
-    new Largest('trunk − reference, log p'),
-    new Largest('trunk − reference, entropy'),
-  ];
+  const [logprob, entropy] = [largest('trunk − reference, log p'), largest('trunk − reference, entropy')];
   logprob.add(found.logprobs.subarray(0, logprobs.length), logprobs, 1);
   entropy.add(found.entropies, entropies, 1);
   return [logprob.result(), entropy.result()];
 }
 
-export class Largest {
-  private count = 0;
-  private nats = 0;
-  private token = 0;
+// ------ attributions
 
-  constructor(private readonly what: string) {}
+/**
+ * Reads ids (T) with each of two continuations behind them alone, and with both beside each other, one of which counts. What the
+ * tokens of the text get has to be the same; differences are shares of the largest number. Of attention all that is seen sums to 1.
+ * @param session whose folder has these graphs
+ */
+export async function compareAttribution(
+  session: Pick<ModelSession, 'openAttribution' | 'attribute'>,
+  kind: 'attention' | 'gradient',
+  ids: Int32Array,
+  continuations: readonly [Int32Array, Int32Array],
+): Promise<Finding[]> {
+  await session.openAttribution(kind);
+  const beside = largest(`${kind}, two − one`);
+  const sum = largest(`${kind}, sum − 1`);
+  // all tokens of the one that counts are scored, evenly
+  const read = (behind: readonly Int32Array[], counted: number) =>
+    session.attribute(
+      besideEachOther(
+        ids,
+        behind.map((own, n) => ({ ids: own, scoredFrom: 0, weight: n === counted ? 1 / own.length : 0 })),
+      ),
+    );
+  for (const [n, own] of continuations.entries()) {
+    const alone = await read([own], 0);
+    const together = await read(continuations, n);
+    const most = alone.subarray(0, ids.length).reduce((max, x) => Math.max(max, x), 0);
+    const shares = (of: Float32Array) => Float64Array.from(of.subarray(0, ids.length), (x) => x / most);
+    beside.add(shares(together), shares(alone), 0);
+    sum.add([alone.reduce((all, x) => all + x, 0)], [1], ids.length);
+  }
+  return (kind === 'attention' ? [beside, sum] : [beside]).map((each) => each.result());
+}
 
+// ------ process reward models
+
+const PLACES = 8;
+
+/**
+ * Reads ids (T) once, then each of its prefixes by itself, then all of them in one batch, where most are padded.
+ * Differences are of P(right).
+ */
+export async function compareReadings(session: Judges, ids: Int32Array): Promise<Finding[]> {
+  const places = Array.from({ length: PLACES }, (_, i) => Math.round((i * (ids.length - 1)) / (PLACES - 1)));
+  const rows = [...new Set(places)];
+  const [whole] = (await session.judge([{ ids, rows: Int32Array.from(rows) }])) as [Float32Array];
+  const prefixes = rows.map((row) => ({ ids: ids.slice(0, row + 1), rows: Int32Array.of(row) }));
+  const [prefix, batch] = [largest('prefix − whole, P'), largest('batch − alone, P')];
+  const together = await session.judge(prefixes);
+  for (const [i, own] of prefixes.entries()) {
+    const [alone] = (await session.judge([own])) as [Float32Array];
+    prefix.add(alone, whole.subarray(i, i + 1), rows[i] as number);
+    batch.add(together[i] as Float32Array, alone, rows[i] as number);
+  }
+  return [prefix.result(), batch.result()];
+}
+
+export async function comparePrmReference(
+  session: Judges,
+  { ids, correct }: PrmReference,
+): Promise<Finding[]> {
+  const [found] = (await session.judge([{ ids, rows: Int32Array.from(ids.keys()) }])) as [Float32Array];
+  const difference = largest('model − reference, P');
+  difference.add(found, correct, 0);
+  return [difference.result()];
+}
+
+type Judges = Pick<ModelSession, 'judge'>;
+
+/** Looks for the largest difference; what is allowed for it is for others to say. */
+interface Differences {
   /** @param first token that the lists' first numbers belong to */
-  add(found: ArrayLike<number>, expected: ArrayLike<number>, first: number): void {
-    for (let i = 0; i < expected.length; i++) {
-      const difference = Math.abs((found[i] as number) - (expected[i] as number));
-      // NaN is the largest of all differences
-      if (!(difference <= this.nats) && !Number.isNaN(this.nats))
-        [this.nats, this.token] = [difference, first + i];
-    }
-    this.count += expected.length;
-  }
+  add(found: ArrayLike<number>, expected: ArrayLike<number>, first: number): void;
+  result(): Finding;
+}
 
-  result(): Difference {
-    return { what: this.what, count: this.count, nats: this.nats, token: this.token };
-  }
+function largest(what: string): Differences {
+  const farthest = new Farthest(what, 'nats', { off: 1, share: 0, mean: 1 });
+  return {
+    add: (found, expected, first) => farthest.add(found, expected, (i) => `token ${first + i}`),
+    result: () => farthest.result(),
+  };
 }

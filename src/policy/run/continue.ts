@@ -1,9 +1,19 @@
 // Lets the policy continue traces from the states that are asked for: rows in waves, block by block.
-import { OutOfMemoryError, throwIfInterrupted } from '../../errors.js';
-import { type Choosing, type RowStart, TRUNK_MULTIPLE, type Written } from './decoding-run.js';
-import type { RowKey } from './random.js';
-import type { SamplingOptions } from './sampling-options.js';
-import type { PolicySession } from './session.js';
+import { throwIfInterrupted } from '../../errors.js';
+import type { Device } from '../device.js';
+import type { PolicyFolder } from '../folder.js';
+import { beyond, disproved, Farthest, type Finding, NATS, readCanary, unproved } from './canary.js';
+import { inHalves } from './halves.js';
+import {
+  type Choosing,
+  type RowKey,
+  type RowStart,
+  rowKey,
+  type SamplingOptions,
+  TRUNK_MULTIPLE,
+  type Written,
+} from './sampling.js';
+import { ModelSession } from './session.js';
 
 /** One continuation that is wanted. */
 export interface Start {
@@ -24,7 +34,7 @@ export interface Begun {
 
 /** What writing asks of a policy. */
 export type PolicyWrites = Pick<
-  PolicySession,
+  ModelSession,
   'keepTrunks' | 'release' | 'beginRows' | 'advanceRows' | 'endRows'
 >;
 
@@ -63,11 +73,10 @@ export async function continueTraces(
       );
       for (let from = 0; from < starts.length; from += opts.batch) {
         const wave = starts.slice(from, from + opts.batch);
-        const results = await writeRows(
-          session,
-          kept,
+        const results = await inHalves(
           wave.map(({ row }) => row),
-          opts,
+          (rows) => writeRows(session, kept, rows, opts),
+          (_, error) => Promise.reject(error),
         );
         for (const [i, { b, n }] of wave.entries()) (written[b] as Written[])[n] = results[i] as Written;
       }
@@ -108,13 +117,12 @@ function rowOf({ ids }: Begun, { exit, key, most }: Start, trace: number): RowSt
   return { trace, exit, token: ids[exit - 1] as number, key, most };
 }
 
-/** Rows of one wave; where memory runs out, the two halves are tried by themselves. */
 async function writeRows(
   session: PolicyWrites,
   kept: number,
   rows: readonly RowStart[],
   opts: ContinueOptions,
-): Promise<Written[]> {
+): Promise<readonly Written[]> {
   const { temperature, topP, stops, signal, onTokens } = opts;
   const id = ++lastNumber;
   const written: Written[] = [];
@@ -128,12 +136,62 @@ async function writeRows(
       isDone = step.isDone;
     }
     return written;
-  } catch (error) {
-    if (!(error instanceof OutOfMemoryError) || rows.length < 2) throw error;
-    const half = Math.ceil(rows.length / 2);
-    const first = await writeRows(session, kept, rows.slice(0, half), opts);
-    return [...first, ...(await writeRows(session, kept, rows.slice(half), opts))];
   } finally {
     await session.endRows(id).catch(() => {});
   }
+}
+
+// ------ a policy that is to write
+
+/** Tokens that a row writes: from the second on it reads keys and values of its own. */
+const WRITTEN = 6;
+
+/**
+ * Opens a policy for {@link continueTraces}, and holds its two graphs against each other: what one wrote, the other, which has
+ * proved itself by the canary, has to read alike.
+ * @throws RredcotError as `ModelSession.open` and `openDecoder`, and (exit 69) where the graphs differ
+ */
+export async function openWriting(folder: PolicyFolder, device: Device): Promise<ModelSession> {
+  const session = await ModelSession.open(folder, device);
+  try {
+    await session.openDecoder();
+    const finding = await writtenAsRead(session, folder).catch((cause: Error) => {
+      throw unproved(folder.path, 'the policy', device, cause);
+    });
+    if (beyond([finding]).length > 0) throw disproved(folder.path, 'the policy', device, [finding]);
+    if (session.proof !== undefined)
+      session.proof = { ...session.proof, findings: [...session.proof.findings, finding] };
+    return session;
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+}
+
+/** Goes on from two states of the canary's first trace at once, so that one row is padded, and reads what was written. */
+async function writtenAsRead(session: ModelSession, folder: PolicyFolder): Promise<Finding> {
+  const { passes } = await readCanary(folder);
+  const [{ traces } = { traces: [] }] = passes as readonly {
+    traces: readonly { ids: readonly number[] }[];
+  }[];
+  const ids = Int32Array.from(traces[0]?.ids ?? []);
+  const starts = [ids.length >> 1, ids.length - 1].map((exit) => ({
+    exit,
+    key: rowKey('canary', exit, 0),
+    most: Math.min(WRITTEN, folder.architecture.maxTokens - exit),
+  }));
+  const how = { temperature: 1, topP: 1, stops: [], batch: starts.length };
+  const [rows = []] = await continueTraces(session, [{ ids, starts }], how);
+  const sequences = starts.map(({ exit }, row) => ({
+    ids: Int32Array.of(...ids.subarray(0, exit), ...(rows[row]?.ids ?? [])),
+    promptLength: exit,
+    branches: [],
+  }));
+  const read = await session.run(sequences);
+  const logprob = new Farthest('written log p', 'nats', NATS[session.precision]);
+  for (const [row, { exit, most }] of starts.entries()) {
+    const place = (t: number) => `token ${t + 1} of ${most} written behind ${exit} of ${ids.length}`;
+    logprob.add(rows[row]?.logprobs ?? [], read[row]?.logprobs ?? [], place);
+  }
+  return logprob.result();
 }

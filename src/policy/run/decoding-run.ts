@@ -1,70 +1,19 @@
 // Rows that write on together, block by block: what the decoding graph takes and gives, and which rows are still there.
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import type { Architecture } from '../build/architecture.js';
-import type { RopeTables } from '../build/rope.js';
-import { type RowKey, uniformAt } from './random.js';
-
-/** A row before its first token. */
-export interface RowStart {
-  /** which trunk it continues, of those that were read together */
-  readonly trace: number;
-  /** tokens of the trace in its state; at least 1 */
-  readonly exit: number;
-  /** the last of them */
-  readonly token: number;
-  /** what its random numbers come from */
-  readonly key: RowKey;
-  /** tokens that it may write; at least 1 */
-  readonly most: number;
-}
-
-/** How tokens are chosen. */
-export interface Choosing {
-  /** 0 takes the likeliest token */
-  readonly temperature: number;
-  /** 1 takes all tokens */
-  readonly topP: number;
-  /** tokens after which a row ends; they are part of what it wrote */
-  readonly stops: readonly number[];
-}
-
-/** Rows that write together, on trunks that a run has kept. */
-export interface DecodeJob extends Choosing {
-  /** number under which the trunks' keys and values are kept */
-  readonly kept: number;
-  readonly rows: readonly RowStart[];
-}
-
-/** What a row wrote. */
-export interface Written {
-  readonly ids: Int32Array;
-  /** under the policy itself, nats: temperature 1, all tokens */
-  readonly logprobs: Float32Array;
-  readonly finish: 'stop' | 'length';
-}
-
-/** What one call has brought. */
-export interface Advance {
-  /** tokens that were written */
-  readonly tokens: number;
-  /** rows that have ended, by their number in the job */
-  readonly ended: readonly (Written & { readonly row: number })[];
-  readonly isDone: boolean;
-}
+import { cacheNames, type Feeds, int64, type RopeFor, ropeFeeds } from './onnx-session.js';
+import { type Advance, type DecodeJob, type RowStart, uniformAt, type Written } from './sampling.js';
 
 /**
  * Tokens a run of the graph writes. Inside a run keys and values stay in the graph; between runs they are copied, and rows
  * that have ended leave. One size for all rows: where a row's own keys are cut decides its last bits.
  */
 const BLOCK = { cpu: 32, gpu: 128 } as const;
-/** A trunk's length is padded to a multiple of it, see `rowAttention`. */
-export const TRUNK_MULTIPLE = 64;
 /** A matrix of one row is multiplied by another routine, with other last bits. */
 const LEAST_ROWS = 2;
 /** A topP that leaves the likeliest token alone. */
 const LIKELIEST = 1e-30;
 
-type Feeds = Record<string, Tensor>;
 interface Row extends RowStart {
   readonly number: number;
   readonly ids: number[];
@@ -99,8 +48,8 @@ export class DecodingRun {
     this.stops = new Set(job.stops);
   }
 
-  /** Writes a block of tokens of every row. @param ropeFor tables for so many positions */
-  async advance(session: InferenceSession, ropeFor: (positions: number) => RopeTables): Promise<Advance> {
+  /** Writes a block of tokens of every row. */
+  async advance(session: InferenceSession, ropeFor: RopeFor): Promise<Advance> {
     const steps = this.isGpu ? BLOCK.gpu : BLOCK.cpu;
     const out = (await session.run(this.feeds(steps, ropeFor))) as Feeds;
     const tokens = out.tokens as Tensor;
@@ -140,16 +89,12 @@ export class DecodingRun {
     return this.groups.reduce((most, { length }) => Math.max(most, length), LEAST_ROWS);
   }
 
-  private feeds(steps: number, ropeFor: (positions: number) => RopeTables): Feeds {
+  private feeds(steps: number, ropeFor: RopeFor): Feeds {
     const { arch, groups, length, width: R } = this;
     const [G, N] = [groups.length, groups.length * R];
     // rows that fill up have nothing left to write, and see no key of the trunk
-    const [token, pos, exit, left] = Array.from({ length: 4 }, () => new BigInt64Array(N)) as [
-      BigInt64Array,
-      BigInt64Array,
-      BigInt64Array,
-      BigInt64Array,
-    ];
+    const zeros = () => new BigInt64Array(N);
+    const [token, pos, exit, left] = [zeros(), zeros(), zeros(), zeros()];
     const uniform = new Float32Array(steps * N);
     let farthest = 0;
     for (const [g, group] of groups.entries())
@@ -163,31 +108,26 @@ export class DecodingRun {
         farthest = Math.max(farthest, row.exit + length);
         for (let t = 0; t < steps; t++) uniform[t * N + n] = uniformAt(row.key, length + t);
       }
-    const tables = ropeFor(farthest + steps);
-    const rope = [tables.positions, arch.headDim / 2];
     const { temperature, topP, stops } = this.job;
     const isGreedy = temperature === 0;
     const own = [G, arch.kvHeads, R, length, arch.headDim];
     return {
       ...this.trunk,
       ...Object.fromEntries(
-        cacheNames(arch).map((name) => [
+        cacheNames(arch.layers).map((name) => [
           `past_${name}`,
           new Tensor('float32', this.past.get(name) ?? new Float32Array(0), own),
         ]),
       ),
-      token: new Tensor('int64', token, [G, R]),
-      pos: new Tensor('int64', pos, [G, R]),
-      exit: new Tensor('int64', exit, [G, R]),
-      left: new Tensor('int64', left, [G, R]),
+      token: int64(token, [G, R]),
+      pos: int64(pos, [G, R]),
+      exit: int64(exit, [G, R]),
+      left: int64(left, [G, R]),
       uniform: new Tensor('float32', uniform, [steps, N]),
-      stops: new Tensor('int64', BigInt64Array.from(stops.length > 0 ? stops : [-1], BigInt), [
-        Math.max(1, stops.length),
-      ]),
+      stops: int64(BigInt64Array.from(stops.length > 0 ? stops : [-1], BigInt)),
       inverse_temperature: scalar(isGreedy ? 1 : 1 / temperature),
       top_p: scalar(isGreedy ? LIKELIEST : topP),
-      cos: new Tensor('float32', tables.cos, rope),
-      sin: new Tensor('float32', tables.sin, rope),
+      ...ropeFeeds(ropeFor(farthest + steps)),
     };
   }
 
@@ -202,7 +142,7 @@ export class DecodingRun {
     this.length = length + T;
     const width = this.width;
     const [before, added, whole] = [length * headDim, T * headDim, (length + T) * headDim];
-    for (const name of cacheNames(arch)) {
+    for (const name of cacheNames(arch.layers)) {
       const old = this.past.get(name);
       const block = (out[name] as Tensor).data as Float32Array;
       const next = new Float32Array(stay.length * kvHeads * width * whole);
@@ -217,10 +157,6 @@ export class DecodingRun {
       this.past.set(name, next);
     }
   }
-}
-
-function cacheNames({ layers }: Architecture): string[] {
-  return Array.from({ length: layers }, (_, i) => [`k_${i}`, `v_${i}`]).flat();
 }
 
 function scalar(value: number): Tensor {

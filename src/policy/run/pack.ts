@@ -26,6 +26,16 @@ export interface PackedTrace {
   readonly shares?: number | undefined;
 }
 
+/** What the policy says of one trace of a run; every token is predicted from everything before it. */
+export interface TraceScores {
+  /** (T) entropy of the predicting distribution, nats, full vocabulary; T = 0 where only branches were run */
+  readonly entropies: Float32Array;
+  /** (T) log-probability of the token itself, nats */
+  readonly logprobs: Float32Array;
+  /** log-probabilities of every branch's scored tokens, nats */
+  readonly branches: readonly Float32Array[];
+}
+
 /** Where a trace's keys are: on a trunk, and where that is its prompt alone, on a limb behind it. */
 export interface Place {
   /** which of the trunks */
@@ -232,7 +242,7 @@ export function limbTable(limbs: readonly Int32Array[], count: number): [BigInt6
 }
 
 /** Row numbers as the head's [n,C] input: padded to whole blocks with 0. */
-export function blockRows(values: Int32Array, block: number): BigInt64Array {
+export function blockRows(values: ArrayLike<number>, block: number): BigInt64Array {
   const padded = new BigInt64Array(Math.max(1, Math.ceil(values.length / block)) * block);
   for (let i = 0; i < values.length; i++) padded[i] = BigInt(values[i] as number);
   return padded;

@@ -1,4 +1,4 @@
-// The thread that owns the ONNX session: `run()` blocks its event loop for a whole pass, so it must not be the main one.
+// The thread that owns a model's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
 import { workerData } from 'node:worker_threads';
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
 import { moved, serve } from '../../thread.js';
@@ -6,9 +6,20 @@ import type { Architecture } from '../build/architecture.js';
 import { headRows } from '../build/head.js';
 import type { Precision } from '../build/precision.js';
 import type { Device } from '../device.js';
-import { runAttribution, type Sequence } from './attribution-run.js';
-import { type Advance, type DecodeJob, DecodingRun } from './decoding-run.js';
-import { failedRun, floats, growingRope, int64, openGraph, ropeFeeds } from './onnx-session.js';
+import { DecodingRun } from './decoding-run.js';
+import {
+  cacheNames,
+  type Feeds,
+  failedRun,
+  floats,
+  growingRope,
+  int64,
+  openGraph,
+  paddedIds,
+  ropeFeeds,
+  runAttribution,
+  runJudging,
+} from './onnx-session.js';
 import {
   blockRows,
   branchEnd,
@@ -18,15 +29,21 @@ import {
   packBranches,
   placeTraces,
 } from './pack.js';
+import type { Advance, DecodeJob } from './sampling.js';
+import type { ReadSteps, Sequence } from './sequence.js';
 
 export interface WorkerInit {
+  /** whose session it is, e.g. `the policy` */
+  readonly title: string;
   readonly folder: string;
   /** file of the folder, and what it computes in */
   readonly graph: string;
-  /** the one that writes; absent in folders of versions that had none */
+  /** the one that writes, where there is one */
   readonly decodingGraph?: string;
   readonly precision: Precision;
   readonly architecture: Architecture;
+  /** the head says of rows whether they are right, and scores no token */
+  readonly judges: boolean;
   readonly device: Device;
 }
 
@@ -44,9 +61,16 @@ export interface JobResult {
   readonly logprobs: Float32Array;
 }
 
-type Feeds = Record<string, Tensor>;
-
-const { folder, graph, decodingGraph, precision, architecture: arch, device } = workerData as WorkerInit;
+const {
+  title,
+  folder,
+  graph,
+  decodingGraph,
+  precision,
+  architecture: arch,
+  judges,
+  device,
+} = workerData as WorkerInit;
 let session: InferenceSession;
 let decoder: InferenceSession;
 let attributor: InferenceSession;
@@ -64,23 +88,30 @@ const ropeFor = growingRope(arch);
 /** ONNX Runtime's WebGPU has crashed in the graph that writes: beside the scoring graph all run on the CPU there. */
 const besides: Device = device.name === 'webgpu' ? { name: 'cpu' } : device;
 
-/** @param attentionOnCpu as `Placed` says: a number of layers, all of them or none */
+const ONE = Int32Array.of(0);
+const TWO = Int32Array.of(0, 0);
+
+/** @param attentionOnCpu as `openGraph` has it */
 async function open(attentionOnCpu: number): Promise<void> {
   const tiny = async (made: InferenceSession): Promise<void> => {
     session = made;
-    const ids = Int32Array.of(0, 0);
-    await scores({ traces: [{ ids, promptLength: 1, branches: [{ exit: 1, ids, scoredFrom: 1 }] }] });
+    if (judges) await runJudging(session, [{ ids: TWO, rows: ONE }], ropeFor);
+    else
+      await scores({
+        traces: [{ ids: TWO, promptLength: 1, branches: [{ exit: 1, ids: TWO, scoredFrom: 1 }] }],
+      });
   };
-  session = await openGraph(folder, graph, device, tiny, { attentionOnCpu });
+  session = await openGraph(folder, graph, device, tiny, attentionOnCpu);
   // ONNX Runtime passes over inputs that a graph does not know: of an earlier version's it would read no limb
-  if (!session.inputNames.includes('limb_rows')) throw new Error('its graph is of an earlier version');
+  if (!judges && !session.inputNames.includes('limb_rows'))
+    throw new Error('its graph is of an earlier version');
 }
 
 /** Opens the graph that writes; {@link open} comes first. */
 async function openDecoder(): Promise<void> {
   decoder = await openGraph(folder, decodingGraph as string, besides, async (made) => {
     decoder = made;
-    await scores({ traces: [{ ids: new Int32Array(1), promptLength: 1, branches: [] }], cache: TINY });
+    await scores({ traces: [{ ids: ONE, promptLength: 1, branches: [] }], cache: TINY });
     const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
     beginRows(TINY.id, { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] });
     await advanceRows(TINY.id);
@@ -96,12 +127,18 @@ async function run(job: RunJob): Promise<JobResult> {
 }
 
 function failed(error: unknown): never {
-  return failedRun("the policy's run", error);
+  return failedRun(`${title}'s run`, error);
 }
 
 /** Frees what a run has kept. */
 function release(kept: number): void {
   caches.delete(kept);
+}
+
+/** P(right) of all rows, one sequence after the other. */
+async function judge(sequences: readonly ReadSteps[]): Promise<Float32Array> {
+  const found = await runJudging(session, sequences, ropeFor).catch(failed);
+  return moved(found, found);
 }
 
 const writing = new Map<number, DecodingRun>();
@@ -126,10 +163,9 @@ function endRows(id: number): void {
 
 /** Opens a graph that attributes; {@link open} comes first. */
 async function openAttribution(file: string): Promise<void> {
+  const weights = Float32Array.of(1);
+  const tiny = { ids: ONE, pos: ONE, number: Int32Array.of(-1), rows: ONE, targets: ONE, weights };
   attributor = await openGraph(folder, file, besides, async (made) => {
-    const one = Int32Array.of(0);
-    const weights = Float32Array.of(1);
-    const tiny = { ids: one, pos: one, number: Int32Array.of(-1), rows: one, targets: one, weights };
     await runAttribution(made, tiny, ropeFor);
   });
 }
@@ -143,6 +179,7 @@ const functions = {
   open,
   run,
   release,
+  judge,
   openDecoder,
   beginRows,
   advanceRows,
@@ -162,12 +199,9 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     ...(kept?.limbs ?? emptyPast(LIMB, Math.max(1, limbs.length))),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
-
-  // trunks padded at their end to the longest; one idle token each where the branches alone are run
-  const S = trunks.reduce((most, { length }) => Math.max(most, length), 1);
-  const ids = new BigInt64Array(B * S);
-  for (const [b, own] of trunks.entries())
-    for (let t = 0; t < own.length; t++) ids[b * S + t] = BigInt(own[t] as number);
+  // one idle token each where the branches alone are run
+  const ids = paddedIds(kept === undefined ? trunks : Array.from({ length: B }, () => ONE));
+  const S = ids.dims[1] as number;
   const packed = packBranches(
     traces.map(({ branches }) => branches),
     places,
@@ -195,10 +229,9 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
 
   const C = headRows(rows.length, arch.vocab, precision);
   const blocks = [Math.max(1, Math.ceil(rows.length / C)), C];
-  const tables = ropeFor(positions);
   const [limbRows, limbDims] = limbTable(packed.limbRows, (past.past_limb_k_0 as Tensor).dims[0] as number);
   const feeds: Feeds = {
-    ids: int64(ids, [B, S]),
+    ids,
     branch_ids: int64(packed.ids, [G, R]),
     branch_pos: int64(packed.pos, [G, R]),
     branch_exit: int64(packed.exit, [G, R]),
@@ -208,20 +241,17 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     limb_from: int64(packed.limbFrom, [G, 2]),
     limb_to: int64(packed.limbTo, [G, 2]),
     limb_rows: int64(limbRows, limbDims),
-    ...ropeFeeds(tables, arch.headDim),
-    rows: int64(blockRows(Int32Array.from(rows), C), blocks),
-    targets: int64(blockRows(Int32Array.from(targets), C), blocks),
+    ...ropeFeeds(ropeFor(positions)),
+    rows: int64(blockRows(rows, C), blocks),
+    targets: int64(blockRows(targets, C), blocks),
     ...past,
   };
-  const keeps = [TRUNK, ...(limbs.length > 0 ? [LIMB] : [])].flatMap(cacheNames);
-  const out = (await session.run(feeds, [
-    'entropies',
-    'logprobs',
-    ...(cache?.mode === 'keep' ? keeps : []),
-  ])) as Feeds;
+  const keeps = [TRUNK, ...(limbs.length > 0 ? [LIMB] : [])].flatMap((part) => cacheNames(arch.layers, part));
+  const wanted = ['entropies', 'logprobs', ...(cache?.mode === 'keep' ? keeps : [])];
+  const out = (await session.run(feeds, wanted)) as Feeds;
   if (cache?.mode === 'keep') {
     const found = (part: string): Feeds =>
-      Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, out[name] as Tensor]));
+      Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, out[name] as Tensor]));
     caches.set(cache.id, {
       trunks: found(TRUNK),
       limbs: limbs.length > 0 ? found(LIMB) : emptyPast(LIMB, 1),
@@ -237,11 +267,7 @@ const LIMB = 'limb_';
 /** What a run reads that goes on from a kept one. */
 const NONE = { trunks: [], limbs: [] };
 
-function cacheNames(part: string): string[] {
-  return Array.from({ length: arch.layers }, (_, i) => [`${part}k_${i}`, `${part}v_${i}`]).flat();
-}
-
 function emptyPast(part: string, batch: number): Feeds {
   const empty = new Tensor('float32', new Float32Array(0), [batch, arch.kvHeads, 0, arch.headDim]);
-  return Object.fromEntries(cacheNames(part).map((name) => [`past_${name}`, empty]));
+  return Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, empty]));
 }

@@ -1,65 +1,57 @@
-// The policy as the main thread sees it: scores of traces and of branches from them, computed by a worker thread.
+// A model as the main thread sees it, its graphs run by a worker thread. The head that its folder declares says what it can be
+// asked: scores of traces and of branches from them, or how likely it is that steps are right.
 import { EXIT, OutOfMemoryError, RredcotError } from '../../errors.js';
-import type { CanaryRecord } from '../../io/run/records.js';
 import { startThread, type Thread } from '../../thread.js';
+import type { Precision } from '../build/precision.js';
 import { type Device, deviceName, noCudaGraph, sessionHint } from '../device.js';
-import { type AttributionGraphs, GRAPH, noGraph, type PolicyFolder } from '../folder.js';
-import type { Sequence } from './attribution-run.js';
-import {
-  beyond,
-  disproved,
-  MOST_MS,
-  noCanary,
-  type Proof,
-  proofRecord,
-  readCanary,
-  unproved,
-} from './canary.js';
-import type { Advance, DecodeJob } from './decoding-run.js';
-import type { Branch, PackedTrace } from './pack.js';
-import { type PolicyCanary, provePolicy } from './policy-canary.js';
+import { type AttributionGraphs, GRAPH, type ModelFolder, noGraph, PRM_GRAPH, whatOf } from '../folder.js';
+import { beyond, disproved, MOST_MS, noCanary, type Proof, readCanary, unproved } from './canary.js';
+import { headOf, prove } from './canary-passes.js';
+import type { Branch, PackedTrace, TraceScores } from './pack.js';
+import type { Advance, DecodeJob } from './sampling.js';
+import type { ReadSteps, Sequence } from './sequence.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
-import './no-telemetry.js';
 
-/** What the policy says of one trace of a run; every token is predicted from everything before it. */
-export interface TraceScores {
-  /** (T) entropy of the predicting distribution, nats, full vocabulary; T = 0 where only branches were run */
-  readonly entropies: Float32Array;
-  /** (T) log-probability of the token itself, nats */
-  readonly logprobs: Float32Array;
-  /** log-probabilities of every branch's scored tokens, nats */
-  readonly branches: readonly Float32Array[];
-}
+export type { TraceScores } from './pack.js';
+
+// ONNX Runtime's own binary sends telemetry by default, and leaves files in the temporary folder. It asks the process's environment
+// when it is loaded: a thread's `process.env` is a copy of it, in which this would come to nothing.
+process.env.ORT_DISABLE_TELEMETRY = '1';
 
 /** What scoring asks of a policy; without a device it is taken to run on the CPU, without a vocabulary entropies have no bound. */
-export type PolicyRuns = Pick<PolicySession, 'run' | 'branches' | 'release'> &
-  Partial<Pick<PolicySession, 'device' | 'vocab'>>;
+export type PolicyRuns = Pick<ModelSession, 'run' | 'branches' | 'release'> &
+  Partial<Pick<ModelSession, 'device' | 'vocab'>>;
 
-/** A running policy. */
-export class PolicySession {
+/** A running model. */
+export class ModelSession {
+  /** what the folder's canary has shown; undefined until then */
+  proof: Proof | undefined;
+  /** tokens of the vocabulary */
+  readonly vocab: number;
+  /** what its graph computes in */
+  readonly precision: Precision;
+
   private constructor(
     private readonly thread: Thread<SessionThread>,
-    private readonly folder: PolicyFolder,
+    private readonly folder: ModelFolder,
     readonly device: Device,
-    /** tokens of the vocabulary */
-    readonly vocab: number,
-  ) {}
-
-  /** what its folder's canary has shown; undefined until then */
-  proof: Proof | undefined;
+  ) {
+    this.vocab = folder.architecture.vocab;
+    this.precision = graphFor(folder, device).precision;
+  }
 
   /**
-   * Loads a policy's graph into a worker thread, and lets it prove itself by the folder's canary.
+   * Loads a model's graph into a worker thread, and lets it prove itself by the folder's canary.
    * @throws RredcotError (exit 69) where ONNX Runtime cannot load it, or would run its heavy nodes beside the device, or where
    * its numbers are not those of the canary; (exit 2) for a folder without one
    */
-  static async open(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
+  static async open(folder: ModelFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     graphFor(folder, device);
     if (folder.canary === undefined) throw noCanary(folder.path); // before its weights are read
-    const session = await PolicySession.openUnproved(folder, device);
+    const session = await ModelSession.openUnproved(folder, device);
     try {
       const wrong = beyond((await session.prove()).findings);
-      if (wrong.length > 0) throw disproved(folder.path, 'the policy', device, wrong);
+      if (wrong.length > 0) throw disproved(folder.path, whatOf(folder), device, wrong);
       return session;
     } catch (error) {
       await session.close();
@@ -68,18 +60,20 @@ export class PolicySession {
   }
 
   /** The same, whatever it computes: for whoever makes the canary, and for those who look at it themselves. */
-  static async openUnproved(folder: PolicyFolder, device: Device = { name: 'cpu' }): Promise<PolicySession> {
+  static async openUnproved(folder: ModelFolder, device: Device = { name: 'cpu' }): Promise<ModelSession> {
     const { path, architecture } = folder;
-    const init: WorkerInit = { folder: path, ...graphFor(folder, device), architecture, device };
-    const thread = startThread<SessionThread>('the policy', new URL('./session-thread.js', import.meta.url), {
-      workerData: init,
-    });
+    const title = whatOf(folder);
+    const judges = 'head' in folder;
+    const graph = graphFor(folder, device);
+    const workerData: WorkerInit = { title, folder: path, ...graph, architecture, judges, device };
+    const file = new URL('./session-thread.js', import.meta.url);
+    const thread = startThread<SessionThread>(title, file, { workerData });
     try {
       await thread.call('open', [0]);
-      return new PolicySession(thread, folder, device, architecture.vocab);
+      return new ModelSession(thread, folder, device);
     } catch (cause) {
       await thread.finish();
-      throw cannotLoad(folder.path, device, cause as Error);
+      throw cannotLoad(folder, device, cause as Error);
     }
   }
 
@@ -90,28 +84,20 @@ export class PolicySession {
    * @throws RredcotError (exit 69) where it cannot even run it, (exit 2) as {@link open}
    */
   async prove(mostMs = this.device.name === 'cpu' ? MOST_MS : Number.POSITIVE_INFINITY): Promise<Proof> {
-    const { folder, device } = this;
-    const canary = await readCanary<PolicyCanary>(folder);
-    const { precision } = graphFor(folder, device);
-    const attempt = async (attentionOnCpu: boolean): Promise<Proof> => ({
-      ...(await provePolicy(this, canary, { precision, mostMs })),
-      attentionOnCpu,
-    });
-    try {
-      this.proof = await attempt(false);
-      if (device.name !== 'webgpu' || beyond(this.proof.findings).length === 0) return this.proof;
-      await this.thread.call('open', [folder.architecture.layers]);
-      this.proof = await attempt(true);
+    const { folder, device, precision } = this;
+    const canary = await readCanary(folder);
+    const attempt = async (attentionOnCpu: boolean): Promise<Proof> => {
+      this.proof = { ...(await prove(headOf(folder), this, canary, { precision, mostMs })), attentionOnCpu };
       return this.proof;
+    };
+    try {
+      const own = await attempt(false);
+      if (device.name !== 'webgpu' || beyond(own.findings).length === 0) return own;
+      await this.thread.call('open', [folder.architecture.layers]);
+      return await attempt(true);
     } catch (cause) {
-      throw unproved(folder.path, 'the policy', device, cause as Error);
+      throw unproved(folder.path, whatOf(folder), device, cause as Error);
     }
-  }
-
-  /** For the record of a chunk. @param model whose session it is */
-  proofRecord(model: string): CanaryRecord | undefined {
-    const { precision } = graphFor(this.folder, this.device);
-    return this.proof && proofRecord(model, this.device, precision, this.proof);
   }
 
   /**
@@ -129,16 +115,11 @@ export class PolicySession {
         throw new RangeError(`an exit at ${beyond.exit} of a trace of ${ids.length} tokens`);
     }
     // the caller's objects may hold more, such as the input row: copying that to the thread takes time and may fail
-    const packed = traces.map(({ ids, promptLength, branches, shares }) => ({
-      ids,
-      promptLength,
-      branches,
-      shares,
-    }));
-    return this.send(
-      { traces: packed, ...(keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } }) },
-      packed,
-    );
+    const packed = traces.map(({ ids, promptLength, branches, shares }) => {
+      return { ids, promptLength, branches, shares };
+    });
+    const cache = keep === undefined ? {} : { cache: { id: keep, mode: 'keep' } as const };
+    return this.send({ traces: packed, ...cache });
   }
 
   /**
@@ -148,7 +129,30 @@ export class PolicySession {
    */
   branches(kept: number, branches: readonly (readonly Branch[])[]): Promise<TraceScores[]> {
     const traces = branches.map((own) => ({ ids: new Int32Array(0), promptLength: 0, branches: own }));
-    return this.send({ traces, cache: { id: kept, mode: 'use' } }, traces);
+    return this.send({ traces, cache: { id: kept, mode: 'use' } });
+  }
+
+  /** Frees what a run has kept. */
+  async release(kept: number): Promise<void> {
+    await this.thread.call('release', [kept]);
+  }
+
+  /**
+   * One run of a model that judges.
+   * @param sequences (B), each with a row to read out at least
+   * @returns (B) P(right) at each of its rows
+   * @throws OutOfMemoryError
+   */
+  async judge(sequences: readonly ReadSteps[]): Promise<Float32Array[]> {
+    for (const { ids, rows } of sequences)
+      if (rows.length === 0 || rows.some((row) => row < 0 || row >= ids.length))
+        throw new RangeError(`rows ${rows.join(', ')} of a sequence of ${ids.length} tokens`);
+    const found = await this.call('judge', [sequences.map(({ ids, rows }) => ({ ids, rows }))]);
+    let at = 0;
+    return sequences.map(({ rows }) => {
+      at += rows.length;
+      return found.subarray(at - rows.length, at);
+    });
   }
 
   /**
@@ -156,10 +160,10 @@ export class PolicySession {
    * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
    */
   async openDecoder(): Promise<void> {
-    const { path, decoding } = this.folder;
-    if (decoding === undefined) throw noGraph(path, 'writes');
+    const decoding = 'decoding' in this.folder ? this.folder.decoding : undefined;
+    if (decoding === undefined) throw noGraph(this.folder.path, 'writes');
     await this.thread.call('openDecoder', []).catch((cause: Error) => {
-      throw cannotLoad(path, this.device, cause);
+      throw cannotLoad(this.folder, this.device, cause);
     });
   }
 
@@ -168,10 +172,10 @@ export class PolicySession {
    * @throws RredcotError (exit 2) where the folder has none, (exit 69) as {@link open}
    */
   async openAttribution(kind: keyof AttributionGraphs): Promise<void> {
-    const { path, attribution } = this.folder;
-    if (attribution === undefined) throw noGraph(path, 'attributes');
+    const attribution = 'attribution' in this.folder ? this.folder.attribution : undefined;
+    if (attribution === undefined) throw noGraph(this.folder.path, 'attributes');
     await this.thread.call('openAttribution', [attribution[kind]]).catch((cause: Error) => {
-      throw cannotLoad(path, this.device, cause);
+      throw cannotLoad(this.folder, this.device, cause);
     });
   }
 
@@ -200,11 +204,6 @@ export class PolicySession {
     await this.thread.call('endRows', [id]);
   }
 
-  /** Frees what a run has kept. */
-  async release(kept: number): Promise<void> {
-    await this.thread.call('release', [kept]);
-  }
-
   /**
    * Ends the thread after the run under way; what was queued behind it fails. It is asked to end: a thread that is
    * terminated inside ONNX Runtime takes the process along.
@@ -222,31 +221,33 @@ export class PolicySession {
     });
   }
 
-  private async send(job: RunJob, traces: readonly PackedTrace[]): Promise<TraceScores[]> {
+  private async send(job: RunJob): Promise<TraceScores[]> {
     const { entropies, logprobs } = await this.call('run', [job]);
     // the traces' own tokens come first, then the branches': unpack in the same order
     let own = 0;
-    let branch = traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
-    return traces.map(({ ids, promptLength, branches }) => {
-      const T = ids.length - promptLength;
-      const scores = {
-        entropies: entropies.subarray(own, own + T),
-        logprobs: logprobs.subarray(own, own + T),
-      };
-      own += T;
+    let branch = job.traces.reduce((sum, { ids, promptLength }) => sum + ids.length - promptLength, 0);
+    return job.traces.map(({ ids, promptLength, branches }) => {
+      const from = own;
+      own += ids.length - promptLength;
       const perBranch = branches.map(({ ids: continuation, scoredFrom }) => {
-        const span = logprobs.subarray(branch, branch + continuation.length - scoredFrom);
-        branch += span.length;
-        return span;
+        const first = branch;
+        branch += continuation.length - scoredFrom;
+        return logprobs.subarray(first, branch);
       });
-      return { ...scores, branches: perBranch };
+      const span = [from, own] as const;
+      return {
+        entropies: entropies.subarray(...span),
+        logprobs: logprobs.subarray(...span),
+        branches: perBranch,
+      };
     });
   }
 }
 
-function cannotLoad(path: string, device: Device, cause: Error): RredcotError {
+function cannotLoad(folder: ModelFolder, device: Device, cause: Error): RredcotError {
+  const what = whatOf(folder);
   return new RredcotError(
-    `${path}: ONNX Runtime cannot load the policy on ${deviceName(device)}: ${cause.message}`,
+    `${folder.path}: ONNX Runtime cannot load ${what} on ${deviceName(device)}: ${cause.message}`,
     {
       exitCode: EXIT.device,
       hint:
@@ -259,11 +260,16 @@ function cannotLoad(path: string, device: Device, cause: Error): RredcotError {
 
 /** CUDA runs the half-precision graphs, every other device the float32 ones. @throws RredcotError (exit 69) */
 export function graphFor(
-  { path, cuda, decoding }: PolicyFolder,
+  folder: ModelFolder,
   device: Device,
 ): Pick<WorkerInit, 'graph' | 'decodingGraph' | 'precision'> {
+  const decoding = 'decoding' in folder ? folder.decoding : undefined;
   if (device.name !== 'cuda')
-    return { graph: GRAPH, precision: 'f32', ...(decoding && { decodingGraph: decoding.graph }) };
-  if (cuda === undefined) throw noCudaGraph(path);
-  return { ...cuda, ...(decoding && { decodingGraph: decoding.cudaGraph }) };
+    return {
+      graph: 'head' in folder ? PRM_GRAPH : GRAPH,
+      precision: 'f32',
+      ...(decoding && { decodingGraph: decoding.graph }),
+    };
+  if (folder.cuda === undefined) throw noCudaGraph(folder.path);
+  return { ...folder.cuda, ...(decoding && { decodingGraph: decoding.cudaGraph }) };
 }

@@ -1,5 +1,5 @@
 // Aligns tokens with the characters of the text they spell.
-import { codePoints } from '../../code-points.js';
+import { codePoints } from '../../scored.js';
 
 /** Positions of the T+1 token boundaries in a text. Boundary t lies before token t. */
 export interface Alignment {

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
+import { fromJson } from '../build/json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
@@ -15,6 +16,8 @@ export interface ExitTemplate {
 }
 
 export const ExitTemplateSchema = z.strictObject({ close: z.string(), open: z.string(), closer: z.string() });
+
+const FORM = 'expected a file with {"close": …, "open": …, "closer": …}';
 
 /** The file of a checkpoint that is taken where no flag names another. */
 const OWN_FILE = 'exit_template.json';
@@ -28,37 +31,18 @@ const Parts = z.strictObject({
 
 /** Reads the parts of an exit template that a flag gives, as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
 export async function readExitTemplate(path: string): Promise<Partial<ExitTemplate>> {
-  const text = await readFile(path, 'utf8').catch((cause) =>
-    fail(path, 'exit template cannot be read', cause),
-  );
-  return parseExitTemplate(text, path);
+  const text = await readFile(path, 'utf8').catch((cause) => {
+    throw new RredcotError(`${path}: exit template cannot be read`, {
+      ...{ exitCode: EXIT.usage, hint: FORM, cause },
+    });
+  });
+  return fromJson(Parts, text, path, FORM);
 }
 
 /** The exit template that a checkpoint brings; undefined where it brings none. @throws RredcotError (exit 2) */
 export async function ownExitTemplate(checkpoint: string): Promise<Partial<ExitTemplate> | undefined> {
   const text = await foreignText(checkpoint, OWN_FILE);
-  return text === undefined ? undefined : parseExitTemplate(text, join(checkpoint, OWN_FILE));
-}
-
-function parseExitTemplate(text: string, path: string): Partial<ExitTemplate> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    return fail(path, `not JSON (${(cause as Error).message})`, cause);
-  }
-  const parsed = Parts.safeParse(value);
-  return parsed.success
-    ? parsed.data
-    : fail(path, z.prettifyError(parsed.error).replaceAll(/\s*\n\s*/g, ' '));
-}
-
-function fail(path: string, reason: string, cause?: unknown): never {
-  throw new RredcotError(`${path}: ${reason}`, {
-    exitCode: EXIT.usage,
-    hint: 'expected a file with {"close": …, "open": …, "closer": …}',
-    cause,
-  });
+  return text === undefined ? undefined : fromJson(Parts, text, join(checkpoint, OWN_FILE), FORM);
 }
 
 /**

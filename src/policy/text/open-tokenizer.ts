@@ -12,10 +12,7 @@ const MOST_STOPPED = 3;
 const NONE = new Uint8Array(0);
 
 /** A tokenizer that can be stopped. `encode` and its like reject a text with {@link TraceRejected} (`tokenizer`). */
-export interface OpenTokenizer extends PolicyTokenizer {
-  encodePrompt(text: string): Promise<Int32Array>;
-  encodeTemplated(text: string): Promise<Int32Array>;
-  encode(text: string): Promise<Int32Array>;
+export interface OpenTokenizer extends PolicyTokenizer<Promise<Int32Array>> {
   close(): Promise<void>;
 }
 

@@ -6,9 +6,6 @@ import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
-/** Token ids; a tokenizer in a thread hands them over later. */
-type Ids = Int32Array | Promise<Int32Array>;
-
 /** What its tokens spell. */
 export interface Spelling {
   readonly kind: TokenizerKind;
@@ -27,7 +24,8 @@ export interface PromptStart {
   readonly doubt?: string;
 }
 
-export interface PolicyTokenizer extends Spelling {
+/** @template Ids token ids; a tokenizer in a thread hands them over later */
+export interface PolicyTokenizer<Ids = Int32Array | Promise<Int32Array>> extends Spelling {
   readonly start: PromptStart;
   /**
    * Ids of a text as it begins a sequence: with the tokenizer's own start token and space, where it has them. A text that
@@ -41,10 +39,7 @@ export interface PolicyTokenizer extends Spelling {
 }
 
 /** A tokenizer of this thread: it encodes at once, however long that takes. */
-export interface LoadedTokenizer extends PolicyTokenizer {
-  encodePrompt(text: string): Int32Array;
-  encodeTemplated(text: string): Int32Array;
-  encode(text: string): Int32Array;
+export interface LoadedTokenizer extends PolicyTokenizer<Int32Array> {
   /** one more than its largest id */
   readonly size: number;
 }

@@ -1,24 +1,16 @@
 // Draws the sections of a run page from the numbers of a scored file.
 import { plural } from '../../plural.js';
-import type { ReliabilityCurve } from '../counted/reliability.js';
-import type { Doubt, Levels, RunNumbers } from '../counted/run-counts.js';
-import type { Distribution } from '../counted/sketch.js';
-import type { RunWarning } from '../counted/warnings.js';
+import type { Distribution, ReliabilityCurve } from '../gathered.js';
+import type { Doubt, RunNumbers } from '../run-counts.js';
+import type { RunAccount } from '../warnings.js';
 import { html, type Markup } from './html.js';
 import { chart, legend, numeral } from './svg.js';
 
 /** What is said of how the file was made, by name. */
 export type Facts = readonly (readonly [name: string, text: string])[];
 
-export interface RunPage {
-  readonly numbers: RunNumbers;
-  readonly warnings: readonly RunWarning[];
-  readonly valueName: string;
+export interface RunPage extends RunAccount {
   readonly facts: Facts;
-  /** of the run that scored; undefined where nothing tells */
-  readonly throughput:
-    | { readonly seconds: number; readonly traces: number; readonly tokens: number }
-    | undefined;
   /** places in the page of the traces that have one, by id */
   readonly pages: ReadonlyMap<string, number>;
 }
@@ -80,7 +72,7 @@ ${unreadable.map(([code, n]) => html`<tr><th scope="row">not readable: <code>${c
 </tbody></table></section>`;
 }
 
-function levels({ right, wrong }: { readonly right: Levels; readonly wrong: Levels }, name: string): Markup {
+function levels({ right, wrong }: NonNullable<RunNumbers['values']>, name: string): Markup {
   const row = (title: string, of: Distribution) =>
     html`<tr><th scope="row">${title}</th><td>${numeral(of.n, 0)}</td>${[of.mean, of.p05, of.p25, of.median, of.p75, of.p95].map((v) => html`<td>${numeral(v)}</td>`)}</tr>`;
   return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table><caption>${name} at the start and the end, by reward</caption>

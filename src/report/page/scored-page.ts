@@ -1,17 +1,26 @@
 // Draws the page about a scored file from its numbers and some of its traces.
 import { gzipSync } from 'node:zlib';
 import { plural } from '../../plural.js';
-import { KINDS, type Kind } from '../counted/choice.js';
-import type { Mate } from '../shown-trace.js';
-import { pageDocument } from './document.js';
-import { html, type Markup, visible } from './html.js';
+import { KINDS, type Kind } from '../choice.js';
+import type { NamedSigma, TraceRecord } from '../trace-record.js';
+import type { Mate } from '../trace-view.js';
+import { html, type Markup, pageDocument, visible } from './html.js';
 import { type RunPage, runSections } from './run-page.js';
 import { numeral } from './svg.js';
-import type { TraceRecord } from './trace-record.js';
+
+/** A trace that has a page. */
+export interface PageTrace extends TraceRecord {
+  /** its number in the file, by which `inspect` finds it */
+  readonly row: number;
+  readonly kinds: readonly Kind[];
+  /** the first is the one in the segments */
+  readonly credits: readonly NamedSigma[];
+  readonly entropies: Float32Array | null; // (T)
+}
 
 /** A trace as it lies in the page: what its list shows, and the rest packed. */
 export interface PackedTrace {
-  readonly head: Pick<TraceRecord, 'id' | 'row' | 'reward' | 'status' | 'kinds' | 'tokens'> & {
+  readonly head: Pick<PageRecord, 'id' | 'row' | 'reward' | 'status' | 'kinds' | 'tokens'> & {
     /** of its value in one segment */
     readonly rise: number | null;
     readonly fall: number | null;
@@ -22,13 +31,48 @@ export interface PackedTrace {
   readonly mates: readonly Mate[];
 }
 
-/** A record compressed: texts are most of a page. */
-export function packTrace(record: TraceRecord, mates: readonly Mate[] = []): PackedTrace {
+/** Points of a line: more than a screen has. */
+const POINTS = 2048;
+
+/** What stands in the page for a trace. */
+export type PageRecord = ReturnType<typeof pageRecord>;
+
+function pageRecord({ credits, entropies, ...trace }: PageTrace) {
+  const tokens = credits[0]?.sigma.length ?? trace.tokens ?? 0;
+  const each = Math.max(1, Math.ceil(tokens / POINTS));
+  // a point for `each` tokens: their highest entropy, and the mean σ·T by credit
+  const line = {
+    each,
+    entropy: entropies && points(entropies, each, (part) => part.reduce((most, x) => Math.max(most, x))),
+    weights: credits.map(({ sigma }) =>
+      points(sigma, each, (part) => (part.reduce((sum, x) => sum + x, 0) / part.length) * tokens),
+    ),
+  };
+  return { ...trace, tokens, credits: credits.map(({ name }) => name), line };
+}
+
+/** A record compressed, its texts inert: they are most of a page. */
+export function packTrace(trace: PageTrace, mates: readonly Mate[] = []): PackedTrace {
+  const record = pageRecord(trace);
   const { id, row, reward, status, kinds, tokens, decisive, harmful } = record;
-  const rise = decisive[0]?.change ?? null;
-  const fall = harmful[0]?.change ?? null;
-  const packed = gzipSync(JSON.stringify(record), { level: 9 }).toString('base64');
+  const packed = gzipSync(JSON.stringify(record, inert), { level: 9 }).toString('base64');
+  const [rise, fall] = [short(decisive[0]?.change ?? null), short(harmful[0]?.change ?? null)];
   return { head: { id, row, reward, status, kinds, tokens, rise, fall }, packed, mates };
+}
+
+function points(list: Float32Array, each: number, of: (part: Float32Array) => number): number[] {
+  return Array.from({ length: Math.ceil(list.length / each) }, (_, k) =>
+    Number(of(list.subarray(k * each, (k + 1) * each)).toPrecision(3)),
+  );
+}
+
+function inert(_: string, value: unknown): unknown {
+  return typeof value === 'string' ? visible(value) : typeof value === 'number' ? short(value) : value;
+}
+
+/** As many digits as a float32 has, so that it is written as everywhere; what JSON cannot hold (log v̂ of −∞) is null. */
+function short(x: number | null): number | null {
+  return x === null || !Number.isFinite(x) ? null : Number(x.toPrecision(9));
 }
 
 export interface ScoredPage extends Omit<RunPage, 'pages'> {
@@ -52,39 +96,30 @@ const KIND_NAMES: Readonly<Record<Kind, string>> = {
 export function scoredPage(page: ScoredPage): string {
   const { title, traces, valueName, segmenter, hasCandidates } = page;
   const pages = new Map(traces.map(({ head }, n) => [head.id, n]));
-  const body = html`${header(title)}
-<main id="main">
-<div id="run" class="view">
+  const main = html`<div id="run" class="view">
 <h1>${title}</h1>
 ${runSections({ ...page, pages })}
 </div>
 <div id="traces" class="view">
 <h1>Traces</h1>
 ${traces.length === 0 ? html`<p>No trace has a page.</p>` : browser(page)}
-</div>
-</main>`;
+</div>`;
   // a mate's number is that of its page, where it has one
   const mates = traces.map((trace) =>
     trace.mates.map(({ id, row, reward }) => ({
       id: visible(id),
       row,
       reward,
-      page: pages.get(visible(id)) ?? null,
+      page: pages.get(id) ?? null,
     })),
   );
   const data = {
     ...{ valueName, segmenter: segmenter ?? null, hasCandidates, mates },
     traces: traces.map(({ packed }) => packed),
   };
-  return pageDocument({ title: `${title} · rredcot`, body, data });
-}
-
-function header(title: string): Markup {
-  return html`<a class="skip" href="#main">to the content</a>
-<header><strong>rredcot</strong><span class="file">${title}</span>
-<nav aria-label="pages"><a href="#run">Run</a><a href="#traces">Traces</a></nav>
-<button type="button" id="theme">Theme: as the system</button></header>
-<noscript><p class="notice">Without scripts this page has its numbers, and no traces.</p></noscript>`;
+  const nav = html`<a href="#run">Run</a><a href="#traces">Traces</a>`;
+  const notice = html`<noscript><p class="notice">Without scripts this page has its numbers, and no traces.</p></noscript>`;
+  return pageDocument({ title, nav, notice, main, data });
 }
 
 function browser({ traces, fewer }: ScoredPage): Markup {

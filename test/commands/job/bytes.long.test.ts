@@ -12,14 +12,14 @@ let input: string;
 beforeAll(async () => {
   work = await temporaryFolder();
   input = join(work, 'traces.jsonl');
-  // four chunks of 64 rows, the last one short, two rows of each of two chunks rejected
-  const lines = (await readFile(FIXTURES, 'utf8')).trimEnd().split('\n').slice(0, 200);
-  for (const n of [3, 60, 130, 131]) lines[n] = '{"prompt": broken';
+  // four chunks of 16 rows, the last one short, two rows of each of two chunks rejected
+  const lines = (await readFile(FIXTURES, 'utf8')).trimEnd().split('\n').slice(0, 50);
+  for (const n of [3, 15, 33, 34]) lines[n] = '{"prompt": broken';
   await writeFile(input, `${lines.join('\n')}\n`);
 });
 
 async function hashes(output: string, ...flags: string[]): Promise<string[]> {
-  const { code, stderr } = await rredcotHere([...flags, '-o', output, '--quiet']);
+  const { code, stderr } = await rredcotHere([...flags, '--rows-per-chunk', '16', '-o', output, '--quiet']);
   expect(code, stderr).toBe(0);
   const files = [output, `${output}.rejects.jsonl`];
   const bytes = await Promise.all(files.map((file) => readFile(file)));

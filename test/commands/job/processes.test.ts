@@ -3,20 +3,12 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { workerFlags } from '../../../dist/cli/worker-flags.js';
-import { workerDevices } from '../../../dist/commands/job/devices.js';
-import { superviseWorkers } from '../../../dist/commands/job/supervise.js';
+import { workerDevices, workerFlags } from '../../../dist/cli/worker-flags.js';
+import { superviseWorkers } from '../../../dist/commands/job/workers.js';
 import { coreShare, ownCores } from '../../../dist/cores.js';
+import type { Log } from '../../../dist/report/log.js';
 import { rredcotHere } from '../../support/in-process.js';
-import {
-  BROKEN,
-  FIXTURES,
-  INCOMPLETE,
-  ROOT,
-  rredcot,
-  temporaryFolder,
-  writeFixtures,
-} from '../../support/program.js';
+import { BROKEN, FIXTURES, INCOMPLETE, ROOT, temporaryFolder, writeFixtures } from '../../support/program.js';
 
 let work: string;
 let input: string;
@@ -24,18 +16,20 @@ let program: string;
 
 /** a worker that does what its arguments say: die of its own number of starts, fail, wait for the end */
 const FAKE = `
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 const [mode, state] = process.argv.slice(2);
 appendFileSync(state, 'x');
 const starts = readFileSync(state, 'utf8').length;
-const fail = (code) => { process.stderr.write('some line\\nrredcot: no such thing\\n  try: another\\n'); process.exit(code); };
+const note = (more) => writeFileSync(process.env.RREDCOT_WORKER, JSON.stringify({ infos: [], warnings: [], ...more }));
+const fail = (code, error) => { note({ error }); process.stderr.write('some line\\n'); process.exit(code); };
 if (mode === 'once' && starts === 1) process.kill(process.pid, 'SIGKILL');
 if (mode === 'always') { process.stderr.write('the last words\\n'); process.exit(134); }
-if (/^\\d+$/.test(mode)) fail(Number(mode));
+if (mode === 'unnoted') fail(75, undefined);
+if (/^\\d+$/.test(mode)) fail(Number(mode), { message: 'no such thing', hint: 'another' });
 if (mode === 'wait') {
-  process.on('message', (m) => { if (m === 'stop') { process.stderr.write('rredcot: interrupted\\n'); process.exit(75); } });
-  process.send({ kind: 'progress', fields: { traces: 0 } });
-} else { process.send({ kind: 'progress', fields: { traces: 1 } }); process.disconnect(); }
+  process.stdin.resume().on('end', () => fail(75, { message: 'interrupted' }));
+  note({ progress: { traces: 0 }, warnings: [['odd', 'the same']] });
+} else note({ progress: { traces: 1 }, warnings: [['odd', 'the same']] });
 `;
 
 beforeAll(async () => {
@@ -48,55 +42,76 @@ beforeAll(async () => {
 
 describe('superviseWorkers', () => {
   let runs = 0;
-  /** @param stopAfter messages of workers, after which all are told to stop */
-  async function supervise(modes: readonly string[], stopAfter?: number) {
+  async function supervise(modes: readonly string[], stopsWhenAllWait = false) {
     const stop = new AbortController();
     const state = (n: number) => join(work, `state-${runs}-${n}`);
     runs++;
-    const restarts: string[] = [];
-    const messages: number[] = [];
-    const workers = modes.map((mode, n) => ({ name: `worker ${n}`, args: [mode, state(n)] }));
-    const error = await superviseWorkers(workers, {
+    const warnings: string[] = [];
+    const log = { info() {}, warn: (_: string, message: string) => void warnings.push(message) };
+    const workers = modes.map((mode, n) => {
+      return { name: `worker ${n}`, args: [mode, state(n)], notes: `${state(n)}.json` };
+    });
+    const found = await superviseWorkers(workers, {
       program,
-      env: process.env,
       signal: stop.signal,
-      firstIsReady: async () => {},
-      onMessage: (worker) => {
-        if (messages.push(worker) === stopAfter) stop.abort();
+      log: log as unknown as Log,
+      onNotes(notes) {
+        if (stopsWhenAllWait && notes.every((each) => each !== undefined)) stop.abort();
       },
-      onRestart: (worker, how) => void restarts.push(`${worker}: ${how}`),
     }).catch((caught: unknown) => caught);
-    return { error, restarts, messages: messages.sort() };
+    return { found, restarts: warnings.filter((text) => text !== 'the same') };
   }
 
-  it('waits for all', async () => {
-    expect(await supervise(['done', 'done', 'done'])).toEqual({
-      error: undefined,
-      restarts: [],
-      messages: [0, 1, 2],
-    });
+  it('waits for all, and hands on what they have noted', async () => {
+    const { found, restarts } = await supervise(['done', 'done', 'done']);
+    const noted = { infos: [], warnings: [['odd', 'the same']], progress: { traces: 1 } };
+    expect([found, restarts]).toEqual([[noted, noted, noted], []]);
   });
 
   it('starts a worker that died again, once', async () => {
     const once = await supervise(['done', 'once']);
-    expect([once.error, once.restarts]).toEqual([undefined, ['1: killed by SIGKILL']]);
+    expect(once.found).toHaveLength(2);
+    expect(once.restarts).toEqual(['worker 1 died (killed by SIGKILL) and is started again']);
     const always = await supervise(['wait', 'always']);
-    expect(always.error).toMatchObject({
+    expect(always.found).toMatchObject({
       exitCode: 1,
       message: 'worker 1 died twice, exit code 134; it said last: the last words',
     });
-    expect(always.restarts).toEqual(['1: exit code 134']);
+    expect(always.restarts).toEqual(['worker 1 died (exit code 134) and is started again']);
   });
 
   it.each([2, 65, 69, 75])('ends the others and passes exit code %i on, with its message', async (code) => {
-    const { error, restarts } = await supervise(['wait', `${code}`, 'wait']);
-    expect(error).toMatchObject({ exitCode: code, message: 'no such thing', hint: 'another' });
+    const { found, restarts } = await supervise(['wait', `${code}`, 'wait']);
+    expect(found).toMatchObject({ exitCode: code, message: 'no such thing', hint: 'another' });
     expect(restarts).toEqual([]);
   });
 
+  it('tells what a worker said whose disk takes no note', async () => {
+    const { found } = await supervise(['wait', 'unnoted']);
+    expect(found).toMatchObject({
+      exitCode: 75,
+      message: 'worker 1 ended with exit code 75; it said last: some line',
+    });
+  });
+
   it('tells all to stop when it is told to', async () => {
-    // each says that it listens
-    expect((await supervise(['wait', 'wait'], 2)).error).toMatchObject({ exitCode: 75 });
+    expect((await supervise(['wait', 'wait'], true)).found).toMatchObject({ exitCode: 75 });
+  });
+
+  it('ends them all with what speaks against their notes', async () => {
+    const workers = [
+      { name: 'worker 0', args: ['wait', join(work, 'seen')], notes: join(work, 'seen.json') },
+    ];
+    const tooMany = new Error('too many');
+    const log = { info() {}, warn() {} } as unknown as Log;
+    const onNotes = (): void => {
+      throw tooMany;
+    };
+    const supervised = superviseWorkers(workers, {
+      ...{ program, log, onNotes },
+      signal: new AbortController().signal,
+    });
+    await expect(supervised).rejects.toBe(tooMany);
   });
 });
 
@@ -167,7 +182,7 @@ describe('workers', () => {
     const one = join(work, 'one.jsonl');
     const two = join(work, 'two.jsonl');
     await rredcotHere(['segment', input, '-o', one, '--no-policy', ...FLAGS]);
-    const run = await rredcot(['segment', input, '-o', two, '--no-policy', '--workers', '3', ...FLAGS]);
+    const run = await rredcotHere(['segment', input, '-o', two, '--no-policy', '--workers', '3', ...FLAGS]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toMatch(
       /40 traces in .* \(3 workers\)\nalso in status: \(segments:by-length 40\)\nrejected: 2 \(json 1, map 1\)\n {2}\S+traces\.jsonl:\d+: /,
@@ -200,7 +215,9 @@ describe('workers', () => {
     const flags = ['-o', output, '--no-policy', '--workers', '2', '--max-rejects', '0', ...FLAGS];
     const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
     expect(code).toBe(65);
-    expect(stderr).toContain(`--max-rejects allows 0; the reasons are in ${output}.rejects.jsonl\n`);
+    expect(stderr).toContain(
+      `--max-rejects allows 0; nothing was written but the reasons, in ${output}.rejects.jsonl\n`,
+    );
     expect((await readFile(`${output}.rejects.jsonl`, 'utf8')).split('\n').length).toBeGreaterThan(1);
   });
 

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { inferFromWindow } from '../../../dist/commands/job/first-rows.js';
+import { inferFromWindow } from '../../../dist/commands/job/source.js';
 import { assertFits, surveyInputs } from '../../../dist/commands/job/survey.js';
 import { describeType, inferColumns } from '../../../dist/io/arrow/schema.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
@@ -124,7 +124,7 @@ describe('survey', () => {
       log: LOG,
       signal: new AbortController().signal,
     });
-    const none = { columns: [], groupRewards: new Map(), warnings: [] };
+    const none = { columns: [], groupRewards: new Map(), rowBytes: 145, warnings: [] };
     expect(survey).toEqual({ rows: 3, traces: null, rejects: null, ...none });
   });
 

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveMapping } from '../../../dist/commands/job/mapping.js';
+import { rowAfter, rowBefore } from '../../../dist/commands/scored/near.js';
 import { fitting, pickTrace } from '../../../dist/commands/scored/pick.js';
 import { shownTrace } from '../../../dist/commands/scored/shown.js';
-import { rowAfter, rowBefore } from '../../../dist/commands/scored/steps.js';
 import { parseWhere } from '../../../dist/commands/scored/where.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
 import { openLog } from '../../../dist/report/log.js';
-import type { TraceRecord } from '../../../dist/report/page/trace-record.js';
+import type { PageRecord } from '../../../dist/report/page/scored-page.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { inputRow } from '../../support/io-helpers.js';
 import {
@@ -109,7 +109,7 @@ describe('report', () => {
       hasCandidates: boolean;
     };
   };
-  const recordsOf = async (name: string): Promise<TraceRecord[]> =>
+  const recordsOf = async (name: string): Promise<PageRecord[]> =>
     (await dataOf(name)).traces.map((packed) =>
       JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString()),
     );
@@ -128,7 +128,7 @@ describe('report', () => {
         prompt: row.prompt,
         credits: ['share', 'rudder'],
       });
-      expect(record.segments.map(({ text }) => text).join('')).toBe(row.completion);
+      expect(record.segments.flatMap(({ pieces }) => pieces).join('')).toBe(row.completion);
       for (const [k, { value, sigma, answer }] of record.segments.entries()) {
         // to the last digit, so that it is rounded as inspect rounds it
         expect(Math.fround(sigma[0] as number)).toBe(row.segments[k]?.sigma);
@@ -175,6 +175,7 @@ describe('inspect', () => {
     expect(worst.code, worst.stderr).toBe(0);
     expect(worst.stdout.startsWith(`${wrong[0]?.id}: reward 0.000`)).toBe(true);
     expect(worst.stdout).toContain('the wrong trace whose value fell the most in one segment');
+    expect(worst.stdout).toMatch(/\n +v̂ +Δ +σ +segment\n/);
     expect(worst.stdout).toMatch(/\nlowered it +segment \d+ +−\d\.\d{3}/);
     // no colours in a pipe
     expect(worst.stdout).not.toContain('\u001b');

@@ -2,7 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { columnsOf } from '../../../dist/report/wrap.js';
+import { columnsOf } from '../../../dist/report/lines.js';
 import { FIXTURES, ROOT, rredcot, temporaryFolder } from '../../support/program.js';
 
 const hasScript = spawnSync('script', ['--version']).status === 0;

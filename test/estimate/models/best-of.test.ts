@@ -1,7 +1,8 @@
 // Values under another policy and the best of K of its answers, against all sequences of K answers of a toy language model.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { rightNow, traceValues } from '../../../dist/estimate/value.js';
+import { traceValues } from '../../../dist/estimate/value.js';
+import { rightNow } from '../../../dist/estimators/one-pass.js';
 import { progress } from '../../../dist/estimators/progress.js';
 import { answerNowValue, bestOfValue, randomToy, seeded, toyLogprobs } from '../../oracle/toy.js';
 

@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { continued } from '../../../dist/estimate/models/continued.js';
 import type { PolicyWrites } from '../../../dist/policy/run/continue.js';
-import type { RowStart, Written } from '../../../dist/policy/run/decoding-run.js';
-import { rowKey } from '../../../dist/policy/run/random.js';
+import type { RowStart, Written } from '../../../dist/policy/run/sampling.js';
+import { rowKey } from '../../../dist/policy/run/sampling.js';
 import { isBad, rejectTrace } from '../../../dist/rows.js';
 import { traceOf } from '../../support/io-helpers.js';
 

@@ -12,8 +12,8 @@ import {
   leaveOneOut,
   withoutSegment,
 } from '../../../dist/estimate/models/deletions.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
-import { PolicySession } from '../../../dist/policy/run/session.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { deletedLoo, maskedLoo, type OracleTrace } from '../../oracle/attribution.js';
 import { loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
@@ -53,7 +53,7 @@ function madeTrace(scoredFrom = 2): { ablated: Ablated; oracle: OracleTrace } {
 
 /** log p of the references after the whole thought. */
 async function logprobsOf(
-  session: PolicySession,
+  session: ModelSession,
   { promptIds, completionIds, exits, continuations }: Ablated,
 ) {
   const ids = Int32Array.of(...promptIds, ...completionIds);
@@ -82,7 +82,7 @@ describe('leave one out', () => {
       const folder = await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, {
         ...{ close: '\n', open: 'a', closer: '.' },
       });
-      const session = await PolicySession.open(folder);
+      const session = await ModelSession.open(folder);
       try {
         const model = loadFamily(`${at}/checkpoint`);
         const { ablated, oracle } = madeTrace(from);

@@ -1,6 +1,6 @@
 // Judging what was sampled letter by letter, where docs/answers.md would see through how it is written.
 import { expect, it } from 'vitest';
-import { judged } from '../../../dist/estimate/models/judge.js';
+import { judged } from '../../../dist/estimate/reward.js';
 
 const MARKS = { close: '', open: '', closer: '' };
 const exact = (text: string, ...answers: [answer: string, utility: number][]) =>

@@ -2,16 +2,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
-import { type PassJob, windowsOf } from '../../../dist/estimate/cut-windows.js';
-import { withHint } from '../../../dist/estimate/models/hint.js';
-import { hintedValues } from '../../../dist/estimate/models/hinted-values.js';
-import { posteriorValues } from '../../../dist/estimate/posterior.js';
+import { hintedValues, withHint } from '../../../dist/estimate/models/hint.js';
 import { redistribute } from '../../../dist/estimate/sigma.js';
-import { scoreWindows } from '../../../dist/estimate/windows.js';
+import { posteriorValues } from '../../../dist/estimate/value.js';
+import { type PassJob, scoreWindows, windowsOf } from '../../../dist/estimate/windows.js';
 import { isBad } from '../../../dist/rows.js';
 import { randomToy, seeded, toyLogprobs } from '../../oracle/toy.js';
 import { named } from '../../support/estimators.js';
 import { expectedResult, FakePolicy, fakeStats, jobOf } from '../../support/fake-policy.js';
+import { streamOf, traceAt } from '../../support/streams.js';
 
 describe.each([1, 2, 3, 4])('toy %i', (seed) => {
   const [plain, told] = [randomToy(seeded(seed)), randomToy(seeded(seed + 100))];
@@ -69,16 +68,12 @@ describe('posteriorValues', () => {
 });
 
 describe('hintedValues', () => {
-  async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
-    yield* items;
-  }
   const shape = { prompt: 3, tokens: 20, piece: 4, maxSegments: 3, continuations: [] };
   const jobs = Array.from({ length: 7 }, (_, row): PassJob => {
     const { ids, promptLength, pieces } = jobOf({ ...shape, name: row + 1 });
-    const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
     const promptIds = ids.subarray(0, promptLength);
     return {
-      trace: { id: `${row}`, prompt: '', completion: '', references: [], reward: 1, source },
+      trace: traceAt(row),
       ...{ promptIds, completionIds: ids.subarray(promptLength), pieces, continuations: [] },
       again: { promptIds: Int32Array.of(...promptIds, 7, 7) },
     };

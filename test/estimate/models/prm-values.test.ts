@@ -1,10 +1,11 @@
 // The reward model's pass: steps of segments in, P(right) as values out, in runs of one window and in input order.
 import { describe, expect, it } from 'vitest';
-import { OutOfMemoryError, TraceRejected } from '../../../dist/errors.js';
-import { type JudgedBy, prmValues } from '../../../dist/estimate/models/prm-values.js';
-import type { ReadSteps } from '../../../dist/policy/run/prm-session.js';
+import { OutOfMemoryError } from '../../../dist/errors.js';
+import { type JudgedBy, prmValues } from '../../../dist/estimate/models/prm.js';
+import type { ReadSteps } from '../../../dist/policy/run/sequence.js';
 import { isBad, rejectTrace } from '../../../dist/rows.js';
 import { named } from '../../support/estimators.js';
+import { streamOf, traceAt } from '../../support/streams.js';
 
 const PROMPT = Int32Array.of(1, 2);
 
@@ -18,7 +19,7 @@ class FakePrm {
     private readonly share = shareOf,
   ) {}
 
-  async read(sequences: readonly ReadSteps[]): Promise<Float32Array[]> {
+  async judge(sequences: readonly ReadSteps[]): Promise<Float32Array[]> {
     const tokens = sequences.reduce((sum, { ids }) => sum + ids.length, 0);
     if (tokens > this.most) throw new OutOfMemoryError('too much');
     this.runs.push(sequences.map(({ ids }) => ids.length));
@@ -31,8 +32,7 @@ const shareOf = (ids: Int32Array) => (ids.reduce((sum, id, t) => sum + id * (t +
 
 /** A trace of one letter a token, cut at ends. */
 function scored(row: number, text: string, ends: readonly number[]) {
-  const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
-  const trace = { id: `${row}`, prompt: '', completion: text, references: [], reward: 1, source };
+  const trace = traceAt(row, { completion: text });
   const units = Int32Array.from({ length: text.length + 1 }, (_, t) => t);
   const job = {
     trace,
@@ -48,15 +48,11 @@ function scored(row: number, text: string, ends: readonly number[]) {
   return { job, trace, result: { segmentation }, needed: [] };
 }
 
-async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
-  yield* items;
-}
-
 async function values(items: readonly object[], session: FakePrm, rowsPerWindow = 100) {
   const folder = { architecture: { vocab: 500, maxTokens: 100 } };
   const tokenizer = { encode: (text: string) => Int32Array.from(Buffer.from(text)) };
   const window = (row: number) => Math.floor(row / rowsPerWindow);
-  const by = { folder, tokenizer, session, window } as unknown as JudgedBy;
+  const by = { policy: folder, tokenizer, session, window } as unknown as JudgedBy;
   const found: unknown[] = [];
   const stream = streamOf(items) as unknown as Parameters<typeof prmValues>[0];
   for await (const item of prmValues(stream, by))
@@ -93,7 +89,7 @@ describe('prmValues', () => {
     const items = CASES.map(([text, ends], row) => scored(row, text, ends));
     const { trace } = items[0] as { trace: Parameters<typeof rejectTrace>[0] };
     const bad = rejectTrace(trace, { code: 'earlier', reason: '' });
-    const failed = { ...items[1], result: new TraceRejected('memory', '') };
+    const failed = rejectTrace(trace, { code: 'memory', reason: '' });
     const session = new FakePrm();
     expect(await values([bad, ...items, failed], session)).toEqual([
       'earlier',

@@ -2,16 +2,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TraceRejected } from '../../../dist/errors.js';
-import { type PassJob, windowsOf } from '../../../dist/estimate/cut-windows.js';
-import { provedValues } from '../../../dist/estimate/models/proved-values.js';
-import { tokenCheck } from '../../../dist/estimate/models/prover.js';
+import { provedValues, tokenCheck } from '../../../dist/estimate/models/prover.js';
 import { traceValues } from '../../../dist/estimate/value.js';
-import { type Scored, scoreWindows } from '../../../dist/estimate/windows.js';
+import { type PassJob, scoreWindows, windowsOf } from '../../../dist/estimate/windows.js';
 import { progress } from '../../../dist/estimators/progress.js';
 import type { PackedTrace } from '../../../dist/policy/run/pack.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
 import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../../support/fake-policy.js';
+import { collect, streamOf, traceAt } from '../../support/streams.js';
 
 /** Another policy: it finds every token another one. */
 class OtherPolicy extends FakePolicy {
@@ -26,24 +25,14 @@ const others = (ids: Int32Array): Int32Array => ids.map((id) => id + 300);
 
 function proved(row: number, shape: JobShape): PassJob {
   const { ids, promptLength, pieces, continuations } = jobOf(shape);
-  const source = { file: 'in', row, ordinal: row, byteOffset: 0, columns: {}, raw: '' };
   return {
-    trace: { id: `${row}`, prompt: '', completion: '', references: [], reward: 1, source },
+    trace: traceAt(row),
     promptIds: ids.subarray(0, promptLength),
     completionIds: ids.subarray(promptLength),
     pieces,
     continuations: [],
     again: { continuations },
   };
-}
-
-async function* streamOf<T>(items: readonly T[]): AsyncGenerator<T> {
-  yield* items;
-}
-async function drain<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) found.push(item);
-  return found;
 }
 
 const shapes = fc.array(
@@ -64,6 +53,11 @@ const shapes = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
+const SHAPE: JobShape = {
+  ...{ name: 3, prompt: 2, tokens: 8, piece: 2, maxSegments: 9 },
+  continuations: [{ length: 2, scoredFrom: 1 }],
+};
+
 const reading = (bestOf: number) => progress.withFlags?.({ bestOf: `${bestOf}` }) ?? progress;
 
 /** Both passes over some jobs, three rows a window. */
@@ -71,7 +65,7 @@ async function values(jobs: readonly (PassJob | BadRow)[], prover: FakePolicy, b
   const window = (row: number): number => Math.floor(row / 3);
   const scored = scoreWindows(windowsOf(streamOf(jobs), window), new FakePolicy());
   const how = { session: prover, window, nature: reading(bestOf) };
-  return drain(provedValues(scored, how));
+  return collect(provedValues(scored, how));
 }
 
 describe('provedValues', () => {
@@ -106,16 +100,9 @@ describe('provedValues', () => {
     ));
 
   it('never runs traces of different windows together', async () => {
-    const shape = {
-      prompt: 2,
-      tokens: 8,
-      piece: 2,
-      maxSegments: 9,
-      continuations: [{ length: 2, scoredFrom: 1 }],
-    };
     const prover = new FakePolicy();
     await values(
-      Array.from({ length: 9 }, (_, row) => proved(row, { ...shape, name: row + 1 })),
+      Array.from({ length: 9 }, (_, row) => proved(row, { ...SHAPE, name: row + 1 })),
       prover,
     );
     const windows = prover.runs.map(
@@ -125,15 +112,7 @@ describe('provedValues', () => {
   });
 
   it('lets pass what is set aside, before it or by it, in its place', async () => {
-    const shape = {
-      name: 3,
-      prompt: 2,
-      tokens: 8,
-      piece: 2,
-      maxSegments: 9,
-      continuations: [{ length: 2, scoredFrom: 1 }],
-    };
-    const [first, second, third] = [0, 1, 2].map((row) => proved(row, shape)) as [PassJob, PassJob, PassJob];
+    const [first, second, third] = [0, 1, 2].map((row) => proved(row, SHAPE)) as [PassJob, PassJob, PassJob];
     const bad = rejectTrace(second.trace, { code: 'reward', reason: 'none' });
     const early = await values([first, bad, third], new OtherPolicy());
     expect(early.map((item) => (isBad(item) ? item.rejection.code : item.trace.id))).toEqual([
@@ -148,19 +127,6 @@ describe('provedValues', () => {
       'reward',
       'out_of_memory',
     ]);
-    // turned down by the policy, it is not asked of the prover
-    const prover = new FakePolicy();
-    const turnedDown: Scored<PassJob> = {
-      ...{ job: first, trace: first.trace, needed: [] },
-      result: new TraceRejected('out_of_memory', 'by the policy'),
-    };
-    const how = { session: prover, window: () => 0, nature: reading(1) };
-    const [only] = await drain(provedValues(streamOf([turnedDown]), how));
-    expect(only && isBad(only) && only.rejection).toMatchObject({
-      code: 'out_of_memory',
-      reason: 'by the policy',
-    });
-    expect(prover.runs).toEqual([]);
   });
 
   it('tells of the prover where its numbers cannot be', async () => {
@@ -170,15 +136,7 @@ describe('provedValues', () => {
         return [{ ...(first as TraceScores), branches: [Float32Array.of(Number.NaN)] }, ...rest];
       }
     }
-    const shape = {
-      name: 3,
-      prompt: 2,
-      tokens: 8,
-      piece: 2,
-      maxSegments: 9,
-      continuations: [{ length: 2, scoredFrom: 1 }],
-    };
-    await expect(values([proved(0, shape)], new Broken())).rejects.toThrow(
+    await expect(values([proved(0, SHAPE)], new Broken())).rejects.toThrow(
       /in:0 \(id "0"\): the prover on cpu gave log p NaN in a reference/,
     );
   });

@@ -3,11 +3,11 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { monteCarloValues } from '../../../dist/estimate/models/monte-carlo.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { continueTraces } from '../../../dist/policy/run/continue.js';
-import type { Written } from '../../../dist/policy/run/decoding-run.js';
-import { rowKey } from '../../../dist/policy/run/random.js';
-import { PolicySession } from '../../../dist/policy/run/session.js';
+import type { Written } from '../../../dist/policy/run/sampling.js';
+import { rowKey } from '../../../dist/policy/run/sampling.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
 import { enumerate } from '../../oracle/sampling.js';
 import { seeded } from '../../oracle/toy.js';
@@ -26,7 +26,7 @@ describe('a policy small enough to sum over every continuation', () => {
     const at = join(cwd, `toy-${how.topP}`);
     writeCheckpoint(`${at}/checkpoint`, { ...LLAMA, vocab_size: vocab }, { seed: 3 });
     const template = { close: '\u0001', open: '', closer: '\u0002' };
-    const session = await PolicySession.open(
+    const session = await ModelSession.open(
       await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, template),
     );
     try {

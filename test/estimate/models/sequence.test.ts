@@ -1,9 +1,14 @@
 /** A trace and its references as one sequence, by hand; what a session says of it as attributions; what cannot be. */
 import { describe, expect, it } from 'vitest';
 import { OutOfMemoryError } from '../../../dist/errors.js';
-import { type Attributes, attributionsOf } from '../../../dist/estimate/models/attributed.js';
+import {
+  type Attributes,
+  attributionsOf,
+  overSegments,
+  posteriors,
+  sequenceOf,
+} from '../../../dist/estimate/models/attributed.js';
 import type { Ablated } from '../../../dist/estimate/models/deletions.js';
-import { overSegments, posteriors, sequenceOf } from '../../../dist/estimate/models/sequence.js';
 
 const TRACE: Ablated = {
   promptIds: Int32Array.of(1, 2),

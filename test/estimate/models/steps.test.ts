@@ -1,7 +1,7 @@
 // What a process reward model reads of a trace: prompt, lead and steps, encoded apart, and the rows where labels stand.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { withReference } from '../../../dist/estimate/models/prm.js';
+import { askedWith } from '../../../dist/estimate/models/prm.js';
 import { stepSequence, stepsOf } from '../../../dist/estimate/models/steps.js';
 import { ArchitectureSchema } from '../../../dist/policy/build/architecture.js';
 
@@ -90,14 +90,14 @@ describe('stepsOf', () => {
   });
 });
 
-describe('withReference', () => {
+describe('askedWith', () => {
   it('fills the template with the prompt, or with the last message of the user', () => {
     const template = '{prompt} [{reference}]';
-    expect(withReference('2+2 {reference}?', '$&4', template)).toBe('2+2 {reference}? [$&4]');
+    expect(askedWith('2+2 {reference}?', '$&4', template)).toBe('2+2 {reference}? [$&4]');
     const messages = ['system', 'user', 'user', 'assistant'].map((role, i) => ({ role, content: `${i}` }));
-    const filled = withReference(messages, '4', template) as { content: string }[];
+    const filled = askedWith(messages, '4', template) as { content: string }[];
     expect(filled.map(({ content }) => content)).toEqual(['0', '1', '2 [4]', '3']);
-    expect(() => withReference([{ role: 'system', content: '' }], '4', template)).toThrow(
+    expect(() => askedWith([{ role: 'system', content: '' }], '4', template)).toThrow(
       /no message of the prompt/,
     );
   });

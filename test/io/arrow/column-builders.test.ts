@@ -2,8 +2,8 @@
 import { Table, tableToIPC } from 'apache-arrow';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { arrowSchema, batchBuilder } from '../../../dist/io/arrow/batch.js';
 import type { ColumnType } from '../../../dist/io/arrow/schema.js';
+import { arrowSchema, batchBuilder } from '../../../dist/io/arrow/writer.js';
 import { bareRow } from '../../support/io-helpers.js';
 
 const KINDS: readonly (readonly [ColumnType, fc.Arbitrary<unknown>])[] = [

@@ -5,6 +5,7 @@ import {
   chunkCount,
   chunkOf,
   defaultRowsPerChunk,
+  MAX_ROW_GROUPS,
   ownChunks,
   shardOf,
   windowOf,
@@ -63,7 +64,9 @@ describe('rows a chunk', () => {
   it('are whole windows, and leave work for two processes from 128 rows on', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1e9 }), fc.boolean(), (rows, hasPolicy) => {
-        const size = defaultRowsPerChunk(rows, hasPolicy);
+        const size = defaultRowsPerChunk(rows, hasPolicy, undefined);
+        expect(defaultRowsPerChunk(rows, hasPolicy, 2048)).toBe(size);
+        expect(defaultRowsPerChunk(rows, false, 1e6)).toBe(defaultRowsPerChunk(rows, false, undefined));
         expect(size % 64).toBe(0);
         expect(size).toBeGreaterThanOrEqual(64);
         expect(size).toBeLessThanOrEqual(hasPolicy ? 512 : 16_384);
@@ -82,7 +85,40 @@ describe('rows a chunk', () => {
     [1e8, 512, 16_384],
     [undefined, 512, 16_384],
   ])('of %s rows: %i with a policy, %i without', (rows, withPolicy, without) => {
-    expect(defaultRowsPerChunk(rows, true)).toBe(withPolicy);
-    expect(defaultRowsPerChunk(rows, false)).toBe(without);
+    expect(defaultRowsPerChunk(rows, true, undefined)).toBe(withPolicy);
+    expect(defaultRowsPerChunk(rows, false, undefined)).toBe(without);
+  });
+
+  it.each([
+    // ten traces of 10,000 tokens of one byte each, and of four
+    [10, 10_100, 2],
+    [10, 40_100, 1],
+    [1000, 4096, 32],
+    [1000, 40_000, 1],
+    [100_000, 40_000, 4],
+    [1e8, 40_000, 512],
+  ])('of %i rows of %i bytes, with a policy: %i', (rows, rowBytes, expected) => {
+    expect(defaultRowsPerChunk(rows, true, rowBytes)).toBe(expected);
+  });
+
+  it('of long rows are never more than of short ones, and no more chunks than a Parquet file can hold', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 1e7 }), fc.integer({ min: 1, max: 1e9 }), (rows, rowBytes) => {
+        const size = defaultRowsPerChunk(rows, true, rowBytes);
+        expect(size).toBeGreaterThanOrEqual(1);
+        expect(size).toBeLessThanOrEqual(defaultRowsPerChunk(rows, true, undefined));
+        expect(chunkCount(rows, size)).toBeLessThanOrEqual(MAX_ROW_GROUPS);
+      }),
+    );
+  });
+
+  it('share the work of ten long traces out between two workers: neither has more than .6 of it', () => {
+    const size = defaultRowsPerChunk(10, true, 10_100);
+    const own = [0, 0];
+    for (let row = 0; row < 10; row++) {
+      const { index } = shardOf(chunkOf(row, size), 2);
+      own[index] = (own[index] as number) + 1;
+    }
+    expect(Math.max(...own) / 10).toBeLessThanOrEqual(0.6);
   });
 });

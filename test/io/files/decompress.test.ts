@@ -7,8 +7,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EXIT, RredcotError } from '../../../dist/errors.js';
-import { type Compression, decompress } from '../../../dist/io/files/decompress.js';
-import { WindowError, ZstdWindows } from '../../../dist/io/files/zstd-window.js';
+import { type Compression, decompress, WindowError, ZstdWindows } from '../../../dist/io/files/decompress.js';
 
 const GIB = 2 ** 30;
 const BLOCK = 2 ** 17;

@@ -17,21 +17,23 @@ async function refusal(of: Promise<unknown>): Promise<RredcotError> {
 
 describe('an address', () => {
   it.each([
-    ['s3://bucket/rows.jsonl.gz', 'download it first: aws s3 cp s3://bucket/rows.jsonl.gz ., then'],
-    [
-      's3://bucket/Qwen2.5-0.5B',
-      'download it first: aws s3 sync s3://bucket/Qwen2.5-0.5B Qwen2.5-0.5B, then',
-    ],
-    ['s3://bucket/*.parquet', 'download it first, then'],
     ['https://a.org/two words.jsonl', "curl -LO 'https://a.org/two words.jsonl', then"],
-    ['hf://datasets/o/d/data.parquet', 'hf download o/d --repo-type dataset --local-dir d, then'],
     ['https://huggingface.co/datasets/o/d/tree/main', 'hf download o/d --repo-type dataset --local-dir d'],
     ['hf://Qwen/Qwen3-0.6B', 'hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B, then'],
     ['gs://bucket/rows', 'download it first, then'],
   ])('%s is no input, and the hint gets it', async (address, hint) => {
     const { message, exitCode, hint: found } = await refusal(resolveInputs([address]));
-    expect(message).toBe(`${address}: is an address, and rredcot opens no connection`);
+    expect(message).toBe(`${address}: is an address that is not opened here`);
     expect([exitCode, found]).toEqual([2, expect.stringContaining(hint)]);
+  });
+
+  it.each([
+    ['s3://bucket/rows.jsonl.gz', 'aws s3 cp s3://bucket/rows.jsonl.gz ., then'],
+    ['s3://bucket/Qwen2.5-0.5B', 'aws s3 sync s3://bucket/Qwen2.5-0.5B Qwen2.5-0.5B, then'],
+    ['s3://bucket/*.parquet', 'download it first, then'],
+    ['hf://datasets/o/d/data.parquet', 'hf download o/d --repo-type dataset --local-dir d, then'],
+  ])('%s is one where no rows are read: the hint gets what it names', (address, hint) => {
+    expect(addressError(address)).toMatchObject({ exitCode: 2, hint: expect.stringContaining(hint) });
   });
 
   it('is none without //, and of a file on this machine', () => {
@@ -48,7 +50,7 @@ it.each([
   ['s3://bucket/out/', 'out/, and upload that when it is done: aws s3 sync out s3://bucket/out/'],
   ['gs://bucket/a.jsonl', 'a.jsonl, and upload that when it is done'],
 ])('an address is no output: %s', (address, hint) => {
-  const message = `${address}: is an address, and rredcot opens no connection`;
+  const message = `${address}: is an address, which is not written here`;
   expect(() => assertHere(address)).toThrow(expect.objectContaining({ message, hint, exitCode: 2 }));
   expect(() => assertHere('out/a:b.parquet')).not.toThrow();
 });
@@ -73,7 +75,9 @@ describe("a model's folder", () => {
     'is downloaded from the Hub first, then built: %s',
     async (name) => {
       const { message, hint } = await refused(name);
-      expect(message).toMatch(/^.*: no such folder; a model of the Hugging Face Hub .*opens no connection$/);
+      expect(message).toMatch(
+        /^.*: no such folder; a model of the Hugging Face Hub has to be downloaded first$/,
+      );
       expect(hint).toMatch(
         /^hf download Qwen\/Qwen3-0\.6B --local-dir Qwen3-0\.6B .*policy build Qwen3-0\.6B -o/,
       );

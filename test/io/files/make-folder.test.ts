@@ -2,7 +2,7 @@
 import { stat, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { makeFolder } from '../../../dist/io/files/make-folder.js';
+import { makeFolder } from '../../../dist/io/files/atomic-file.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 it('is made with those above it, and left as it is where it is there', async () => {

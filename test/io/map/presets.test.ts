@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type MappingOptions, resolveMapping } from '../../../dist/commands/job/mapping.js';
 import { parseFieldMap, withSources } from '../../../dist/io/map/field-map.js';
-import { JOINS } from '../../../dist/io/map/joins.js';
+import { JOINS } from '../../../dist/io/map/join.js';
 import { mapRow } from '../../../dist/io/map/map.js';
 import { choosePreset, PRESET_NAMES, PRESETS } from '../../../dist/io/map/presets.js';
 import { resolveInputs } from '../../../dist/io/read/inputs.js';
@@ -338,24 +338,6 @@ describe('inspect', () => {
     const run = await rredcotHere(['inspect', join(FIXTURES, 'open-rs.join.jsonl')]);
     expect(run.code).toBe(65);
     expect(run.stdout).toMatch(/missing {5}traces: .*open-rs.*--join/);
-  });
-
-  it('draws a scored row', async () => {
-    const folder = await temporaryFolder();
-    const scored = join(folder, 'scored.jsonl');
-    const score = await rredcotHere([
-      'score',
-      join(ROOT, 'fixtures/chains.jsonl'),
-      '--limit',
-      '8',
-      '-o',
-      scored,
-    ]);
-    expect(score.code, score.stderr).toBe(0);
-    const drawn = await rredcotHere(['inspect', scored, '--row', 'top-0000/3']);
-    expect(drawn.code, drawn.stderr).toBe(0);
-    expect(drawn.stdout).toMatch(/^top-0000\/3: reward 1\.000, baseline .*\n[\s\S]*\n +v̂ +Δ +σ +segment\n/);
-    expect(drawn.stdout).toMatch(/│.*<think>⏎a: 4\*2=8 top 8\n/);
   });
 });
 

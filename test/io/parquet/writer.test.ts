@@ -50,11 +50,11 @@ import {
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sumFigures } from '../../../dist/figures.js';
 import { type OurColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
-import type { RowWriter } from '../../../dist/io/arrow/row-writer.js';
+import type { RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
 import { runPaths } from '../../../dist/io/files/run-paths.js';
-import { blobOfFile } from '../../../dist/io/parquet/blob.js';
+import { partBlob } from '../../../dist/io/parquet/part.js';
 import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
 import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { chunkDamage } from '../../../dist/io/run/records.js';
@@ -66,16 +66,18 @@ let file: AtomicFile;
 let encoder: ParquetEncoder;
 
 const encoderOf = (descriptor: number, temporaryPath = file.temporaryPath) =>
-  startEncoder(file, {
-    descriptor,
-    temporaryPath,
-    metadata: {},
-    dictionaryColumns: [],
-    rowsPerGroup: 1000,
-    rowGroupBytes: 2 ** 20,
-    maxFileBytes: 2 ** 30,
-    isPlain: false,
-  });
+  startEncoder(
+    { path: file.path, temporaryPath },
+    {
+      descriptor,
+      metadata: {},
+      dictionaryColumns: [],
+      rowsPerGroup: 1000,
+      rowGroupBytes: 2 ** 20,
+      maxFileBytes: 2 ** 30,
+      isPlain: false,
+    },
+  );
 
 beforeEach(async () => {
   folder = await temporaryFolder();
@@ -416,15 +418,17 @@ describe('the writer', () => {
     await writeFile(path, 'as it was');
     await using handle = await open(path);
     const failures: unknown[] = [];
-    const blob = await blobOfFile(handle, (error) => failures.push(error));
-    expect(blob.size).toBe(9);
+    const blobOf = (end: number) =>
+      partBlob(handle, { start: 0, end, footer: Buffer.from('!') }, (error) => failures.push(error));
+    const blob = blobOf(9);
+    expect(blob.size).toBe(14);
     await writeFile(`${path}.new`, 'another');
     await rename(`${path}.new`, path);
-    expect(Buffer.from(await blob.slice(3, 9).arrayBuffer()).toString()).toBe('it was');
+    expect(Buffer.from(await blob.slice(7, 13).arrayBuffer()).toString()).toBe('it was');
     await rm(path);
-    expect(Buffer.from(await blob.arrayBuffer()).toString()).toBe('as it was');
+    expect(Buffer.from(await blob.arrayBuffer()).toString()).toBe('PAR1as it was!');
     expect(failures).toEqual([]);
-    await expect(blob.slice(5, 10).arrayBuffer()).rejects.toThrow('the file has become shorter');
+    await expect(blobOf(10).slice(9, 14).arrayBuffer()).rejects.toThrow('the file has become shorter');
     expect(failures).toEqual([new Error('the file has become shorter')]);
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { hiveKeys, withHiveKeys } from '../../../dist/io/read/hive-keys.js';
+import { hiveKeys, withHiveKeys } from '../../../dist/io/read/find-files.js';
 
 describe('hive keys', () => {
   it.each([

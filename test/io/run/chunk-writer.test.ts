@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openChunkWriter } from '../../../dist/io/run/chunk-writer.js';
 import { type CanaryRecord, readChunkRecord } from '../../../dist/io/run/records.js';
-import { type Finding, proofRecord } from '../../../dist/policy/run/canary.js';
-import { noteProof } from '../../../dist/policy/run/note-proof.js';
+import { type Finding, noteProof } from '../../../dist/policy/run/canary.js';
 import type { Log } from '../../../dist/report/log.js';
 import type { BadRow } from '../../../dist/rows.js';
 import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
@@ -81,8 +80,8 @@ describe('the record of a chunk', () => {
     const proof = { findings: [finding], leftOut: 0, attentionOnCpu: true };
     const session = (device: { name: 'cpu' | 'webgpu' }) => ({
       device,
+      precision: 'f32' as const,
       proof,
-      proofRecord: (model: string) => proofRecord(model, device, 'f32', proof),
     });
     const said: string[] = [];
     const log = { info: (line: string) => said.push(line), record: (what: string) => said.push(what) };

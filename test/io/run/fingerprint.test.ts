@@ -2,7 +2,7 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { fileFingerprint, fingerprint } from '../../../dist/io/run/fingerprint.js';
+import { fileFingerprint, fingerprint } from '../../../dist/io/read/unchanged.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const MIB = 2 ** 20;

@@ -11,11 +11,10 @@ import {
   tableToIPC,
   vectorFromArray,
 } from 'apache-arrow';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { openArrowFile } from '../../../dist/io/arrow/reader.js';
 import { openArrowBatches } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
-import { type ChunkReader, openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
 import { readParquetFooter } from '../../../dist/io/parquet/footer.js';
 import { joinParquet } from '../../../dist/io/parquet/join.js';
 import { openJoined } from '../../../dist/io/run/join.js';
@@ -23,12 +22,9 @@ import type { OutputFormat } from '../../../dist/io/write/output.js';
 import { queryDuckdb, readWithHyparquet, temporaryFolder } from '../../support/io-helpers.js';
 
 let folder: string;
-let parquet: ChunkReader;
 beforeEach(async () => {
   folder = await temporaryFolder();
-  parquet = openChunkReader();
 });
-afterEach(() => parquet.close());
 
 const path = (name: string) => join(folder, name);
 
@@ -45,7 +41,7 @@ async function joined(
   formats: { from: OutputFormat; to: OutputFormat },
   onProgress = () => {},
 ): Promise<(number | undefined)[]> {
-  const file = await openJoined(path(name), { ...formats, onProgress }, parquet);
+  const file = await openJoined(path(name), { ...formats, onProgress });
   try {
     const counts = [];
     for (const each of chunks) counts.push(await file.add(each));

@@ -1,3 +1,4 @@
+// Run folders: what is in one, what is made again or refused, and shards and attempts that share one.
 import { spawnSync } from 'node:child_process';
 import {
   appendFile,
@@ -10,7 +11,6 @@ import {
   rm,
   truncate,
   utimes,
-  writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -18,38 +18,30 @@ import { writeText } from '../../../dist/io/files/json-file.js';
 import { findFiles } from '../../../dist/io/read/find-files.js';
 import { dropRun } from '../../../dist/io/run/remove.js';
 import { HASHED_BYTES, sha256 } from '../../../dist/policy/folder.js';
-import { rredcotHere } from '../../support/in-process.js';
+import { editJson } from '../../support/edited-run.js';
 import {
   BROKEN,
   EMBEDDED,
   INCOMPLETE,
-  readScored,
   rredcot,
   temporaryFolder,
   writeFixtures,
 } from '../../support/program.js';
+import { openScene } from '../../support/scene.js';
 import { expectShards, hashes } from '../../support/sharded-runs.js';
 
-let work: string;
-let input: string;
-/** 20 fixture traces and two bad lines; flags that make many small chunks */
-const FLAGS = ['--rows-per-chunk', '4', '--max-segments', '4'];
+const { at, done, fails, folder: work, json, rows, text, write } = await openScene();
+/** flags that make many small chunks, of 20 fixture traces and two bad lines */
+const CHUNKS = '--rows-per-chunk 4 --max-segments 4';
+const score = (output: string, more = '') => `score traces.jsonl -o ${output} ${CHUNKS} ${more}`;
 
-beforeAll(async () => {
-  work = await temporaryFolder();
-  input = join(work, 'traces.jsonl');
-  await writeFixtures(input, 20, { 3: INCOMPLETE, 10: BROKEN });
-});
-
-const score = (output: string, ...more: string[]) =>
-  rredcotHere(['score', input, '-o', output, ...FLAGS, ...more]);
+beforeAll(() => writeFixtures(at('traces.jsonl'), 20, { 3: INCOMPLETE, 10: BROKEN }));
 
 describe('a run folder', () => {
   let whole: Record<string, string>;
   beforeAll(async () => {
-    const run = await score(join(work, 'whole/'));
-    expect(run.code, run.stderr).toBe(0);
-    whole = await hashes(join(work, 'whole'));
+    await done(score('whole/'));
+    whole = await hashes(at('whole'));
   });
 
   it('holds chunks, rejects, records and _SUCCESS, and the rows of a single file', async () => {
@@ -62,91 +54,73 @@ describe('a run folder', () => {
       'rejects/00000-of-00001/000002.jsonl',
       'survey.json',
     ]);
-    const card = await readFile(join(work, 'whole/README.md'), 'utf8');
+    const card = await text('whole/README.md');
     expect(card).toMatch(/^---\n(.*\n)*--- *\n/);
     expect(card).toContain('20 chain-of-thought traces');
-    const file = join(work, 'one.parquet');
-    expect((await score(file)).code).toBe(0);
-    const rows = await readScored(join(work, 'whole/chunks/*/*.parquet'));
-    const single = await readScored(file);
+    await done(score('one.parquet'));
+    const [chunks, single] = [await rows('whole/chunks/*/*.parquet'), await rows('one.parquet')];
     expect(single).toHaveLength(20);
-    expect(rows.sort((a, b) => Number(a.source_row - b.source_row))).toEqual(single);
+    expect(chunks.sort((a, b) => Number(a.source_row - b.source_row))).toEqual(single);
     expect((await readdir(work)).filter((name) => name.startsWith('.one'))).toEqual([]);
-    const done = JSON.parse(await readFile(join(work, 'whole/done/00000-of-00001.json'), 'utf8'));
-    expect(done).toMatchObject({ shard: 0, shards: 1, rows: 22, traces: 20, rejects: 2 });
+    expect(await json('whole/done/00000-of-00001.json')).toMatchObject({
+      ...{ shard: 0, shards: 1, rows: 22, traces: 20, rejects: 2 },
+    });
   });
 
   it('that is done is left alone', async () => {
-    const run = await score(join(work, 'whole/'));
-    expect(run.code).toBe(0);
-    expect(run.stderr).toMatch(/already done: 20 traces, 2 rejects/);
-    expect(await hashes(join(work, 'whole'))).toEqual(whole);
+    expect((await done(score('whole/'))).stderr).toMatch(/already done: 20 traces, 2 rejects/);
+    expect(await hashes(at('whole'))).toEqual(whole);
   });
 
   it('makes again what is missing or damaged, and nothing else', async () => {
-    const folder = join(work, 'damaged');
-    expect((await score(`${folder}/`)).code).toBe(0);
-    const chunk = (c: number) => join(folder, `chunks/00000-of-00001/00000${c}.parquet`);
-    await rm(join(folder, '_SUCCESS'));
+    await done(score('damaged/'));
+    const chunk = (c: number) => at(`damaged/chunks/00000-of-00001/00000${c}.parquet`);
     await appendFile(chunk(1), 'x');
     await rm(chunk(4));
-    await rm(join(folder, 'rejects/00000-of-00001/000002.jsonl'));
     // what the shard's record knows of chunks 0 and 3 is still right
-    await rm(join(folder, 'done/00000-of-00001/000000.json'));
-    await writeFile(join(folder, 'done/00000-of-00001/000003.json'), '{"chunk":3,"rows":1}');
+    for (const name of ['_SUCCESS', 'rejects/00000-of-00001/000002.jsonl', 'done/00000-of-00001/000000.json'])
+      await rm(at(`damaged/${name}`));
+    await write('damaged/done/00000-of-00001/000003.json', '{"chunk":3,"rows":1}');
     const before = await readFile(chunk(3));
     await utimes(chunk(3), 1, 1);
-    const run = await score(`${folder}/`);
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toMatch(/000001\.parquet has changed since it was written: chunk 1/);
-    expect(run.stderr).toMatch(/000004\.parquet is missing: chunk 4/);
-    expect(run.stderr).toMatch(/000002\.jsonl is missing: chunk 2/);
-    expect(run.stderr).toMatch(/^11 traces/m);
-    expect(await hashes(folder)).toEqual(whole);
+    const { stderr } = await done(score('damaged/'));
+    expect(stderr).toMatch(/000001\.parquet has changed since it was written: chunk 1/);
+    expect(stderr).toMatch(/000004\.parquet is missing: chunk 4/);
+    expect(stderr).toMatch(/000002\.jsonl is missing: chunk 2/);
+    expect(stderr).toMatch(/^11 traces/m);
+    expect(await hashes(at('damaged'))).toEqual(whole);
     expect(await readFile(chunk(3))).toEqual(before);
   });
 
   it('of another run is refused by the field that differs, and dropped by --overwrite', async () => {
-    const folder = join(work, 'other');
-    expect((await score(`${folder}/`, '--limit', '9')).code).toBe(0);
-    await mkdir(join(folder, 'mine'));
-    const run = await score(`${folder}/`);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/in run\.json, --limit is 9, here it is not set/);
-    expect((await score(`${folder}/`, '--overwrite')).code).toBe(0);
-    expect(await readdir(folder)).toContain('mine');
-    expect(await hashes(folder)).toEqual(whole);
+    await done(score('other/', '--limit 9'));
+    await mkdir(at('other/mine'));
+    await fails(score('other/'), 2, /in run\.json, --limit is 9, here it is not set/);
+    await done(score('other/', '--overwrite'));
+    expect(await readdir(at('other'))).toContain('mine');
+    expect(await hashes(at('other'))).toEqual(whole);
   });
 
   it('notices an input that is another one', async () => {
-    const folder = join(work, 'changed');
-    const copy = join(work, 'copy.jsonl');
-    await copyFile(input, copy);
-    const flags = ['score', copy, '-o', `${folder}/`, ...FLAGS];
-    expect((await rredcotHere([...flags])).code).toBe(0);
-    await appendFile(copy, '\n');
-    const run = await rredcotHere(flags);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(/inputs\.0\.bytes is \d+, here it is \d+/);
+    await copyFile(at('traces.jsonl'), at('copy.jsonl'));
+    const line = `score copy.jsonl -o changed/ ${CHUNKS}`;
+    await done(line);
+    await appendFile(at('copy.jsonl'), '\n');
+    await fails(line, 2, /inputs\.0\.bytes is \d+, here it is \d+/);
   });
 
   it('of an input that was only written again says how to go on', async () => {
-    const folder = join(work, 'touched');
-    const copy = join(work, 'touched.jsonl');
-    await copyFile(input, copy);
+    const copy = at('touched.jsonl');
+    await copyFile(at('traces.jsonl'), copy);
     const before = new Date('2026-01-02T03:04:05.000Z');
     await utimes(copy, before, before);
-    const flags = ['score', copy, '-o', `${folder}/`, ...FLAGS];
-    expect((await rredcotHere(flags)).code).toBe(0);
+    const line = `score ${copy} -o touched/ ${CHUNKS}`;
+    await done(line);
     await utimes(copy, before, new Date('2026-02-02T03:04:05.000Z'));
-    const { code, stderr } = await rredcotHere(flags);
-    expect([code, stderr]).toEqual([
-      2,
-      expect.stringContaining('it was written, on 2026-02-02T03:04:05.000Z'),
-    ]);
+    const { stderr } = await fails(line, 2, 'it was written, on 2026-02-02T03:04:05.000Z');
     expect(stderr).toContain(`touch -d ${before.toISOString()} ${copy}`);
     await utimes(copy, before, before);
-    expect((await rredcotHere(flags)).code).toBe(0);
+    await done(line);
   });
 
   it("in which something of a run's name is somebody else's is not dropped, and nothing is removed", async () => {
@@ -158,11 +132,11 @@ describe('a run folder', () => {
       ['rejects/old/x.jsonl', 'mine'],
       ['done/list.json', '[]'],
     ];
-    for (const [name, text] of strangers) {
-      const folder = join(work, 'stranger');
-      await cp(join(work, 'whole'), folder, { recursive: true });
+    for (const [name, content] of strangers) {
+      const folder = at('stranger');
+      await cp(at('whole'), folder, { recursive: true });
       await mkdir(dirname(join(folder, name)), { recursive: true });
-      await writeFile(join(folder, name), text);
+      await write(join(folder, name), content);
       const before = await hashes(folder);
       await expect(dropRun(folder), name).rejects.toMatchObject({
         exitCode: 2,
@@ -171,111 +145,80 @@ describe('a run folder', () => {
       expect(await hashes(folder)).toEqual(before);
       await rm(folder, { recursive: true });
     }
-    const folder = join(work, 'stranger');
-    await cp(join(work, 'whole'), folder, { recursive: true });
-    await writeFile(join(folder, 'mine.txt'), '');
+    const folder = at('stranger');
+    await cp(at('whole'), folder, { recursive: true });
+    await write('stranger/mine.txt', '');
     expect(await dropRun(folder)).toBe(true);
     expect(await readdir(folder)).toEqual(['mine.txt']);
   });
 
   it('takes no weights that were written into between two shards', async () => {
-    const policy = join(work, 'policy');
-    await cp(EMBEDDED, policy, { recursive: true });
-    const weights = join(policy, 'model.safetensors');
+    await cp(EMBEDDED, at('policy'), { recursive: true });
+    const weights = at('policy/model.safetensors');
     await truncate(weights, HASHED_BYTES + 4096);
-    const manifest = JSON.parse(await readFile(join(policy, 'policy.json'), 'utf8'));
-    manifest.files['model.safetensors'] = await sha256(weights);
-    await writeFile(join(policy, 'policy.json'), JSON.stringify(manifest));
-    const folder = join(work, 'weights');
-    const shard = (i: number) => score(`${folder}/`, '--policy', policy, '--shard', `${i}/2`);
-    const first = await shard(0);
-    expect(first.code, first.stderr).toBe(0);
+    const hash = await sha256(weights);
+    await editJson<{ files: Record<string, string> }>(at('policy/policy.json'), ({ files }) =>
+      Object.assign(files, { 'model.safetensors': hash }),
+    );
+    const shard = (i: number) => score('weights/', `--policy policy --shard ${i}/2`);
+    await done(shard(0));
     {
       await using file = await open(weights, 'r+');
       await file.write(Buffer.from('x'), 0, 1, HASHED_BYTES);
     }
-    const second = await shard(1);
-    expect([second.code, second.stderr]).toEqual([
-      2,
-      expect.stringContaining(`${weights}: is not the file that policy.json was built with`),
-    ]);
+    const why = 'policy/model.safetensors: is not the file that policy.json was built with';
+    await fails(shard(1), 2, why);
   });
 
   it('shared by three shards has the same bytes; the last one to end marks success', async () => {
-    const n = 3;
-    const folder = join(work, `shards-${n}`);
-    const order = Array.from({ length: n }, (_, i) => (i + 2) % n);
-    for (const [done, shard] of order.entries()) {
-      const run = await score(`${folder}/`, '--shard', `${shard}/${n}`);
-      expect(run.code, run.stderr).toBe(0);
-      expect((await readdir(folder)).includes('_SUCCESS')).toBe(done === n - 1);
+    for (const [nth, shard] of [2, 0, 1].entries()) {
+      await done(score('shards/', `--shard ${shard}/3`));
+      expect((await readdir(at('shards'))).includes('_SUCCESS')).toBe(nth === 2);
     }
-    await expectShards(folder, whole, n);
+    await expectShards(at('shards'), whole, 3);
     // as an input it is its chunks, in the order of their rows
-    const names = (await findFiles(folder)).map((path) => path.slice(-'000000.parquet'.length));
+    const names = (await findFiles(at('shards'))).map((path) => path.slice(-'000000.parquet'.length));
     expect(names).toEqual(Array.from({ length: 6 }, (_, c) => `00000${c}.parquet`));
   });
 
   it('of any --rows-per-chunk is one that is read again', async () => {
-    const folder = join(work, 'one-chunk');
-    const most = `${Number.MAX_SAFE_INTEGER}`;
-    const flags = ['-o', `${folder}/`, '--no-policy', '--rows-per-chunk', most];
-    const { code, stderr } = await rredcotHere(['segment', input, ...flags]);
-    expect(code, stderr).toBe(0);
-    expect((await rredcotHere(['status', folder])).code).toBe(0);
+    const most = `--rows-per-chunk ${Number.MAX_SAFE_INTEGER}`;
+    await done(`segment traces.jsonl -o one-chunk/ --no-policy ${most}`);
+    await done('status one-chunk');
   });
 
   it('of an earlier form is refused, and dropped by --overwrite', async () => {
-    const folder = join(work, 'earlier');
-    expect((await score(`${folder}/`)).code).toBe(0);
-    const path = join(folder, 'run.json');
-    await writeFile(path, JSON.stringify({ ...JSON.parse(await readFile(path, 'utf8')), format: 1 }));
-    const run = await score(`${folder}/`);
-    expect([run.code, run.stderr]).toEqual([
-      2,
-      expect.stringContaining('has format 1, expected a run.json of format 3'),
-    ]);
-    expect(run.stderr).toContain('--overwrite');
-    expect((await score(`${folder}/`, '--overwrite')).code).toBe(0);
-    expect(await hashes(folder)).toEqual(whole);
+    await done(score('earlier/'));
+    await editJson(at('earlier/run.json'), (description) => Object.assign(description, { format: 1 }));
+    const why = 'has format 1, expected a run.json of format 3';
+    expect((await fails(score('earlier/'), 2, why)).stderr).toContain('--overwrite');
+    await done(score('earlier/', '--overwrite'));
+    expect(await hashes(at('earlier'))).toEqual(whole);
   });
 
   it('two attempts at one shard at once end well, with the same bytes', async () => {
-    const folder = join(work, 'race');
-    const attempt = () => rredcot(['score', input, '-o', `${folder}/`, ...FLAGS]);
-    const runs = await Promise.all([attempt(), attempt()]);
-    expect(runs.map(({ code }) => code)).toEqual([0, 0]);
-    expect(await hashes(folder)).toEqual(whole);
+    const attempt = () => rredcot(score('race/').trim().split(' '), { cwd: work });
+    const attempts = await Promise.all([attempt(), attempt()]);
+    expect(attempts.map(({ code }) => code)).toEqual([0, 0]);
+    expect(await hashes(at('race'))).toEqual(whole);
   });
 });
 
 it('a pipe in the place of run.json, or of a record, holds nobody up', async () => {
-  const folder = join(work, 'piped');
-  await cp(join(work, 'whole'), folder, { recursive: true });
+  await cp(at('whole'), at('piped'), { recursive: true });
   const pipe = async (name: string) => {
-    await rm(join(folder, name));
-    expect(spawnSync('mkfifo', [join(folder, name)]).status).toBe(0);
+    await rm(at(`piped/${name}`));
+    expect(spawnSync('mkfifo', [at(`piped/${name}`)]).status).toBe(0);
   };
   await pipe('survey.json');
   await pipe('done/00000-of-00001/000001.json');
-  const verified = await rredcotHere(['verify', folder]);
-  expect(verified.code).toBe(65);
-  expect(verified.stdout).toContain('survey.json: was changed');
+  await fails('verify piped', 65, 'survey.json: was changed');
   await pipe('run.json');
-  for (const args of [
-    ['status', folder],
-    ['verify', folder],
-    ['merge', folder, '-o', join(work, 'piped.parquet')],
-    ['score', input, '-o', `${folder}/`, ...FLAGS],
-  ]) {
-    const { code, stderr } = await rredcotHere(args);
-    expect([code, stderr], args[0]).toEqual([2, expect.stringContaining('run.json: is missing or damaged')]);
-  }
+  for (const line of ['status piped', 'verify piped', 'merge piped -o piped.parquet', score('piped/')])
+    await fails(line, 2, 'run.json: is missing or damaged');
   // what is read as a folder of files is not held up either
-  for (const args of [['compare'], ['segment', '--no-policy', '-o', join(work, 'none.jsonl')]]) {
-    const { code, stderr } = await rredcotHere([...args, folder]);
-    expect([code, stderr], args[0]).toEqual([2, expect.stringContaining('is no regular file')]);
-  }
+  for (const line of ['compare piped', 'segment --no-policy -o none.jsonl piped'])
+    await fails(line, 2, 'is no regular file');
 });
 
 it('a small file that another process removes while it is half written is written again', async () => {

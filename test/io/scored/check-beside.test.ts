@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { verify } from '../../../dist/commands/verify.js';
 import { sigmaEss, sigmaMaxWeight } from '../../../dist/estimate/sigma.js';
+import { readSum, sumPath, writeSum } from '../../../dist/io/files/json-file.js';
 import { rejectsPath, summaryPath } from '../../../dist/io/files/run-paths.js';
-import { readSum, sumPath, writeSum } from '../../../dist/io/files/sum-file.js';
 import { writeSummary } from '../../../dist/io/run/summary-file.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

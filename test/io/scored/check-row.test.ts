@@ -3,10 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { checkRow } from '../../../dist/io/scored/check-row.js';
 
 function faultsOf(cells: Readonly<Record<string, unknown>>): readonly string[] {
-  return checkRow(
-    { number: 0, has: (column) => column in cells, cell: (column) => cells[column] ?? null },
-    { isScored: false },
-  ).faults;
+  return checkRow(cells, { isScored: false }).faults;
 }
 
 const sums = (sigma: readonly number[]) => faultsOf({ sigma }).filter((fault) => fault.startsWith('Σσ is '));
@@ -57,5 +54,49 @@ describe("a segment's σ", () => {
     [5.5e-6, 1],
   ])('of large weights that is %f off', (off, faults) => {
     expect(shares([0, 3, -2], off)).toHaveLength(faults);
+  });
+});
+
+/** Faults of ranges, each bound itself is given, what lies beyond it is a finding. */
+function outside(cells: Readonly<Record<string, unknown>>, vocab: number | null = 100) {
+  const { faults } = checkRow(cells, { isScored: false, vocab: vocab ?? undefined });
+  return faults.filter(
+    (fault) => /expected (at most|-?\d)|above 0/.test(fault) && !fault.includes('expected as many'),
+  );
+}
+
+describe('numbers that no policy and no reward can give', () => {
+  it('takes the bounds themselves', () => {
+    const bounds = {
+      prompt_ids: [0, 99],
+      completion_ids: Int32Array.of(0, 99),
+      logprobs: [-1e30, 0],
+      entropies: [0, Math.log(100)],
+      reference_utilities: [0, 1],
+      reference_tokens: [1, 2 ** 31 - 1],
+      reference_logprobs: [[0], [-50]],
+    };
+    expect(outside(bounds)).toEqual([]);
+    for (const reward of [0, 1, null]) expect(outside({ reward })).toEqual([]);
+  });
+
+  it.each([
+    ['prompt_ids', [-1, 5], 'prompt_ids[0] is -1, expected 0 to 99'],
+    ['completion_ids', [5, 100], 'completion_ids[1] is 100, expected 0 to 99'],
+    ['logprobs', [-1, 0.01], 'logprobs[1] is 0.01, expected at most 0'],
+    ['entropies', [-0.01], 'entropies[0] is -0.01, expected 0 to 4.60527'],
+    ['entropies', [4.7], 'entropies[0] is 4.7, expected 0 to 4.60527'],
+    ['reference_utilities', [0.5, 1.5], 'reference_utilities[1] is 1.5, expected 0 to 1'],
+    ['reference_tokens', [0], 'reference_tokens[0] is 0, expected 1 to 2147480000'],
+    ['reference_logprobs', [[-1], [-1, 0.5]], 'reference_logprobs[1][1] is above 0'],
+    ['reward', -0.5, 'reward is -0.5, expected 0 to 1'],
+    ['reward', 1.5, 'reward is 1.5, expected 0 to 1'],
+  ])('%s of %j', (name, cell, fault) => {
+    expect(outside({ [name]: cell })).toEqual([fault]);
+  });
+
+  it('has a bound where the vocabulary is not known', () => {
+    expect(outside({ completion_ids: [2 ** 31 - 1], entropies: [21] }, null)).toEqual([]);
+    expect(outside({ entropies: [22] }, null)).toHaveLength(1);
   });
 });

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { STATUS_CODES, statusFault } from '../../../dist/io/scored/status-codes.js';
+import { STATUS_CODES, statusFaults } from '../../../dist/io/scored/status-codes.js';
 import { ROOT } from '../../support/program.js';
 
 it('every code stands in the table of statuses, and every code there is known', async () => {
@@ -17,6 +17,6 @@ it('every code stands in the table of statuses, and every code there is known', 
 
 it('an unknown code, two in the wrong order, and ok beside another are told', () => {
   for (const status of ['okay', 'truncated;bank:row', 'ok;truncated'])
-    expect(statusFault(status)).toContain(status);
-  for (const status of STATUS_CODES) expect(statusFault(status)).toBeUndefined();
+    expect(statusFaults(status).join()).toContain(status);
+  for (const status of STATUS_CODES) expect(statusFaults(status)).toEqual([]);
 });

@@ -1,49 +1,40 @@
-// What verify and calibrate are given of a stored row: plain values, and long lists of numbers without a copy one by one.
+// A stored row is read as it was scored, from any format.
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { openChunkReader } from '../../../dist/io/parquet/chunk-reader.js';
-import { openRows } from '../../../dist/io/scored/stored-rows.js';
+import { openStored, storedRow } from '../../../dist/io/scored/stored-rows.js';
 import { openOutput } from '../../../dist/io/write/output.js';
+import { isBad } from '../../../dist/rows.js';
 import { bareRow, collect } from '../../support/io-helpers.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-it.each(['parquet', 'arrow'] as const)(
-  '%s: lists of numbers are typed arrays, at any depth',
-  async (format) => {
-    const path = join(await temporaryFolder(), `x.${format}`);
-    const output = await openOutput({
-      ...{ path, format, passThrough: [], metadata: {} },
-      ourColumns: ['completion_ids', 'sigma', 'entropies', 'reference_logprobs'],
-    });
-    await output.write([
-      {
-        ...bareRow({}),
-        completionIds: Int32Array.of(7, 8),
-        sigma: Float32Array.of(0.5, -0.25),
-        referenceLogprobs: [Float32Array.of(-1, -2), Float32Array.of(-3)],
-      },
-    ]);
-    await output.close();
-    const parquet = openChunkReader();
-    try {
-      const [row] = await collect((await openRows(path, format, parquet)).rows);
-      const cells = ['completion_ids', 'sigma', 'entropies', 'reference_logprobs'].map((name) =>
-        row?.cell(name),
-      );
-      expect(cells).toEqual([
-        Int32Array.of(7, 8),
-        Float32Array.of(0.5, -0.25),
-        null,
-        [Float32Array.of(-1, -2), Float32Array.of(-3)],
-      ]);
-    } finally {
-      await parquet.close();
-    }
-  },
-);
-
 const FORMATS = ['parquet', 'arrow', 'jsonl'] as const;
+
+it.each(FORMATS)('%s: lists of numbers are typed arrays, at any depth', async (format) => {
+  const path = join(await temporaryFolder(), `x.${format}`);
+  const output = await openOutput({
+    ...{ path, format, passThrough: [], metadata: {} },
+    ourColumns: ['completion_ids', 'sigma', 'entropies', 'reference_logprobs'],
+  });
+  await output.write([
+    {
+      ...bareRow({}),
+      completionIds: Int32Array.of(7, 8),
+      sigma: Float32Array.of(0.5, -0.25),
+      referenceLogprobs: [Float32Array.of(-1, -2), Float32Array.of(-3)],
+    },
+  ]);
+  await output.close();
+  const [row] = await collect((await openStored(path, format)).rows);
+  if (row === undefined || isBad(row)) throw new Error('no row');
+  expect(storedRow(row.columns, row)).toMatchObject({
+    completionIds: Int32Array.of(7, 8),
+    sigma: Float32Array.of(0.5, -0.25),
+    entropies: null,
+    referenceLogprobs: [Float32Array.of(-1, -2), Float32Array.of(-3)],
+  });
+});
+
 it.skipIf(process.platform !== 'linux').each(FORMATS)(
   '%s: a file whose rows nobody asks for, or not all of them, is not left open',
   async (format) => {
@@ -60,20 +51,14 @@ it.skipIf(process.platform !== 'linux').each(FORMATS)(
       );
       return (await Promise.all(open)).includes(path);
     };
-    const parquet = openChunkReader();
-    try {
-      const unread = await openRows(path, format, parquet);
-      // what Parquet's thread has open it closes with the next file
-      if (format !== 'parquet') expect(await isOpen()).toBe(false);
-      await unread.rows.return(undefined);
-      const { rows } = await openRows(path, format, parquet);
-      await rows.next();
-      if (format !== 'parquet') expect(await isOpen()).toBe(true);
-      await rows.return(undefined);
-      if (format !== 'parquet') expect(await isOpen()).toBe(false);
-    } finally {
-      await parquet.close();
-    }
-    expect(await isOpen()).toBe(false);
+    const unread = await openStored(path, format);
+    // what Parquet's thread has open it closes with the next file
+    if (format !== 'parquet') expect(await isOpen()).toBe(false);
+    await unread.rows.return(undefined);
+    const { rows } = await openStored(path, format);
+    await rows.next();
+    if (format !== 'parquet') expect(await isOpen()).toBe(true);
+    await rows.return(undefined);
+    if (format !== 'parquet') expect(await isOpen()).toBe(false);
   },
 );

@@ -1,8 +1,7 @@
 /** Credits of one row, each kind by hand, and what a column must not be. */
 import { describe, expect, it } from 'vitest';
-import { parsePath } from '../../../dist/io/map/path.js';
-import { type CreditColumn, parseNamedPath } from '../../../dist/io/scored/credit-sources.js';
-import { traceCredits } from '../../../dist/io/scored/trace-credits.js';
+import { parsePath } from '../../../dist/io/map/sources.js';
+import { type CreditColumn, parseNamedPath, traceCredits } from '../../../dist/io/scored/trace-credits.js';
 
 const segment = (end: number, kind: string, delta: number | null, sigma: number | null) => ({
   start: 0,

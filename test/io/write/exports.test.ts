@@ -8,9 +8,7 @@ import { parseColumns, parseExport, writtenColumns } from '../../../dist/command
 import { TraceRejected } from '../../../dist/errors.js';
 import { redistribute } from '../../../dist/estimate/sigma.js';
 import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
-import { prmRow } from '../../../dist/io/write/prm.js';
-import { tinkerRow } from '../../../dist/io/write/tinker.js';
-import { vineppoRow } from '../../../dist/io/write/vineppo.js';
+import { EXPORT_FORMS } from '../../../dist/io/write/exports.js';
 import type { OutputRow, SegmentRow } from '../../../dist/scored.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { bareRow, queryDuckdb } from '../../support/io-helpers.js';
@@ -22,6 +20,11 @@ import {
   temporaryFolder,
 } from '../../support/program.js';
 
+const {
+  prm: { row: prmRow },
+  tinker: { row: tinkerRow },
+  vineppo: { row: vineppoRow },
+} = EXPORT_FORMS;
 const f32 = (...values: number[]) => Float32Array.from(values);
 
 function step(charStart: number | null, charEnd: number | null, sigma: number): SegmentRow {

@@ -19,9 +19,9 @@ import { OUR_COLUMNS } from '../../../dist/io/arrow/output-columns.js';
 import { describeType, inferColumns, type PassThroughColumn } from '../../../dist/io/arrow/schema.js';
 import { openStreamSink, ReaderClosedError } from '../../../dist/io/files/stdout.js';
 import { parseFieldMap } from '../../../dist/io/map/field-map.js';
-import { resolveColumnNames } from '../../../dist/io/write/column-names.js';
+import { openRejects } from '../../../dist/io/write/destination.js';
 import { formatOf, type OutputFormat, openOutput } from '../../../dist/io/write/output.js';
-import { openRejects } from '../../../dist/io/write/rejects.js';
+import { resolveColumnNames } from '../../../dist/io/write/output-layout.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import {
   bareRow,
@@ -331,8 +331,11 @@ describe('names', () => {
     return inference.finish();
   };
   const resolve = (row: Record<string, unknown>, spec?: string, rewardAsIs = true) => {
-    const { columns, renamed } = resolveColumnNames(infer(row), OUR_COLUMNS, parseFieldMap(spec), rewardAsIs);
-    return [columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)), renamed.length];
+    const columns = resolveColumnNames(infer(row), OUR_COLUMNS, parseFieldMap(spec), rewardAsIs);
+    return [
+      columns.map(({ name, as }) => (name === as ? name : `${name}→${as}`)),
+      columns.filter(({ name, as }) => name !== as).length,
+    ];
   };
 
   it('of the input give way to ours, and what ours repeats is left out', () => {
@@ -355,7 +358,7 @@ describe('names', () => {
     const reward = (type: DataType, kind: 'double' | 'bool') => {
       const column = { name: 'reward', as: 'reward', type: { kind }, arrow: new Field('reward', type, true) };
       return (rewardAsIs: boolean) =>
-        resolveColumnNames([column], OUR_COLUMNS, parseFieldMap(undefined), rewardAsIs).columns.length;
+        resolveColumnNames([column], OUR_COLUMNS, parseFieldMap(undefined), rewardAsIs).length;
     };
     for (const type of [new Float32(), new Float16()])
       expect([true, false].map(reward(type, 'double')), `${type}`).toEqual([0, 1]);

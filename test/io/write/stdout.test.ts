@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { RecordBatchReader } from 'apache-arrow';
 import { describe, expect, it } from 'vitest';
-import { openGzipSink } from '../../../dist/io/files/gzip.js';
-import type { ByteSink } from '../../../dist/io/files/stdout.js';
+import { type ByteSink, openGzipSink } from '../../../dist/io/files/stdout.js';
 import { openOutput } from '../../../dist/io/write/output.js';
 import { bareRow, temporaryFolder } from '../../support/io-helpers.js';
 

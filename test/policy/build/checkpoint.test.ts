@@ -19,11 +19,11 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
 import { readCheckpoint } from '../../../dist/policy/build/checkpoint.js';
-import { repeatedKey } from '../../../dist/policy/build/json-keys.js';
+import { repeatedKey } from '../../../dist/policy/build/json.js';
 import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
-import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
+import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { deriveExitTemplate, readChatTemplate } from '../../../dist/policy/text/exit-template.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
@@ -58,7 +58,7 @@ async function failureOf(promise: Promise<unknown>): Promise<RredcotError> {
 
 /** The folder runs, and gives what the float64 pass over the checkpoint gives. */
 async function expectRuns(policy: PolicyFolder, checkpoint: string): Promise<void> {
-  const session = await PolicySession.open(policy);
+  const session = await ModelSession.open(policy);
   try {
     const [{ logprobs }] = (await session.run([{ ids: IDS, promptLength: 1, branches: [] }])) as [
       TraceScores,
@@ -337,44 +337,27 @@ describe('refused before anything is loaded', () => {
     await refused(checkpoint, /index\.json: it names the file/);
   });
 
-  test('an index that names no file, a missing one, or the wrong one', async () => {
-    await refused(
-      changeIndex(sharded(), (map) => {
-        map[NORM] = 7;
-      }),
-      /index\.json: .*weight_map/,
-    );
-    await refused(
-      changeIndex(sharded(), (map) => {
-        map[NORM] = 'missing.safetensors';
-      }),
+  test.each<[string, (map: Record<string, unknown>) => unknown, string | RegExp]>([
+    ['no file', (map) => Object.assign(map, { [NORM]: 7 }), /index\.json: .*weight_map/],
+    [
+      'a missing one',
+      (map) => Object.assign(map, { [NORM]: 'missing.safetensors' }),
       /missing\.safetensors: weights cannot be read/,
-    );
-    await refused(
-      changeIndex(sharded(), (map) => {
-        map[NORM] = map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2);
-      }),
+    ],
+    [
+      'the wrong one',
+      (map) => Object.assign(map, { [NORM]: map[NORM] === SHARD(0, 2) ? SHARD(1, 2) : SHARD(0, 2) }),
       new RegExp(`tensor ${NORM} is in .*, the index has it in model-`),
-    );
-    await refused(
-      changeIndex(sharded(), (map) => {
-        map.more = SHARD(0, 2);
-      }),
-      /tensor more is not in/,
-    );
-    await refused(
-      changeIndex(sharded(), (map) => {
-        delete map[NORM];
-      }),
-      /the index has it in no file/,
-    );
-    await refused(
-      changeIndex(sharded(), (map) => {
-        for (const key of Object.keys(map)) delete map[key];
-      }),
-      /weight_map is empty/,
-    );
-  });
+    ],
+    ['a tensor more', (map) => Object.assign(map, { more: SHARD(0, 2) }), /tensor more is not in/],
+    ['a tensor less', (map) => delete map[NORM], /the index has it in no file/],
+    ['nothing', (map) => Object.keys(map).map((key) => delete map[key]), /weight_map is empty/],
+  ])('an index that names %s', (_, change, message) =>
+    refused(
+      changeIndex(sharded(), (map) => void change(map)),
+      message,
+    ),
+  );
 
   test('an index that maps a tensor twice', async () => {
     const checkpoint = sharded();

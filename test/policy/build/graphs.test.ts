@@ -3,11 +3,11 @@ import { rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { overSegments, posteriors, sequenceOf } from '../../../dist/estimate/models/attributed.js';
 import type { Ablated } from '../../../dist/estimate/models/deletions.js';
-import { overSegments, posteriors, sequenceOf } from '../../../dist/estimate/models/sequence.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
-import { PolicySession } from '../../../dist/policy/run/session.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { attentionMass, gradientNorms, type OracleTrace } from '../../oracle/attribution.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
@@ -52,11 +52,11 @@ let built = 0;
 async function withPolicy(
   config: Json,
   dtype: TensorType,
-  fn: (session: PolicySession, model: ReturnType<typeof loadFamily>) => Promise<void>,
+  fn: (session: ModelSession, model: ReturnType<typeof loadFamily>) => Promise<void>,
 ): Promise<void> {
   const at = join(scratch, String(built++));
   writeCheckpoint(`${at}/checkpoint`, config, { dtype });
-  const session = await PolicySession.open(
+  const session = await ModelSession.open(
     await buildPolicyFolder(`${at}/checkpoint`, `${at}/policy`, TEMPLATE),
   );
   try {
@@ -155,7 +155,7 @@ it('a folder of an earlier version says how to get the graphs', async () => {
   const manifest = JSON.parse(await readFile(`${at}/policy/policy.json`, 'utf8'));
   delete manifest.attribution;
   await writeFile(`${at}/policy/policy.json`, JSON.stringify(manifest));
-  const session = await PolicySession.open(await openPolicyFolder(`${at}/policy`));
+  const session = await ModelSession.open(await openPolicyFolder(`${at}/policy`));
   try {
     await expect(session.openAttribution('gradient')).rejects.toThrow(/has no graph that attributes/);
   } finally {

@@ -4,49 +4,28 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { cudaPrecisionOf } from '../../../dist/policy/build/precision.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { beyond, readCanary } from '../../../dist/policy/run/canary.js';
+import { prove, SCORING } from '../../../dist/policy/run/canary-passes.js';
 import type { Branch } from '../../../dist/policy/run/pack.js';
-import { type PolicyCanary, provePolicy } from '../../../dist/policy/run/policy-canary.js';
-import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
+import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';
 import { type Json, LLAMA, type TensorType, writeCheckpoint } from '../../support/checkpoints.js';
 import { emulateHalf } from '../../support/emulated-half.js';
+import { FAMILIES } from '../../support/family-checks.js';
 import { rredcotHere } from '../../support/in-process.js';
 import { EMBEDDED, FIXTURES, type FixtureRow, readJsonl, temporaryFolder } from '../../support/program.js';
 
 const TEMPLATE = { close: '\n\n', open: 'answer: ', closer: '.' };
 const scratch = await temporaryFolder();
 
-const FAMILIES: Record<string, Json> = {
+const CASES: Record<string, Json> = {
   'Llama, heads of 10': LLAMA,
   'Llama, heads of 16': { ...LLAMA, head_dim: 16 },
-  'Mistral, heads of 8, a window': {
-    ...LLAMA,
-    architectures: ['MistralForCausalLM'],
-    num_attention_heads: 5,
-    num_key_value_heads: 1,
-    hidden_size: 40,
-    head_dim: null,
-    sliding_window: 9,
-  },
-  'Qwen2, heads of 12, tied': {
-    ...LLAMA,
-    architectures: ['Qwen2ForCausalLM'],
-    hidden_size: 84,
-    num_attention_heads: 7,
-    num_key_value_heads: 7,
-    head_dim: undefined,
-    tie_word_embeddings: true,
-  },
-  'Qwen3, heads of 16': {
-    ...LLAMA,
-    architectures: ['Qwen3ForCausalLM'],
-    num_attention_heads: 3,
-    num_key_value_heads: 1,
-    head_dim: 16,
-  },
+  'Mistral, heads of 8, a window': { ...FAMILIES.Mistral, sliding_window: 9 },
+  'Qwen2, heads of 12, tied': FAMILIES.Qwen2 as Json,
+  'Qwen3, heads of 16': FAMILIES.Qwen3 as Json,
 };
 
 const random = seeded(7);
@@ -76,7 +55,7 @@ async function differencesOf(
   vocab: number,
   change: Json,
 ) {
-  const session = await PolicySession.openUnproved(folder);
+  const session = await ModelSession.openUnproved(folder);
   try {
     const model = loadFamily(checkpoint);
     const ids = randomIds(50, vocab);
@@ -146,15 +125,14 @@ const BOUNDS = {
 };
 
 describe('the half-precision graphs, in float32 that is rounded after every node', () => {
+  // each family by one type, each type by several families and weights
   test.each(
-    Object.keys(FAMILIES).flatMap((family, i) =>
-      (['f16', 'bf16'] as const).map(
-        (precision, p) => [family, precision, (['F32', 'BF16', 'F16'] as const)[(i + p) % 3]] as const,
-      ),
+    Object.keys(CASES).map(
+      (name, i) => [name, i % 2 === 0 ? 'f16' : 'bf16', (['F32', 'BF16', 'F16'] as const)[i % 3]] as const,
     ),
   )('%s, %s from %s weights: the float64 pass, naive re-encoding, one run as two', async (...of) => {
-    const [family, precision, type] = of;
-    const policy = await build(FAMILIES[family] as Json, type as TensorType, precision);
+    const [name, precision, type] = of;
+    const policy = await build(CASES[name] as Json, type as TensorType, precision);
     replaceGraph(policy.folder, emulateHalf);
     const { mean, most } = BOUNDS[precision];
     expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), mean, most);
@@ -165,8 +143,8 @@ describe('the half-precision graphs, in float32 that is rounded after every node
     const half = await buildPolicyFolder(EMBEDDED, at, TEMPLATE, { cudaPrecision: precision });
     replaceGraph(half, emulateHalf);
     const sessions = [
-      await PolicySession.openUnproved(half),
-      await PolicySession.open(await openPolicyFolder(EMBEDDED)),
+      await ModelSession.openUnproved(half),
+      await ModelSession.open(await openPolicyFolder(EMBEDDED)),
     ];
     try {
       const rows = (await readJsonl<FixtureRow>(FIXTURES)).slice(0, 24);
@@ -187,13 +165,13 @@ describe('the half-precision graphs, in float32 that is rounded after every node
         expect(most, kind).toBeLessThan(1);
       }
       // what the canary would say of a GPU that computes so, and of one that computes float32 so
-      const [gpu] = sessions as [PolicySession, PolicySession];
-      const canary = await readCanary<PolicyCanary>(half);
-      const { findings } = await provePolicy(gpu, canary, { precision });
+      const [gpu] = sessions as [ModelSession, ModelSession];
+      const canary = await readCanary(half);
+      const { findings } = await prove(SCORING, gpu, canary, { precision });
       if (process.env.RREDCOT_SHOW_DIFFERENCES) console.log('canary', precision, findings);
       for (const { what, off } of findings) expect(off, what).toBeGreaterThan(1e-5);
       expect(beyond(findings)).toEqual([]);
-      expect(beyond((await provePolicy(gpu, canary, { precision: 'f32' })).findings)).toHaveLength(3);
+      expect(beyond((await prove(SCORING, gpu, canary, { precision: 'f32' })).findings)).toHaveLength(3);
     } finally {
       for (const session of sessions) await session.close();
     }
@@ -204,7 +182,7 @@ describe('the half-precision graphs, in float32 that is rounded after every node
 test.each(['Llama, heads of 10', 'Mistral, heads of 8, a window', 'Qwen3, heads of 16'])(
   "%s: the float16 graph as it stands, by the CPU's own kernels",
   async (family) => {
-    const policy = await build(FAMILIES[family] as Json, 'F32', 'f16');
+    const policy = await build(CASES[family] as Json, 'F32', 'f16');
     replaceGraph(policy.folder);
     expectWithin(await differencesOf(policy, 131, { rope_theta: 20 }), 0.015, 0.1);
   },

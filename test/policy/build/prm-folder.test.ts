@@ -2,12 +2,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { openPolicyFolder } from '../../../dist/policy/folder.js';
-import { isPrmCheckpoint, openPrmFolder } from '../../../dist/policy/prm-folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
-import { buildPrmFolder } from '../../../dist/policy/run/build-prm.js';
-import { compareReadings } from '../../../dist/policy/run/check-prm.js';
-import { PrmSession } from '../../../dist/policy/run/prm-session.js';
+import { isPrmCheckpoint } from '../../../dist/policy/build/checkpoint.js';
+import { openPolicyFolder, openPrmFolder } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../../dist/policy/run/build.js';
+import { compareReadings } from '../../../dist/policy/run/check.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { loadFamily } from '../../oracle/families.js';
 import { rewardShares } from '../../oracle/prm.js';
 import { seeded } from '../../oracle/toy.js';
@@ -55,9 +54,9 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
       const ids = randomIds(length);
       return { ids, rows: Int32Array.from(ids.keys()) };
     });
-    const session = await PrmSession.open(prm);
+    const session = await ModelSession.open(prm);
     try {
-      const found = await session.read(sequences);
+      const found = await session.judge(sequences);
       let changed = 0;
       for (const [i, { ids }] of sequences.entries()) {
         const expected = rewardShares(model, [...ids], prm.correct);
@@ -69,9 +68,9 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
       }
       // a label, and so a head, that is another one shows
       expect(changed).toBeGreaterThan(0.05);
-      for (const { nats, count } of await compareReadings(session, randomIds(40))) {
+      for (const { off, count } of await compareReadings(session, randomIds(40))) {
         expect(count).toBe(8);
-        expect(nats).toBeLessThan(1e-5);
+        expect(off).toBeLessThan(1e-5);
       }
     } finally {
       await session.close();
@@ -84,9 +83,9 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
     tensors.delete('score.bias');
     const path = checkpointOf(config, { tensors });
     const prm = await buildPrmFolder(path, folder());
-    const session = await PrmSession.open(prm);
+    const session = await ModelSession.open(prm);
     const ids = randomIds(12);
-    const [found] = await session.read([{ ids, rows: Int32Array.of(11) }]);
+    const [found] = await session.judge([{ ids, rows: Int32Array.of(11) }]);
     await session.close();
     expect(found?.[0]).toBeCloseTo(rewardShares(loadFamily(path), [...ids], 1)[11] as number, 5);
   });

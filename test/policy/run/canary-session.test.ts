@@ -2,14 +2,11 @@
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { openPolicyFolder, type PolicyFolder, sha256 } from '../../../dist/policy/folder.js';
-import { openPrmFolder } from '../../../dist/policy/prm-folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
-import { buildPrmFolder } from '../../../dist/policy/run/build-prm.js';
+import { openPolicyFolder, openPrmFolder, type PolicyFolder, sha256 } from '../../../dist/policy/folder.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../../dist/policy/run/build.js';
 import { beyond } from '../../../dist/policy/run/canary.js';
-import { openWriting } from '../../../dist/policy/run/open-writing.js';
-import { PrmSession } from '../../../dist/policy/run/prm-session.js';
-import { PolicySession } from '../../../dist/policy/run/session.js';
+import { openWriting } from '../../../dist/policy/run/continue.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { ROOT, temporaryFolder } from '../../support/program.js';
 import { randomPolicy } from '../../support/random-policy.js';
 
@@ -41,7 +38,7 @@ async function changed(
 }
 
 /** What comes of opening a session in a folder: how far it is off, or the error. */
-async function opened(path: string, open = PolicySession.open): Promise<PolicySession['proof'] | Error> {
+async function opened(path: string, open = ModelSession.open): Promise<ModelSession['proof'] | Error> {
   try {
     const session = await open(await openPolicyFolder(path), { name: 'cpu' });
     await session.close();
@@ -73,7 +70,7 @@ describe('a session on the CPU', () => {
   test('gives the numbers of its build again, and keeps how far it was off', async () => {
     const proof = await opened(sound.path);
     expect(proof).toMatchObject({ leftOut: 0, attentionOnCpu: false });
-    for (const { off } of (proof as NonNullable<PolicySession['proof']>).findings)
+    for (const { off } of (proof as NonNullable<ModelSession['proof']>).findings)
       expect(off).toBeLessThan(1e-4);
     // what differs by less than the bound is float32
     expect(await opened(await changed(sound.path, 'canary.json', entropyBy(5e-4)))).toHaveProperty(
@@ -133,7 +130,7 @@ describe('a session on the CPU', () => {
   });
 
   test('that writes is refused where the graph that writes is another than the one that scores', async () => {
-    const { findings } = (await opened(sound.path, openWriting)) as NonNullable<PolicySession['proof']>;
+    const { findings } = (await opened(sound.path, openWriting)) as NonNullable<ModelSession['proof']>;
     expect(findings.at(-1)).toMatchObject({ what: 'written log p', count: 12 });
     expect(findings.at(-1)?.off).toBeLessThan(1e-4);
     // the same weights, normed otherwise
@@ -158,7 +155,7 @@ describe('a session on the CPU', () => {
     const path = await changed(sound.path, 'policy.onnx', () =>
       readFileSync(join(sound.path, 'policy.decode.onnx')),
     );
-    await expect(PolicySession.open(await openPolicyFolder(path))).rejects.toMatchObject({
+    await expect(ModelSession.open(await openPolicyFolder(path))).rejects.toMatchObject({
       exitCode: 69,
       message: expect.stringContaining('its graph is of an earlier version'),
       hint: expect.stringContaining('rredcot policy build'),
@@ -167,7 +164,7 @@ describe('a session on the CPU', () => {
 
   test('that is asked for a look is not refused', async () => {
     const path = await changed(sound.path, 'canary.json', entropyBy(2));
-    const session = await PolicySession.openUnproved(await openPolicyFolder(path));
+    const session = await ModelSession.openUnproved(await openPolicyFolder(path));
     expect(session.proof).toBeUndefined();
     expect(beyond((await session.prove()).findings).map(({ what }) => what)).toEqual(['entropy']);
     await session.close();
@@ -176,11 +173,11 @@ describe('a session on the CPU', () => {
 
 test('a process reward model proves itself too', async () => {
   const { path } = await buildPrmFolder(join(ROOT, 'models/prm'), join(scratch, 'prm'));
-  const session = await PrmSession.open(await openPrmFolder(path));
-  expect(session.proofRecord('prm')).toMatchObject({ model: 'prm', device: 'cpu', precision: 'f32' });
+  const session = await ModelSession.open(await openPrmFolder(path));
+  expect(session).toMatchObject({ device: { name: 'cpu' }, precision: 'f32', proof: { leftOut: 0 } });
   await session.close();
   const broken = await changed(path, 'model.safetensors', oneWeight(50, 1));
-  await expect(PrmSession.open(await openPrmFolder(broken))).rejects.toMatchObject({
+  await expect(ModelSession.open(await openPrmFolder(broken))).rejects.toMatchObject({
     exitCode: 69,
     message: expect.stringMatching(
       /on cpu the reward model does not give the numbers of its canary: P\(right\) of token \d+/,

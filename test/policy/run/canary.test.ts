@@ -9,17 +9,22 @@ import {
   NATS,
   type Proof,
   proofRecord,
-  repeated,
-  stored,
 } from '../../../dist/policy/run/canary.js';
+import {
+  JUDGING,
+  makeCanary,
+  prove,
+  repeated,
+  SCORING,
+  type ScoringPass,
+  stored,
+} from '../../../dist/policy/run/canary-passes.js';
 import type { PackedTrace } from '../../../dist/policy/run/pack.js';
-import { makePolicyCanary, type PolicyCanary, provePolicy } from '../../../dist/policy/run/policy-canary.js';
-import { makePrmCanary, provePrm } from '../../../dist/policy/run/prm-canary.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
 import { FakePolicy } from '../../support/fake-policy.js';
 
 const TEXT = Int32Array.from({ length: 90 }, (_, i) => (i * 7) % 50);
-const OTHER = Int32Array.of(3, 4, 5);
+const TEXTS = { ids: TEXT, other: Int32Array.of(3, 4, 5) };
 const SIZE = { vocab: 40, maxTokens: 4096 };
 const F32 = { precision: 'f32' } as const;
 
@@ -68,13 +73,13 @@ class Faulty extends FakePolicy {
   }
 }
 
-const canary = await makePolicyCanary(new FakePolicy(), TEXT, OTHER, SIZE);
-const shown = async (fault: Fault, opts: Parameters<typeof provePolicy>[2] = F32) =>
-  provePolicy(new Faulty(fault), canary, opts);
+const canary = await makeCanary(SCORING, new FakePolicy(), TEXTS, SIZE);
+const shown = async (fault: Fault, opts: Parameters<typeof prove>[3] = F32) =>
+  prove(SCORING, new Faulty(fault), canary, opts);
 
 describe('the tokens of a canary', () => {
   test('short traces in a padded batch, one of several hundred tokens in two runs, a branch far out', () => {
-    const [batch, long] = canary.passes as [PolicyCanary['passes'][0], PolicyCanary['passes'][0]];
+    const [batch, long] = canary.passes as [ScoringPass, ScoringPass];
     expect(batch.split).toBe(false);
     const lengths = batch.traces.map(({ ids }) => ids.length);
     expect(lengths[0]).toBeGreaterThan(32); // where WebGPU's attention has been wrong
@@ -84,11 +89,11 @@ describe('the tokens of a canary', () => {
     expect(long.traces[0]?.branches.at(-1)?.gap?.tokens).toBeGreaterThan(500);
     for (const { traces } of canary.passes)
       for (const { ids, entropies, logprobs, branches } of traces) {
-        expect(Math.max(...ids)).toBeLessThan(SIZE.vocab);
-        expect(entropies.length).toBe(logprobs.length);
+        expect(Math.max(...Array.from(ids))).toBeLessThan(SIZE.vocab);
+        expect(entropies?.length).toBe(logprobs?.length);
         expect(branches.length).toBeGreaterThan(0);
         for (const branch of branches)
-          expect(branch.logprobs.length).toBe(branch.ids.length - branch.scoredFrom);
+          expect(branch.logprobs?.length).toBe(branch.ids.length - branch.scoredFrom);
       }
   });
 
@@ -97,7 +102,7 @@ describe('the tokens of a canary', () => {
     expect(shared.map(({ split }) => split)).toEqual([false, true]);
     for (const { traces } of shared) {
       expect(traces).toHaveLength(2);
-      const [one, other] = traces.map(({ ids, promptLength }) => ids.slice(0, promptLength));
+      const [one, other] = traces.map(({ ids, promptLength }) => Array.from(ids).slice(0, promptLength));
       expect(one).toEqual(other);
       expect(new Set(traces.map(({ shares }) => shares)).size).toBe(1);
       for (const { ids, promptLength, branches } of traces)
@@ -106,24 +111,24 @@ describe('the tokens of a canary', () => {
   });
 
   test('fit into a context of a few tokens, and come of the vocabulary where the text has none of it', async () => {
-    const small = await makePolicyCanary(new FakePolicy(), TEXT, OTHER, { vocab: 40, maxTokens: 5 });
+    const small = await makeCanary(SCORING, new FakePolicy(), TEXTS, { vocab: 40, maxTokens: 5 });
     for (const { traces } of small.passes)
       for (const { ids } of traces) expect(ids.length).toBeLessThanOrEqual(5);
-    expect(beyond((await provePolicy(new FakePolicy(), small, F32)).findings)).toEqual([]);
+    expect(beyond((await prove(SCORING, new FakePolicy(), small, F32)).findings)).toEqual([]);
     expect([...repeated(Int32Array.of(90, 91), 3, 5)]).toEqual([0, 1, 2, 0, 1]);
     expect([...repeated(Int32Array.of(90, 2, 1), 3, 5)]).toEqual([2, 1, 2, 1, 2]);
   });
 
   test('a policy that gives no number has none', () => {
-    expect(() => stored([0.5, Number.NaN])).toThrow(RangeError);
-    expect(stored([Math.fround(0.1)])).toEqual([0.1]);
+    expect(() => stored({ a: Float32Array.of(0.5, Number.NaN) })).toThrow(RangeError);
+    expect(stored([Float32Array.of(0.1)])).toEqual([[0.1]]);
   });
 });
 
 describe('a session', () => {
   test('that gives its numbers again is proved, whatever it keeps', async () => {
     const policy = new FakePolicy();
-    const { findings, leftOut } = await provePolicy(policy, canary, F32);
+    const { findings, leftOut } = await prove(SCORING, policy, canary, F32);
     expect(beyond(findings)).toEqual([]);
     expect(leftOut).toBe(0);
     expect(policy.kept.size).toBe(0);
@@ -176,9 +181,9 @@ describe('a session', () => {
     expect(nan.map(({ found }) => found)).toEqual([Number.NaN, Number.NaN]);
     const fewer = structuredClone(canary) as unknown as { passes: { traces: { logprobs: number[] }[] }[] };
     fewer.passes[0]?.traces[0]?.logprobs.pop();
-    const { findings } = await provePolicy(new FakePolicy(), fewer as unknown as PolicyCanary, F32);
+    const { findings } = await prove(SCORING, new FakePolicy(), fewer as unknown as typeof canary, F32);
     expect(beyond(findings).map(({ what }) => what)).toEqual(['log p']);
-    const none = await provePolicy(new FakePolicy(), { passes: [] }, F32);
+    const none = await prove(SCORING, new FakePolicy(), { passes: [] }, F32);
     expect(beyond(none.findings)).toHaveLength(3);
   });
 
@@ -200,10 +205,10 @@ describe('a session', () => {
 
   test('that is slow leaves the long trace out where it may, and says so', async () => {
     const slow = () => new FakePolicy(undefined, () => new Promise((resolve) => setTimeout(resolve, 30)));
-    const { leftOut, findings } = await provePolicy(slow(), canary, { ...F32, mostMs: 10 });
+    const { leftOut, findings } = await prove(SCORING, slow(), canary, { ...F32, mostMs: 10 });
     expect(leftOut).toBe(256);
     expect(beyond(findings)).toEqual([]);
-    expect((await provePolicy(slow(), canary, F32)).leftOut).toBe(0);
+    expect((await prove(SCORING, slow(), canary, F32)).leftOut).toBe(0);
   });
 });
 
@@ -232,14 +237,14 @@ test('a refusal names folder, device, token and numbers; a record keeps the larg
 
 test('a process reward model is held against its own', async () => {
   const says = (wrong: number) => ({
-    read: async (sequences: readonly { ids: Int32Array; rows: Int32Array }[]) =>
+    judge: async (sequences: readonly { ids: Int32Array; rows: Int32Array }[]) =>
       sequences.map(({ ids, rows }) =>
         Float32Array.from(rows, (row) => (ids[row] as number) / 100 + (row === 37 ? wrong : 0)),
       ),
   });
-  const made = await makePrmCanary(says(0), TEXT, SIZE);
-  expect(beyond((await provePrm(says(5e-5), made, F32)).findings)).toEqual([]);
-  const [wrong] = beyond((await provePrm(says(2e-4), made, F32)).findings);
+  const made = await makeCanary(JUDGING, says(0), TEXTS, SIZE);
+  expect(beyond((await prove(JUDGING, says(5e-5), made, F32)).findings)).toEqual([]);
+  const [wrong] = beyond((await prove(JUDGING, says(2e-4), made, F32)).findings);
   expect(wrong).toMatchObject({ what: 'P(right)', unit: 'P' });
   expect(wrong?.place).toMatch(/^token 37 of (40|256)$/);
 });

@@ -1,6 +1,6 @@
 // Random numbers by name and position: always the same ones, spread evenly, and nothing alike between names.
 import { expect, test } from 'vitest';
-import { rowKey, uniformAt } from '../../../dist/policy/run/random.js';
+import { rowKey, uniformAt } from '../../../dist/policy/run/sampling.js';
 
 test('a number depends on its names and its position alone', () => {
   const key = rowKey(7, 'trace', 3, 1);

@@ -1,17 +1,17 @@
 // As session.test.ts: a trace of over 1,024 tokens, for which the rope tables grow and the head has a second block.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
-import { PolicySession } from '../../../dist/policy/run/session.js';
+import { ModelSession } from '../../../dist/policy/run/session.js';
 import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../../oracle/llama.js';
 import { seeded } from '../../oracle/toy.js';
 import { EMBEDDED } from '../../support/program.js';
 
 /** On what the policy was not trained on, float32 itself is this far from float64; a wrong mask or position gives .1 and more. */
 const NATS = 5e-4;
-let session: PolicySession;
+let session: ModelSession;
 
 beforeAll(async () => {
-  session = await PolicySession.open(await openPolicyFolder(EMBEDDED));
+  session = await ModelSession.open(await openPolicyFolder(EMBEDDED));
 });
 afterAll(() => session.close());
 

@@ -1,19 +1,14 @@
 /** The built policy in its worker against a float64 forward pass, naive re-encoding and published numbers. */
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
-import { parseArchitecture } from '../../../dist/policy/build/architecture.js';
-import { buildScoringGraph } from '../../../dist/policy/build/graphs.js';
-import type { Weight } from '../../../dist/policy/build/layers.js';
-import { serialiseModel } from '../../../dist/policy/build/onnx.js';
-import { readSafetensorsHeader } from '../../../dist/policy/build/safetensors.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
-import { buildPolicyFolder } from '../../../dist/policy/run/build-policy.js';
+import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import type { Branch } from '../../../dist/policy/run/pack.js';
-import { PolicySession, type TraceScores } from '../../../dist/policy/run/session.js';
+import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import {
   continuationLogprobs,
@@ -26,20 +21,19 @@ import { seeded } from '../../oracle/toy.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const embedded = fileURLToPath(new URL('../../../models/embedded', import.meta.url));
-const stories = fileURLToPath(new URL('../../../../shared/models-src/stories260K', import.meta.url));
 /** GRAPH 5: all strategies agree to 1e-4 nats */
 const NATS = 1e-4;
 
 const scratch = await temporaryFolder();
 let folder: PolicyFolder;
-let session: PolicySession;
+let session: ModelSession;
 let model: OracleModel;
 let nextTrace = 1;
 
 beforeAll(async () => {
   const template = { close: '</think>\n', open: 'answer: ', closer: '\n' };
   folder = await buildPolicyFolder(embedded, join(scratch, 'policy'), template);
-  session = await PolicySession.open(folder);
+  session = await ModelSession.open(folder);
   model = loadOracleModel(embedded);
 });
 
@@ -190,43 +184,6 @@ describe('branches', () => {
     );
   });
 
-  test('equal the float64 pass, 40 exits with two references each', async () => {
-    const random = seeded(4);
-    const ids = randomIds(random, 90);
-    const { state } = tokenStats(model, [...ids]);
-    const branches = Array.from({ length: 80 }, (_, i): Branch => {
-      return {
-        exit: 1 + Math.floor(i / 2) * 2,
-        ids: randomIds(random, 3 + (i % 5)),
-        scoredFrom: 1 + (i % 2),
-      };
-    });
-    await trunk(0, ids, 1);
-    const scores = await branchScores(0, branches);
-    for (const [i, { exit, ids: suffix, scoredFrom }] of branches.entries()) {
-      const expected = continuationLogprobs(model, fork(state, exit), [...suffix]).slice(scoredFrom);
-      expectClose(scores[i] as Float32Array, expected);
-    }
-    await session.release(0);
-  });
-
-  test('one branch scores the same alone as in company, in whatever order', async () => {
-    const random = seeded(6);
-    const ids = plausibleIds(random, 70);
-    const branches = Array.from({ length: 30 }, (_, i): Branch => {
-      return { exit: 1 + ((i * 37) % 70), ids: plausibleIds(random, 2 + ((i * 11) % 25)), scoredFrom: 1 };
-    });
-    await trunk(0, ids, 1);
-    const together = await branchScores(0, branches);
-    const reversed = (await branchScores(0, [...branches].reverse())).toReversed();
-    for (const [i, branch] of branches.entries()) {
-      const [alone] = await branchScores(0, [branch]);
-      expectClose(together[i] as Float32Array, alone as Float32Array);
-      expectClose(reversed[i] as Float32Array, alone as Float32Array);
-    }
-    await session.release(0);
-  });
-
   test('the same jobs twice give the same bits', async () => {
     const random = seeded(7);
     const ids = randomIds(random, 200);
@@ -251,19 +208,6 @@ describe('branches', () => {
     for (const [i, branch] of branches.entries())
       expectClose(scores[i] as Float32Array, await reencoded(ids, branch));
     await session.release(0);
-  });
-
-  test('the trunk beyond its exit is out of sight of a branch', async () => {
-    const random = seeded(9);
-    const [head, a, b] = [randomIds(random, 20), randomIds(random, 15), randomIds(random, 15)] as const;
-    const branch = { exit: 20, ids: randomIds(random, 6), scoredFrom: 1 };
-    const far = { exit: 35, ids: randomIds(random, 6), scoredFrom: 1 };
-    await trunk(1, Int32Array.of(...head, ...a), 1);
-    await trunk(2, Int32Array.of(...head, ...b), 1);
-    const [one] = await branchScores(1, [branch, far]);
-    const [two] = await branchScores(2, [branch, far]);
-    expectClose(one as Float32Array, two as Float32Array);
-    await Promise.all([session.release(1), session.release(2)]);
   });
 
   test('no branches give no scores', async () => {
@@ -372,7 +316,7 @@ describe('failures', () => {
   });
 
   test('a closed session rejects what is sent to it and what is under way', async () => {
-    const other = await PolicySession.open(folder);
+    const other = await ModelSession.open(folder);
     const under = trunk(0, new Int32Array(1000), 1, other);
     const refused = expect(under).rejects.toThrow('closed');
     await other.close();
@@ -388,7 +332,7 @@ describe('failures', () => {
       () => rmSync(join(broken, 'policy.onnx')),
     ]) {
       spoil();
-      const error: unknown = await PolicySession.open(copy).then(
+      const error: unknown = await ModelSession.open(copy).then(
         (opened) => opened.close(),
         (cause: unknown) => cause,
       );
@@ -397,54 +341,4 @@ describe('failures', () => {
     }
     await expect(openPolicyFolder(broken)).rejects.toMatchObject({ exitCode: 2 });
   });
-});
-
-describe('stories260K', () => {
-  interface Published {
-    ids: number[];
-    logits_last_top5: [number, number][];
-    token_logprobs: number[]; // of ids[1..]
-    token_entropies_nats: number[]; // after ids[0..]
-  }
-
-  test.skipIf(!existsSync(stories))(
-    'published log-probabilities, entropies and last logits (skipped where ../shared/models-src is absent)',
-    async () => {
-      const config: unknown = JSON.parse(readFileSync(join(stories, 'config.json'), 'utf8'));
-      const architecture = parseArchitecture(config, 'config.json');
-      const tensors = await readSafetensorsHeader(join(stories, 'model.safetensors'));
-      const weights = new Map<string, Weight>();
-      for (const [name, tensor] of tensors) weights.set(name, { ...tensor, location: 'model.safetensors' });
-      const path = mkdtempSync(join(scratch, 'stories-'));
-      copyFileSync(join(stories, 'model.safetensors'), join(path, 'model.safetensors'));
-      writeFileSync(join(path, 'policy.onnx'), serialiseModel(buildScoringGraph(architecture, weights)));
-      const policy = await PolicySession.openUnproved({
-        path,
-        architecture,
-        exitTemplate: { close: '', open: '', closer: '' },
-        files: {},
-      });
-      try {
-        const published = JSON.parse(readFileSync(join(stories, 'reference.json'), 'utf8')) as Published;
-        const T = published.ids.length;
-        // one token more, whichever: its entropy is that of the last published position
-        const ids = Int32Array.of(...published.ids, 0);
-        const { entropies, logprobs } = await trunk(0, ids, 1, policy);
-        expectClose(logprobs.subarray(0, T - 1), published.token_logprobs);
-        expectClose(entropies, published.token_entropies_nats);
-        const last = published.ids[T - 1] as number;
-        const branches = published.logits_last_top5.map(([id]): Branch => {
-          return { exit: T - 1, ids: Int32Array.of(last, id), scoredFrom: 1 };
-        });
-        const top = (await branchScores(0, branches, policy)).map(([logprob]) => logprob as number);
-        // logits up to their common normaliser
-        expectClose(
-          top.map((logprob) => logprob - (top[0] as number)),
-          published.logits_last_top5.map(([, z]) => z - (published.logits_last_top5[0]?.[1] as number)),
-        );
-      } finally {
-        await policy.close();
-      }
-    },
-  );
 });

@@ -4,14 +4,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RredcotError, TraceRejected } from '../../../dist/errors.js';
 import { openPolicyFolder } from '../../../dist/policy/folder.js';
-import { ChatRenderer } from '../../../dist/policy/text/chat-renderer.js';
 import {
+  ChatRenderer,
   type ChatTemplate,
   loadChatTemplate,
   parseTemplateArgs,
 } from '../../../dist/policy/text/chat-template.js';
-import { Prompts } from '../../../dist/policy/text/prompts.js';
-import { withoutSpecials } from '../../../dist/policy/text/stripped.js';
+import { Prompts, withoutSpecials } from '../../../dist/policy/text/prompts.js';
 import { loadTokenizer, type PolicyTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import type { Message, Trace } from '../../../dist/trace.js';
 import { rredcotHere } from '../../support/in-process.js';

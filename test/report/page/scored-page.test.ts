@@ -5,11 +5,16 @@ import { join } from 'node:path';
 import { runInNewContext } from 'node:vm';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { RunCounts } from '../../../dist/report/counted/run-counts.js';
-import { shortNumber, signed } from '../../../dist/report/number.js';
 import { html, inertJson, visible } from '../../../dist/report/page/html.js';
-import { packTrace, type ScoredPage, scoredPage } from '../../../dist/report/page/scored-page.js';
-import { type TraceRecord, traceRecord } from '../../../dist/report/page/trace-record.js';
+import {
+  type PageRecord,
+  type PageTrace,
+  packTrace,
+  type ScoredPage,
+  scoredPage,
+} from '../../../dist/report/page/scored-page.js';
+import { RunCounts } from '../../../dist/report/run-counts.js';
+import { shortNumber, signed, traceRecord } from '../../../dist/report/trace-record.js';
 import { bareRow } from '../../support/io-helpers.js';
 import { ROOT } from '../../support/program.js';
 import { randomStream } from '../../support/scored-traces.js';
@@ -18,13 +23,13 @@ import { randomStream } from '../../support/scored-traces.js';
 const HOSTILE =
   '</script><script>alert(1)</script><img src=x onerror=alert(2)>&lt;<!-- \u202e\u0000\u001b[31m\u2028 `$x` "\'';
 
-function record(text: string, T = 4): TraceRecord {
+function record(text: string, T = 4): PageTrace {
   const half = Math.ceil([...text].length / 2);
   const entropies = Float32Array.from({ length: T }, (_, t) => (t % 7) / 3);
   const segment = { kind: 'thought' as const, value: 0.5, delta: 0.1, sigma: 0.5, entropy: 1 };
   const row = {
     ...bareRow({}),
-    trace: { ...bareRow({}).trace, id: text.slice(0, 80) },
+    trace: { ...bareRow({}).trace, id: text.slice(0, 80), completion: text },
     ...{ reward: 1, baseline: 0.25, valueStart: 0.4, entropies, sigma: new Float32Array(T).fill(1 / T) },
     status: [],
     segments: [
@@ -32,14 +37,11 @@ function record(text: string, T = 4): TraceRecord {
       { ...segment, start: T / 2, end: T, charStart: half, charEnd: [...text].length },
     ],
   };
-  return traceRecord({
-    row,
-    texts: { prompt: text.slice(0, 200), completion: text, references: [text.slice(0, 50)] },
-    kinds: ['right'],
-    credits: [{ name: 'share', sigma: row.sigma }],
-    isMagnitude: false,
-    candidates: [1, half, half + 2],
-  });
+  const texts = { prompt: text.slice(0, 200), references: [text.slice(0, 50)] };
+  return {
+    ...traceRecord(row, { ...texts, candidates: [1, half, half + 2] }),
+    ...{ row: 0, kinds: ['right'], credits: [{ name: 'share', sigma: row.sigma }], entropies },
+  };
 }
 
 function page(more: Partial<ScoredPage> = {}): string {
@@ -75,8 +77,8 @@ describe('a page', () => {
     const { traces } = JSON.parse(scripts[0]?.[2] as string) as { traces: string[] };
     const stored = JSON.parse(
       gunzipSync(Buffer.from(traces[0] as string, 'base64')).toString(),
-    ) as TraceRecord;
-    expect(stored.segments.map((segment) => segment.text).join('')).toBe(visible(HOSTILE));
+    ) as PageRecord;
+    expect(stored.segments.map(({ pieces }) => pieces.join('')).join('')).toBe(visible(HOSTILE));
   });
 
   it('allows the scripts and the style that are in it, by their hashes, and no other source', () => {
@@ -109,9 +111,9 @@ describe('a page', () => {
 
 it('a record marks where else the thought might have been cut, in the text as it is shown', () => {
   const { segments } = record('ab\u0000cdefgh');
-  expect(segments.map(({ text, cuts }) => [text, cuts])).toEqual([
-    ['ab\\u{0}cd', [1]],
-    ['efgh', [2]],
+  expect(segments.map(({ pieces }) => pieces)).toEqual([
+    ['a', 'b\u0000cd'],
+    ['ef', 'gh'],
   ]);
 });
 

@@ -1,0 +1,171 @@
+// What all commands have in common: flags that are declared when their command is called, the flags of the log, and how their help reads.
+import { type Argument, type Command, Help, type Option } from 'commander';
+import { packageFile } from '../package-files.js';
+import { escapeControls } from '../printable.js';
+import type { Log } from '../report/log.js';
+
+const waiting = new WeakMap<Command, (argv: readonly string[]) => Promise<void>>();
+
+/** Declares a command's flags no sooner than they are needed. */
+export function lazily(
+  command: Command,
+  declare: (command: Command, argv: readonly string[]) => void | Promise<void>,
+): Command {
+  waiting.set(command, async (argv) => declare(command, argv));
+  return command;
+}
+
+/** Declares them, once. @param argv the command line */
+export async function declared(command: Command, argv: readonly string[] = []): Promise<void> {
+  const declare = waiting.get(command);
+  waiting.delete(command);
+  await declare?.(argv);
+}
+
+const OF_A_JOB = '65 data, 69 device, 75 interrupted: the same command goes on';
+const OF_A_FILE = '65 a file without a trace, or changed after it was written';
+
+/** By command: the page of the documentation, and what it may end with beside 0, a bug (1) and wrong flags (2). */
+const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
+  rredcot: ['README.md', '65 data, 69 device, 75 interrupted or not finished'],
+  score: ['method.md', OF_A_JOB],
+  segment: ['method.md', OF_A_JOB],
+  sample: ['sampling.md', OF_A_JOB],
+  inspect: ['looking.md', '65 a row that is no trace, or no trace that fits'],
+  summary: ['looking.md', OF_A_FILE],
+  report: ['looking.md', OF_A_FILE],
+  calibrate: ['calibration.md', '65 no trace to fit to, or a file changed after it was written'],
+  compare: ['compare.md', '65 no trace to compare'],
+  redistribute: ['method.md', '65 data, 75 interrupted or disk full'],
+  filter: [
+    'output.md',
+    '65 no trace fits, or a file changed after it was written, 75 interrupted or disk full',
+  ],
+  status: ['long-runs.md', '65 damaged data'],
+  verify: ['long-runs.md', '65 findings, 75 a run that is not finished'],
+  merge: ['long-runs.md', '65 damaged data, 75 a run that is not finished, or disk full'],
+  policy: ['policies.md', '65 a policy that fails its check, 69 device'],
+  doctor: ['policies.md', '69 nothing to run a policy on'],
+};
+
+const GROUP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
+  rredcot: [
+    'rredcot inspect traces.jsonl',
+    'rredcot score traces.jsonl --map prompt=question,reference=answer -o scored.parquet',
+    'rredcot inspect scored.parquet --worst',
+  ],
+  policy: ['rredcot policy build ./checkpoint -o ./policy', 'rredcot policy info ./policy'],
+};
+
+/** Flags that people use, of the commands that have many: what `-h` shows, in its order. */
+const COMMON: Readonly<Record<string, readonly string[]>> = {
+  score: [
+    ...['--policy', '--estimator', '--sigma', '--baseline', '--within', '--calibration', '--reward-range'],
+    ...['--output', '--columns', '--map', '--preset', '--join', '--segmenter', '--max-segments'],
+    ...['--device', '--workers', '--shard', '--limit', '--max-rejects', '--dry-run'],
+  ],
+  segment: [
+    ...['--segmenter', '--max-segments', '--policy', '--no-policy', '--output', '--map', '--preset'],
+    ...['--device', '--workers', '--shard', '--limit', '--max-rejects'],
+  ],
+  sample: [
+    ...['--policy', '--samples', '--max-tokens', '--temperature', '--top-p', '--seed', '--stop', '--judge'],
+    ...['--output', '--map', '--preset', '--device', '--workers', '--shard', '--limit'],
+  ],
+  redistribute: [
+    ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--steps', '--calibration'],
+    ...['--reward-range', '--method', '--output', '--columns'],
+  ],
+};
+
+/** Up to its first aside. */
+export function firstSentence(text: string): string {
+  return (
+    text
+      .split(/[;(]| \|/)[0]
+      ?.trim()
+      .replace(/[,:]$/, '') ?? ''
+  );
+}
+
+/**
+ * Defaults without quotes; of a flag that takes a value and says none that there is none. For the program before its commands are
+ * added.
+ * @param isShort `-h` was asked for: the common flags of a command, each in a line or two
+ */
+export function readableHelp(program: Command, isShort: boolean): Command {
+  return program.configureHelp({
+    argumentDescription({ description, defaultValue }: Argument): string {
+      return defaultValue === undefined ? description : `${description} (default: ${shown(defaultValue)})`;
+    },
+    optionDescription({ description, defaultValue, required, optional, mandatory }: Option): string {
+      const text = isShort ? firstSentence(description) : description;
+      if (defaultValue === undefined || defaultValue === false || Array.isArray(defaultValue)) {
+        const isSaid = isShort || description.includes('default: ') || !(required || optional);
+        return isSaid ? text : `${text} (${mandatory ? 'required' : 'default: none'})`;
+      }
+      return `${text} (default: ${shown(defaultValue)})`;
+    },
+    groupItems(all, visible, groupOf) {
+      // in the order of what is shown
+      return new Help().groupItems(isShort ? visible : all, visible, groupOf);
+    },
+    visibleOptions(command: Command): Option[] {
+      const all = Help.prototype.visibleOptions.call(this, command);
+      const common = isShort ? COMMON[command.name()] : undefined;
+      return common?.flatMap((name) => all.filter(({ long }) => long === name)) ?? all;
+    },
+  });
+}
+
+function shown(value: unknown): string {
+  const text = String(value);
+  // the policy that ships with the program lies wherever that was put
+  return text === packageFile('models/embedded') ? 'the bundled one' : value === true ? 'on' : text;
+}
+
+/** Ends the help of the program and of every command; when all of them are there. */
+export function endHelp(program: Command, isShort: boolean, first?: string): void {
+  const name = first ?? program.name();
+  for (const command of program.commands)
+    endHelp(command, isShort, name === 'rredcot' ? command.name() : name);
+  const [page, own] = ENDS[name] ?? ['README.md'];
+  const codes = own === undefined ? '' : `, ${own}`;
+  const examples = program.commands.length === 0 ? [] : (GROUP_EXAMPLES[name] ?? []);
+  const head =
+    examples.length === 0 ? '' : `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}\n`;
+  const short = isShort && COMMON[name] ? `\nrredcot ${program.name()} --help shows every flag.\n` : '';
+  program.addHelpText(
+    'after',
+    `${short}${head}Exit codes: 0 done, 1 a bug, 2 wrong flags${codes} (docs/output.md#exit-codes)\nMore: ${packageFile(`docs/${page}`)}`,
+  );
+}
+
+/** Flags of every command that reports on stderr. */
+export interface LogFlags {
+  readonly quiet: boolean;
+  readonly logJson: boolean;
+}
+
+/** Declares them. */
+export function logged(command: Command): Command {
+  return command
+    .option('--quiet', 'errors only', false)
+    .option('--log-json', 'log records as JSON lines on stderr', false);
+}
+
+/** The log that they ask for. */
+export async function logOf({ quiet, logJson }: LogFlags): Promise<Log> {
+  const { openLog } = await import('../report/log.js');
+  return openLog({ quiet, json: logJson });
+}
+
+/** Parses a flag that may be given several times. */
+export function repeated(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value];
+}
+
+/** A line on stdout. */
+export function print(line: string): void {
+  process.stdout.write(`${escapeControls(line)}\n`);
+}

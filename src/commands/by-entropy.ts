@@ -1,0 +1,50 @@
+// The part of `rredcot segment` that runs a policy: loaded only where there is one, with its tokenizer and ONNX Runtime.
+import { scoreWindows, windowsOf } from '../estimate/windows.js';
+import { windowOf } from '../io/files/chunks.js';
+import { noteProof } from '../policy/run/canary.js';
+import { openPolicy } from '../policy/run/open-model.js';
+import { graphFor, ModelSession } from '../policy/run/session.js';
+import type { Log } from '../report/log.js';
+import { type BadRow, eachTrace } from '../rows.js';
+import { blankRow, type OutputRow } from '../scored.js';
+import { allEnds, type SegmentOptions, segmentRows, segmentSums } from '../segment/segment.js';
+import { THINK_CLOSE } from '../segment/span.js';
+import type { Run } from './job/open-run.js';
+import type { Source } from './job/source.js';
+import { reader } from './ready.js';
+
+/** Opens the policy, and hands back what cuts traces by its entropies: one run of it a trace, and these decide the merge. */
+export async function openCutter(
+  opts: Parameters<typeof openPolicy>[0] & { readonly segments: SegmentOptions },
+  log: Log,
+) {
+  const opened = await openPolicy(opts, log);
+  const { policy, device } = opened;
+  const read = reader('pass', opened, opts.segments);
+
+  async function* byEntropy(source: Source, run: Run): AsyncGenerator<OutputRow | BadRow> {
+    const ready = eachTrace(source.traces(), async (item) => {
+      const { tokens, ...cut } = await read(item.trace, 0);
+      return { ...tokens, ...cut, continuations: [] };
+    });
+    const session = await ModelSession.open(policy, device);
+    noteProof(run, log, session, 'policy');
+    try {
+      const windows = windowsOf(ready, (row) => windowOf(row, run.rowsPerChunk));
+      yield* eachTrace(scoreWindows(windows, session), ({ job, result }) => {
+        const { entropies, logprobs, segmentation } = result;
+        const { trace, promptIds, completionIds, tokens, chars, status } = job;
+        const sums = segmentSums(entropies, allEnds(segmentation));
+        return {
+          ...{ ...blankRow(trace), promptIds, completionIds, entropies, logprobs, status },
+          segments: segmentRows({ segmentation, chars, entropies: sums }),
+          closesThought: tokens.text.includes(THINK_CLOSE),
+        };
+      });
+    } finally {
+      await session.close();
+    }
+  }
+  const passes = { precision: graphFor(policy, device).precision };
+  return { policy, passes, byEntropy, [Symbol.asyncDispose]: () => opened[Symbol.asyncDispose]() };
+}

@@ -1,0 +1,213 @@
+// Makes a trace ready for its values: its reward, and what is gathered of its group; its tokens and pieces; what is scored of it.
+import { TraceRejected } from '../errors.js';
+import { type BankSource, GroupBanks, referencesOf } from '../estimate/bank.js';
+import type { GroupMean, RewardedTrace } from '../estimate/baseline.js';
+import type { CreditOptions } from '../estimate/credit.js';
+import type { Nature } from '../estimate/nature.js';
+import { bankMaker } from '../estimate/references.js';
+import { readsEntropies, readsLogprobs } from '../estimate/requested.js';
+import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward.js';
+import type { Asked, Opened, ValueJob } from '../estimators/estimator.js';
+import type { OurColumn } from '../io/arrow/output-columns.js';
+import { locate } from '../io/map/map.js';
+import type { Field } from '../io/map/sources.js';
+import { EMBEDDED_POLICY } from '../policy/embedded.js';
+import type { OpenPolicy } from '../policy/run/open-model.js';
+import {
+  type EncodedTrace,
+  encodeBehind,
+  encodeTrace,
+  spelledText,
+  thoughtStatus,
+  withTexts,
+} from '../policy/text/encode.js';
+import type { InputRow } from '../rows.js';
+import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
+import { declarationOf } from '../segment/segmenters.js';
+import type { Trace } from '../trace.js';
+import type { Mapping } from './job/mapping.js';
+
+/**
+ * - `pass`: something rests on what the policy says of the tokens: values, segments, σ, or columns that were named
+ * - `tokens`: values and segments are the rows' own, and the tokenizer counts the tokens that σ is put on
+ * - `nothing`: the rows bring token ids, too, and segment ends that count them; nobody has named a policy to check them by
+ */
+export type PolicyNeed = 'nothing' | 'tokens' | 'pass';
+
+/** What of a run decides it. */
+interface AskedOfPolicy {
+  readonly credit: CreditOptions;
+  readonly segments: SegmentOptions;
+  readonly exportName: string | undefined;
+  readonly columns: readonly OurColumn[] | undefined;
+  readonly policy: string;
+}
+
+/** Columns that a pass alone fills. */
+const OF_A_PASS: readonly OurColumn[] = ['logprobs', 'entropies', 'sigma_gain'];
+
+/** The first row stands for all: one that lacks what it has is turned down. */
+export function policyNeed(
+  { credit, segments, exportName, columns, policy }: AskedOfPolicy,
+  { first, map }: Pick<Mapping, 'first' | 'map'>,
+): PolicyNeed {
+  const { segmenter, maxSegments } = segments;
+  const isCutByRow = declarationOf(segmenter).isOfRow && maxSegments === undefined;
+  const isNamed = exportName !== undefined || OF_A_PASS.some((name) => columns?.includes(name));
+  if (!credit.estimator.isOfRow || !isCutByRow || isNamed || readsEntropies(credit) || readsLogprobs(credit))
+    return 'pass';
+  const has = (field: Field): boolean => {
+    const sources = map.mapped.get(field) ?? map.defaults.get(field) ?? [];
+    const place = locate({ columns: first } as InputRow, field, sources);
+    return place !== undefined && ('items' in place || (place.value ?? null) !== null);
+  };
+  return policy === EMBEDDED_POLICY && has('completion_ids') && has('segment_ends') ? 'nothing' : 'tokens';
+}
+
+/** What is said of a run without a pass. */
+export function needNotice(need: PolicyNeed, policy: string): string | undefined {
+  if (need === 'pass') return undefined;
+  const counted =
+    need === 'nothing'
+      ? 'tokens are the completion_ids'
+      : policy === EMBEDDED_POLICY
+        ? "tokens are the bundled policy's, bytes; --policy <folder> counts those of the policy that wrote the traces"
+        : `tokens are those of ${policy}`;
+  return `values and segments are the rows' own, so no policy runs: ${counted}; logprobs and entropies are null`;
+}
+
+/** How a run's traces are made ready. */
+export interface Method {
+  readonly need: PolicyNeed;
+  readonly opened: OpenPolicy;
+  readonly segments: SegmentOptions;
+  readonly rewardRange: readonly [number, number];
+  readonly marks: AnswerMarks;
+  readonly bank: BankSource;
+  /** facts of the values, the estimator as it was asked for, and opened */
+  readonly nature: Nature;
+  readonly asked: Asked;
+  readonly estimator: Opened;
+}
+
+/** How a run's traces are rewarded. */
+export interface Rewarding {
+  /** @throws TraceRejected for a reward that is none */
+  readonly rewardOf: (trace: Trace) => Reward;
+  /** the reward for a group's mean; null also where the trace is turned down later, where the rejects file is open */
+  readonly counted: (trace: Trace) => number | null;
+  /** references of each group's right completions; undefined where rows bring their own */
+  readonly banks: GroupBanks | undefined;
+}
+
+export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method): Rewarding {
+  const textOf = (trace: Trace) => () =>
+    trace.completion ||
+    (need === 'nothing' ? '' : spelledText(trace.completionIds ?? NONE, opened.tokenizer));
+  const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), marks);
+  return {
+    rewardOf,
+    banks: bank === 'group' ? new GroupBanks(marks, nature, textOf) : undefined,
+    counted(trace) {
+      try {
+        return rewardOf(trace).reward;
+      } catch (error) {
+        if (error instanceof TraceRejected) return null;
+        throw error;
+      }
+    },
+  };
+}
+
+/**
+ * @param isStream traces come once: a group's bank is dropped when the next group begins
+ * @returns what makes a trace ready; it throws TraceRejected for what the policy, or another model, cannot take
+ */
+export async function preparing(
+  {
+    opened,
+    need,
+    asked: { status: ofValues = [] },
+    estimator: { scorer, prepare },
+    nature,
+    segments,
+  }: Method,
+  banks: GroupBanks | undefined,
+  isStream: boolean,
+): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
+  const { exitTemplate } = scorer ?? opened.policy;
+  const makeBank = await bankMaker(exitTemplate, nature, scorer?.encode ?? opened.tokenizer.encode);
+  const read = reader(need, opened, segments);
+  return async (item) => {
+    const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);
+    if (isStream) banks?.reach(item.trace.group);
+    const { continuations, ...made } = await makeBank(references);
+    // what another policy scores, this one does not
+    const own = scorer === undefined ? continuations : [];
+    const longest = own.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const { tokens, pieces, trace, status: ofTokens } = await read(item.trace, longest);
+    const again = await prepare?.({ given: item.trace, tokens, references, continuations });
+    const status = [...ofTokens, ...bankStatus, ...made.status, ...ofValues];
+    const whole = { ...item, ...made, ...tokens, trace };
+    return { ...whole, continuations: own, references, status, pieces, again };
+  };
+}
+
+/** A trace as tokens and pieces. */
+interface ReadTrace {
+  readonly tokens: EncodedTrace;
+  readonly pieces: Pieces;
+  /** with the texts that its ids spell, where the row brought ids alone */
+  readonly trace: Trace;
+  /** what the user should know of it: status codes */
+  readonly status: readonly string[];
+}
+
+const NONE = new Int32Array(0);
+
+/**
+ * @returns what reads a trace. It throws TraceRejected for what it cannot read
+ * @param room tokens that the policy's context needs behind the trace
+ */
+export function reader(
+  need: PolicyNeed,
+  { policy, tokenizer, prompts }: OpenPolicy,
+  segments: SegmentOptions,
+): (given: Trace, room: number) => Promise<ReadTrace> {
+  const { vocab, maxTokens } = policy.architecture;
+  const cut = (tokens: EncodedTrace) => {
+    const pieces = cutTrace(tokens, segments);
+    return { pieces, status: [...tokens.status, ...thoughtStatus(tokens, pieces.thought, tokenizer)] };
+  };
+  async function read(given: Trace, most: number): Promise<ReadTrace> {
+    const tokens = await encodeTrace(await prompts.prepare(given), tokenizer, vocab, most);
+    return { tokens, trace: withTexts(tokens, tokenizer), ...cut(tokens) };
+  }
+  /** Nothing is run behind the prompt: it is as the row has it, whatever policy has read it. */
+  async function readCompletion(given: Trace): Promise<ReadTrace> {
+    const tokens = await encodeBehind(NONE, given, tokenizer, vocab);
+    const completion = given.completion || spelledText(tokens.completionIds, tokenizer);
+    const { promptIds = NONE } = given;
+    return { ...cut(tokens), tokens: { ...tokens, promptIds }, trace: { ...given, completion } };
+  }
+  return async (given, room) => {
+    if (need === 'pass') return read(given, maxTokens - room);
+    if (need === 'nothing') return readByRow(given, segments);
+    const hasPrompt = given.promptIds !== undefined || given.prompt.length > 0;
+    const isOfPolicy = policy.path !== EMBEDDED_POLICY && hasPrompt;
+    return isOfPolicy ? read(given, Number.POSITIVE_INFINITY) : readCompletion(given);
+  };
+}
+
+/** Of a trace whose row has all of it. */
+function readByRow(trace: Trace, segments: SegmentOptions): ReadTrace {
+  const { promptIds = NONE, completionIds = NONE, status = [] } = trace;
+  if (completionIds.length === 0)
+    throw new TraceRejected(
+      'empty_completion',
+      'no completion_ids in the row, as the first row has them: --map completion_ids=<path>, or --policy <the policy that wrote the traces>, whose tokenizer counts them',
+    );
+  const pieces = cutByRow(trace, completionIds.length, segments);
+  const tokens = { trace, promptIds, completionIds, tokens: pieces.tokens, chars: null, status };
+  return { tokens, pieces, trace, status };
+}

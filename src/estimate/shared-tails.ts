@@ -1,0 +1,91 @@
+// Tails scored at several exits of a trace as few branches: what goes on as the trace itself does, or as another tail does, is read once.
+import type { Suffix } from './references.js';
+
+/** A trace's tails at its exits, by number of completion tokens: each is scored from its first token on. */
+export type TailsAt = (exit: number) => readonly Int32Array[];
+
+/** Where the scores of a tail are: those of its first tokens are the trace's own, the others a branch's. */
+interface TailPlace {
+  /** tokens with which the trace itself goes on from the exit */
+  readonly along: number;
+  readonly length: number;
+  /** undefined where the trace has them all */
+  readonly branch: number | undefined;
+}
+
+/** Tails as branches. */
+export interface SharedTails {
+  /** by the exit behind which they are scored: where a tail parts from the trace. None begins another one of its exit */
+  readonly branches: readonly { readonly exit: number; readonly suffix: Suffix }[];
+  /** (E) of the tails at each exit */
+  readonly places: readonly (readonly TailPlace[])[];
+}
+
+/**
+ * Finds the branches that are enough for the tails of some exits. A token's probability follows from what stands before it, so the
+ * tail that shares n tokens with the trace's own has the trace's n log-probabilities, and goes on behind the exit n tokens later;
+ * there two tails are one where the shorter is the beginning of the longer. So the mates of a trace are read where they differ from
+ * it, and not once more at every exit before that: a fifth of the tokens of tails, by what was measured (docs/fidelity.md).
+ * @param completion (T)
+ * @param exits (E)
+ */
+export function shareTails(completion: Int32Array, exits: readonly number[], tails: TailsAt): SharedTails {
+  const parting = new Map<number, { rest: Int32Array; k: number; n: number }[]>();
+  const places: TailPlace[][] = exits.map((exit, k) =>
+    tails(exit).map((tail, n) => {
+      const along = sharedTokens(tail, completion.subarray(exit));
+      if (along < tail.length) {
+        const here = parting.get(exit + along) ?? [];
+        parting.set(exit + along, here);
+        here.push({ rest: tail.subarray(along), k, n });
+      }
+      return { along, length: tail.length, branch: undefined };
+    }),
+  );
+  const branches: { exit: number; suffix: Suffix }[] = [];
+  for (const [exit, rests] of [...parting].sort(([a], [b]) => a - b)) {
+    const first = branches.length;
+    for (const { rest, k, n } of rests.sort((a, b) => b.rest.length - a.rest.length)) {
+      const known = branches.findIndex(
+        ({ suffix }, b) => b >= first && sharedTokens(rest, suffix.ids) === rest.length,
+      );
+      const branch = known < 0 ? branches.length : known;
+      if (known < 0) branches.push({ exit, suffix: { ids: rest, scoredFrom: 0, utility: 0 } });
+      const own = places[k] as TailPlace[];
+      own[n] = { ...(own[n] as TailPlace), branch };
+    }
+  }
+  return { branches, places };
+}
+
+/**
+ * The log-probabilities of each tail's tokens, nats.
+ * @param exits (E) those of {@link shareTails}
+ * @param logprobs (T) of the completion's own tokens
+ * @param scored of the branches
+ * @returns (E) of the tails
+ */
+export function tailScores(
+  { places }: SharedTails,
+  exits: readonly number[],
+  logprobs: Float32Array,
+  scored: readonly Float32Array[],
+): Float32Array[][] {
+  return places.map((own, k) =>
+    own.map(({ along, length, branch }) => {
+      const exit = exits[k] as number;
+      const all = new Float32Array(length);
+      all.set(logprobs.subarray(exit, exit + along));
+      if (branch !== undefined) all.set((scored[branch] as Float32Array).subarray(0, length - along), along);
+      return all;
+    }),
+  );
+}
+
+/** Tokens with which two lists of ids begin alike. */
+export function sharedTokens(a: Int32Array, b: Int32Array): number {
+  const length = Math.min(a.length, b.length);
+  let n = 0;
+  while (n < length && a[n] === b[n]) n++;
+  return n;
+}

@@ -1,0 +1,90 @@
+// Estimators for which the policy reads a trace again: what a segment counts for in the answer, by what is lost without it (`loo`), attention or gradient.
+import type { AttributionOptions } from '../estimate/models/attributed.js';
+import type { Loo } from '../estimate/models/deletions.js';
+import { oneOf } from '../flag-values.js';
+import { count, plural } from '../plural.js';
+import { duration } from '../report/progress.js';
+import type { Asked, Config, Estimator } from './estimator.js';
+
+/** Facts of an attribution by what the answer's log-probability does. */
+const OF_ANSWERS = {
+  scores: 'answers',
+  isAttribution: true,
+  noLevel: 'sums of attributions',
+  valueName: 'Σa',
+} as const;
+
+/** @param config what the flags come to */
+function readAgain(opts: AttributionOptions, config: Config = {}): Asked {
+  return {
+    config,
+    open: () => ({
+      async start({ session }) {
+        const { AttributionTally, attributedValues, openAttribution } = await import(
+          '../estimate/models/attributed.js'
+        );
+        await openAttribution(session, opts);
+        return {
+          values: (scored) => attributedValues(scored, session, opts),
+          tally() {
+            const tally = new AttributionTally(opts);
+            return {
+              add: (job) => tally.add(job),
+              async measure() {
+                const { sequences, tokens, seconds, measured } = await tally.measure(session);
+                const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
+                const time =
+                  measured === 0
+                    ? ''
+                    : `: about ${duration(seconds)} more, by ${count(measured)} that were read`;
+                return ['again', `${all}${time}`];
+              },
+            };
+          },
+        };
+      },
+    }),
+  };
+}
+
+/**
+ * What a trace is without a segment:
+ * - `deleted`: what follows moves up, as if the segment had never been written
+ * - `masked`: it stays where it is and nothing after it sees the segment
+ */
+const LOO = ['deleted', 'masked'] as const satisfies readonly Loo[];
+
+export const loo: Estimator = {
+  ...OF_ANSWERS,
+  name: 'loo',
+  card: 'no value: what the segments so far count for, each by how much less likely the reference answer is without it, as a logarithm',
+  flags: [
+    [
+      '--loo <how>',
+      `of loo: a segment is ${LOO.join('|')} (what follows moves up, or stays and does not see it; default: ${LOO[0]})`,
+    ],
+  ],
+  configKeys: ['loo'],
+  ask({ loo: how = LOO[0] }) {
+    const own = oneOf('--loo', String(how), LOO);
+    return readAgain({ estimator: 'loo', loo: own }, { loo: own });
+  },
+};
+
+export const gradient: Estimator = {
+  ...OF_ANSWERS,
+  name: 'gradient',
+  isMagnitude: true,
+  isUnitless: true,
+  card: "no value: what the segments so far count for, each by the norm of the gradient of the reference answer's log-probability in its input embeddings",
+  ask: () => readAgain({ estimator: 'gradient' }),
+};
+
+export const attention: Estimator = {
+  ...OF_ANSWERS,
+  name: 'attention',
+  isMagnitude: true,
+  isUnitless: true,
+  card: 'no value: what the segments so far count for, each by the share of attention that it gets from the tokens of the reference answer',
+  ask: () => readAgain({ estimator: 'attention' }),
+};

@@ -1,0 +1,227 @@
+// Fits the calibrated value by passes over traces: weights of each fold of the groups and of the whole, and how good they are.
+import { createHash } from 'node:crypto';
+import { Assessment, GroupRewards, type Quality } from './assessment.js';
+import { LogisticFit, Moments, type Standardisation, standardise } from './logistic.js';
+import { FEATURES } from './states.js';
+
+/** One trace of a fit; K+1 states of F features, those that are always there first. */
+export interface FitTrace {
+  /** ((K+1)·F) φ(s_0..K) */
+  readonly features: Float64Array;
+  /** ζ in [0, 1] */
+  readonly reward: number;
+  readonly place: GroupPlace;
+}
+
+/** λ of the penalty λ/2 Σ w², beside Σ over traces of their mean cross-entropy. */
+export const L2 = 1;
+/** With fewer groups no fold can be left out, and nothing said of others. */
+const MIN_GROUPS = 5;
+/** Newton's method takes 6 to 10. */
+const MAX_PASSES = 200;
+/** What `v̂ alone` is fitted on: its logarithmic odds, and itself. */
+const VALUE_FEATURES = [FEATURES.indexOf('logit_value'), FEATURES.indexOf('value')];
+
+/** Why a calibration is not to be used. */
+type StandBack = 'too-few-groups' | 'one-reward' | 'no-gain';
+
+/** What the traces are, and what was fitted to them. */
+export interface Fit {
+  readonly traces: number;
+  readonly states: number;
+  readonly groups: KnownGroups;
+  readonly meanReward: number;
+  readonly scale: Standardisation;
+  /** null where there was nothing to fit */
+  readonly weights: {
+    /** (1+F), of all traces */
+    readonly whole: Float64Array;
+    /** (1+F) of each fold: fitted to the groups of the others */
+    readonly folds: readonly Float64Array[];
+  } | null;
+  readonly quality: Quality | null;
+  readonly standsBack: StandBack | null;
+}
+
+/**
+ * Logistic regression of ζ on φ(s_k), every state a sample of weight 1/(K+1), cross-fitted by group: METHOD §3. Keeps
+ * sums alone; the same traces in the same order give the same bits.
+ * @param pass the traces, in the same order at every call
+ * @param F features of a state
+ */
+export async function fitCalibration(
+  pass: () => AsyncIterable<FitTrace>,
+  F: number = FEATURES.length,
+): Promise<Fit> {
+  const { moments, rewards, groupRewards, ...seen } = await survey(pass(), F);
+  const meanReward = rewards.mean();
+  const found = { ...seen, meanReward, scale: moments.standardisation };
+  const none = { ...found, weights: null, quality: null };
+  if (seen.groups.size < MIN_GROUPS) return { ...none, standsBack: 'too-few-groups' };
+  const isOneReward = rewards.lowest === rewards.highest;
+  if (isOneReward || !rewards.canLeaveOut())
+    return { ...none, standsBack: isOneReward ? 'one-reward' : 'too-few-groups' };
+
+  const whole = await fitFolds(
+    pass,
+    found.scale,
+    Array.from({ length: F }, (_, f) => f),
+    true,
+  );
+  const values = await fitFolds(pass, found.scale, VALUE_FEATURES, false);
+  const weights = { whole: whole.pop() as Float64Array, folds: whole };
+  const constants = Array.from({ length: FOLDS }, (_, fold) => rewards.mean(fold));
+  const assessment = new Assessment(weights.folds, values, constants, groupRewards);
+  const z = new Float64Array(F);
+  for await (const { features, reward, place } of pass()) {
+    const states = features.length / F;
+    for (let k = 0; k < states; k++) {
+      standardise(features, k * F, found.scale, z);
+      assessment.addState(z, features[k * F + 1] as number, reward, place.fold, 1 / states);
+    }
+    assessment.endTrace(reward, place);
+  }
+  const quality = assessment.quality();
+  const { calibrated, constant, value } = quality.logLoss;
+  const isGain = calibrated < constant && calibrated < value;
+  return { ...found, weights, quality, standsBack: isGain ? null : 'no-gain' };
+}
+
+/** The first pass: what features are standardised with, and the rewards of each fold. */
+async function survey(traces: AsyncIterable<FitTrace>, F: number) {
+  const moments = new Moments(F);
+  const rewards = new FoldRewards();
+  const groups = new KnownGroups();
+  const groupRewards = new GroupRewards();
+  const counts = { traces: 0, states: 0 };
+  for await (const { features, reward, place } of traces) {
+    const states = features.length / F;
+    for (let k = 0; k < states; k++) moments.add(features, k * F, 1 / states);
+    rewards.add(reward, place.fold);
+    groups.add(place);
+    groupRewards.add(place.mark, reward);
+    counts.traces++;
+    counts.states += states;
+  }
+  return { moments, rewards, groups, groupRewards, ...counts };
+}
+
+/** Rewards by fold. */
+class FoldRewards {
+  readonly #sums = new Float64Array(FOLDS);
+  readonly #counts = new Float64Array(FOLDS);
+  readonly #lowest = new Float64Array(FOLDS).fill(Number.POSITIVE_INFINITY);
+  readonly #highest = new Float64Array(FOLDS).fill(Number.NEGATIVE_INFINITY);
+
+  add(reward: number, fold: number): void {
+    this.#sums[fold] = (this.#sums[fold] as number) + reward;
+    this.#counts[fold] = (this.#counts[fold] as number) + 1;
+    this.#lowest[fold] = Math.min(this.#lowest[fold] as number, reward);
+    this.#highest[fold] = Math.max(this.#highest[fold] as number, reward);
+  }
+
+  get lowest(): number {
+    return Math.min(...this.#lowest);
+  }
+
+  get highest(): number {
+    return Math.max(...this.#highest);
+  }
+
+  /** The mean of all, or of all but one fold. */
+  mean(but?: number): number {
+    const others = (of: Float64Array) => of.reduce((sum, x, fold) => sum + (fold === but ? 0 : x), 0);
+    return others(this.#sums) / others(this.#counts);
+  }
+
+  /** Whether rewards differ in what remains without any one fold. */
+  canLeaveOut(): boolean {
+    return this.#lowest.every((_, but) => {
+      const others = (of: Float64Array) => of.filter((_, fold) => fold !== but);
+      return Math.min(...others(this.#lowest)) < Math.max(...others(this.#highest));
+    });
+  }
+}
+
+/** Weights without each fold; with `andWhole` those of all traces behind them. */
+async function fitFolds(
+  pass: () => AsyncIterable<FitTrace>,
+  scale: Standardisation,
+  used: readonly number[],
+  andWhole: boolean,
+): Promise<Float64Array[]> {
+  const F = scale.mean.length;
+  const fits = Array.from({ length: andWhole ? FOLDS + 1 : FOLDS }, () => new LogisticFit(F, L2, used));
+  const z = new Float64Array(F);
+  for (let passes = 0; fits.some(({ hasEnded }) => !hasEnded); passes++) {
+    if (passes === MAX_PASSES) throw new Error(`the calibration has not settled in ${passes} passes`);
+    for await (const { features, reward, place } of pass()) {
+      const states = features.length / F;
+      for (let k = 0; k < states; k++) {
+        standardise(features, k * F, scale, z);
+        for (const [left, fit] of fits.entries()) if (left !== place.fold) fit.add(z, reward, 1 / states);
+      }
+    }
+    for (const fit of fits) fit.endPass();
+  }
+  return fits.map(({ weights }) => weights);
+}
+
+/** Parts that the groups fall into: a trace's value is fitted on the other four. */
+export const FOLDS = 5;
+/** Groups that a fit keeps in mind; with more of them every group is taken for one of the fit's, in its own fold. */
+const MAX_KNOWN = 2 ** 18;
+
+/** A group by its hash. */
+export interface GroupPlace {
+  readonly fold: number;
+  /** 32 further bits, by which it is known again */
+  readonly mark: number;
+}
+
+/** @param key the trace's group, or its id where it has none */
+export function groupPlace(key: string): GroupPlace {
+  const hash = createHash('sha256').update(key).digest();
+  return { fold: hash.readUInt32BE(0) % FOLDS, mark: hash.readUInt32BE(4) };
+}
+
+/** The groups of a fit: none is forgotten, and of others 1 in 16,000 at most is taken for one of them. */
+export class KnownGroups {
+  readonly #marks = new Set<number>();
+  #isFull = false;
+
+  add({ mark }: GroupPlace): void {
+    if (this.#marks.size < MAX_KNOWN) this.#marks.add(mark);
+    else if (!this.#marks.has(mark)) this.#isFull = true;
+  }
+
+  has({ mark }: GroupPlace): boolean {
+    return this.#isFull || this.#marks.has(mark);
+  }
+
+  /** How many there are; with `isFull` at least so many. */
+  get size(): number {
+    return this.#marks.size;
+  }
+
+  get isFull(): boolean {
+    return this.#isFull;
+  }
+
+  /** As text: the sorted marks, 4 bytes each (little endian) in base64; null where there are too many. */
+  toText(): string | null {
+    if (this.#isFull) return null;
+    const bytes = Buffer.alloc(4 * this.#marks.size);
+    for (const [n, mark] of Uint32Array.from(this.#marks).sort().entries()) bytes.writeUInt32LE(mark, 4 * n);
+    return bytes.toString('base64');
+  }
+
+  /** What {@link toText} has written. */
+  static ofText(text: string | null): KnownGroups {
+    const known = new KnownGroups();
+    if (text === null) known.#isFull = true;
+    const bytes = Buffer.from(text ?? '', 'base64');
+    for (let at = 0; at + 4 <= bytes.length; at += 4) known.#marks.add(bytes.readUInt32LE(at));
+    return known;
+  }
+}

@@ -1,0 +1,193 @@
+// The calibration file: what it says, checked, and the values that it gives the states of a trace.
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { LogLoss, Reliability } from './assessment.js';
+import { type Fit, FOLDS, groupPlace, KnownGroups, L2 } from './calibration-fit.js';
+import { logitOf, sigmoid, standardise } from './logistic.js';
+import { type ColumnFeature, columnFeature, FEATURES, type States, stateFeatures } from './states.js';
+
+const Count = z.int().nonnegative();
+const PerFeature = z.array(z.number());
+/** intercept first */
+const Weights = z.array(z.number());
+
+/** What a value is computed with. */
+const ModelShape = {
+  /** null: the calibration is used; else why it stands back */
+  stands_back: z.enum(['too-few-groups', 'one-reward', 'no-gain']).nullable(),
+  /** whose v̂ φ is made of */
+  estimator: z.literal('pr'),
+  features: z.array(z.string()).refine((names) => FEATURES.every((name, f) => names[f] === name), {
+    error: `expected ${FEATURES.join(', ')}, and further ones behind them`,
+  }),
+  mean: PerFeature,
+  sd: z.array(z.number().positive()),
+  /** of all traces; null where there was nothing to fit */
+  weights: Weights.nullable(),
+  /** of each fold, fitted to the groups of the others */
+  fold_weights: z.array(Weights).length(FOLDS).nullable(),
+};
+
+const CalibrationSchema = z.strictObject({
+  version: z.literal(1),
+  /** version of the program */
+  rredcot: z.string(),
+  ...ModelShape,
+  l2: z.number().nonnegative(),
+  traces: Count,
+  states: Count,
+  /** traces that were left out, by reason */
+  skipped: z.record(z.string(), Count),
+  /** at least so many where `group_marks` is null */
+  groups: Count,
+  /** 32 bits of each group's hash, sorted, in base64; null where they are too many */
+  group_marks: z.base64().nullable(),
+  mean_reward: z.number().nullable(),
+  /** nats a trace, each of folds that were left out; null where there was nothing to fit */
+  log_loss: LogLoss.nullable(),
+  reliability: Reliability.nullable(),
+  /** sha256 of the files of the policy that scored the traces; null where their files do not say */
+  policy: z.record(z.string(), z.string()).nullable(),
+  /** how the traces were scored, as far as φ depends on it; null where their files do not say */
+  scored_with: z.record(z.string(), z.unknown()).nullable(),
+  /** of all that stands before it, so that an edited weight is noticed: {@link contentHash} */
+  sha256: z.string().length(64),
+});
+
+/** What `rredcot calibrate` writes. */
+export type CalibrationFile = Readonly<z.infer<typeof CalibrationSchema>>;
+
+const ModelSchema = z.strictObject(ModelShape);
+/** The part of it that a run keeps in its configuration: enough to compute its values again. */
+export type StoredModel = Readonly<z.infer<typeof ModelSchema>>;
+
+/** How traces were scored, where a file of them says so. */
+export type ScoredWith = Pick<CalibrationFile, 'policy' | 'scored_with'>;
+
+/** The file that a fit makes. */
+export function calibrationFile(
+  fit: Fit,
+  about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
+  further: readonly ColumnFeature[] = [],
+): CalibrationFile {
+  const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
+  const content: Omit<CalibrationFile, 'sha256'> = {
+    version: 1,
+    rredcot: about.rredcot,
+    stands_back: standsBack,
+    estimator: 'pr',
+    features: [...FEATURES, ...further.map(({ name }) => name)],
+    mean: [...scale.mean],
+    sd: [...scale.sd],
+    weights: weights && [...weights.whole],
+    fold_weights: weights?.folds.map((fold) => [...fold]) ?? null,
+    l2: L2,
+    traces,
+    states,
+    skipped: about.skipped,
+    groups: groups.size,
+    group_marks: groups.toText(),
+    mean_reward: traces === 0 ? null : meanReward,
+    log_loss: quality?.logLoss ?? null,
+    reliability: quality?.reliability ?? null,
+    policy: about.policy,
+    scored_with: about.scored_with,
+  };
+  return { ...content, sha256: contentHash(content) };
+}
+
+/** SHA-256 of a calibration's fields, in their order, as JSON without spaces; its own `sha256` is left out. */
+export function contentHash(file: object): string {
+  const { sha256: _, ...content } = file as { readonly sha256?: unknown };
+  return createHash('sha256').update(JSON.stringify(content)).digest('hex');
+}
+
+/** @returns the calibration, or what is wrong with it: the place in the file, and what was expected there */
+export function parseCalibration(found: unknown): CalibrationFile | string {
+  const parsed = CalibrationSchema.safeParse(found);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const place = issue?.path.join('.') ?? '';
+    return place === '' ? `${issue?.message}` : `${place}: ${issue?.message}`;
+  }
+  const { data } = parsed;
+  if (lacksWeights(data)) return 'stands_back is null, and there are no weights';
+  return misfit(data) ?? data;
+}
+
+/** Which list has not a number for each feature, and how many it has; undefined: all do. */
+function misfit({ features, mean, sd, weights, fold_weights: folds }: StoredModel): string | undefined {
+  const lists = { mean: [mean], sd: [sd], weights: weights ? [weights] : [], fold_weights: folds ?? [] };
+  for (const [name, all] of Object.entries(lists)) {
+    const expected = features.length + (name.endsWith('weights') ? 1 : 0);
+    const other = all.find(({ length }) => length !== expected);
+    if (other)
+      return `${name}: ${other.length} numbers, expected ${expected} for ${features.length} features`;
+  }
+  return undefined;
+}
+
+function lacksWeights(model: StoredModel): boolean {
+  return model.stands_back === null && (model.weights === null || model.fold_weights === null);
+}
+
+/** The model in a run's stored configuration; undefined where there is none. */
+export function storedModel(found: unknown): StoredModel | undefined {
+  const { data } = ModelSchema.safeParse(found);
+  return data === undefined || lacksWeights(data) || misfit(data) !== undefined ? undefined : data;
+}
+
+/** What of a calibration a run keeps in its configuration. */
+function modelOf(file: CalibrationFile): StoredModel {
+  const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
+  return { stands_back, estimator, features, mean, sd, weights, fold_weights };
+}
+
+/** A calibration as traces are valued with it. */
+export class Calibration {
+  readonly model: StoredModel;
+  /** features that stand in columns of a trace's row */
+  readonly further: readonly ColumnFeature[];
+  readonly #known: KnownGroups;
+
+  constructor(readonly file: CalibrationFile) {
+    this.model = modelOf(file);
+    this.further = furtherOf(this.model);
+    this.#known = KnownGroups.ofText(file.group_marks);
+  }
+
+  /** Whether the values are to stay as they are. */
+  get standsBack(): boolean {
+    return this.file.stands_back !== null;
+  }
+
+  /**
+   * V(s_0..K) of a trace, as it is stored (float32): by the weights of all traces, or, where its own group was among them,
+   * by those of its fold, which never saw a reward of the group.
+   * @param key the trace's group, or its id where it has none
+   */
+  values(key: string, states: States): Float32Array {
+    const place = groupPlace(key);
+    return modelValues(this.model, states, this.#known.has(place) ? place.fold : null);
+  }
+}
+
+/** The features that stand in columns of a trace's row. */
+export function furtherOf({ features }: StoredModel): ColumnFeature[] {
+  return features.slice(FEATURES.length).map(columnFeature);
+}
+
+/** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
+export function modelValues(model: StoredModel, states: States, fold: number | null): Float32Array {
+  const weights = fold === null ? model.weights : model.fold_weights?.[fold];
+  if (!weights) throw new Error('the calibration has no weights');
+  const all = Float64Array.from(weights);
+  const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
+  const F = model.features.length;
+  const features = stateFeatures(states, furtherOf(model));
+  const z = new Float64Array(F);
+  return Float32Array.from(states.values, (_, k) => {
+    standardise(features, k * F, scale, z);
+    return sigmoid(logitOf(all, z));
+  });
+}

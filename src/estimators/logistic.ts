@@ -1,0 +1,199 @@
+// Logistic regression with an L2 penalty by Newton's method, and the moments by which features are standardised: over samples that come one by one, pass after pass.
+
+/** A step that promises to lower the loss by less than this share is the last: what remains is of the step's square. */
+const LAST_GAIN = 1e-13;
+/** A loss that rises by less than this share has only been rounded. */
+const ROUNDING = 1e-9;
+
+/**
+ * Fits P(ζ = 1) = σ(w_0 + Σ_f w_f z_f), for any ζ in [0, 1], by the least Σ weight · cross-entropy + l2/2 Σ_f w_f². The
+ * intercept is free. What is kept are sums, so a pass needs no memory for its samples; the weights depend on the samples
+ * and their order alone.
+ */
+export class LogisticFit {
+  /** (1+F) intercept first; features that are not used have 0 */
+  readonly weights: Float64Array;
+  /** places in `weights` that are fitted */
+  readonly #places: Int32Array;
+  readonly #gradient: Float64Array; // (P)
+  readonly #hessian: Float64Array; // (P·P) lower triangle
+  #loss = 0;
+  #before: { readonly weights: Float64Array; readonly loss: number } | undefined;
+  #hasEnded = false;
+
+  /**
+   * @param features F, of which a sample has as many
+   * @param used indices of those that are fitted
+   */
+  constructor(
+    features: number,
+    private readonly l2: number,
+    used: readonly number[] = Array.from({ length: features }, (_, f) => f),
+  ) {
+    this.weights = new Float64Array(1 + features);
+    this.#places = Int32Array.of(0, ...used.map((f) => f + 1));
+    const P = this.#places.length;
+    this.#gradient = new Float64Array(P);
+    this.#hessian = new Float64Array(P * P);
+  }
+
+  /** Whether more passes change nothing. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** Takes a sample of the pass. @param z (F) standardised features @param target ζ in [0, 1] */
+  add(z: Float64Array, target: number, weight: number): void {
+    if (this.#hasEnded) return;
+    const logit = logitOf(this.weights, z);
+    this.#loss += weight * crossEntropy(logit, target);
+    const p = sigmoid(logit);
+    const error = weight * (p - target);
+    const curvature = weight * p * (1 - p);
+    const places = this.#places;
+    const P = places.length;
+    for (let i = 0; i < P; i++) {
+      const zi = i === 0 ? 1 : (z[(places[i] as number) - 1] as number);
+      this.#gradient[i] = (this.#gradient[i] as number) + error * zi;
+      for (let j = 0; j <= i; j++) {
+        const zj = j === 0 ? 1 : (z[(places[j] as number) - 1] as number);
+        this.#hessian[i * P + j] = (this.#hessian[i * P + j] as number) + curvature * zi * zj;
+      }
+    }
+  }
+
+  /** Ends a pass: takes Newton's step, or half of the last one back where that had gone too far. */
+  endPass(): void {
+    if (this.#hasEnded) return;
+    const { weights, l2 } = this;
+    const loss = this.#loss + weights.reduce((sum, w, at) => sum + (at === 0 ? 0 : (l2 / 2) * w * w), 0);
+    const before = this.#before;
+    if (before !== undefined && !(loss <= before.loss + ROUNDING * Math.abs(before.loss))) {
+      for (let at = 0; at < weights.length; at++)
+        weights[at] = ((weights[at] as number) + (before.weights[at] as number)) / 2;
+      this.#clear();
+      return;
+    }
+    const P = this.#places.length;
+    for (let i = 1; i < P; i++) {
+      this.#gradient[i] = (this.#gradient[i] as number) + l2 * (weights[this.#places[i] as number] as number);
+      this.#hessian[i * P + i] = (this.#hessian[i * P + i] as number) + l2;
+    }
+    const step = solveSymmetric(this.#hessian, this.#gradient);
+    this.#before = { weights: weights.slice(), loss };
+    let gain = 0; // twice what the quadratic model promises
+    for (let i = 0; i < P; i++) {
+      const place = this.#places[i] as number;
+      weights[place] = (weights[place] as number) - (step[i] as number);
+      gain += (step[i] as number) * (this.#gradient[i] as number);
+    }
+    this.#hasEnded = gain <= LAST_GAIN * loss;
+    this.#clear();
+  }
+
+  #clear(): void {
+    this.#gradient.fill(0);
+    this.#hessian.fill(0);
+    this.#loss = 0;
+  }
+}
+
+/** w_0 + Σ_f w_f z_f. @param weights (1+F) intercept first */
+export function logitOf(weights: Float64Array, z: Float64Array): number {
+  let logit = weights[0] as number;
+  for (let f = 0; f < z.length; f++) logit += (weights[f + 1] as number) * (z[f] as number);
+  return logit;
+}
+
+/** 1 / (1 + e^−x), without overflow on either side. */
+export function sigmoid(x: number): number {
+  if (x >= 0) return 1 / (1 + Math.exp(-x));
+  const e = Math.exp(x);
+  return e / (1 + e);
+}
+
+/** −ζ log p − (1−ζ) log(1−p) of p = σ(logit), nats. */
+export function crossEntropy(logit: number, target: number): number {
+  return Math.max(logit, 0) + Math.log1p(Math.exp(-Math.abs(logit))) - target * logit;
+}
+
+/** Solves A x = b by Cholesky's decomposition. @param A (P·P) lower triangle, overwritten @param b (P) */
+function solveSymmetric(A: Float64Array, b: Float64Array): Float64Array {
+  const P = b.length;
+  const x = b.slice();
+  for (let i = 0; i < P; i++) {
+    for (let j = 0; j <= i; j++) {
+      let sum = A[i * P + j] as number;
+      for (let k = 0; k < j; k++) sum -= (A[i * P + k] as number) * (A[j * P + k] as number);
+      A[i * P + j] = i === j ? Math.sqrt(sum) : sum / (A[j * P + j] as number);
+    }
+    let sum = x[i] as number;
+    for (let k = 0; k < i; k++) sum -= (A[i * P + k] as number) * (x[k] as number);
+    x[i] = sum / (A[i * P + i] as number);
+  }
+  for (let i = P - 1; i >= 0; i--) {
+    let sum = x[i] as number;
+    for (let k = i + 1; k < P; k++) sum -= (A[k * P + i] as number) * (x[k] as number);
+    x[i] = sum / (A[i * P + i] as number);
+  }
+  return x;
+}
+
+/** What features are standardised with. */
+export interface Standardisation {
+  /** (F) */
+  readonly mean: Float64Array;
+  /** (F) 1 for a feature that is always the same */
+  readonly sd: Float64Array;
+}
+
+/** A spread this far below the mean is rounding. */
+const FLAT_SPREAD = 1e-12;
+
+/** Weighted moments by West's update: exact to rounding for features that are far from 0, too. What is not known (NaN) does not count. */
+export class Moments {
+  readonly #weights: Float64Array;
+  readonly #mean: Float64Array;
+  readonly #squares: Float64Array;
+
+  constructor(features: number) {
+    this.#weights = new Float64Array(features);
+    this.#mean = new Float64Array(features);
+    this.#squares = new Float64Array(features);
+  }
+
+  /** Takes the features that stand from `from` on. */
+  add(features: Float64Array, from: number, weight: number): void {
+    for (let f = 0; f < this.#mean.length; f++) {
+      const away = (features[from + f] as number) - (this.#mean[f] as number);
+      if (Number.isNaN(away)) continue;
+      const sum = (this.#weights[f] as number) + weight;
+      this.#weights[f] = sum;
+      const moved = (this.#mean[f] as number) + (away * weight) / sum;
+      this.#squares[f] =
+        (this.#squares[f] as number) + weight * away * ((features[from + f] as number) - moved);
+      this.#mean[f] = moved;
+    }
+  }
+
+  get standardisation(): Standardisation {
+    const sd = this.#squares.map((squares, f) => {
+      const spread = Math.sqrt(squares / (this.#weights[f] as number));
+      return spread > FLAT_SPREAD * Math.abs(this.#mean[f] as number) ? spread : 1;
+    });
+    return { mean: this.#mean.slice(), sd };
+  }
+}
+
+/** Writes the standardised features of one state to `out` (F); what is not known (NaN) counts as the mean. */
+export function standardise(
+  features: Float64Array,
+  from: number,
+  { mean, sd }: Standardisation,
+  out: Float64Array,
+): void {
+  for (let f = 0; f < out.length; f++) {
+    const feature = features[from + f] as number;
+    out[f] = Number.isNaN(feature) ? 0 : (feature - (mean[f] as number)) / (sd[f] as number);
+  }
+}

@@ -1,0 +1,102 @@
+// Requests over HTTP: sent again, later and later, where the other end or the way to it fails.
+import { Agent, request as plain } from 'node:http';
+import { Agent as SecureAgent, request as secure } from 'node:https';
+import { setTimeout as after } from 'node:timers/promises';
+import { EXIT, RredcotError, usageError } from '../../errors.js';
+
+export interface Asked {
+  readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array | undefined;
+}
+
+/** What came back, to its last byte; of any status that is no passing failure. */
+export interface Answer {
+  readonly status: number;
+  header(name: string): string | undefined;
+  readonly body: Buffer;
+  /** how often it was asked before: what was asked may have been done already */
+  readonly triedBefore: number;
+}
+
+const TRIES = 10;
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5000;
+/** At a time, however many objects are looked at: the others wait. */
+const CONNECTIONS = { keepAlive: true, maxSockets: 32 };
+const WAYS = {
+  'http:': { send: plain, agent: new Agent(CONNECTIONS) },
+  'https:': { send: secure, agent: new SecureAgent(CONNECTIONS) },
+};
+/** Silence after which a connection is taken for dead. */
+const SILENCE_MS = 60_000;
+/** Busy, too many requests, broken on the way, or another write to the same object under way. */
+const PASSING = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
+/** No machine of this name, or not the one that it should be: that does not pass. */
+const WRONG_MACHINE = /^ENOTFOUND$|CERT|ALTNAME/;
+
+/**
+ * Asks until an answer comes, some 20 seconds of failures long.
+ * @param make the request, made anew each time: signatures hold for minutes
+ * @param path of which it is, for messages
+ * @throws RredcotError (exit 2) for a machine that cannot be the right one, (exit 75) where every try has failed
+ */
+export async function ask(path: string, make: () => Asked | Promise<Asked>): Promise<Answer> {
+  let failure = '';
+  for (let tries = 0; tries < TRIES; tries++) {
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (tries - 1));
+    // apart from others that failed at the same time
+    if (tries > 0) await after(wait * (0.5 + Math.random() / 2));
+    const asked = await make();
+    try {
+      const answer = await askOnce(asked, tries);
+      if (!PASSING.has(answer.status)) return answer;
+      failure = `${asked.url.host} answers ${told(answer)}`;
+    } catch (error) {
+      const { code = '', message } = error as NodeJS.ErrnoException;
+      failure = `${asked.url.host}: ${message || code}`;
+      if (WRONG_MACHINE.test(code))
+        throw usageError(
+          `${path}: ${failure}`,
+          'check the address and the endpoint (AWS_ENDPOINT_URL_S3, HF_ENDPOINT)',
+        );
+    }
+  }
+  throw new RredcotError(`${path}: ${failure}, ${TRIES} times`, {
+    exitCode: EXIT.interrupted,
+    hint: 'the same command again',
+  });
+}
+
+/** A status with what an S3 store says of it in XML. */
+export function told({ status, body, header }: Answer): string {
+  const text = body.toString('utf8', 0, 4096);
+  const [, code = header('x-error-code') ?? ''] = /<Code>([^<]*)/.exec(text) ?? [];
+  const [, message = header('x-error-message') ?? ''] = /<Message>([^<]*)/.exec(text) ?? [];
+  return [status, code, message && `(${message})`].filter((each) => each !== '').join(' ');
+}
+
+// Node's fetch unpacks what was stored as packed, and a range of it is no packed file
+function askOnce({ method, url, headers, body }: Asked, triedBefore: number): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const { send, agent } = WAYS[url.protocol as keyof typeof WAYS];
+    const length = body === undefined ? {} : { 'content-length': `${body.length}` };
+    const request = send(url, { method, agent, headers: { ...headers, ...length } }, (response) => {
+      const parts: Buffer[] = [];
+      // some stores send an end of a body behind it, which is none of the next answer's
+      if (method === 'HEAD') tell();
+      response.on('data', (part: Buffer) => parts.push(part));
+      // an answer that is cut off ends with an error, not with `end`
+      response.on('error', reject);
+      response.on('end', tell);
+      function tell(): void {
+        const header = (name: string) => [response.headers[name]].flat()[0];
+        resolve({ status: response.statusCode ?? 0, header, body: Buffer.concat(parts), triedBefore });
+      }
+    });
+    request.setTimeout(SILENCE_MS, () => request.destroy(new Error(`silent for ${SILENCE_MS / 1000} s`)));
+    request.on('error', reject);
+    request.end(body);
+  });
+}

@@ -1,0 +1,158 @@
+// Objects of a store as files that are read: in ranges, and of one version from the first to the last.
+import { dataError, type RredcotError, usageError } from '../../errors.js';
+import { told } from './http.js';
+import { type HubFile, hubRange, listHub, lookAtHub } from './hub.js';
+import { askS3, listS3, refusalOf, s3Place } from './s3.js';
+
+/** One version of an object. */
+export interface ObjectVersion {
+  readonly size: number;
+  /** another one where the bytes are others */
+  readonly etag: string;
+  readonly ofHub?: HubFile;
+}
+
+/** What is known of an object without reading it. */
+export interface ObjectFacts {
+  readonly size: number;
+  /** 0 where the store does not say */
+  readonly mtimeMs: number;
+  readonly version: ObjectVersion;
+  isFile(): boolean;
+  isDirectory(): boolean;
+}
+
+const isOfHub = (path: string): boolean => /^hf:/i.test(path);
+
+function factsOf(version: ObjectVersion, mtimeMs: number): ObjectFacts {
+  return { size: version.size, mtimeMs, version, isFile: () => true, isDirectory: () => false };
+}
+
+/** null where there is no such object. @throws RredcotError (exit 2) where the store refuses */
+export async function lookAtObject(path: string): Promise<ObjectFacts | null> {
+  if (isOfHub(path)) {
+    const ofHub = await lookAtHub(path);
+    return ofHub && factsOf({ size: ofHub.size, etag: ofHub.etag, ofHub }, 0);
+  }
+  const place = s3Place(path);
+  // a bucket, or what a user has made to look like a folder
+  if (place.key === '' || place.key.endsWith('/')) return null;
+  const answer = await askS3(path, place, { method: 'HEAD' });
+  if (answer.status === 404) return null;
+  const [size, etag] = [Number(answer.header('content-length')), answer.header('etag')];
+  if (answer.status !== 200 || etag === undefined) throw await refusalOf(path, answer, 'read');
+  // the store counts seconds: what is younger than this is younger
+  return factsOf({ size, etag }, (Date.parse(answer.header('last-modified') ?? '') || 0) + 999);
+}
+
+/** The objects whose addresses begin with one that ends with a slash, or of the Hub lie in that folder; sorted. */
+export function listObjects(prefix: string): Promise<string[]> {
+  return isOfHub(prefix) ? listHub(prefix) : listS3(prefix);
+}
+
+/** What is asked for at a time where little is read: a request takes as long as some 100 KiB. */
+const LEAST_BYTES = 2 ** 18;
+/** The same of an object that is read from its beginning to its end, while the one before is used. */
+const PIECE_BYTES = 8 * 2 ** 20;
+
+/** An object that is open: what is read of it is of the version that it had then. */
+export class StoredObject implements AsyncDisposable {
+  /** what was read last, of which the next may ask for more */
+  private held: { readonly from: number; readonly bytes: Buffer } = { from: 0, bytes: Buffer.alloc(0) };
+
+  private constructor(
+    readonly path: string,
+    private readonly facts: ObjectFacts,
+  ) {}
+
+  /** @param version that was looked at before; undefined: what is there now. @throws Error as {@link noObject} */
+  static async open(path: string, version?: ObjectVersion): Promise<StoredObject> {
+    const facts = version === undefined ? await lookAtObject(path) : factsOf(version, 0);
+    if (facts === null) throw noObject(path);
+    return new StoredObject(path, facts);
+  }
+
+  async stat(): Promise<ObjectFacts> {
+    return this.facts;
+  }
+
+  /** As of Node's own files. @returns fewer bytes than asked for only where the object ends */
+  async read<T extends Uint8Array>(
+    buffer: T,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ bytesRead: number; buffer: T }> {
+    const until = Math.min(position + length, this.facts.size);
+    if (position >= until) return { bytesRead: 0, buffer };
+    const { from, bytes } = this.held;
+    if (position < from || until > from + bytes.length) {
+      const least = Math.min(this.facts.size, Math.max(until, position + LEAST_BYTES));
+      this.held = { from: position, bytes: await this.range(position, least) };
+    }
+    buffer.set(this.held.bytes.subarray(position - this.held.from, until - this.held.from), offset);
+    return { bytesRead: until - position, buffer };
+  }
+
+  /** All from a byte to before another one, in order. */
+  async *bytes(start = 0, end = this.facts.size): AsyncGenerator<Buffer> {
+    const size = Math.min(end, this.facts.size);
+    const piece = (from: number): Promise<Buffer> | undefined => {
+      if (from >= size) return undefined;
+      const asked = this.range(from, Math.min(size, from + PIECE_BYTES));
+      // a failure is told by who takes it, who may have stopped before
+      asked.catch(() => {});
+      return asked;
+    };
+    let next = piece(start);
+    for (let from = start; next !== undefined; from += PIECE_BYTES) {
+      const bytes: Buffer = await next;
+      next = piece(from + PIECE_BYTES);
+      yield bytes;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.held = { from: 0, bytes: Buffer.alloc(0) };
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** @throws RredcotError (exit 65) where it is another version now */
+  private async range(from: number, until: number): Promise<Buffer> {
+    const { path } = this;
+    const { ofHub, etag, size } = this.facts.version;
+    const range = `bytes=${from}-${until - 1}`;
+    const answer =
+      ofHub === undefined
+        ? await askS3(path, s3Place(path), { method: 'GET', headers: { range, 'if-match': etag } })
+        : await hubRange(path, ofHub, range);
+    const { status, body, header } = answer;
+    if (status === 412 || status === 404 || status === 416) throw changed(path);
+    if (status !== 200 && status !== 206) throw await refusalOf(path, answer, 'read');
+    const isWhole = status === 200 && body.length === size;
+    const isRange =
+      header('content-range') === `bytes ${from}-${until - 1}/${size}` && body.length === until - from;
+    if (ofHub === undefined && header('etag') !== etag) throw changed(path);
+    if (isWhole) return body.subarray(from, until);
+    if (status === 206 && isRange) return body;
+    throw dataError(
+      `${path}: ${told(answer)}: ${body.length} bytes came, ${header('content-range') ?? 'of no range'}, expected ${range.replace('=', ' ')}/${size}`,
+      'the same command again; or download it first',
+    );
+  }
+}
+
+/** As the file system says it of a file. */
+export function noObject(path: string): Error {
+  return Object.assign(usageError(`${path}: no such object`, 'check the address'), { code: 'ENOENT' });
+}
+
+function changed(path: string): RredcotError {
+  return dataError(
+    `${path}: changed while it was read: the store has another version of it now, or none; nothing is published`,
+    'when it is whole, the same command with --overwrite',
+  );
+}

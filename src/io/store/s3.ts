@@ -1,0 +1,125 @@
+// Requests to a store that speaks S3: signed, and its refusals told with what mends them.
+import { createHash } from 'node:crypto';
+import { AwsV4Signer } from 'aws4fetch';
+import { type RredcotError, usageError } from '../../errors.js';
+import { type Account, EXPORT_KEYS, readAccount } from './account.js';
+import { type Answer, type Asked, ask, told } from './http.js';
+
+/** An object, or what keys begin with. */
+export interface S3Place {
+  readonly bucket: string;
+  readonly key: string;
+}
+
+/** @throws RredcotError (exit 2) for an address that names no bucket, or whose key a URL cannot hold */
+export function s3Place(path: string): S3Place {
+  const [, bucket, key = ''] = /^s3:\/\/([^/]+)\/?(.*)$/is.exec(path) ?? [];
+  if (bucket === undefined || key.split('/').some((part) => part === '.' || part === '..'))
+    throw usageError(`${path}: is no address of an object`, 's3://<bucket>/<key>');
+  return { bucket, key };
+}
+
+export interface S3Request extends Pick<Asked, 'method' | 'body'> {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, string>>;
+}
+
+/** One reading of the files of the profile does for all requests of a process. */
+const accounts = new Map<string, Promise<Account>>();
+
+function currentAccount(): Promise<Account> {
+  const own = Object.entries(process.env).filter(([name]) => name.startsWith('AWS_') || name === 'HOME');
+  const key = JSON.stringify(own);
+  const known = accounts.get(key) ?? readAccount();
+  accounts.set(key, known);
+  return known;
+}
+
+/** Asks for an object, or with an empty key for something of its bucket. @throws RredcotError as `ask` and `readAccount` */
+export async function askS3(path: string, place: S3Place, request: S3Request): Promise<Answer> {
+  const { method, body, headers = {}, query = {} } = request;
+  const account = await currentAccount();
+  const url = new URL(urlOf(place, account));
+  // URLSearchParams would write a blank as +, which the signature has as %20
+  url.search = Object.entries(query)
+    .map(([name, value]) => `${name}=${encoded(value)}`)
+    .join('&');
+  const { keys, region } = account;
+  if (keys === undefined) return ask(path, () => ({ method, url, headers, body }));
+  const hash = createHash('sha256')
+    .update(body ?? '')
+    .digest('hex');
+  return ask(path, async () => {
+    const own = { ...headers, 'x-amz-content-sha256': hash };
+    const signer = new AwsV4Signer({ ...keys, method, url: url.href, headers: own, region, service: 's3' });
+    const signed = await signer.sign();
+    return { method, url: signed.url, headers: Object.fromEntries(signed.headers), body };
+  });
+}
+
+function urlOf({ bucket, key }: S3Place, { endpoint, region }: Account): string {
+  const path = key.split('/').map(encoded).join('/');
+  if (endpoint !== undefined) return `${endpoint.replace(/\/+$/, '')}/${encoded(bucket)}/${path}`;
+  const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
+  // a certificate holds for one name before the dot
+  return bucket.includes('.') ? `https://${host}/${bucket}/${path}` : `https://${bucket}.${host}/${path}`;
+}
+
+/** As the signature has it: what a URL may hold and S3 still wants written out is `!'()*`. */
+function encoded(text: string): string {
+  return encodeURIComponent(text).replaceAll(
+    /[!'()*]/g,
+    (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+/** What the user has to mend where a store refuses. */
+export async function refusalOf(
+  path: string,
+  answer: Answer,
+  action: 'read' | 'written',
+): Promise<RredcotError> {
+  const { keys, region } = await currentAccount();
+  const own = answer.header('x-amz-bucket-region');
+  const hint =
+    own !== undefined && own !== region
+      ? `AWS_REGION=${own}`
+      : answer.status !== 401 && answer.status !== 403
+        ? 'check the address, the region and the endpoint (AWS_REGION, AWS_ENDPOINT_URL_S3)'
+        : keys === undefined
+          ? `AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; from another way to log in: ${EXPORT_KEYS}`
+          : 'check that these keys may read, list and write there: without the right to list a bucket, what is not there is forbidden';
+  return usageError(`${path}: cannot be ${action}: the store answers ${told(answer)}`, hint);
+}
+
+/**
+ * Keys that begin with a place's, in the order of their bytes.
+ * @returns addresses
+ * @throws RredcotError (exit 2) where the store refuses
+ */
+export async function listS3(path: string): Promise<string[]> {
+  const { bucket, key: prefix } = s3Place(path);
+  const found: string[] = [];
+  for (let token: string | undefined, isLast = false; !isLast; ) {
+    const more: Record<string, string> = token === undefined ? {} : { 'continuation-token': token };
+    const query = { 'list-type': '2', 'encoding-type': 'url', prefix, ...more };
+    const answer = await askS3(path, { bucket, key: '' }, { method: 'GET', query });
+    if (answer.status === 404) return [];
+    if (answer.status !== 200) throw await refusalOf(path, answer, 'read');
+    for (const key of textOf(answer, 'Key'))
+      found.push(`s3://${bucket}/${decodeURIComponent(key.replaceAll('+', ' '))}`);
+    [token] = textOf(answer, 'NextContinuationToken');
+    isLast = token === undefined;
+  }
+  return found;
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
+
+/** What stands in the elements of a name. */
+export function textOf({ body }: Answer, name: string): string[] {
+  const found = body.toString().matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
+  return Array.from(found, ([, text = '']) =>
+    text.replaceAll(/&(lt|gt|quot|apos|amp);/g, (_, entity: string) => ENTITIES[entity] ?? ''),
+  );
+}

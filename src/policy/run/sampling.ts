@@ -1,0 +1,91 @@
+// How a policy samples: what is asked of rows that write and what they wrote, in a file that loads no ONNX Runtime.
+import { createHash } from 'node:crypto';
+
+/** Rows that write at once, by default: beyond, a CPU gains nothing (bench/decode.mjs). */
+export const DEFAULT_BATCH = 64;
+/** A trunk's length is padded to a multiple of it, see `rowAttention`. */
+export const TRUNK_MULTIPLE = 64;
+
+/** How tokens are chosen. */
+export interface Choosing {
+  /** 0 takes the likeliest token */
+  readonly temperature: number;
+  /** 1 takes all tokens */
+  readonly topP: number;
+  /** tokens after which a row ends; they are part of what it wrote */
+  readonly stops: readonly number[];
+}
+
+/** What the flags say of it. */
+export interface SamplingOptions extends Omit<Choosing, 'stops'> {
+  /** new tokens at most */
+  readonly maxTokens: number;
+  readonly seed: number;
+  /** a token that ends a completion, beside the policy's own: its text, or its id */
+  readonly stop?: string;
+  /** rows that write at once: no part of what is written */
+  readonly batch: number;
+}
+
+/** A row before its first token. */
+export interface RowStart {
+  /** which trunk it continues, of those that were read together */
+  readonly trace: number;
+  /** tokens of the trace in its state; at least 1 */
+  readonly exit: number;
+  /** the last of them */
+  readonly token: number;
+  /** what its random numbers come from */
+  readonly key: RowKey;
+  /** tokens that it may write; at least 1 */
+  readonly most: number;
+}
+
+/** Rows that write together, on trunks that a run has kept. */
+export interface DecodeJob extends Choosing {
+  /** number under which the trunks' keys and values are kept */
+  readonly kept: number;
+  readonly rows: readonly RowStart[];
+}
+
+/** What a row wrote. */
+export interface Written {
+  readonly ids: Int32Array;
+  /** under the policy itself, nats: temperature 1, all tokens */
+  readonly logprobs: Float32Array;
+  readonly finish: 'stop' | 'length';
+}
+
+/** What one call has brought. */
+export interface Advance {
+  /** tokens that were written */
+  readonly tokens: number;
+  /** rows that have ended, by their number in the job */
+  readonly ended: readonly (Written & { readonly row: number })[];
+  readonly isDone: boolean;
+}
+
+// ------ random numbers that depend on nothing but what they are for: a seed, names, and a position
+
+/** Two words that stand for a row's names: the same ones everywhere, whatever else is drawn. */
+export type RowKey = readonly [high: number, low: number];
+
+/** @param names e.g. the seed, a trace's id, the number of its exit, the number of the sample */
+export function rowKey(...names: readonly (string | number)[]): RowKey {
+  const digest = createHash('sha256').update(JSON.stringify(names)).digest();
+  return [digest.readUInt32LE(0), digest.readUInt32LE(4)];
+}
+
+/** The number of a position: in [0, 1), a multiple of 2^-24, so that float32 holds it. */
+export function uniformAt([high, low]: RowKey, position: number): number {
+  const first = mixed(low ^ Math.imul(position + 1, 0x9e3779b1));
+  return (mixed(first ^ high ^ Math.imul(position, 0x85ebca6b)) >>> 8) / 2 ** 24;
+}
+
+/** The last step of MurmurHash3 (Austin Appleby, public domain): every bit of x reaches every bit of the result. */
+function mixed(x: number): number {
+  let h = x;
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return h ^ (h >>> 16);
+}

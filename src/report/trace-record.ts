@@ -1,0 +1,196 @@
+// One record of a scored trace, which terminal and page show: its segments with their texts and weights, and which of them turned it.
+import type { OutputRow } from '../scored.js';
+
+/** A thought segment and what it changed. */
+export interface Turn {
+  /** number of the segment, from 0 */
+  readonly segment: number;
+  /** v̂ after it less v̂ before it; of what has no sign of its own, with the sign of R* */
+  readonly change: number;
+  /** σ summed over it, and as a multiple of what uniform σ would give it */
+  readonly sigma: number | null;
+  readonly weight: number | null;
+}
+
+/** Changes below this are what rounding leaves. */
+export const NOTHING = 0.0005;
+
+/**
+ * The thought segments in order.
+ * @param isMagnitude the estimator's differences are magnitudes, whatever their sign
+ */
+export function turnsOf(
+  { segments, reward, baseline }: Pick<OutputRow, 'segments' | 'reward' | 'baseline'>,
+  isMagnitude: boolean,
+): Turn[] {
+  const outcome = Math.sign((reward ?? 0.5) - (baseline ?? 0.5));
+  const tokens = segments.at(-1)?.end ?? null;
+  return segments.flatMap(({ kind, delta, sigma, start, end }, segment) => {
+    if (kind !== 'thought' || delta === null) return [];
+    const change = isMagnitude ? outcome * Math.abs(delta) : delta;
+    return [{ segment, change, sigma, weight: weightOf(sigma, start, end, tokens) }];
+  });
+}
+
+/** Mean σ·T of a segment, in tokens; null where that is unknown. */
+function weightOf(
+  sigma: number | null,
+  start: number | null,
+  end: number | null,
+  tokens: number | null,
+): number | null {
+  if (sigma === null || tokens === null || start === null || end === null || end === start) return null;
+  return sigma / ((end - start) / tokens);
+}
+
+/** Those that raised the value the most, and those that lowered it the most. @param most of each */
+export function outstanding(turns: readonly Turn[], most = 3) {
+  const sorted = turns.toSorted((a, b) => b.change - a.change || a.segment - b.segment);
+  return {
+    decisive: sorted.filter(({ change }) => change > NOTHING).slice(0, most),
+    harmful: sorted
+      .filter(({ change }) => change < -NOTHING)
+      .reverse()
+      .slice(0, most),
+  };
+}
+
+/** The largest rise and the largest fall, both ≥ 0. */
+export function extremes(turns: readonly Turn[]): { readonly rise: number; readonly fall: number } {
+  return {
+    rise: turns.reduce((most, { change }) => Math.max(most, change), 0),
+    fall: turns.reduce((most, { change }) => Math.max(most, -change), 0),
+  };
+}
+
+/** Steps of the shade on each side. */
+const SHADES = 5;
+/** Up to here a weight is taken for uniform. */
+const EVEN = 1.02;
+
+/**
+ * How strongly a segment is shaded, on one scale for all traces, so that a flat trace looks flat: from −5 to 5, 0 at uniform weight or
+ * less, a step for each doubling of |σ·T|. The sign is what training does with the segment: above 0 it becomes likelier, below 0 less likely.
+ * @param weight mean σ·T of the segment
+ * @param isLowered R* is below 0
+ */
+export function shadeOf(weight: number | null, isLowered: boolean): number {
+  if (weight === null || !(Math.abs(weight) > EVEN)) return 0;
+  const step = Math.min(SHADES, Math.max(1, Math.round(Math.log2(Math.abs(weight)) + 0.3)));
+  return Math.sign(weight) * (isLowered ? -step : step);
+}
+
+/** What of a scored trace is shown. */
+export type DrawnTrace = Pick<OutputRow, 'segments' | 'valueStart' | 'reward' | 'baseline' | 'status'> & {
+  readonly trace: Pick<OutputRow['trace'], 'id' | 'group' | 'completion'>;
+};
+
+/** σ of a rule. */
+export interface NamedSigma {
+  readonly name: string;
+  readonly sigma: Float32Array; // (T)
+}
+
+/** What is known of a trace beside its row. */
+export interface Beside {
+  readonly prompt: string;
+  readonly references: readonly string[];
+  readonly isMagnitude: boolean;
+  /** further credits of the same trace */
+  readonly credits: readonly NamedSigma[];
+  /** code points of the completion at which the thought might have been cut, ascending; none where they are not known */
+  readonly candidates: ArrayLike<number>;
+  /** turns of each kind */
+  readonly turns: number;
+}
+
+const NOTHING_BESIDE: Beside = {
+  ...{ prompt: '', references: [], isMagnitude: false },
+  ...{ credits: [], candidates: [], turns: 3 },
+};
+
+export type TraceRecord = ReturnType<typeof traceRecord>;
+
+/** Texts and numbers as they are: who shows them makes them inert, and short. */
+export function traceRecord(row: DrawnTrace, beside: Partial<Beside> = {}) {
+  const { prompt, references, isMagnitude, turns, ...cut } = { ...NOTHING_BESIDE, ...beside };
+  const { trace, segments, reward, baseline, status, valueStart } = row;
+  const isLowered = reward !== null && baseline !== null && reward < baseline;
+  return {
+    id: trace.id,
+    group: trace.group ?? null,
+    reward,
+    baseline,
+    /** R* is below 0: what takes σ gets less likely */
+    isLowered,
+    status: status.join(';') || 'ok',
+    /** null without a tokenizer */
+    tokens: segments.at(-1)?.end ?? null,
+    prompt,
+    references,
+    start: valueStart,
+    ...segmentsOf(row, cut, isLowered),
+    ...outstanding(turnsOf(row, isMagnitude), turns),
+  };
+}
+
+function segmentsOf(
+  { trace, segments }: DrawnTrace,
+  { credits, candidates }: Pick<Beside, 'credits' | 'candidates'>,
+  isLowered: boolean,
+) {
+  const characters = [...trace.completion];
+  const tokens = segments.at(-1)?.end ?? null;
+  let next = 0;
+  const shown = segments.map((segment) => {
+    const { start: from, end: to, charStart, charEnd, kind, value, delta, entropy } = segment;
+    const places = [charStart ?? 0];
+    for (; next < candidates.length && (candidates[next] as number) < (charEnd ?? 0); next++)
+      if ((candidates[next] as number) > (charStart ?? 0)) places.push(candidates[next] as number);
+    while (candidates[next] === charEnd && charEnd !== null) next++;
+    const sigma = [
+      segment.sigma,
+      ...credits.map((credit) =>
+        from === null || to === null ? null : credit.sigma.subarray(from, to).reduce((sum, s) => sum + s, 0),
+      ),
+    ];
+    const weight = sigma.map((share) => weightOf(share, from, to, tokens));
+    return {
+      /** its text, broken where it might have been cut; none where nobody knows it */
+      pieces:
+        charEnd === null
+          ? []
+          : places.map((at, n) => characters.slice(at, places[n + 1] ?? charEnd).join('')),
+      /** tokens, end exclusive; null without a tokenizer */
+      from,
+      to,
+      answer: kind === 'answer',
+      value,
+      delta,
+      entropy,
+      /** of each credit: summed σ, σ·T on average, and its {@link shadeOf} */
+      sigma,
+      weight,
+      shade: weight.map((each) => shadeOf(each, isLowered)),
+    };
+  });
+  // the trace's own answer stands behind the tag that closes the thought, whichever the policy writes; empty where it has none
+  const own = shown.find(({ answer }) => answer)?.pieces.join('') ?? '';
+  return { segments: shown, answer: own.replace(/^<[/|][^>]*>/, '').trim() };
+}
+
+/** A segment's text. */
+export function textOf({ pieces }: { readonly pieces: readonly string[] }): string {
+  return pieces.join('');
+}
+
+/** How a number of a trace is written, wherever it stands (web/page.js has the same rule): three digits, one from 100 on, a true minus. */
+export function shortNumber(value: number): string {
+  const text = Math.abs(value) >= 100 ? value.toFixed(1) : value.toFixed(3);
+  return text.replace('-', '−');
+}
+
+/** The same with its sign. */
+export function signed(value: number): string {
+  return `${value < 0 ? '−' : '+'}${shortNumber(Math.abs(value))}`;
+}

@@ -1,0 +1,179 @@
+// What is of one estimator alone: rewards of steps, a prover's hierarchical credit, models that were exchanged, traces without what is needed.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { readExitTemplate } from '../../dist/policy/folder.js';
+import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
+import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
+import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
+import { faultsOf } from '../support/faults.js';
+import { type FixtureRow, PROVER, ROOT, type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+
+// JavaScript without types: bench is run as it is
+const { firstMistake } = await import(join(ROOT, 'bench/fidelity/known-lines.mjs'));
+
+type HierarchicalRow = ScoredRow & { readonly reward: number; readonly baseline: number } & {
+  readonly [name in 'token_advantage' | 'token_factor' | 'progress']: number[];
+} & { readonly group_std: number };
+
+const { at, config, done, expectSame, fails, rows, text, write } = await openScene();
+const PROGRESS = '--estimator progress --prover prover --best-of 3';
+const PRM = '--estimator prm --prm ends';
+let fixtures: FixtureRow[];
+
+beforeAll(async () => {
+  await buildPolicyFolder(PROVER, at('prover'), await readExitTemplate(join(PROVER, 'exit_template.json')));
+  const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
+  writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
+  await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
+  await buildPrmFolder(at('plain'), at('ends'));
+  // of one group, right ones and wrong ones
+  fixtures = await fixtureRows(8, 12);
+  await write('traces.jsonl', fixtures);
+  await done(`score traces.jsonl ${PROGRESS} -o progress.jsonl`);
+});
+
+it('surprise needs no references, and blames what surprised on a wrong trace', async () => {
+  const bare = fixtures.map(({ id, prompt_ids, completion_ids, reward, group }) => {
+    return { id, prompt_ids, completion_ids, reward, group };
+  });
+  await write('bare.jsonl', bare);
+  await done('score bare.jsonl --estimator surprise -o surprise.jsonl');
+  expect(await rows('surprise.jsonl')).toHaveLength(4);
+  const { figures } = JSON.parse((await done('compare surprise.jsonl --json')).stdout);
+  // σ times R* and a_k with the sign of R* rank alike: share keeps the order of magnitudes
+  const ranks = (figures as Record<string, unknown>[]).find(
+    ({ measure, of, credit, traces, last }) =>
+      measure === 'pooled_spearman' &&
+      traces === 'all' &&
+      last === 1 &&
+      [of, credit].sort().join() === 'sigma_share,surprise',
+  );
+  expect(ranks?.value).toBeGreaterThan(0.6);
+});
+
+it('posterior turns a trace down whose prompt has no place for the hint', async () => {
+  await write('chat.json', '{"text": "{answer}", "before": "<|assistant|>"}');
+  await fails(
+    'score traces.jsonl --estimator posterior --hint-template chat.json -o chat.jsonl',
+    65,
+    'rejected',
+  );
+  expect(await text('chat.jsonl.rejects.jsonl')).toContain('the prompt has no tokens of');
+});
+
+describe('prm', () => {
+  it('reads the reference that earns most, the first of these, in a prompt that has a place for it', async () => {
+    const several = fixtures.map(({ answer, ...row }) => {
+      const others = [{ answer }, { answer: `${answer}6` }];
+      return { ...row, references: [{ answer: `${answer}5`, utility: 0.5 }, ...others] };
+    });
+    await write('several.jsonl', several);
+    await done(`score several.jsonl ${PRM} --prm-reference -o several.out.jsonl`);
+    await done(`score traces.jsonl ${PRM} --prm-reference -o told.jsonl`);
+    const [told, found] = await Promise.all(['told.jsonl', 'several.out.jsonl'].map((name) => rows(name)));
+    expect(found?.map(storedValues)).toEqual(told?.map(storedValues));
+    // the baseline is the group's mean: these are no expected rewards
+    expect(new Set(found?.map(({ baseline }) => baseline)).size).toBe(1);
+    const [first] = fixtures as [FixtureRow];
+    const chat = [{ role: 'user', content: first.prompt.trim() }];
+    await write('odd.jsonl', [
+      { ...first, prompt: chat, prompt_ids: undefined },
+      { ...first, answer: undefined },
+    ]);
+    await fails(`score odd.jsonl ${PRM} --prm-reference -o odd.out.jsonl`, 65, 'prm_prompt');
+  });
+
+  it('models/prm finds the first wrong line of most traces that have one', async () => {
+    await buildPrmFolder(join(ROOT, 'models/prm'), at('lines'));
+    const all = await fixtureRows(0, 64);
+    await write('chains.jsonl', all);
+    await done('score chains.jsonl --segmenter newline --estimator prm --prm lines -o lines.jsonl');
+    const hits = (await rows('lines.jsonl')).flatMap(({ segments }, n) => {
+      const wrong = firstMistake(all[n]?.prompt, all[n]?.completion) as number | null;
+      const deltas = segments.filter(({ kind }) => kind === 'thought').map(({ delta }) => delta);
+      return wrong === null ? [] : [deltas.indexOf(Math.min(...deltas)) === wrong];
+    });
+    expect(hits.length).toBeGreaterThan(15);
+    // .77 of all such traces, by chance .16
+    expect(hits.filter(Boolean).length / hits.length).toBeGreaterThan(0.55);
+  });
+});
+
+describe('progress', () => {
+  it('is made for another estimator of the prover, and fits no calibration', async () => {
+    await done('redistribute progress.jsonl --prover-estimator pr-geo --best-of 1 -o geo.jsonl');
+    await done('verify geo.jsonl');
+    await fails('calibrate progress.jsonl -o no.json', 2, '--estimator progress');
+  });
+
+  it('says that a policy is its own prover', async () => {
+    const { stdout, stderr } = await done(`score traces.jsonl --policy prover ${PROGRESS} --dry-run`);
+    expect(stderr).toContain('is the policy itself');
+    const exits = (await rows('progress.jsonl')).reduce((sum, row) => sum + storedValues(row).length, 0);
+    expect(stdout).toMatch(new RegExp(`exits +${exits}, with ${exits} branches`));
+  });
+
+  it('makes hierarchical credit, of the same file and in one go, apart and together', async () => {
+    await done('redistribute progress.jsonl --method hierarchical --alpha 2 -o made.jsonl');
+    await done(
+      'score traces.jsonl --prover prover --best-of 3 --method hierarchical --alpha 2 -o hierarchical.jsonl',
+    );
+    await expectSame('made.jsonl', 'hierarchical.jsonl');
+    const said = await config('made.jsonl');
+    expect(said).toEqual(await config('hierarchical.jsonl'));
+    expect(said.returnEquivalent).toBe(false);
+    await done('verify made.jsonl');
+    // the deviation of a part of a group is not the group's
+    await done('filter progress.jsonl --where reward==0 -o part.jsonl');
+    await fails('redistribute part.jsonl --method hierarchical -o no.jsonl', 65, 'was filtered');
+    const made = await rows<HierarchicalRow>('made.jsonl');
+    const std = oracleStd(made.map(({ reward }) => reward));
+    expect(std).toBeGreaterThan(0);
+    for (const row of made) {
+      const [values, ends] = [storedValues(row), row.segments.map(({ end }) => end as number)];
+      const expected = oracleHierarchical({ ...row, ends, values, std }, 2, 0.5);
+      for (const [t, advantage] of row.token_advantage.entries())
+        expect(advantage).toBeCloseTo(expected[t] as number, 5);
+      expect(row.progress).toEqual(row.segments.map(({ delta }) => delta));
+      expect(row.group_std).toBeCloseTo(std, 6);
+    }
+    const faults = (change: object) => faultsOf({ ...made[0], ...change }, said);
+    expect(faults({})).toBe('');
+    expect(faults({ outcome_advantage: 0.1 })).toContain(
+      'outcome_advantage is 0.1, from reward, baseline and group_std',
+    );
+    for (const name of ['token_advantage', 'token_factor', 'progress'] as const)
+      expect(faults({ [name]: made[0]?.[name].map(() => 7) })).toContain(`${name}[0] is 7`);
+    // back again: nothing of it is left
+    await done('redistribute made.jsonl --method sigma -o back.jsonl');
+    await expectSame('back.jsonl', 'progress.jsonl');
+  });
+});
+
+/** sha256 of `{}` */
+const HASH_OF_BRACES = '44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a';
+
+it.each<[string, string, () => Promise<unknown>]>([
+  [String.raw`prm \(`, PRM, () => buildPrmFolder(at('plain'), at('ends'), { correctLabel: '0' })],
+  [
+    String.raw`prover \(tokenizer_config\.json\) is "`,
+    PROGRESS,
+    async () => {
+      const manifest = (await text('prover/policy.json')).replace(
+        /("tokenizer_config.json": ")[0-9a-f]{64}/,
+        `$1${HASH_OF_BRACES}`,
+      );
+      // they may be links to the checkpoint's
+      for (const name of ['policy.json', 'tokenizer_config.json']) await rm(at(`prover/${name}`));
+      await write('prover/policy.json', manifest);
+      await write('prover/tokenizer_config.json', '{}');
+    },
+  ],
+])('a run goes on with its own model alone: --%s', async (said, flags, exchange) => {
+  const first = `score traces.jsonl ${flags} --rows-per-chunk 1 --shard 0/2 -o shards-${flags.length}/`;
+  await done(first);
+  await exchange();
+  await fails(first, 2, new RegExp(`--${said}`));
+});

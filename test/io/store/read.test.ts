@@ -1,0 +1,248 @@
+// Inputs in a store that speaks S3: the bytes that come out are those of the same files on this disk, whatever goes wrong on the way.
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { startHub } from '../../support/hub-server.js';
+import { FIXTURES } from '../../support/program.js';
+import { KEYS, type S3Server, startS3 } from '../../support/s3-server.js';
+import { openScene, type Scene } from '../../support/scene.js';
+
+let scene: Scene;
+let store: S3Server;
+let lines: string[];
+beforeAll(async () => {
+  scene = await openScene();
+  lines = (await readFile(FIXTURES, 'utf8')).split(/(?<=\n)/);
+  // one for all tests: threads that are kept have the environment of when they were started
+  store = await startS3();
+});
+beforeEach(() => {
+  store.reset();
+  for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
+  for (const name of ['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_DEFAULT_REGION']) vi.stubEnv(name, undefined);
+  vi.stubEnv('HOME', scene.folder);
+});
+afterAll(async () => {
+  vi.unstubAllEnvs();
+  await store.close();
+});
+
+const SEGMENT = '--no-policy --overwrite';
+/** `source_file` without where the file lies. */
+const plain = (text: string) => text.replaceAll(/"(s3|hf):[^"]*\/([^"/]+)"/g, '"$2"');
+
+/** Rows as they come out of inputs of this disk. */
+async function expected(inputs: string): Promise<string> {
+  await scene.done(`segment ${inputs} -o expected.jsonl ${SEGMENT}`);
+  return scene.text('expected.jsonl');
+}
+async function made(inputs: string): Promise<string> {
+  await scene.done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
+  return plain(await scene.text('made.jsonl'));
+}
+/** The same rows in every form that is read, by name. */
+async function forms(from = 0, to = 40): Promise<ReadonlyMap<string, Buffer>> {
+  const text = lines.slice(from, to).join('');
+  await scene.write('rows.jsonl', text);
+  await scene.write('rows.jsonl.gz', gzipSync(text));
+  for (const name of ['rows.parquet', 'rows.arrow', 'rows.arrows'])
+    await scene.done(`segment rows.jsonl -o ${name} --rows-per-chunk 16 ${SEGMENT}`);
+  const names = ['rows.jsonl', 'rows.jsonl.gz', 'rows.parquet', 'rows.arrow', 'rows.arrows'];
+  return new Map(
+    await Promise.all(names.map(async (name) => [name, await readFile(scene.at(name))] as const)),
+  );
+}
+
+describe('an object', () => {
+  it('is read as the file, in every form, by signed requests for ranges of one version', async () => {
+    for (const [name, bytes] of await forms()) {
+      store.put(`data/a b+c/${name}`, bytes);
+      expect((await made(`'s3://data/a b+c/${name}'`)) === (await expected(name)), name).toBe(true);
+    }
+    const reads = store.seen.filter(({ method }) => method === 'GET');
+    expect(reads.length).toBeGreaterThan(10);
+    expect(
+      reads.every(({ headers }) => headers.range !== undefined && headers['if-match'] !== undefined),
+    ).toBe(true);
+  });
+
+  it('is asked for again where the store is busy, closes the connection, or ends its answer early', async () => {
+    const all = await forms();
+    for (const [name, bytes] of all) store.put(`data/${name}`, bytes);
+    const failures = ['busy', 'cut', 'lost', undefined] as const;
+    let requests = 0;
+    store.failWith(() => failures[requests++ % failures.length]);
+    for (const name of ['rows.jsonl.gz', 'rows.parquet'])
+      expect((await made(`s3://data/${name}`)) === (await expected(name)), name).toBe(true);
+    expect(requests).toBeGreaterThan(20);
+  });
+
+  it.each(['rows.jsonl.gz', 'rows.parquet'])(
+    '%s that is replaced before any of the requests: its rows are of one version, or nothing is published',
+    async (name) => {
+      const before = (await forms(0, 40)).get(name) as Buffer;
+      const old = await expected(name);
+      const after = (await forms(40, 80)).get(name) as Buffer;
+      const fresh = await expected(name);
+      store.put(`data/${name}`, before);
+      await made(`s3://data/${name}`);
+      const requests = store.seen.length;
+      expect(requests).toBeGreaterThan(4);
+      const ends: number[] = [];
+      for (let at = 0; at < requests; at++) {
+        store.put(`data/${name}`, before);
+        let asked = 0;
+        store.failWith(() => {
+          if (asked++ === at) store.put(`data/${name}`, after);
+        });
+        await rm(scene.at('changed.jsonl'), { force: true });
+        const { code, said } = await scene.run(`segment s3://data/${name} -o changed.jsonl ${SEGMENT}`);
+        ends.push(code);
+        if (code === 0)
+          expect([old, fresh].includes(plain(await scene.text('changed.jsonl'))), `${at}`).toBe(true);
+        else {
+          expect([code, said], `${at}`).toEqual([65, expect.stringContaining('changed while it was read')]);
+          expect(await readdir(scene.folder)).not.toContain('changed.jsonl');
+        }
+      }
+      expect(ends).toContain(0);
+      expect(ends.filter((code) => code === 65).length).toBeGreaterThan(2);
+    },
+  );
+});
+
+describe('an address', () => {
+  beforeEach(async () => {
+    await forms();
+    for (const name of [
+      'b/2.jsonl',
+      'a/1.jsonl',
+      'a/1.jsonl.rejects.jsonl',
+      'a/_x.jsonl',
+      'a/readme.md',
+      'a/é &.jsonl',
+    ])
+      store.put(`data/set/${name}`, lines[0] as string);
+    store.put('data/set2/3.jsonl', lines[0] as string);
+  });
+  const read = async (inputs: string) => {
+    await scene.done(`segment ${inputs} -o made.jsonl ${SEGMENT}`);
+    const rows = await scene.rows<{ source_file: string }>('made.jsonl');
+    return rows.map(({ source_file: file }) => file.replace('s3://data/', ''));
+  };
+
+  it('that ends with a slash, or is a pattern, stands for objects in the order of their names', async () => {
+    const all = ['set/a/1.jsonl', 'set/a/é &.jsonl', 'set/b/2.jsonl'];
+    expect(await read('s3://data/set/')).toEqual(all);
+    expect(await read('s3://data/set')).toEqual(all);
+    expect(await read("'s3://data/set*/{b,c}/*.jsonl'")).toEqual(['set/b/2.jsonl']);
+    expect(await read("'s3://data/**/[1-3].jsonl'")).toEqual([
+      'set/a/1.jsonl',
+      'set/b/2.jsonl',
+      'set2/3.jsonl',
+    ]);
+    await scene.fails(
+      `segment s3://data/none -o x.jsonl`,
+      2,
+      's3://data/none: no such object, and none below it',
+    );
+    await scene.fails(`segment 's3://data/none/*' -o x.jsonl`, 2, 's3://data/none/*: no object matches');
+    await scene.fails('segment s3://data/a/../b.jsonl -o x.jsonl', 2, 'is no address of an object');
+    store.put('data/run/run.json', '{}');
+    await scene.fails('segment s3://data/run/ -o x.jsonl', 2, 'has a run.json');
+  });
+
+  it('is asked for by whom the profile names, and what the store answers is told with what mends it', async () => {
+    const command = `segment s3://data/set/b/2.jsonl -o x.jsonl ${SEGMENT}`;
+    vi.stubEnv('AWS_ACCESS_KEY_ID', undefined);
+    await scene.fails(
+      command,
+      2,
+      /cannot be read: the store answers 403.*\n.*AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE/,
+    );
+    await mkdir(scene.at('.aws'), { recursive: true });
+    await scene.write(
+      '.aws/credentials',
+      `[default]\naws_access_key_id = none\naws_secret_access_key = none\n[lab]\naws_access_key_id=${KEYS.id}\naws_secret_access_key = ${KEYS.secret}\n`,
+    );
+    await scene.write(
+      '.aws/config',
+      `# of a test\n[profile lab]\nregion = ${KEYS.region}\nendpoint_url = ${store.endpoint}\n[profile sso]\nsso_session = x\n  nested = y\n`,
+    );
+    for (const name of ['AWS_SECRET_ACCESS_KEY', 'AWS_ENDPOINT_URL_S3', 'AWS_REGION'])
+      vi.stubEnv(name, undefined);
+    vi.stubEnv('AWS_PROFILE', 'lab');
+    await scene.done(command);
+    vi.stubEnv('AWS_PROFILE', 'sso');
+    await scene.fails(command, 2, /logs in by sso_session.*\n.*aws configure export-credentials/);
+    vi.stubEnv('AWS_PROFILE', 'nobody');
+    await scene.fails(command, 2, 'has a profile nobody');
+    for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
+    vi.stubEnv('AWS_PROFILE', undefined);
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'another');
+    await scene.fails(command, 2, /answers 403.*\n.*check that these keys may read/);
+    vi.stubEnv('AWS_ENDPOINT_URL_S3', 'localhost:9000');
+    await scene.fails(command, 2, 'localhost:9000: expected http:// or https://');
+    vi.stubEnv('AWS_ENDPOINT_URL_S3', 'http://nowhere.invalid');
+    await scene.fails(command, 2, /nowhere\.invalid: getaddrinfo .*\n.*AWS_ENDPOINT_URL_S3/);
+  });
+});
+
+describe('a data set of the Hub', () => {
+  let hub: Awaited<ReturnType<typeof startHub>>;
+  beforeAll(async () => {
+    hub = await startHub();
+  });
+  beforeEach(() => {
+    hub.seen.length = 0;
+    for (const [name, value] of Object.entries(hub.env)) vi.stubEnv(name, value);
+  });
+  afterAll(() => hub.close());
+
+  it.each([false, true])(
+    'is read at one commit, and the token is told to nobody else (large files: %s)',
+    async (isLarge) => {
+      const files = await forms();
+      hub.commit('c1', Object.fromEntries(files), isLarge);
+      for (const name of ['rows.jsonl.gz', 'rows.parquet'])
+        expect((await made(`hf://datasets/o/set/${name}`)) === (await expected(name)), name).toBe(true);
+      hub.commit(
+        'c2',
+        {
+          'data/a.jsonl': Buffer.from('{}'),
+          'data/b.jsonl': files.get('rows.jsonl') as Buffer,
+          'c.txt': Buffer.from(''),
+        },
+        isLarge,
+      );
+      expect((await made('hf://datasets/o/set@c1/rows.jsonl')) === (await expected('rows.jsonl'))).toBe(true);
+      await scene.done(`segment 'hf://datasets/o/set/data/b*' -o made.jsonl ${SEGMENT}`);
+      await scene.fails('segment hf://datasets/o/set/rows.jsonl -o x.jsonl', 2, 'no such object');
+      await scene.fails('segment hf://datasets/set -o x.jsonl', 2, 'hf://datasets/<owner>/<name>');
+      expect(hub.seen.some(({ host }) => host === hub.elsewhere)).toBe(isLarge);
+      expect(
+        hub.seen.filter(({ host, token }) => (token !== undefined) === (host === hub.elsewhere)),
+      ).toEqual([]);
+      vi.stubEnv('HF_TOKEN', undefined);
+      await scene.fails(
+        'segment hf://datasets/o/set/rows.jsonl -o x.jsonl',
+        2,
+        /the Hub answers 401 GatedRepo\n.*HF_TOKEN/,
+      );
+    },
+  );
+
+  it('that gets another commit while it is read is noticed', async () => {
+    const files = await forms();
+    const others = await forms(40, 80);
+    hub.commit('c3', Object.fromEntries(files));
+    const requests = hub.seen.length;
+    hub.after(14, () => hub.commit('c4', Object.fromEntries(others)));
+    await scene.fails(
+      `segment hf://datasets/o/set/rows.jsonl -o x.jsonl ${SEGMENT}`,
+      65,
+      'changed while it was read',
+    );
+    expect(hub.seen.length).toBeGreaterThan(requests + 14);
+  });
+});

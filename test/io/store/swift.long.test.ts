@@ -1,0 +1,110 @@
+// A real object store: a run from it and to it, both killed twice, ends with the bytes of a run on this disk.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as after } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { putObject } from '../../../dist/io/store/upload.js';
+import { ROOT, rredcot, temporaryFolder, writeFixtures } from '../../support/program.js';
+import { hasSwift, startSwift } from '../../support/swift-store.js';
+
+describe.skipIf(!hasSwift)(
+  `Swift${hasSwift ? '' : ' (skipped: apt-get install swift-proxy swift-account swift-container swift-object)'}`,
+  () => {
+    let store: Awaited<ReturnType<typeof startSwift>>;
+    let cwd: string;
+    const before = { ...process.env };
+    beforeAll(async () => {
+      cwd = await temporaryFolder();
+      store = await startSwift('data');
+      Object.assign(process.env, store.env, { XDG_CACHE_HOME: join(cwd, 'cache') });
+      await writeFixtures(join(cwd, 'rows.jsonl'), 96);
+    });
+    afterAll(async () => {
+      process.env = before;
+      await store?.kill();
+    });
+    const command = (input: string, output: string) => [
+      'score',
+      input,
+      '-o',
+      output,
+      '--rows-per-chunk',
+      '8',
+    ];
+    const records = async () =>
+      (await readdir(join(cwd, 'cache'), { recursive: true }).catch(() => [])).filter((name) =>
+        /done\/.*\/\d+\.json$/.test(name),
+      );
+
+    it('a run is killed twice and the store with it, and ends with the bytes of a run on this disk', async () => {
+      await putObject(join(cwd, 'rows.jsonl'), 's3://data/in/rows.jsonl', false);
+      const input = 's3://data/in/rows.jsonl';
+      const output = 's3://data/out/scored.parquet';
+      for (const chunks of [1, 5]) {
+        const child = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...command(input, output)], {
+          cwd,
+          stdio: 'ignore',
+        });
+        const ended = once(child, 'exit');
+        while ((await records()).length < chunks && child.exitCode === null) await after(5);
+        child.kill('SIGKILL');
+        await store.kill();
+        expect(await ended).toEqual([null, 'SIGKILL']);
+        expect((await records()).length).toBeGreaterThanOrEqual(chunks);
+        // it waits for the store, which comes back
+        const resumed = chunks === 1 ? undefined : rredcot(command(input, output), { cwd });
+        await store.start();
+        if (resumed === undefined) continue;
+        const { code, stderr } = await resumed;
+        expect(code, stderr).toBe(0);
+        expect(stderr).toMatch(/resuming: \d+ chunks are done/);
+      }
+      const local = await rredcot(command('rows.jsonl', 'scored.parquet'), { cwd });
+      expect(local.code, local.stderr).toBe(0);
+      const [there, here] = [
+        await store.bytes('data/out/scored.parquet'),
+        await readFile(join(cwd, 'scored.parquet')),
+      ];
+      // the file counts its inputs and does not name them, but each row names its file
+      expect(there?.length).toBeGreaterThan(here.length / 2);
+      const again = await rredcot(command(input, 'again.parquet'), { cwd });
+      expect(again.code, again.stderr).toBe(0);
+      expect(there?.equals(await readFile(join(cwd, 'again.parquet')))).toBe(true);
+      expect(await records()).toEqual([]);
+    });
+
+    it('publishes once, in one write or in parts, and is read in ranges of one version', async () => {
+      const done = await rredcot(command('s3://data/in/*.jsonl', 's3://data/out/scored.parquet'), { cwd });
+      expect([done.code, done.stderr]).toEqual([0, expect.stringContaining('already done')]);
+      const other = await rredcot(
+        [...command('s3://data/in/rows.jsonl', 's3://data/out/scored.parquet'), '--limit', '3'],
+        { cwd },
+      );
+      expect([other.code, other.stderr]).toEqual([
+        2,
+        expect.stringContaining('is the output of another run'),
+      ]);
+      await expect(
+        putObject(join(cwd, 'scored.parquet'), 's3://data/out/scored.parquet', false),
+      ).rejects.toThrow('another command has made it');
+      // what is there already with the same bytes is ours
+      await putObject(join(cwd, 'again.parquet'), 's3://data/out/scored.parquet', false);
+      const { code, stderr } = await rredcot(
+        [
+          'redistribute',
+          's3://data/out/scored.parquet',
+          '-o',
+          's3://data/out/again.arrow',
+          '--sigma',
+          'uniform',
+        ],
+        { cwd },
+      );
+      expect(code, stderr).toBe(0);
+      const verified = await rredcot(['verify', 's3://data/out/again.arrow'], { cwd });
+      expect(verified.code, verified.stderr).toBe(0);
+    });
+  },
+);

@@ -1,0 +1,211 @@
+// Outputs in a store that speaks S3: what is there in the end are the bytes of the same command on this disk, whatever goes wrong on the way.
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { putObject } from '../../../dist/io/store/upload.js';
+import { writeFixtures } from '../../support/program.js';
+import { type S3Server, startS3 } from '../../support/s3-server.js';
+import { openScene, type Scene } from '../../support/scene.js';
+
+let scene: Scene;
+let store: S3Server;
+beforeAll(async () => {
+  scene = await openScene();
+  store = await startS3();
+  await writeFixtures(scene.at('rows.jsonl'), 24, { 3: '{"prompt": broken' });
+  await scene.done(`${SEGMENT} -o run.parquet`);
+  await scene.done(`${SEGMENT} -o run.jsonl`);
+});
+beforeEach(() => {
+  store.reset();
+  for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
+  for (const name of ['AWS_PROFILE', 'AWS_SESSION_TOKEN']) vi.stubEnv(name, undefined);
+  vi.stubEnv('HOME', scene.folder);
+  vi.stubEnv('XDG_CACHE_HOME', scene.at('cache'));
+});
+afterAll(async () => {
+  vi.unstubAllEnvs();
+  await store.close();
+});
+
+const SEGMENT = 'segment rows.jsonl --no-policy --rows-per-chunk 8';
+const local = (name: string) => readFile(scene.at(name));
+/** The object has the bytes of a file of this disk. */
+async function expectSame(name: string, file: string): Promise<void> {
+  expect(store.bytes(`out/${name}`)?.equals(await local(file)), `${name} has the bytes of ${file}`).toBe(
+    true,
+  );
+}
+/** What is left of runs on this disk. */
+const left = async () =>
+  (await readdir(scene.at('cache'), { recursive: true }).catch(() => [])).filter(
+    (name) => name.split('/').length > 2,
+  );
+
+describe('one file', () => {
+  it.each(['run.parquet', 'run.jsonl'])(
+    '%s is there with all that belongs to it, and nothing here',
+    async (name) => {
+      const { said } = await scene.done(`${SEGMENT} -o s3://out/a/${name}`);
+      expect(said).toContain(`written to s3://out/a/${name}`);
+      await expectSame(`a/${name}`, name);
+      await expectSame(`a/${name}.rejects.jsonl`, `${name}.rejects.jsonl`);
+      const summary = JSON.parse(String(store.bytes(`out/a/${name}.summary.json`)));
+      expect(summary).toMatchObject({ output: `s3://out/a/${name}`, traces: 24, rejects: 1 });
+      const names = [
+        name,
+        `${name}.rejects.jsonl`,
+        `${name}.summary.json`,
+        ...(name.endsWith('.jsonl') ? [`${name}.sha256`] : []),
+      ];
+      expect([...store.objects.keys()].sort()).toEqual(names.map((each) => `out/a/${each}`).sort());
+      expect(await left()).toEqual([]);
+      // once more: nothing is touched
+      const before = store.seen.length;
+      const again = await scene.done(`${SEGMENT} -o s3://out/a/${name}`);
+      expect(again.said).toContain(`s3://out/a/${name} is already done: 24 traces, 1 reject`);
+      expect(store.seen.slice(before).filter(({ method }) => method !== 'GET' && method !== 'HEAD')).toEqual(
+        [],
+      );
+    },
+  );
+
+  it('is there where the store is busy, ends its answers early, or loses them after the work is done', async () => {
+    const failures = ['busy', 'lost', 'cut'] as const;
+    let requests = 0;
+    store.failWith(() => failures[requests++ % 4]);
+    await scene.done(`${SEGMENT} -o s3://out/run.parquet`);
+    await expectSame('run.parquet', 'run.parquet');
+    await expectSame('run.parquet.rejects.jsonl', 'run.parquet.rejects.jsonl');
+    // the answer to the write that publishes is lost: the next try is told that something is there, which is what was sent
+    store.reset();
+    const lost: string[] = [];
+    store.failWith(({ method, name }) => {
+      if (method !== 'PUT' || lost.includes(name)) return undefined;
+      lost.push(name);
+      return 'lost';
+    });
+    await scene.done(`${SEGMENT} -o s3://out/run.jsonl`);
+    await expectSame('run.jsonl', 'run.jsonl');
+    expect(lost.length).toBe(4);
+    const puts = store.seen.filter(({ method, name }) => method === 'PUT' && name === 'out/run.jsonl');
+    expect(puts.map(({ headers }) => headers['if-none-match'])).toEqual(['*', '*']);
+    await scene.done('verify run.parquet');
+  });
+
+  it('goes on where it was killed, with what lies here, and says where that is', async () => {
+    store.failWith(({ method }) => method === 'PUT' && 'busy');
+    const stopped = scene.run(`${SEGMENT} -o s3://out/run.parquet`);
+    // its chunks are done, and nothing of it can be published: as it is when it is killed there
+    await vi.waitUntil(() => store.seen.some(({ method }) => method === 'PUT'), 60_000);
+    const [hidden] = (await readdir(scene.at('cache'), { recursive: true })).filter((name) =>
+      name.endsWith('run.json'),
+    );
+    expect(hidden).toMatch(/^rredcot\/[0-9a-f]{16}\/\.run\.parquet\.[0-9a-f]{16}\/run\.json$/);
+    store.reset();
+    // the one that waits and a second one meet: both end well, with the same bytes
+    expect((await stopped).code).toBe(0);
+    await expectSame('run.parquet', 'run.parquet');
+    expect(await left()).toEqual([]);
+  });
+
+  it("is not put in the place of another run's, and with --overwrite is", async () => {
+    store.put('out/run.parquet', 'of somebody else');
+    await scene.fails(
+      `${SEGMENT} -o s3://out/run.parquet`,
+      2,
+      's3://out/run.parquet: is there already, and is no output of a run',
+    );
+    expect(store.bytes('out/run.parquet')?.toString()).toBe('of somebody else');
+    await scene.done(`${SEGMENT} -o s3://out/run.parquet --overwrite`);
+    await expectSame('run.parquet', 'run.parquet');
+    await scene.fails(
+      `${SEGMENT} --limit 5 -o s3://out/run.parquet`,
+      2,
+      /is the output of another run: .*--limit/,
+    );
+    // one that comes while this one is at work
+    store.reset();
+    store.failWith(({ method, name }) => {
+      if (method === 'PUT' && name === 'out/run.jsonl') store.put(name, 'of another one');
+    });
+    await scene.fails(
+      `${SEGMENT} -o s3://out/run.jsonl`,
+      2,
+      /run\.jsonl: another command has made it while this one was at work\n.*--overwrite/,
+    );
+    expect(store.bytes('out/run.jsonl')?.toString()).toBe('of another one');
+    store.failWith(() => undefined);
+    await scene.done(`${SEGMENT} -o s3://out/run.jsonl --overwrite`);
+    await expectSame('run.jsonl', 'run.jsonl');
+  });
+
+  it('of more than a part goes in parts, which are put together once', async () => {
+    await scene.write('large', randomBytes(17 * 2 ** 20));
+    const put = () => putObject(scene.at('large'), 's3://out/large', false);
+    const lost = new Set<string>();
+    store.failWith(({ method, query }) => {
+      const what = `${method} ${query.get('partNumber')}`;
+      if (!query.has('uploadId') || lost.has(what)) return undefined;
+      lost.add(what);
+      return 'lost';
+    });
+    await put();
+    await expectSame('large', 'large');
+    expect([...lost]).toEqual(['PUT 1', 'PUT 2', 'POST null', 'DELETE null']);
+    expect(store.uploads.size).toBe(0);
+    // refused at its end: no part is left there
+    store.reset();
+    store.failWith(({ method, query, name }) => {
+      if (method === 'POST' && query.has('uploadId')) store.put(name, 'of another one');
+    });
+    await expect(put()).rejects.toThrow('another command has made it');
+    expect([store.uploads.size, String(store.bytes('out/large'))]).toEqual([0, 'of another one']);
+  });
+});
+
+describe('other commands', () => {
+  it('merge, redistribute and filter write objects, and read them', async () => {
+    await scene.write(
+      'few.jsonl',
+      (await scene.text('rows.jsonl'))
+        .split('\n')
+        .slice(4, 12)
+        .map((line) => JSON.parse(line)),
+    );
+    await scene.done('score few.jsonl -o folder/ --rows-per-chunk 4');
+    const lines = (input: string, out: (name: string) => string) => [
+      `merge folder/ -o ${out('merged.parquet')}`,
+      `redistribute ${input}merged.parquet --sigma uniform -o ${out('again.arrow')}`,
+      `filter ${input}merged.parquet --where 'reward >= 1' -o ${out('kept.parquet')}`,
+      `redistribute ${input}merged.parquet -o ${out('all.jsonl.gz')}`,
+    ];
+    for (const line of lines('', (name) => name)) await scene.done(line);
+    for (const line of lines('s3://out/x/', (name) => `s3://out/x/${name}`)) {
+      await scene.done(line);
+      expect((await scene.done(line)).said, line).toMatch(/already done|holds this run already/);
+    }
+    for (const name of ['merged.parquet', 'again.arrow', 'kept.parquet', 'all.jsonl.gz'])
+      await expectSame(`x/${name}`, name);
+    expect(await left()).toEqual([]);
+    await scene.done('verify s3://out/x/merged.parquet');
+    await scene.done('summary s3://out/x/again.arrow');
+    await scene.done('compare s3://out/x/merged.parquet s3://out/x/again.arrow');
+    await scene.fails(
+      'merge folder/ -o s3://out/x/',
+      2,
+      /names no object.*\n.*rredcot merge <folder> -o s3:/,
+    );
+    await scene.fails(`${SEGMENT} -o s3://out/x/`, 2, 'names no object');
+    await scene.fails(`${SEGMENT} -o hf://datasets/o/d/x.parquet`, 2, 'which is not written here');
+    await scene.fails(
+      'report s3://out/x/merged.parquet -o s3://out/page.html',
+      2,
+      'which is not written here',
+    );
+    await scene.fails('status s3://out/x/none.parquet', 2, 's3://out/x/none.parquet');
+    expect((await scene.done('status s3://out/x/merged.parquet')).said).toContain(
+      'a file, and no run is under way',
+    );
+  });
+});

@@ -1,0 +1,69 @@
+// Pythons with what trainers and data teams use, in virtual environments that are each made once a machine.
+
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const TRAINERS = ['trl==1.13.0', 'torch', 'datasets', 'pyarrow', 'pandas', 'polars'];
+const RAY = ['ray[data]==2.58.*', 'pyarrow'];
+/** what ends an installation that has nothing to install from */
+const LONGEST_MS = 300_000;
+
+/** The Python that has TRL and what reads columnar files. @returns undefined where pip, as it is set up here, cannot install them */
+export const trainerPython = (): string | undefined => pythonOf(TRAINERS, ['trl', 'polars']);
+
+/** The same with Ray. */
+export const rayPython = (): string | undefined => pythonOf(RAY, ['ray', 'pyarrow']);
+
+/** The one that RREDCOT_PYTHON names, else that of the environment, which is made where it is not there yet. */
+function pythonOf(packages: readonly string[], proof: readonly string[]): string | undefined {
+  const named = process.env.RREDCOT_PYTHON;
+  if (named) return has(named, proof) ? named : undefined;
+  const name = createHash('sha256').update(packages.join()).digest('hex').slice(0, 12);
+  const folder = join(tmpdir(), `rredcot-trainers-${name}`);
+  const python = join(folder, 'bin/python');
+  // the name of what is being made: there is one at a time, and nobody takes it for one that is whole
+  const begun = `${folder}.begun`;
+  if (!existsSync(python)) {
+    if (begins(begun)) {
+      if (installs(begun, packages)) renameSync(begun, folder);
+      rmSync(begun, { recursive: true, force: true });
+    } else
+      for (const end = Date.now() + LONGEST_MS; existsSync(begun) && Date.now() < end; )
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+  }
+  return existsSync(python) && has(python, proof) ? python : undefined;
+}
+
+/** Whether this process is to make it: false where another one does. */
+function begins(folder: string): boolean {
+  try {
+    if (Date.now() - statSync(folder).mtimeMs > 2 * LONGEST_MS) rmSync(folder, { recursive: true });
+  } catch {
+    // it is not there
+  }
+  try {
+    mkdirSync(folder);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const installs = (folder: string, packages: readonly string[]): boolean =>
+  [
+    ['python3', '-m', 'venv', folder],
+    [
+      ...[join(folder, 'bin/python'), '-m', 'pip', 'install', '--quiet', '--retries', '0', '--no-compile'],
+      ...packages,
+    ],
+  ].every(([command, ...args]) => spawnSync(command as string, args, { timeout: LONGEST_MS }).status === 0);
+
+const has = (python: string, packages: readonly string[]): boolean =>
+  spawnSync(python, [
+    '-c',
+    'import importlib.metadata as m, sys; [m.version(name) for name in sys.argv[1:]]',
+    ...packages,
+  ]).status === 0;
