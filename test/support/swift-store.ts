@@ -3,7 +3,7 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { AwsV4Signer } from 'aws4fetch';
@@ -23,6 +23,7 @@ const MODULES = [
 export const hasSwift =
   spawnSync(PYTHON, ['-c', MODULES.map((name) => `import swift.${name}`).join('\n')]).status === 0;
 
+/** The proxy comes last: it answers 404 for a bucket whose account's server is not there. */
 const SERVERS = ['account', 'container', 'object', 'proxy'] as const;
 type Server = (typeof SERVERS)[number];
 
@@ -40,6 +41,9 @@ builder.add_dev({'region': 1, 'zone': 1, 'ip': '127.0.0.1', 'port': int(sys.argv
 builder.rebalance()
 builder.get_ring().save(sys.argv[1])`;
 
+/** A server that has failed ten times is not asked for a minute, and a bucket then not found: on a busy machine that happens. */
+const PATIENT = 'error_suppression_limit = 1000000\nconn_timeout = 30\nnode_timeout = 60\n';
+
 const KEYS = { accessKeyId: 'test:tester', secretAccessKey: 'testing', region: 'us-east-1' };
 
 async function freePort(): Promise<number> {
@@ -48,6 +52,16 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as { port: number };
   server.close();
   return port;
+}
+
+function answers(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  return once(socket, 'connect')
+    .then(
+      () => true,
+      () => false,
+    )
+    .finally(() => socket.destroy());
 }
 
 /** Starts it. @param buckets that are made */
@@ -66,7 +80,7 @@ export async function startSwift(...buckets: string[]) {
     const common = `[DEFAULT]\nbind_ip = 127.0.0.1\nbind_port = ${ports[name]}\nuser = ${userInfo().username}\nswift_dir = ${folder}\ndevices = ${at('srv')}\nmount_check = false\nworkers = 0\n`;
     const pipeline =
       name === 'proxy'
-        ? `[pipeline:main]\npipeline = catch_errors gatekeeper cache listing_formats bulk s3api tempauth copy slo proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\n[filter:tempauth]\nuse = egg:swift#tempauth\nuser_test_tester = testing .admin\n[filter:cache]\nuse = egg:swift#memcache\nmemcache_servers = 127.0.0.1:1\n${['catch_errors', 'gatekeeper', 'listing_formats', 'bulk', 's3api', 'copy', 'slo'].map((filter) => `[filter:${filter}]\nuse = egg:swift#${filter}\n`).join('')}`
+        ? `[pipeline:main]\npipeline = catch_errors gatekeeper cache listing_formats bulk s3api tempauth copy slo proxy-server\n[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\n${PATIENT}[filter:tempauth]\nuse = egg:swift#tempauth\nuser_test_tester = testing .admin\n[filter:cache]\nuse = egg:swift#memcache\nmemcache_servers = 127.0.0.1:1\n${['catch_errors', 'gatekeeper', 'listing_formats', 'bulk', 's3api', 'copy', 'slo'].map((filter) => `[filter:${filter}]\nuse = egg:swift#${filter}\n`).join('')}`
         : `[pipeline:main]\npipeline = ${name}-server\n[app:${name}-server]\nuse = egg:swift#${name}\n`;
     await writeFile(at(`${name}.conf`), `${common}${pipeline}`);
     if (name !== 'proxy') execFileSync(PYTHON, ['-c', RING, at(`${name}.ring.gz`), `${ports[name]}`]);
@@ -80,9 +94,12 @@ export async function startSwift(...buckets: string[]) {
     return fetch(signed.url, { method, headers: signed.headers });
   }
   async function start(): Promise<void> {
-    running = SERVERS.map((name) =>
-      spawn(PYTHON, ['-c', START, at('swift.conf'), at(`${name}.conf`), name], { stdio: 'ignore' }),
-    );
+    for (const name of SERVERS) {
+      running.push(
+        spawn(PYTHON, ['-c', START, at('swift.conf'), at(`${name}.conf`), name], { stdio: 'ignore' }),
+      );
+      while (!(await answers(ports[name]))) await new Promise((resolve) => setTimeout(resolve, 50));
+    }
     for (const bucket of buckets)
       for (let isThere = false; !isThere; )
         isThere = await ask('PUT', bucket).then(
