@@ -1,10 +1,12 @@
-// `node bench/training/within.mjs`: writes the tables of examples/grpo/within.md, as CSV, from stage 0 and the training logs of credit inside the segment.
+// `node bench/training/within.mjs`: writes the tables of examples/grpo/within.md, as CSV, from stage 0 and the training logs of credit inside the segment,
+// and of every arm with σ from values one figure over all pairs of runs that there are.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { ROOT } from '../fidelity/program.mjs';
+import { LEVELS } from './figures.mjs';
 import { readLog } from './logs.mjs';
-import { area, mean, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
+import { area, interval, mean, reaches, signFlip, smoothed, wholeLooks } from './statistics.mjs';
 
 const LOGS = join(ROOT, 'examples/grpo/logs');
 
@@ -51,71 +53,89 @@ function runs(name) {
     .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
 }
 
+const key = ({ arguments: { arm, seed } }) => `${arm}/${seed}`;
+/** Steps to where the smoothed curve first reaches the level; all of them where it never does. */
+const stepsTo = (log, level) =>
+  Math.max(1, Math.min(reaches(smoothed(log.looks), level), log.arguments.steps));
+
+/** What is told of a run and plain GRPO's of the same seed: shares of its steps, to its own end and to a level that is the same for all; and differences. */
+function pairOf(log, plain, level) {
+  const [early, last] = wholeLooks(log.looks).map(({ held_out }) => held_out);
+  const [plainEarly, end] = wholeLooks(plain.looks).map(({ held_out }) => held_out);
+  return {
+    share: stepsTo(log, end) / stepsTo(plain, end),
+    level: stepsTo(log, level) / stepsTo(plain, level),
+    early: early - plainEarly,
+    end: last - end,
+    area: area(smoothed(log.looks)) - area(smoothed(plain.looks)),
+  };
+}
+
+/** Runs that have one of plain GRPO beside them: [run, plain GRPO's][] */
+function paired(logs) {
+  const found = new Map(logs.map((log) => [key(log), log]));
+  return logs.flatMap((log) => {
+    const plain = found.get(`uniform/${log.arguments.seed}`);
+    return plain === undefined ? [] : [[log, plain]];
+  });
+}
+
+/** A mean of pairs and its p by an exact sign-flip test; of shares the geometric one. */
+function tested(values, isShare = false) {
+  const measured = isShare ? values.map(Math.log) : values;
+  const middle = isShare ? Math.exp(mean(measured)) : mean(measured);
+  return [cell(middle), values.length > 1 ? cell(signFlip(measured)) : ''];
+}
+
 /**
- * Steps to plain GRPO's accuracy at the end, of the same seed: where the smoothed curve first reaches it, or all steps.
- * A row a run; then a row an arm: the geometric mean of its shares of plain GRPO's steps, and p by an exact sign-flip test of their logarithms.
+ * A row a run; then a row an arm: the geometric means of its shares of plain GRPO's steps, means of its differences, and p of each.
+ * @param logs of one task and setting
  */
 export function trainingTable(logs) {
-  const key = ({ arguments: { arm, seed } }) => `${arm}/${seed}`;
-  const found = new Map(logs.map((log) => [key(log), log]));
-  const stepsTo = (log, level) =>
-    Math.max(1, Math.min(reaches(smoothed(log.looks), level), log.arguments.steps));
   const rows = [];
-  const paired = new Map();
-  for (const log of logs) {
+  const byArm = new Map();
+  const top = LEVELS[logs[0].arguments.density].at(-1);
+  for (const [log, plain] of paired(logs)) {
     const { arm, seed, clip } = log.arguments;
-    const plain = found.get(`uniform/${seed}`);
-    if (plain === undefined) continue;
     const [early, last] = wholeLooks(log.looks).map(({ held_out }) => held_out);
-    const [plainEarly, level] = wholeLooks(plain.looks).map(({ held_out }) => held_out);
-    const curve = smoothed(log.looks);
-    const share = stepsTo(log, level) / stepsTo(plain, level);
+    const figures = pairOf(log, plain, top);
     const entropies = log.steps.filter(({ entropy }) => entropy !== undefined);
-    const figures = {
-      share,
-      early: early - plainEarly,
-      end: last - level,
-      area: area(curve) - area(smoothed(plain.looks)),
-    };
     rows.push([
       arm === 'uniform' ? 'plain GRPO' : arm,
       seed,
-      cell(stepsTo(log, level), 0),
-      cell(share),
+      cell(stepsTo(log, wholeLooks(plain.looks).at(-1).held_out), 0),
+      cell(figures.share),
+      cell(stepsTo(log, top), 0),
       cell(early),
       cell(last),
-      cell(area(curve)),
+      cell(area(smoothed(log.looks))),
       ...[0, 0.5, 1].map((part) => cell(entropies[Math.round(part * (entropies.length - 1))]?.entropy)),
       cell(mean(log.steps.map(({ norm }) => norm))),
       cell(mean(log.steps.map(({ norm }) => Number(clip !== null && norm > clip)))),
       cell(mean(log.steps.map(({ sigma_gain }) => sigma_gain ?? Number.NaN)), 1),
       log.looks.at(-1).tokens,
     ]);
-    if (arm !== 'uniform') paired.set(arm, [...(paired.get(arm) ?? []), figures]);
+    if (arm !== 'uniform') byArm.set(arm, [...(byArm.get(arm) ?? []), figures]);
   }
-  const summary = [...paired].map(([arm, pairs]) => {
+  const summary = [...byArm].map(([arm, pairs]) => {
     const of = (name) => pairs.map((each) => each[name]);
-    const logarithms = of('share').map(Math.log);
-    const tested = (values) => [cell(mean(values)), pairs.length > 1 ? cell(signFlip(values)) : ''];
     return [
       arm,
       pairs.length,
-      cell(Math.exp(mean(logarithms))),
-      pairs.length > 1 ? cell(signFlip(logarithms)) : '',
-      ...tested(of('early')),
-      ...tested(of('end')),
-      ...tested(of('area')),
+      ...tested(of('share'), true),
+      ...tested(of('level'), true),
+      ...['early', 'end', 'area'].flatMap((name) => tested(of(name))),
     ];
   });
   return {
     runs: csv(
-      'arm,seed,steps to plain GRPO’s end,share,accuracy at 70 % of the steps,at the end,area,entropy at first,at half,at the end,mean norm,steps cut,sigma_gain,tokens'.split(
+      `arm,seed,steps to plain GRPO’s end,share,steps to ${top},accuracy at 70 % of the steps,at the end,area,entropy at first,at half,at the end,mean norm,steps cut,sigma_gain,tokens`.split(
         ',',
       ),
       rows,
     ),
     arms: csv(
-      'arm,seeds,share of plain GRPO’s steps,p,at 70 % of the steps less plain GRPO,p,at the end,p,area,p'.split(
+      `arm,seeds,share of plain GRPO’s steps,p,share of its steps to ${top},p,at 70 % of the steps less plain GRPO,p,at the end,p,area,p`.split(
         ',',
       ),
       summary,
@@ -123,10 +143,47 @@ export function trainingTable(logs) {
   };
 }
 
+/** Every sweep with a task's weak policy, whatever its steps, its rate's course and its clipping. */
+const SWEEPS = {
+  sparse: ['sparse', 'sparse-clipped', 'within-sparse', 'within-falling', 'within-again'],
+  dense: ['dense', 'within-dense'],
+};
+const POOLED = ['share calibrated', 'share pr', 'within calibrated', 'within pr'];
+
+/** One figure over all pairs of a task that an arm has, so that no claim rests on the best sweep: shares of steps with 95 % intervals, differences, p. */
+export function pooledTable(task, sweeps) {
+  const middle = LEVELS[task][1];
+  const pairs = sweeps.flatMap((logs) => paired(logs));
+  const rows = POOLED.flatMap((name) => {
+    const own = pairs.filter(([log]) => log.arguments.arm === name);
+    if (own.length === 0) return [];
+    const figures = own.map(([log, plain]) => pairOf(log, plain, middle));
+    const spread = (values, turn = (x) => x) => {
+      const { mean: value, half } = interval(values);
+      return [value, value - half, value + half].map((x) => cell(turn(x)));
+    };
+    const shares = (of) => {
+      const logarithms = figures.map((each) => Math.log(each[of]));
+      return [...spread(logarithms, Math.exp), cell(signFlip(logarithms))];
+    };
+    const less = (of) => [
+      ...spread(figures.map((each) => each[of])),
+      tested(figures.map((each) => each[of]))[1],
+    ];
+    return [[name, own.length, ...shares('level'), ...shares('share'), ...less('area'), ...less('end')]];
+  });
+  return csv(
+    `arm,pairs,share of plain GRPO’s steps to ${middle},low,high,p,to plain GRPO’s end,low,high,p,area less plain GRPO’s,low,high,p,accuracy at the end less,low,high,p`.split(
+      ',',
+    ),
+    rows,
+  );
+}
+
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of ['sparse', 'dense', 'minus', 'falling']) {
+  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again']) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));
@@ -135,6 +192,11 @@ export function tables() {
     made[`within-${task}-runs.csv`] = each;
     made[`within-${task}.csv`] = arms;
   }
+  for (const [task, sweeps] of Object.entries(SWEEPS))
+    made[`pooled-${task}.csv`] = pooledTable(
+      task,
+      sweeps.filter((name) => existsSync(join(LOGS, name))).map(runs),
+    );
   return made;
 }
 

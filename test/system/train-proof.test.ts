@@ -15,7 +15,7 @@ const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparison, csvOf, levels, summary } = await part('figures');
 const { alike, measured, tunedRates } = await part('measured');
-const { tables, trainingTable } = await part('within');
+const { pooledTable, tables, trainingTable } = await part('within');
 
 /** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
@@ -244,7 +244,7 @@ describe('the figures', () => {
 
 describe('credit inside the segment', () => {
   const run = (arm: string, seed: number, rise: number, end: number) => {
-    const lines: object[] = [{ arguments: { arm, seed, steps: 100, clip: 1 } }];
+    const lines: object[] = [{ arguments: { arm, seed, steps: 100, clip: 1, density: 'sparse' } }];
     for (let step = 0; step < 100; step += 5)
       lines.push({ step, tokens: 10 * step, held_out: 0.5 + rise * step, of: 250 });
     for (let step = 1; step <= 100; step++)
@@ -262,20 +262,38 @@ describe('credit inside the segment', () => {
     const { runs, arms } = trainingTable(logs);
     const [, plain, first, , second] = runs.split('\n').map((line: string) => line.split(','));
     expect(plain.slice(0, 3)).toEqual(['plain GRPO', '1', '30']);
-    expect(plain.slice(4, 6)).toEqual(['0.800', '0.800']);
-    expect(plain.slice(7, 13)).toEqual(['1.000', '0.020', '0.010', '0.875', '0.250', '4.0']);
-    expect(first.slice(0, 6)).toEqual(['within', '1', '15', '0.500', '0.900', '0.900']);
+    expect(plain.slice(5, 7)).toEqual(['0.800', '0.800']);
+    expect(plain.slice(8, 14)).toEqual(['1.000', '0.020', '0.010', '0.875', '0.250', '4.0']);
+    expect(first.slice(0, 4)).toEqual(['within', '1', '15', '0.500']);
+    expect(first.slice(5, 7)).toEqual(['0.900', '0.900']);
     expect(second.slice(0, 4)).toEqual(['within', '2', '8', '0.250']);
     // two shares below 1: p = 2/4; the end is .1 above plain GRPO's
     const row = arms.split('\n')[1].split(',');
     expect(row.slice(0, 2)).toEqual(['within', '2']);
     expect(Number(row[2])).toBeCloseTo(Math.sqrt(0.5 * 0.25), 3);
     expect(row[3]).toBe('0.500');
-    expect(row.slice(6, 8)).toEqual(['0.100', '0.500']);
+    // to .75 after 25 steps, 12.5 and 6.25: the same shares
+    expect(row.slice(4, 6)).toEqual(row.slice(2, 4));
+    expect(row.slice(8, 10)).toEqual(['0.100', '0.500']);
     // who never gets there takes all its steps
     const never = trainingTable([run('uniform', 1, 0.01, 0.8), run('late', 1, 0.001, 0.7)]);
     expect(never.runs.split('\n')[2]).toMatch(/^late,1,100,/);
     expect(never.arms.split('\n')[1]).toMatch(/^late,1,[\d.]+,,/);
+  });
+
+  it('pools pairs of several sweeps, each with plain GRPO of its own sweep', () => {
+    // two sweeps with the same seed: to .7 after 10 of 20 steps, and after 2.5 of 10
+    const pooled = pooledTable('sparse', [
+      [run('uniform', 1, 0.01, 0.8), run('within calibrated', 1, 0.02, 0.9)],
+      [run('uniform', 1, 0.02, 0.7), run('within calibrated', 1, 0.08, 0.9)],
+    ]);
+    const row = pooled.split('\n')[1].split(',');
+    const share = Math.sqrt(0.5 * 0.25);
+    // Student's quantile for one degree of freedom, and the deviation of two logarithms
+    const half = (12.706 * Math.log(2)) / Math.SQRT2 / Math.SQRT2;
+    expect(row.slice(0, 3)).toEqual(['within calibrated', '2', share.toFixed(3)]);
+    expect(row.slice(3, 6)).toEqual([...[-half, half].map((x) => (share * Math.exp(x)).toFixed(3)), '0.500']);
+    expect(row[14]).toBe('0.150');
   });
 
   it('its tables say what the logs say', async () => {
