@@ -4,10 +4,10 @@ from setting import LIMIT, task
 from model import generate
 
 
-def sample_groups(puzzle, model, problems, copies, generator, name="p"):
+def sample_groups(puzzle, model, problems, copies, generator, name="p", limit=LIMIT):
     """`copies` rows a problem, in order, at temperature 1."""
     prompts = [task.encode(puzzle.prompt_text(problem)) for problem in problems]
-    written = generate(model, prompts, LIMIT, task.END, generator, copies)
+    written = generate(model, prompts, limit, task.END, generator, copies)
     return [row(puzzle, problems[i // copies], f"{name}{i // copies}", i % copies, prompts[i // copies], ids)
             for i, ids in enumerate(written)]
 

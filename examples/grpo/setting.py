@@ -1,5 +1,6 @@
 """The recipe's task in densities of decisions: as it is, and with short lines without content between its lines, both weak in `*`; and one weak in `-`, for which no choice was made."""
 import pathlib
+import random
 import sys
 
 RECIPE = pathlib.Path(__file__).resolve().parents[2] / "models" / "recipe"
@@ -11,6 +12,8 @@ WRONG = 0.4                                   # how often a result is wrong whil
 OPERATIONS = (3, 5)                           # of a problem: fewer than in the recipe, so that a step of training takes seconds
 LIMIT = 300                                   # tokens of a sampled trace, prompt included
 FILLERS = ("ok.\n", "hm.\n", "so.\n")         # of the sparse task, as short as can be: what counts is their number
+LONGER = (6, 8)                               # operations of problems that are longer than any that is trained on
+LONGER_LIMIT = 700                            # their tokens
 MORE = {"dense": 0.0, "sparse": 0.7, "minus": 0.5}  # after a line comes a filler so often, and after that the next: 7 lines of 10
 
 
@@ -19,7 +22,7 @@ class Density:
     FAMILIES = task.FAMILIES
 
     def __init__(self, name, wrong=None):
-        self.weak, self.more = WEAK[name], MORE[name]
+        self.name, self.weak, self.more = name, WEAK[name], MORE[name]
         self.wrong = wrong or {"+": 0.0, "-": 0.0, "*": 0.0, self.weak: WRONG}
         self.ODDS = {**task.ODDS, "operations": OPERATIONS, "wrong": self.wrong, "fillers": self.more}
 
@@ -28,6 +31,30 @@ class Density:
 
     def draw_problem(self, rng, family):
         return task.draw_problem(rng, family, self.ODDS)
+
+    def held_out(self, count):
+        """Problems that no step trains on."""
+        return self.distinct(f"held-out/{self.name}", count, lambda rng, family: self.draw_problem(rng, family))
+
+    def longer(self, count):
+        """Problems with more operations than any that is trained on."""
+        odds = {**self.ODDS, "operations": LONGER}
+        return self.distinct(f"longer/{self.name}", count, lambda rng, family: task.draw_problem(rng, family, odds))
+
+    def others(self, count):
+        """Problems without the weak operation."""
+        def draw(rng, family):
+            while True:
+                problem = self.draw_problem(rng, family)
+                if all(operator != self.weak for operator, _ in problem.operations):
+                    return problem
+        return self.distinct(f"others/{self.name}", count, draw)
+
+    def distinct(self, seed, count, draw):
+        rng, seen = random.Random(seed), {}
+        while len(seen) < count:
+            seen.setdefault(draw(rng, rng.choice(self.FAMILIES)))
+        return list(seen)
 
     def draw_chain(self, rng, problem):
         """A chain whose operations go wrong at the odds of their operator; a third of the mistakes is put right, as in the task."""

@@ -14,7 +14,7 @@ import torch
 import arms
 from gradient import accumulate, entropy
 from groups import advantages, sample_groups
-from setting import Density, MORE
+from setting import Density, LIMIT, LONGER_LIMIT, MORE
 from tool import Tool
 import checkpoint
 from model import Llama
@@ -99,23 +99,16 @@ class Credit:
         return self.tool.score(arms.with_shuffled(rows, scored, step), self.given(), COLUMNS)
 
 
-def held_out(density, count):
-    puzzle, rng, seen = Density(density), random.Random(f"held-out/{density}"), {}
-    while len(seen) < count:
-        seen.setdefault(puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)))
-    return list(seen)
-
-
-def accuracy(puzzle, model, problems, seed):
+def accuracy(puzzle, model, problems, seed, limit=LIMIT):
     """Share of right answers, one completion a problem at temperature 1: the greedy one is right before any training."""
     with torch.no_grad():
-        rows = sample_groups(puzzle, model, problems, 1, torch.Generator().manual_seed(seed))
+        rows = sample_groups(puzzle, model, problems, 1, torch.Generator().manual_seed(seed), limit=limit)
     return float(np.mean([r["reward"] for r in rows]))
 
 
 def train(args, say):
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
-    tested = held_out(args.density, args.held_out)
+    tested = puzzle.held_out(args.held_out)
     never = set(tested)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
     tool = Tool(args.folder)
@@ -132,6 +125,9 @@ def train(args, say):
         if step in (round(EARLY * args.steps), args.steps):
             look(step, tested)
         if step == args.steps:
+            few = args.held_out // 4  # does it hold where no step has trained?
+            for kind, problems, limit in (("longer", puzzle.longer(few), LONGER_LIMIT), ("others", puzzle.others(few), LIMIT)):
+                say({"step": step, kind: accuracy(puzzle, model, problems, 1000 * args.seed, limit), "of": few})
             say({"warnings": sorted(set(tool.warnings))[:5]})
             break
         if step % args.look == 0:
