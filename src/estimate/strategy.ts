@@ -79,7 +79,8 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
   const parts = partsOf(jobs, strategy, device);
   return (['one-run', 'two-run'] as const).flatMap((kind) => {
     const chosen = parts.filter((part) => part.kind === kind);
-    return planBatches(chosen.map(({ load }) => load)).map((batch) => {
+    const loads = chosen.map(({ load }) => load);
+    return planBatches(loads, BATCH_ROWS, device?.name).map((batch) => {
       const together = batch.map((n) => chosen[n] as Part);
       return {
         strategy: kind,
@@ -235,7 +236,11 @@ const PADDING_ROWS = 64;
  * Batches of a window: items of like length together, longest first, so that little is padding.
  * @returns item numbers of each batch
  */
-export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number[][] {
+export function planBatches(
+  loads: readonly Load[],
+  budget = BATCH_ROWS,
+  device: Device['name'] = 'cpu',
+): number[][] {
   const load = (i: number) => loads[i] as Load;
   const order = loads
     .map((_, i) => i)
@@ -249,7 +254,7 @@ export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number
     if (
       batch === undefined ||
       !isAlike(load(batch[0] as number), load(i)) ||
-      paddedRows(joined.map(load)) > budget
+      paddedRows(joined.map(load), device) > budget
     )
       batches.push([i]);
     else batch.push(i);
@@ -267,13 +272,14 @@ function isAlike(first: Load, other: Load): boolean {
 }
 
 /** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
-function paddedRows(batch: readonly Load[]): number {
+function paddedRows(batch: readonly Load[], device: Device['name']): number {
   const longest = batch.reduce((most, { tokens }) => Math.max(most, tokens), 0);
   const traces = batch.flatMap(({ branchRows, behind }) => behind ?? [branchRows]);
   const R = rowsPerGroup(
     batch.reduce((most, { longestBranch }) => Math.max(most, longestBranch), 0),
     traces.reduce((most, rows) => Math.max(most, rows), 0),
     batch[0]?.behind !== undefined,
+    device,
   );
   return traces.reduce((sum, rows) => sum + Math.ceil(rows / R) * R, batch.length * longest);
 }

@@ -1,4 +1,5 @@
 // Packs traces, on prompts of their own or of several, and their branches into the rows that the scoring graph runs over: pure index arithmetic.
+import type { Device } from '../device.js';
 
 /** A continuation of a trace from one exit point, of which a span is scored. */
 export interface Branch {
@@ -102,19 +103,29 @@ export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): P
 }
 
 /**
- * Rows of a group: few enough that no row attends to many keys beyond its exit, enough to keep a MatMul busy. Behind a shared
- * prompt most keys are the prompt's, which all rows see, and which are copied for every group.
+ * Rows of a group, of a trace alone and behind a shared prompt, whose keys all rows see and every group copies. On the CPU few enough
+ * that no row attends to many keys beyond its exit, enough to keep a MatMul busy (bench/exits.mjs). On a GPU by arithmetic, none was at
+ * hand: a group starts some 20 kernels a layer, 5 µs each; 64 rows of a 7 B model over 4,096 keys are 3.8 GFLOP there, 19 µs at 200
+ * TFLOP/s, so that five times as many keep it busy. 256 rows of 32 heads over 25,000 keys are .8 GB of float32.
  */
-const ROWS_PER_GROUP = 64;
-const ROWS_PER_GROUP_BEHIND = 128;
+const ROWS_PER_GROUP = {
+  cpu: { alone: 64, behind: 128 },
+  cuda: { alone: 256, behind: 512 },
+  webgpu: { alone: 256, behind: 512 },
+} as const satisfies Record<Device['name'], object>;
 
 /**
  * R: the longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise.
  * @param busiest most rows of a trace
  * @param isBehind whether traces stand behind shared prompts
  */
-export function rowsPerGroup(longest: number, busiest: number, isBehind = false): number {
-  const most = isBehind ? ROWS_PER_GROUP_BEHIND : ROWS_PER_GROUP;
+export function rowsPerGroup(
+  longest: number,
+  busiest: number,
+  isBehind: boolean,
+  device: Device['name'],
+): number {
+  const most = ROWS_PER_GROUP[device][isBehind ? 'behind' : 'alone'];
   return Math.max(1, longest, Math.min(most, busiest));
 }
 
@@ -130,6 +141,7 @@ export function packBranches(
   traces: readonly (readonly Branch[])[],
   places: readonly Place[] = traces.map((_, trunk) => ({ trunk })),
   limbs: readonly Int32Array[] = [],
+  device: Device['name'] = 'cpu',
 ): PackedBranches {
   // copies: the same branch may be given twice
   const own = traces.map((branches) => branches.map((branch) => ({ ...branch })));
@@ -139,6 +151,7 @@ export function packBranches(
     all.reduce((most, { ids }) => Math.max(most, ids.length), 1),
     own.reduce((most, rows, b) => Math.max(most, rowsOf(rows) + (ownLimb[b] as Int32Array).length), 1),
     places.some(({ limb }) => limb !== undefined),
+    device,
   );
   const pieces = places.map(({ limb }, b) => piecesOf(ownLimb[b] as Int32Array, limb?.from ?? 0, R));
 
@@ -187,9 +200,8 @@ export function packBranches(
       throw new RangeError(
         `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
       );
-    const first = start.get(branch) as number;
     for (let j = scoredFrom; j < branch.ids.length; j++) {
-      rows[next] = first + j - 1;
+      rows[next] = (start.get(branch) as number) + j - 1;
       targets[next++] = branch.ids[j] as number;
     }
   }

@@ -206,6 +206,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     traces.map(({ branches }) => branches),
     places,
     limbs,
+    device.name,
   );
   const { groups: G, rowsPerGroup: R } = packed;
 

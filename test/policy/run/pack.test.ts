@@ -176,6 +176,26 @@ describe('packBranches', () => {
     );
   });
 
+  test('on a GPU groups are wider, and hold the same rows', () => {
+    fc.assert(
+      fc.property(anyTraces, fc.constantFrom('cuda' as const, 'webgpu' as const), (traces, device) => {
+        const narrow = packBranches(traces);
+        const wide = packBranches(traces, undefined, undefined, device);
+        expect(wide.groups).toBeLessThanOrEqual(narrow.groups);
+        expect([...wide.targets]).toEqual([...narrow.targets]);
+        for (const part of ['ids', 'pos', 'exit', 'number'] as const)
+          expect(Array.from(wide.rows, (row) => wide[part][row])).toEqual(
+            Array.from(narrow.rows, (row) => narrow[part][row]),
+          );
+      }),
+    );
+    const row = { exit: 1, ids: new Int32Array(16), scoredFrom: 1 };
+    const exits = new Array(40).fill(row);
+    const of = (...more: [] | [undefined, undefined, 'cuda']) => packBranches([exits], ...more);
+    expect(of()).toMatchObject({ groups: 10, rowsPerGroup: 64 });
+    expect(of(undefined, undefined, 'cuda')).toMatchObject({ groups: 3, rowsPerGroup: 256 });
+  });
+
   test('groups hold 64 rows, fewer where the busiest trace has fewer, more where one branch needs more', () => {
     const of = (...traces: number[][]) =>
       packBranches(
