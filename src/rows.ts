@@ -1,7 +1,7 @@
 // What a reader hands on: a row of the input, or the report of one that could not be read.
 
 import { type Rejection, TraceRejected } from './errors.js';
-import type { ArrowPlace, Trace } from './trace.js';
+import type { RowPlace, Trace, TraceSource } from './trace.js';
 
 /** What every reader is told. */
 export interface ReadOptions {
@@ -49,52 +49,32 @@ export interface RowOptions extends ReadOptions {
 }
 
 /** A row as the input has it: parsed, not yet a trace. */
-export interface InputRow {
+export interface InputRow extends TraceSource {
   readonly kind: 'row';
-  /** file name as the user gave it, `-` for stdin */
-  readonly file: string;
   /** how ids that the row does not bring begin: the file's name without folder and extension, more where two are alike */
   readonly stem: string;
-  /** 0-based row number inside the file, blank lines not counted */
-  readonly row: number;
-  /** the same over all inputs */
-  readonly ordinal: number;
-  /** offset of the row's first byte in the file once unpacked; null in a columnar file, where a row has none */
-  readonly byteOffset: number | null;
-  /** the row's text as it stood, without its line end; of a columnar file, the row as JSON */
-  readonly raw: string;
-  readonly columns: Readonly<Record<string, unknown>>;
-  /** where the columns lie in a columnar input, for an output that keeps their types */
-  readonly arrow?: ArrowPlace;
   /** id of the trace that the row is read for again; others of it were not turned down */
   readonly trace?: string;
 }
 
 /** A row, or one trace of it, that is set aside: one line of the rejects file. */
-export interface BadRow {
+export interface BadRow extends RowPlace {
   readonly kind: 'bad';
-  readonly file: string;
-  readonly row: number;
-  readonly ordinal: number;
-  readonly byteOffset: number | null;
-  /** the row's text; a short prefix where the line was too long to hold */
-  readonly raw: string;
   readonly rejection: Rejection;
   /** the trace's id; the row's, where mapping did not come so far */
   readonly id?: string;
 }
 
-/** Turns a row down. */
-export function rejectRow(row: InputRow, { code, reason }: Rejection, id?: string): BadRow {
-  const { file, row: number, ordinal, byteOffset, raw } = row;
+/** Turns a row down, or a trace of it. */
+export function rejectRow(from: RowPlace, { code, reason }: Rejection, id?: string): BadRow {
+  const { file, row, ordinal, byteOffset, raw } = from;
   const named = id === undefined ? {} : { id };
-  return { kind: 'bad', file, row: number, ordinal, byteOffset, raw, rejection: { code, reason }, ...named };
+  return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection: { code, reason }, ...named };
 }
 
 /** Turns a trace down at a later stage (too long, no reference left, …). */
-export function rejectTrace(trace: Trace, { code, reason }: Rejection): BadRow {
-  const { file, row, ordinal, byteOffset, raw } = trace.source;
-  return { kind: 'bad', file, row, ordinal, byteOffset, raw, rejection: { code, reason }, id: trace.id };
+export function rejectTrace({ source, id }: Trace, rejection: Rejection): BadRow {
+  return rejectRow(source, rejection, id);
 }
 
 /** Tells what was set aside from what goes on. */

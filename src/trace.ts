@@ -51,21 +51,24 @@ export interface Trace {
   readonly source: TraceSource;
 }
 
-/** Where a trace came from: enough to name it in an error and to write its input columns again. */
-export interface TraceSource {
+/** Where a row stands, and its text: enough to name it in an error. */
+export interface RowPlace {
   /** file name as the user gave it, `-` for stdin */
   readonly file: string;
   /** 0-based row number inside the file, blank lines not counted */
   readonly row: number;
   /** the same over all inputs */
   readonly ordinal: number;
-  /** byte offset of the row's first byte (in the file once unpacked); null in a columnar file */
+  /** byte offset of the row's first byte (in the file once unpacked); null in a columnar file, where a row has none */
   readonly byteOffset: number | null;
-  /** the parsed input row, for the columns that pass through */
-  readonly columns: Readonly<Record<string, unknown>>;
-  /** the row's text as it stood, for the rejects file; of a columnar input it is made when asked for */
+  /** the row as it stood, without its line end, of a columnar file as JSON; of a line that was too long to hold its beginning */
   readonly raw: string;
-  /** where the columns lie in a columnar input */
+}
+
+/** A parsed row, from which traces come: what names them in an error, and their input columns. */
+export interface TraceSource extends RowPlace {
+  readonly columns: Readonly<Record<string, unknown>>;
+  /** where the columns lie in a columnar input, for an output that keeps their types */
   readonly arrow?: ArrowPlace;
 }
 

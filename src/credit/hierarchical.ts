@@ -14,13 +14,13 @@ export const HIERARCHICAL: HierarchicalOptions = { alpha: 1, beta: 0.5 };
 /** What keeps the outcome finite in a group whose rewards are all the same, as TRL has it. */
 const LEAST_STD = 1e-4;
 
-/** What it is computed from, as stored. */
-export interface HierarchicalInput {
+/** What of a trace its credit follows from, whatever the rule, as stored. */
+export interface StoredTrace {
   /** (K or K+1) segment ends, exclusive */
   readonly ends: Int32Array;
-  /** (K+1) v̂_μ(s_0..K) */
+  /** (K+1) values of the states 0..K, a prover's for this credit; logarithms where the estimator's are */
   readonly values: Float32Array;
-  /** (T) nats, the policy's own */
+  /** (T) nats, the policy's own; read besides where `within` is `entropy`, and by rules that are called so */
   readonly entropies: Float32Array;
   /** ζ; null where unknown */
   readonly reward: number | null;
@@ -46,7 +46,7 @@ export interface Hierarchical {
  * A_t = (A_outcome + α P_k) · m_t, with A_outcome = (ζ − mean)/(std + 1e-4) of the group, else ζ − b, and P_k the progress of the
  * segment under the prover. No σ: it does not sum to 1, and is not return-equivalent.
  */
-export function hierarchical(input: HierarchicalInput, { alpha, beta }: HierarchicalOptions): Hierarchical {
+export function hierarchical(input: StoredTrace, { alpha, beta }: HierarchicalOptions): Hierarchical {
   const { ends, values, entropies, reward, baseline, groupStd } = input;
   const steps = Float64Array.from(ends, (_, k) =>
     k + 1 < values.length ? (values[k + 1] as number) - (values[k] as number) : 0,

@@ -1,4 +1,5 @@
 // Redistributes a trace's reward over its tokens: from state values to σ, which sums to 1 (METHOD §4).
+import type { StoredTrace } from '../credit/hierarchical.js';
 import { boundedSteps } from '../credit/martingale.js';
 import { ruleOf, SHARE_EVEN, type SigmaRule } from '../credit/rules.js';
 import { penalised, smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
@@ -29,23 +30,12 @@ export interface SigmaOptions {
 }
 
 /** What σ is computed from, all of it as stored in the output, so that σ can be computed again from a file. */
-export interface SigmaInput {
-  /** (K or K+1) segment ends, exclusive; the last segment is the answer where `answered` */
-  readonly ends: Int32Array;
+export interface SigmaInput extends StoredTrace {
+  /** whether the last of the segments is the answer */
   readonly answered: boolean;
-  /** (K+1) v̂(s_0..K); log v̂ for `joint` and `joint-log` */
-  readonly values: Float32Array;
   readonly estimator: Nature;
-  /** (T) nats; read where `within` is `entropy`, and by rules that are called so */
-  readonly entropies: Float32Array;
   /** (T) nats; read by `surprise`, and where `within` is `unsure` or `steps` not `free` */
   readonly logprobs: Float32Array;
-  /** ζ; null where unknown */
-  readonly reward: number | null;
-  /** b; undefined where the trace has none */
-  readonly baseline: number | undefined;
-  /** standard deviation of the group's rewards, where b is their mean; read by `--method hierarchical` */
-  readonly groupStd?: number | undefined;
   /** status code that says why there is no baseline, where that is known */
   readonly noBaseline?: string | undefined;
   /** status code that says why the values mean nothing; undefined where they do */
