@@ -2,8 +2,6 @@
 import type { AttributionOptions } from '../estimate/models/attributed.js';
 import type { Loo } from '../estimate/models/deletions.js';
 import { oneOf } from '../flag-values.js';
-import { count, plural } from '../plural.js';
-import { duration } from '../report/progress.js';
 import type { Asked, Config, Estimator } from './estimator.js';
 
 /** Facts of an attribution by what the answer's log-probability does. */
@@ -26,32 +24,14 @@ function readAgain(opts: AttributionOptions, config: Config = {}): Asked {
         await openAttribution(session, opts);
         return {
           values: (scored) => attributedValues(scored, session, opts),
-          tally() {
-            const tally = new AttributionTally(opts);
-            return {
-              add: (job) => tally.add(job),
-              async measure() {
-                const { sequences, tokens, seconds, measured } = await tally.measure(session);
-                const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
-                const time =
-                  measured === 0
-                    ? ''
-                    : `: about ${duration(seconds)} more, by ${count(measured)} that were read`;
-                return ['again', `${all}${time}`];
-              },
-            };
-          },
+          tally: () => new AttributionTally(session, opts),
         };
       },
     }),
   };
 }
 
-/**
- * What a trace is without a segment:
- * - `deleted`: what follows moves up, as if the segment had never been written
- * - `masked`: it stays where it is and nothing after it sees the segment
- */
+/** What {@link Loo} may be, in a file that loads no ONNX Runtime; the first is the default. */
 const LOO = ['deleted', 'masked'] as const satisfies readonly Loo[];
 
 export const loo: Estimator = {

@@ -7,9 +7,9 @@ import type { PassJob, Scored, Valued, Window } from '../estimate/windows.js';
 import { type Flag, foreignFlag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Device, DeviceChoice } from '../policy/device.js';
-import type { ExitTemplate, PolicyFolder } from '../policy/folder.js';
+import type { ExitTemplate, ModelFolder, PolicyFolder } from '../policy/folder.js';
 import type { Proved } from '../policy/run/canary.js';
-import type { OpenPolicy } from '../policy/run/open-model.js';
+import type { OpenModel, OpenPolicy } from '../policy/run/open-model.js';
 import type { ModelSession } from '../policy/run/session.js';
 import type { EncodedTrace } from '../policy/text/encode.js';
 import type { Log } from '../report/log.js';
@@ -183,6 +183,33 @@ export interface Remade {
   /** (K+1); absent where they do not follow */
   readonly values?: Float32Array;
   readonly columns?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * What a model beside the policy adds to an opened estimator: it has to stay what it is, proves itself, and is closed at the end.
+ * @param name that its proof is told by
+ * @param valuesBy values by a pass of it over traces that the policy has cut
+ */
+export function secondModel(
+  model: OpenModel<ModelFolder>,
+  name: string,
+  valuesBy: (pass: Pick<Stage, 'session' | 'window'>) => Values,
+): Pick<Opened, 'beside' | 'start'> & AsyncDisposable {
+  const { policy, device } = model;
+  return {
+    beside: [policy],
+    async start({ window, note }) {
+      const { ModelSession } = await import('../policy/run/session.js');
+      const session = await ModelSession.open(policy, device);
+      note(session, name);
+      return {
+        isSecondPass: true,
+        values: valuesBy({ session, window }),
+        [Symbol.asyncDispose]: () => session.close(),
+      };
+    },
+    [Symbol.asyncDispose]: () => model[Symbol.asyncDispose](),
+  };
 }
 
 /**

@@ -9,9 +9,8 @@ import {
   UNFINISHED,
 } from '../estimate/models/monte-carlo.js';
 import { type Flag, oneOf, positiveInteger } from '../flag-values.js';
-import { count, plural } from '../plural.js';
 import { stopsOf } from '../policy/text/stops.js';
-import { duration, TokenMeter } from '../report/progress.js';
+import { TokenMeter } from '../report/progress.js';
 import type { Asked, Estimator, FlagValues } from './estimator.js';
 import { resolveSampling, samplingFlags } from './sampling-flags.js';
 
@@ -84,21 +83,7 @@ function sampled(values: FlagValues, most: number): Asked {
           const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
           return {
             values: (scored) => sampledValues(scored, writer, how, window),
-            tally() {
-              const tally = new SamplingTally(opts);
-              return {
-                add: (job) => tally.add(job),
-                async measure() {
-                  const { completions, tokens, written, seconds } = await tally.measure(session, maxTokens);
-                  const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
-                  const time =
-                    completions === 0
-                      ? ''
-                      : `: about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
-                  return ['samples', `${all}${time}`];
-                },
-              };
-            },
+            tally: () => new SamplingTally(session, maxTokens, opts),
           };
         },
       };

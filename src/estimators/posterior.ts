@@ -2,7 +2,7 @@
 import { posteriorValues } from '../estimate/value.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
-import type { Estimator } from './estimator.js';
+import { type Estimator, type Stage, secondModel, type Values } from './estimator.js';
 
 export const posterior: Estimator = {
   name: 'posterior',
@@ -41,24 +41,18 @@ export const posterior: Estimator = {
       const { hintedValues, openHint } = await import('../estimate/models/hint.js');
       const { proverConfig } = await import('../estimate/models/prover.js');
       const files = { template: textOf(hintTemplate), policy: textOf(hintPolicy) };
-      const hint = await openHint(files, scene, { device: scene.choice, signal: scene.signal });
-      const { template, reader } = hint;
+      const { template, reader, hinted } = await openHint(files, scene, {
+        ...{ device: scene.choice, signal: scene.signal },
+      });
+      const valuesBy =
+        (pass: Pick<Stage, 'session' | 'window'>): Values =>
+        (scored) =>
+          hintedValues(scored, pass);
       return {
         config: { hintTemplate: template, ...(reader && { hintPolicy: proverConfig(reader) }) },
-        beside: reader ? [reader.policy] : [],
-        prepare: async ({ tokens, references }) => ({ promptIds: await hint.hinted(tokens, references) }),
-        async start({ session: own, window, note }) {
-          const { ModelSession } = await import('../policy/run/session.js');
-          const other = reader && (await ModelSession.open(reader.policy, reader.device));
-          if (other) note(other, 'hint policy');
-          const session = other ?? own;
-          return {
-            isSecondPass: true,
-            values: (scored) => hintedValues(scored, { session, window }),
-            [Symbol.asyncDispose]: async () => other?.close(),
-          };
-        },
-        [Symbol.asyncDispose]: () => hint[Symbol.asyncDispose](),
+        prepare: async ({ tokens, references }) => ({ promptIds: await hinted(tokens, references) }),
+        start: (stage) => ({ isSecondPass: true, values: valuesBy(stage) }),
+        ...(reader && secondModel(reader, 'hint policy', valuesBy)),
       };
     },
   }),

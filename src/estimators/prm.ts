@@ -1,6 +1,6 @@
 // `prm`: the probability that a step is right, by a process reward model that reads the segments as steps.
 import { usageError } from '../errors.js';
-import type { Estimator } from './estimator.js';
+import { type Estimator, secondModel } from './estimator.js';
 
 export const prm: Estimator = {
   name: 'prm',
@@ -33,19 +33,8 @@ export const prm: Estimator = {
         const model = await openPrm(opts, tokenizer, { device: choice, signal }, log);
         return {
           config: { prmReference: opts.reference, prm: prmConfig(model) },
-          beside: [model.policy],
           prepare: async ({ given }) => ({ promptIds: await model.promptIds(given) }),
-          async start({ window, note }) {
-            const { ModelSession } = await import('../policy/run/session.js');
-            const session = await ModelSession.open(model.policy, model.device);
-            note(session, 'prm');
-            return {
-              isSecondPass: true,
-              values: (scored) => prmValues(scored, { ...model, session, window }),
-              [Symbol.asyncDispose]: () => session.close(),
-            };
-          },
-          [Symbol.asyncDispose]: () => model[Symbol.asyncDispose](),
+          ...secondModel(model, 'prm', (pass) => (scored) => prmValues(scored, { ...model, ...pass })),
         };
       },
     };

@@ -1,8 +1,9 @@
 // `progress`: values under another policy, the prover, whose answers at the same exits say how far each step gets it (the second framework).
+import { isDeepStrictEqual } from 'node:util';
 import { usageError } from '../errors.js';
 import type { Nature, StoredBank } from '../estimate/nature.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import type { Estimator } from './estimator.js';
+import { type Estimator, secondModel } from './estimator.js';
 import { pr, prGeo, prMean, snis } from './one-pass.js';
 
 /** How a prover values a state: as those do that score answers. */
@@ -54,32 +55,19 @@ export const progress: Estimator = {
       );
     return {
       async open({ tokenizer, policy: own, log, choice, signal }) {
-        const { isSamePolicy, openProver, proverConfig, provedValues } = await import(
-          '../estimate/models/prover.js'
-        );
+        const { openProver, proverConfig, provedValues } = await import('../estimate/models/prover.js');
         const prover = await openProver(folder, tokenizer, { device: choice, signal });
-        const { policy, device } = prover;
-        if (isSamePolicy(own, policy))
+        const { policy } = prover;
+        if (isDeepStrictEqual(own.files, policy.files))
           log.warn('prover', `${folder}: is the policy itself, so its values are those without a prover`);
         return {
           config: { prover: proverConfig(prover) },
-          beside: [policy],
           scorer: { exitTemplate: policy.exitTemplate, encode: prover.tokenizer.encode },
           prepare({ tokens, continuations }) {
             prover.check(tokens, continuations);
             return { continuations };
           },
-          async start({ window, note }) {
-            const { ModelSession } = await import('../policy/run/session.js');
-            const session = await ModelSession.open(policy, device);
-            note(session, 'prover');
-            return {
-              isSecondPass: true,
-              values: (scored) => provedValues(scored, { session, window, nature }),
-              [Symbol.asyncDispose]: () => session.close(),
-            };
-          },
-          [Symbol.asyncDispose]: () => prover[Symbol.asyncDispose](),
+          ...secondModel(prover, 'prover', (pass) => (scored) => provedValues(scored, { ...pass, nature })),
         };
       },
     };

@@ -1,7 +1,9 @@
 // Values that sum up attributions for which the policy reads a trace again: what each segment counts for, and what that costs.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
+import { count, plural } from '../../plural.js';
 import { besideEachOther, type Sequence } from '../../policy/run/sequence.js';
 import type { ModelSession } from '../../policy/run/session.js';
+import { duration } from '../../report/progress.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
 import { joinIds, type Suffix } from '../references.js';
@@ -131,24 +133,16 @@ export function overSegments(tokens: Float32Array, { promptIds, exits }: Ablated
 
 // ------ `--dry-run`
 
-/** What would be read again. */
-export interface AttributionForecast {
-  /** sequences: traces without a segment, or whole ones */
-  readonly sequences: number;
-  /** tokens that the policy would read besides */
-  readonly tokens: number;
-  readonly seconds: number;
-  /** tokens that were read to see how long one takes */
-  readonly measured: number;
-}
-
 /** Counts what traces will have read again, as if their pieces were merged evenly. */
 export class AttributionTally {
   private sequences = 0;
   private tokens = 0;
   private first: Ablated | undefined;
 
-  constructor(private readonly opts: AttributionOptions) {}
+  constructor(
+    private readonly session: Attributes,
+    private readonly opts: AttributionOptions,
+  ) {}
 
   add(job: PassJob): void {
     const trace = evenly(job);
@@ -158,22 +152,21 @@ export class AttributionTally {
     this.first ??= trace;
   }
 
-  /** Attributes the first trace, twice: the first run of a graph takes longer. */
-  async measure(session: Attributes): Promise<AttributionForecast> {
-    const { sequences, tokens, first, opts } = this;
-    const none = { sequences, tokens, seconds: 0, measured: 0 };
-    if (first === undefined) return none;
+  /** Attributes the first trace, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
+  async measure(): Promise<readonly [name: string, text: string]> {
+    const { sequences, tokens, first, session, opts } = this;
+    const all = `${plural(sequences, 'sequence')}, ${plural(tokens, 'token')} to be read besides`;
+    if (first === undefined) return ['again', all];
     const measured = this.lengthsOf(first).reduce((sum, length) => sum + length, trunkOf(first));
     const zeros = first.continuations.map(({ ids, scoredFrom }) => new Float32Array(ids.length - scoredFrom));
     try {
-      await openAttribution(session, opts);
       await attributionsOf(session, first, zeros, opts);
       const started = performance.now();
       await attributionsOf(session, first, zeros, opts);
-      const taken = (performance.now() - started) / 1000;
-      return { sequences, tokens, seconds: (taken * tokens) / measured, measured };
+      const seconds = (((performance.now() - started) / 1000) * tokens) / measured;
+      return ['again', `${all}: about ${duration(seconds)} more, by ${count(measured)} that were read`];
     } catch (error) {
-      if (error instanceof TraceRejected) return none;
+      if (error instanceof TraceRejected) return ['again', all];
       throw error;
     }
   }

@@ -12,8 +12,7 @@ import { logSumExp } from '../value.js';
  * - `deleted`: what follows moves up, as if the segment had never been written
  * - `masked`: it stays where it is and nothing after it sees the segment
  */
-export const LOO = ['deleted', 'masked'] as const;
-export type Loo = (typeof LOO)[number];
+export type Loo = 'deleted' | 'masked';
 
 /** A trace whose segments are left out; K thought segments, N references. */
 export interface Ablated {

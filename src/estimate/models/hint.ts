@@ -12,7 +12,7 @@ import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
 import { noReferences, posteriorValues } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
-import { openProver, type Prover, readAgain, type SecondPass, tokenCheck } from './prover.js';
+import { openProver, type ReadTokens, readAgain, type SecondPass, tokenCheck } from './prover.js';
 
 /** How a prompt tells the answer. */
 export interface HintTemplate {
@@ -35,31 +35,19 @@ export interface HintOptions {
   readonly policy: string | undefined;
 }
 
-/** What reads the hint. */
-export interface Hint extends AsyncDisposable {
-  readonly template: HintTemplate;
-  /** another policy than the one that cuts; undefined where it is that */
-  readonly reader: Prover | undefined;
-  /** Ids of the prompt with the hint in it. @throws TraceRejected (`no_reference`, `hint`, `hint_tokens`, `hint_too_long`) */
-  hinted(tokens: Tokens, references: readonly Reference[]): Promise<Int32Array>;
-}
-
-interface Tokens {
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array;
-}
-
 const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as const;
 
 /**
+ * Opens what reads hints.
  * @param own the policy whose traces they are
+ * @returns reader: another policy than the one that cuts, undefined where it is that
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy
  */
 export async function openHint(
   { template: path, policy: folder }: HintOptions,
   own: Pick<OpenModel, 'policy' | 'tokenizer'>,
   opts: ModelChoice,
-): Promise<Hint> {
+) {
   const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
   const template = await readTemplate(path, folder ?? own.policy.path);
   const { tokenizer, policy } = reader ?? own;
@@ -69,16 +57,14 @@ export async function openHint(
   return {
     template,
     reader,
-    async hinted({ promptIds, completionIds }, references) {
+    /** Ids of the prompt with the hint in it. @throws TraceRejected (`no_reference`, `hint`, `hint_tokens`, `hint_too_long`) */
+    async hinted({ promptIds, completionIds }: ReadTokens, references: readonly Reference[]) {
       const answer = bestOf(references);
       // the answer's own dollar signs are no patterns
       const hint = await tokenizer.encode(template.text.replace('{answer}', () => answer));
       const prompt = withHint(promptIds, hint, before, template.before);
       check({ promptIds: prompt, completionIds }, []);
       return prompt;
-    },
-    async [Symbol.asyncDispose]() {
-      await reader?.[Symbol.asyncDispose]();
     },
   };
 }

@@ -13,9 +13,10 @@ import type { Log } from '../../report/log.js';
 import { type BadRow, eachTrace, isBad, rejectTrace } from '../../rows.js';
 import type { TokenText } from '../../segment/span.js';
 import type { Message, Trace } from '../../trace.js';
-import { type Load, planBatches } from '../strategy.js';
+import { planBatches } from '../strategy.js';
 import { noReferences, type TraceResult } from '../value.js';
 import { type PassJob, type Scored, type Valued, windowsOf } from '../windows.js';
+import type { SecondPass } from './prover.js';
 import { stepSequence, stepsOf } from './steps.js';
 
 /** Which model, and how it is asked. */
@@ -115,14 +116,11 @@ export function askedWith(
 
 // ------ its pass
 
-/** What reads steps. */
 type Judges = Pick<ModelSession, 'judge' | 'device'>;
 
 /** How the model is run. */
-export interface JudgedBy extends Pick<Prm, 'policy' | 'tokenizer'> {
+export interface JudgedBy extends Pick<Prm, 'policy' | 'tokenizer'>, Pick<SecondPass, 'window'> {
   readonly session: Judges;
-  /** the window of an input row: traces of different ones never share a run */
-  readonly window: (row: number) => number;
 }
 
 /** What of a trace the model reads. */
@@ -164,7 +162,9 @@ export async function* prmValues<T extends Job>(
   for await (const { items } of windowsOf(jobs, window)) {
     const judged = items.filter((item): item is Judged<T> => !isBad(item));
     const found = new Map<object, Float32Array | TraceRejected>();
-    for (const batch of planBatches(judged.map(loadOf))) {
+    for (const batch of planBatches(
+      judged.map(({ read }) => ({ tokens: read.ids.length, branchRows: 0, longestBranch: 0 })),
+    )) {
       const members = batch.map((i) => judged[i] as Judged<T>);
       for (const [n, shares] of (await readAll(session, members)).entries())
         found.set(members[n] as Judged<T>, shares);
@@ -185,10 +185,6 @@ export async function* prmValues<T extends Job>(
       yield { job, trace, result, values: { values, ...noReferences(values.length) } };
     }
   }
-}
-
-function loadOf({ read }: { readonly read: ReadSteps }): Load {
-  return { tokens: read.ids.length, branchRows: 0, longestBranch: 0 };
 }
 
 /** P(right) of every trace's steps; a reject for one that memory does not hold alone. */

@@ -1,7 +1,6 @@
 // A second policy that reads what the first one wrote, cut where that has cut it: a prover, or one that reads a hint.
-import { isDeepStrictEqual } from 'node:util';
 import { TraceRejected } from '../../errors.js';
-import { openPolicyFolder, type PolicyFolder } from '../../policy/folder.js';
+import { openPolicyFolder } from '../../policy/folder.js';
 import { type ModelChoice, type OpenModel, openModel } from '../../policy/run/open-model.js';
 import { graphFor, type PolicyRuns } from '../../policy/run/session.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
@@ -19,7 +18,7 @@ export interface Prover extends OpenModel {
 }
 
 /** A trace's tokens. */
-interface ReadTokens {
+export interface ReadTokens {
   readonly promptIds: Int32Array;
   readonly completionIds: Int32Array;
 }
@@ -55,11 +54,6 @@ export interface Reader {
 }
 
 const PROVER: Reader = { name: 'prover', code: 'prover', flag: '--prover' };
-
-/** Whether a prover is the policy that it is to judge: its progress is then that of `pr`. */
-export function isSamePolicy(a: PolicyFolder, b: PolicyFolder): boolean {
-  return isDeepStrictEqual(a.files, b.files);
-}
 
 /**
  * Makes a prover's check of a trace: every id has to spell the same text for both, and all of it has to fit.

@@ -1,9 +1,11 @@
 // Values the exits of traces by completions that are sampled there, and measures what that would take.
 import { TraceRejected } from '../../errors.js';
+import { count, plural } from '../../plural.js';
 import { type Begun, continueTraces, type PolicyWrites, type Start } from '../../policy/run/continue.js';
 import { rowKey, type SamplingOptions, type Written } from '../../policy/run/sampling.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
+import { duration } from '../../report/progress.js';
 import { type BadRow, eachTrace } from '../../rows.js';
 import { candidateExits } from '../../segment/segment.js';
 import type { Reference } from '../../trace.js';
@@ -106,16 +108,6 @@ function valuesOf(
 
 // ------ `--dry-run`
 
-/** What would be written. */
-export interface SamplingForecast {
-  readonly completions: number;
-  /** of them all, where a completion is as long as what its own trace has left at the exit */
-  readonly tokens: number;
-  /** tokens that were written to see how long one takes, and the seconds that all would take */
-  readonly written: number;
-  readonly seconds: number;
-}
-
 /** Tokens a row that are written for a measurement: a run of the decoding graph on the CPU. */
 const MEASURED_TOKENS = 32;
 
@@ -125,7 +117,12 @@ export class SamplingTally {
   private tokens = 0;
   private first: PassJob | undefined;
 
-  constructor(private readonly opts: Pick<MonteCarloOptions, 'samples' | 'sampling'>) {}
+  /** @param maxTokens of a sequence */
+  constructor(
+    private readonly session: PolicyWrites,
+    private readonly maxTokens: number,
+    private readonly opts: Pick<MonteCarloOptions, 'samples' | 'sampling'>,
+  ) {}
 
   add(job: PassJob): void {
     const { samples, sampling } = this.opts;
@@ -136,11 +133,12 @@ export class SamplingTally {
       this.tokens += samples * Math.min(sampling.maxTokens, job.completionIds.length * (1 - k / (K + 1)));
   }
 
-  /** Writes a batch from the first trace's exits, twice: the first run of a graph takes longer. */
-  async measure(session: PolicyWrites, maxTokens: number): Promise<SamplingForecast> {
-    const { completions, first } = this;
+  /** Writes a batch from the first trace's exits, twice: the first run of a graph takes longer. @returns what all comes to, by its name */
+  async measure(): Promise<readonly [name: string, text: string]> {
+    const { completions, first, session, maxTokens } = this;
     const tokens = Math.round(this.tokens);
-    if (first === undefined) return { completions, tokens, written: 0, seconds: 0 };
+    const all = `${count(completions)} of some ${count(tokens)} tokens, if each is as long as the rest of its trace`;
+    if (first === undefined) return ['samples', all];
     const { sampling } = this.opts;
     const exits = candidateExits(first.pieces);
     const starts = Array.from({ length: Math.min(sampling.batch, completions) }, (_, m) => {
@@ -154,6 +152,8 @@ export class SamplingTally {
     await continueTraces(session, [begun], how);
     const taken = (performance.now() - started) / 1000;
     const written = starts.reduce((sum, { most }) => sum + most, 0);
-    return { completions, tokens, written, seconds: written === 0 ? 0 : (taken * tokens) / written };
+    const seconds = written === 0 ? 0 : (taken * tokens) / written;
+    const time = `about ${duration(seconds)} more, by ${plural(written, 'token')} that were written`;
+    return ['samples', `${all}: ${time}`];
   }
 }
