@@ -1,5 +1,6 @@
 // The command that scores once more as a file was scored: its resolved configuration as flags, for a person to copy.
 import type { Command } from 'commander';
+import { estimatorNamed } from '../estimators/registry.js';
 import { flagOfKey } from '../io/run/description.js';
 import { shellWord } from '../printable.js';
 import { isIdle } from '../segment/segmenters.js';
@@ -7,11 +8,8 @@ import { declared } from './declare.js';
 
 type Config = Readonly<Record<string, unknown>>;
 
-/** What a configuration tells of the method though no flag sets it. */
-const CONSTANTS = [
-  ...['command', 'mateWeights', 'matePrior', 'matePriorShare', 'mateBegunAlike'],
-  ...['returnEquivalent', 'ofPolicy', 'estimatorFacts'],
-];
+/** What a configuration tells of the method though no flag sets it, beside what its estimator does. */
+const CONSTANTS = ['command', 'returnEquivalent', 'ofPolicy', 'estimatorFacts'];
 
 /** What it says of files whose paths it does not have. */
 const UNSAID: Readonly<Record<string, string>> = {
@@ -31,6 +29,7 @@ export async function commandOf(config: Config, hasOwnPolicy: boolean, program: 
   const command = program.commands.find((each) => each.name() === config.command);
   if (command === undefined) return '';
   await declared(command);
+  const ofEstimator = estimatorNamed(config.estimator)?.configKeys ?? [];
   const words = ['rredcot', String(config.command), '<inputs>'];
   if (hasOwnPolicy) words.push('--policy', '<folder>');
   for (const [key, value] of Object.entries(flagsOf(config))) {
@@ -38,17 +37,15 @@ export async function commandOf(config: Config, hasOwnPolicy: boolean, program: 
     const option = command.options.find(({ long }) => long === flag);
     const unsaid = UNSAID[key];
     if (unsaid !== undefined) words.push(flag, unsaid);
+    else if (option === undefined && ofEstimator.includes(key)) continue;
     else if (typeof value === 'boolean') words.push(...(option === undefined ? [] : [flag]));
+    // a value that begins with a dash would be taken for a flag
     else
       for (const text of textsOf(key, value))
-        if (text !== String(option?.defaultValue)) words.push(flagText(flag, text));
+        if (text !== String(option?.defaultValue))
+          words.push(text.startsWith('-') ? `${flag}=${text}` : `${flag} ${shellWord(text)}`);
   }
   return words.join(' ');
-}
-
-/** A value that begins with a dash would be taken for a flag. */
-function flagText(flag: string, text: string): string {
-  return text.startsWith('-') ? `${flag}=${text}` : `${flag} ${shellWord(text)}`;
 }
 
 /** Keys that a flag sets, with their values. */

@@ -496,6 +496,12 @@ describe.each(CASES)('$name $flags', (own) => {
       expect(faultsOf({ ...row, ...edit(row) }, said)).toMatch(found);
   });
 
+  it('is told by summary as a command of flags that there are', async () => {
+    const { command } = JSON.parse((await done(`summary ${file} --json`)).stdout) as { command: string };
+    const { said } = await done('score --help');
+    for (const [flag] of command.matchAll(/--[a-z-]+/g)) expect(said).toMatch(new RegExp(` ${flag} `));
+  });
+
   it.skipIf(own.isVariant)('is made again with another rule as score makes it', async () => {
     if (rule !== undefined) {
       await done(`redistribute ${file} ${rule} -o again-${file}`);
