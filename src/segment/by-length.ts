@@ -1,16 +1,8 @@
 // Cuts a trace where there is no policy: characters stand in for tokens, and their number for entropy.
 import { TraceRejected } from '../errors.js';
-import { blankRow, type OutputRow, type SegmentRow } from '../scored.js';
+import { blankRow, type OutputRow } from '../scored.js';
 import type { Trace } from '../trace.js';
-import {
-  cutPieces,
-  cutTrace,
-  mergeSegments,
-  type Pieces,
-  type Segmentation,
-  type SegmentOptions,
-  segmentRows,
-} from './segment.js';
+import { cutPieces, cutTrace, mergeSegments, type SegmentOptions, segmentRows } from './segment.js';
 import { tagStatus } from './span.js';
 
 /** Where characters stand in for tokens: METHOD's 256 tokens at about four characters each. */
@@ -28,9 +20,17 @@ export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
   const chars = counting(units.length);
   const tokens = { text: trace.completion, units, textEnd: T };
   const opts = { ...segments, longPiece: LONG_PIECE_CHARACTERS };
-  const pieces = cutTrace({ trace: withoutTokenEnds(trace), tokens, chars }, opts);
-  const segmentation = mergeSegments(pieces, null);
-  return { ...blankRow(trace), segments: characterSegments(segmentation), status: statusOf(trace, pieces) };
+  // token indices mean nothing without a tokenizer: only character ends can be used
+  const { segmentEnds: _, ...counted } = trace;
+  const pieces = cutTrace({ trace: counted, tokens, chars }, opts);
+  const rows = segmentRows({ segmentation: mergeSegments(pieces, null), chars: null });
+  const { completion, prompt, status = [] } = trace;
+  const tags = tagStatus(completion, pieces.thought.tags, typeof prompt === 'string' ? prompt : '');
+  return {
+    ...blankRow(trace),
+    segments: rows.map((row) => ({ ...row, start: null, end: null, charStart: row.start, charEnd: row.end })),
+    status: [...status, 'segments:by-length', ...tags],
+  };
 }
 
 /**
@@ -41,23 +41,6 @@ export function candidateCharacters(completion: string, segments: SegmentOptions
   const units = codePointBoundaries(completion);
   const tokens = { text: completion, units, textEnd: units.length - 1 };
   return cutPieces(tokens, { ...segments, longPiece: LONG_PIECE_CHARACTERS }).ends;
-}
-
-function statusOf({ completion, prompt, status = [] }: Trace, { thought }: Pieces): string[] {
-  const before = typeof prompt === 'string' ? prompt : '';
-  return [...status, 'segments:by-length', ...tagStatus(completion, thought.tags, before)];
-}
-
-/** Characters in the place of tokens. */
-function characterSegments(segmentation: Segmentation): SegmentRow[] {
-  const rows = segmentRows({ segmentation, chars: null });
-  return rows.map((row) => ({ ...row, start: null, end: null, charStart: row.start, charEnd: row.end }));
-}
-
-/** Token indices mean nothing without a tokenizer: only character ends can be used. */
-function withoutTokenEnds(trace: Trace): Trace {
-  const { segmentEnds: _, ...rest } = trace;
-  return rest;
 }
 
 /** UTF-16 positions of a text's code point boundaries, 0 and the end included. */

@@ -64,7 +64,10 @@ export function candidateExits({
 export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Segmentation {
   const { tokens, thought, opts } = pieces;
   const ends = isCutLate(pieces) ? lateEnds(pieces, figures) : pieces.ends;
-  const weights = figures === null ? lengths(ends) : segmentSums(figures.entropies, ends);
+  const weights =
+    figures === null
+      ? Float64Array.from(ends, (end, k) => end - (ends[k - 1] ?? 0))
+      : segmentSums(figures.entropies, ends);
   const max = opts.maxSegments ?? ends.length;
   const thoughtEnds = mergePieces(ends, weights, max, opts.adaptiveLimit);
   const T = tokens.units.length - 1;
@@ -78,13 +81,6 @@ function lateEnds({ tokens, thought, opts }: Pieces, figures: TokenFigures | nul
   if (figures === null || cuts === undefined)
     throw new TypeError(`${opts.segmenter} cuts by the policy's figures, and there are none`);
   return splitAt(cuts(tokens, thought, figures, opts), tokens, thought);
-}
-
-function lengths(ends: Int32Array): Float64Array {
-  const found = new Float64Array(ends.length);
-  for (let k = 0; k < ends.length; k++)
-    found[k] = (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
-  return found;
 }
 
 /** Ends of all segments, the answer segment included where there is one. */

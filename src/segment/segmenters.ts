@@ -4,16 +4,17 @@ import { attributeOf, type Flag, finite, positiveInteger } from '../flag-values.
 import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
 import type { OutputRow } from '../scored.js';
+import { sentenceCuts } from './sentences.js';
 import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
 import {
   cutpointCuts,
   entropyCuts,
+  keywordCuts,
+  newlineCuts,
+  splitAt,
   splitFixed,
   splitGiven,
   splitHybrid,
-  splitKeyword,
-  splitNewline,
-  splitSentence,
   type TokenFigures,
 } from './split.js';
 
@@ -103,15 +104,23 @@ const hybrid: Declared = {
   ends: (tokens, thought, { longPiece, keywords }) => splitHybrid(tokens, thought, longPiece, keywords),
 };
 
-const newline: Declared = { words: 'lines', isOfText: true, ends: splitNewline };
+const newline: Declared = {
+  words: 'lines',
+  isOfText: true,
+  ends: (tokens, thought) => splitAt(newlineCuts(tokens), tokens, thought),
+};
 
-const sentence: Declared = { words: 'sentences', isOfText: true, ends: splitSentence };
+const sentence: Declared = {
+  words: 'sentences',
+  isOfText: true,
+  ends: (tokens, thought) => splitAt(sentenceCuts(tokens, thought), tokens, thought),
+};
 
 const keyword: Declared = {
   words: 'at keywords',
   isOfText: true,
   flags: [KEYWORDS],
-  ends: (tokens, thought, { keywords }) => splitKeyword(tokens, thought, keywords),
+  ends: (tokens, thought, { keywords }) => splitAt(keywordCuts(tokens, keywords), tokens, thought),
 };
 
 const fixed: Declared = {

@@ -49,19 +49,15 @@ const BLOCK = 1024;
 /** a quote or bracket that opens what comes next; Unicode's rules leave it with the sentence before */
 const OPENING = /[\p{Ps}\p{Pi}]$/u;
 
-function sentencesIn(text: string): Intl.Segments {
-  segmenter ??= new Intl.Segmenter('en', { granularity: 'sentence' });
-  return segmenter.segment(text);
-}
-
 /** The sentences of a text as Unicode's rules have them, line by line, since a line's end ends one in any case. */
 function* sentencesOf(text: string): Generator<{ index: number; segment: string }> {
+  segmenter ??= new Intl.Segmenter('en', { granularity: 'sentence' });
   for (let from = 0; from < text.length; ) {
     const newline = text.indexOf('\n', from);
     const lineEnd = newline < 0 ? text.length : newline + 1;
     for (let size = BLOCK; from < lineEnd; ) {
       const to = Math.min(lineEnd, from + size);
-      const found = [...sentencesIn(text.slice(from, to))];
+      const found = [...segmenter.segment(text.slice(from, to))];
       // the last one of a block may go on behind it
       const sure = to === lineEnd ? found : found.slice(0, -1);
       for (const { index, segment } of sure) yield { index: from + index, segment };

@@ -1,5 +1,4 @@
 // Splits a thought into pieces at token boundaries: by lines, keywords, sentences, a column, every N tokens, or what the policy said of them.
-import { sentenceCuts } from './sentences.js';
 import { boundaryAfter, boundaryBefore, type ThoughtSpan, type TokenText } from './span.js';
 
 /** A piece longer than this (tokens) is split at sentence ends. */
@@ -37,25 +36,6 @@ export function splitHybrid(
   return ends.length === pieces.length ? pieces : pieceEnds(ends, thought);
 }
 
-/** One piece a line; blank lines belong to the line before. @returns piece ends as {@link splitHybrid} */
-export function splitNewline(tokens: TokenText, thought: ThoughtSpan): Int32Array {
-  return splitAt(newlineCuts(tokens), tokens, thought);
-}
-
-/** Pieces that open with a keyword, and what stands before the first. @returns piece ends as {@link splitHybrid} */
-export function splitKeyword(
-  tokens: TokenText,
-  thought: ThoughtSpan,
-  keywords?: readonly string[],
-): Int32Array {
-  return splitAt(keywordCuts(tokens, keywords), tokens, thought);
-}
-
-/** One piece a sentence. @returns piece ends as {@link splitHybrid} */
-export function splitSentence(tokens: TokenText, thought: ThoughtSpan): Int32Array {
-  return splitAt(sentenceCuts(tokens, thought), tokens, thought);
-}
-
 /** Pieces between the cuts (token boundaries, in any order), blank ones joined. @returns piece ends as {@link splitHybrid} */
 export function splitAt(cuts: readonly number[], tokens: TokenText, thought: ThoughtSpan): Int32Array {
   return withoutBlanks(pieceEnds(cuts, thought), tokens, thought);
@@ -81,7 +61,7 @@ export function splitGiven(ends: Int32Array, tokens: TokenText, thought: Thought
 }
 
 /** Boundaries after every token that contains a newline. */
-function newlineCuts({ text, units }: TokenText): number[] {
+export function newlineCuts({ text, units }: TokenText): number[] {
   const cuts: number[] = [];
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1))
     cuts.push(boundaryAfter(units, at + 1));
@@ -153,9 +133,6 @@ function cuttable({ textEnd }: TokenText, { start, end }: ThoughtSpan): { from: 
   return { from: start + 1, to: Math.min(end, textEnd) };
 }
 
-/** How high the entropy is before which a thought is cut: a bound in nats, or the share of tokens that lie highest. */
-type EntropyCut = { readonly threshold: number } | { readonly share: number };
-
 /**
  * Boundaries before the tokens of at least `threshold` nats; or before the `share` of the thought's tokens with most
  * entropy (rounded down), the earlier one of equals.
@@ -164,7 +141,7 @@ export function entropyCuts(
   tokens: TokenText,
   thought: ThoughtSpan,
   { entropies }: TokenFigures,
-  cut: EntropyCut,
+  cut: { readonly threshold: number } | { readonly share: number },
 ): number[] {
   const { from, to } = cuttable(tokens, thought);
   const inside = Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
@@ -173,19 +150,12 @@ export function entropyCuts(
   return ranked.slice(0, Math.floor(cut.share * ranked.length)).sort((a, b) => a - b);
 }
 
-/** Which tokens are cutpoints (SPO, arXiv 2505.23564), and before every how many of them is cut. */
-interface CutpointCut {
-  /** a cutpoint is a token to which the policy gave less */
-  readonly probability: number;
-  readonly every: number;
-}
-
-/** Boundaries before every `every`-th of the thought's cutpoints. */
+/** Boundaries before every `every`-th of the thought's cutpoints: tokens to which the policy gave less than `probability` (SPO, arXiv 2505.23564). */
 export function cutpointCuts(
   tokens: TokenText,
   thought: ThoughtSpan,
   { logprobs }: TokenFigures,
-  { probability, every }: CutpointCut,
+  { probability, every }: { readonly probability: number; readonly every: number },
 ): number[] {
   const { to } = cuttable(tokens, thought);
   const limit = Math.log(probability);
@@ -246,7 +216,7 @@ const made = new WeakMap<readonly string[], Patterns>();
  * Boundaries before the tokens that open a line or sentence with one of the words. A sentence begins after [.!?] and white
  * space, or after 。！？. What opens the whole text needs no boundary.
  */
-function keywordCuts({ text, units }: TokenText, words: readonly string[] = TRANSITIONS): number[] {
+export function keywordCuts({ text, units }: TokenText, words: readonly string[] = TRANSITIONS): number[] {
   const { start, word } = made.get(words) ?? patternsOf(words);
   made.set(words, { start, word });
   const cuts: number[] = [];

@@ -11,9 +11,9 @@ import {
   type SegmentOptions,
   segmentSums,
 } from '../../dist/segment/segment.js';
-import { SEGMENTERS, type Segmenter } from '../../dist/segment/segmenters.js';
+import { declarationOf, IN_ALL, SEGMENTERS, type Segmenter } from '../../dist/segment/segmenters.js';
 import { boundaryAfter, boundaryBefore, findThought, type TokenText } from '../../dist/segment/span.js';
-import { splitFixed, splitGiven, splitHybrid, splitNewline, TRANSITIONS } from '../../dist/segment/split.js';
+import { splitFixed, splitGiven, splitHybrid, TRANSITIONS } from '../../dist/segment/split.js';
 import { hybridSegments, type Span, TRANSITION_WORDS } from '../oracle/segment.js';
 import { seeded } from '../oracle/toy.js';
 import { letters, spell } from '../support/tokens.js';
@@ -398,7 +398,8 @@ describe('the other segmenters', () => {
 
   test('newline: one piece a line, words do not cut', () => {
     expect(pieces(tokens, { segmenter: 'newline' })).toEqual(['<think>\na. Wait\n', 'b']);
-    expect([...splitNewline(spell(tokens), findThought(spell(tokens)))]).toEqual([6, 7]);
+    const { ends } = declarationOf('newline');
+    expect([...ends(spell(tokens), findThought(spell(tokens)), IN_ALL)]).toEqual([6, 7]);
   });
 
   test('fixed: N tokens from exit 0 on, the last one shorter', () => {

@@ -3,8 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { mergePieces } from '../../dist/segment/merge.js';
 import { cutPieces, mergeSegments, type SegmentOptions } from '../../dist/segment/segment.js';
+import { declarationOf, IN_ALL } from '../../dist/segment/segmenters.js';
 import { findThought } from '../../dist/segment/span.js';
-import { splitSentence } from '../../dist/segment/split.js';
+
 import {
   adaptiveMerge,
   cutpoints,
@@ -82,7 +83,7 @@ describe('sentence', () => {
     const before = process.cpuUsage();
     const many = ['Ab c. '.repeat(20_000), '\\('.repeat(20_000), '$a'.repeat(50_000), '好。'.repeat(30_000)];
     for (const tokens of many.map((text) => spell(text.split(''))))
-      splitSentence(tokens, { start: 0, end: tokens.textEnd, answered: false });
+      declarationOf('sentence').ends(tokens, { start: 0, end: tokens.textEnd, answered: false }, IN_ALL);
     // a second; looked at all at once, minutes
     expect(process.cpuUsage(before).user).toBeLessThan(10_000_000);
   });
