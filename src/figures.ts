@@ -5,37 +5,37 @@ import { isFallback, type OutputRow } from './scored.js';
 /** Traces by a name: a status code, or a number of two significant digits. */
 export type Histogram = Readonly<Record<string, number>>;
 
+/** What is summed. */
+const SUMS = [
+  // completion tokens that have a log-probability, and these summed, nats
+  ...(['scored_tokens', 'logprob_sum'] as const),
+  // traces that have σ; of these, by fallback uniform, and uniform in effect
+  ...(['credited', 'fallbacks', 'uniform'] as const),
+  // traces whose text has `</think>`
+  'closed_thoughts',
+  // exit points whose values were sampled, and the shares of their samples without a verdict, summed
+  ...(['sampled_exits', 'lost_shares'] as const),
+] as const;
+/** What traces are counted by. */
+const HISTOGRAMS = [
+  // mean log p of their tokens
+  'mean_logprobs',
+  // range of their values: the largest less the smallest
+  'value_ranges',
+  // of those whose σ is their rule's, by how much larger their gradient gets
+  'gains',
+  // of those that have σ, their reward: `right` above ½, `wrong`; and a hash of their group, or of their id, in 64 bins
+  ...(['rewards', 'groups'] as const),
+  // of those above their baseline (`right`) and of those below it those that have something to share out, and those of these whose σ is not uniform in effect
+  ...(['returns', 'uneven'] as const),
+  // status code; `ok` is not counted; and rejects by code
+  ...(['status', 'rejects'] as const),
+] as const;
+
 /** The figures of some traces; nothing in them grows with their number beyond a few thousand bins. */
-export interface Figures {
-  /** completion tokens that have a log-probability, and these summed, nats */
-  readonly scored_tokens: number;
-  readonly logprob_sum: number;
-  /** traces by mean log p of their tokens */
-  readonly mean_logprobs: Histogram;
-  /** traces by range of their values: the largest less the smallest */
-  readonly value_ranges: Histogram;
-  /** traces whose σ is their rule's by how much larger their gradient gets */
-  readonly gains: Histogram;
-  /** traces that have σ; of these, by fallback uniform, and uniform in effect */
-  readonly credited: number;
-  readonly fallbacks: number;
-  readonly uniform: number;
-  /** traces whose text has `</think>` */
-  readonly closed_thoughts: number;
-  /** exit points whose values were sampled, and the shares of their samples without a verdict, summed */
-  readonly sampled_exits: number;
-  readonly lost_shares: number;
-  /** traces that have σ by their reward: `right` above ½, `wrong`; and by a hash of their group, or of their id, in 64 bins */
-  readonly rewards: Histogram;
-  readonly groups: Histogram;
-  /** of those above their baseline (`right`) and of those below it those that have something to share out, and those of these whose σ is not uniform in effect */
-  readonly returns: Histogram;
-  readonly uneven: Histogram;
-  /** traces by status code; `ok` is not counted */
-  readonly status: Histogram;
-  /** rejects by code */
-  readonly rejects: Histogram;
-}
+export type Figures = Readonly<
+  Record<(typeof SUMS)[number], number> & Record<(typeof HISTOGRAMS)[number], Histogram>
+>;
 
 /** σ is uniform in effect where no token's weight |σ·T − 1| reaches this. */
 const UNEVEN = 0.01;
@@ -45,15 +45,6 @@ const NOTHING_TO_SHARE = ['uniform:small-return', 'uniform:one-sided-bank'];
 const SMALL_RETURN = 0.05;
 /** Numbers below this are 0 in a histogram: it has a smallest bin. */
 const SMALLEST = 1e-6;
-
-const SUMS = [
-  ...(['scored_tokens', 'logprob_sum', 'credited', 'fallbacks', 'uniform', 'closed_thoughts'] as const),
-  ...(['sampled_exits', 'lost_shares'] as const),
-] as const;
-const HISTOGRAMS = [
-  ...(['mean_logprobs', 'value_ranges', 'gains', 'rewards', 'groups', 'returns', 'uneven'] as const),
-  ...(['status', 'rejects'] as const),
-] as const;
 
 /** Gathers figures. */
 export class Tally {
@@ -77,7 +68,7 @@ export class Tally {
       else if (row.sigmaGain !== null) this.bin('gains', rounded(row.sigmaGain));
       if (row.reward !== null) {
         this.bin('rewards', row.reward > 0.5 ? 'right' : 'wrong');
-        this.bin('groups', hashBin(row.trace.group ?? row.trace.id));
+        this.bin('groups', String(fnv1a(row.trace.group ?? row.trace.id) & 63));
         // another reason for a uniform σ may stand in the place of that code
         const isAlike = row.baseline !== null && Math.abs(row.reward - row.baseline) < SMALL_RETURN;
         if (!isAlike && !status.some((code) => NOTHING_TO_SHARE.includes(code))) {
@@ -139,11 +130,6 @@ export function fnv1a(name: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
   return (hash ^ (hash >>> 15)) >>> 0;
-}
-
-/** Of 64 bins the one that a name falls into. */
-function hashBin(name: string): string {
-  return String(fnv1a(name) & 63);
 }
 
 /** Two digits, so that there are 90 bins a power of ten. */
