@@ -2,10 +2,9 @@
 import type { Command } from 'commander';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
-import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal.js';
-import { MAX_LINE_BYTES_FLAG } from './job-flags.js';
+import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly steps?: string;
@@ -106,11 +105,7 @@ function resolved(flags: CompareFlags) {
     firstWrong: flags.label === undefined ? undefined : labelPath(flags.label),
     reward: flags.reward === undefined ? undefined : parseNamedPath('--reward', `path=${flags.reward}`).path,
     seed: positiveInteger('--seed', flags.seed, 0, 0),
-    maxLineBytes: positiveInteger(
-      '--max-line-bytes',
-      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
-      MAX_LINE_BYTES,
-    ),
+    maxLineBytes: maxLineBytesOf(flags),
     page: flags.report,
     form: flags.json ? ('json' as const) : flags.csv ? ('csv' as const) : ('table' as const),
   };

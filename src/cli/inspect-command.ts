@@ -1,9 +1,10 @@
 // The flags and help of `rredcot inspect`, but for those that say where the fields of a trace are.
 import type { Command } from 'commander';
-import type { Terminal } from '../commands/scored/pager.js';
-import type { Pick } from '../commands/scored/pick.js';
+import type { InspectOptions } from '../commands/inspect.js';
+import type { MappingOptions } from '../commands/job/mapping.js';
 import { usageError } from '../errors.js';
-import { type Depth, depthOf } from '../report/terminal.js';
+import { depthOf } from '../report/terminal.js';
+import { repeated } from './declare.js';
 
 interface InspectFlags {
   readonly row?: string;
@@ -16,16 +17,7 @@ interface InspectFlags {
 }
 
 /** What is shown, and how. */
-interface View {
-  readonly row: string | undefined;
-  readonly pick: Pick | undefined;
-  readonly where: readonly string[];
-  readonly all: boolean;
-  readonly json: boolean;
-  readonly depth: Depth;
-  readonly width: () => number;
-  readonly terminal: Terminal | undefined;
-}
+type View = Omit<InspectOptions, keyof MappingOptions | 'signal'>;
 
 /** Columns where nobody sits before them. */
 const WIDTH = 100;
@@ -48,7 +40,7 @@ export function inspectCommand<Mapping extends object>(
     .option(
       '--where <condition>',
       "of a scored file the first trace that fits, or the worst of them: 'reward == 0'; figures as of filter (default: any)",
-      (value: string, before: readonly string[] = []) => [...before, value],
+      repeated,
     )
     .option('--all', 'every segment, and whole texts', false)
     .option('--json', 'one JSON object, with values and σ', false)

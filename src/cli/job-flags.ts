@@ -10,7 +10,7 @@ import { MAX_LINE_BYTES } from '../io/read/jsonl.js';
 import { FORMATS } from '../io/write/output.js';
 import { parseDevice } from '../policy/device.js';
 import { parseTemplateArgs } from '../policy/text/chat-template.js';
-import { repeated } from './declare.js';
+import { type LogFlags, repeated } from './declare.js';
 import { resolveSegmentOptions, type SegmentFlags, segmented } from './segment-flags.js';
 
 /** `--chat-template-arg`, for every command that renders prompts; may be given several times. */
@@ -30,7 +30,7 @@ export interface MappingFlags {
 }
 
 /** Flags of every command that makes a run, as commander hands them on. */
-export interface RunFlags extends MappingFlags {
+export interface RunFlags extends MappingFlags, LogFlags {
   readonly output?: string;
   readonly format?: string;
   readonly columns?: string;
@@ -49,8 +49,6 @@ export interface RunFlags extends MappingFlags {
   readonly overwrite: boolean;
   readonly timeLimit?: string;
   readonly chatTemplateArg?: readonly string[];
-  readonly quiet: boolean;
-  readonly logJson: boolean;
 }
 
 /** Flags of `score` and `segment`. */
@@ -157,6 +155,14 @@ export const MAX_LINE_BYTES_FLAG: [string, string] = [
   `longest input line, in bytes (default: ${MAX_LINE_BYTES}, 256 MiB)`,
 ];
 
+export function maxLineBytesOf({
+  maxLineBytes = `${MAX_LINE_BYTES}`,
+}: {
+  readonly maxLineBytes?: string;
+}): number {
+  return positiveInteger('--max-line-bytes', maxLineBytes, MAX_LINE_BYTES);
+}
+
 /** A list that may be given in several flags. */
 export function appended(value: string, before: string | undefined): string {
   return before === undefined ? value : `${before},${value}`;
@@ -189,11 +195,7 @@ export function mappingOptions(flags: MappingFlags) {
     preset: flags.preset,
     join: flags.join,
     joinOn: flags.joinOn,
-    maxLineBytes: positiveInteger(
-      '--max-line-bytes',
-      flags.maxLineBytes ?? String(MAX_LINE_BYTES),
-      MAX_LINE_BYTES,
-    ),
+    maxLineBytes: maxLineBytesOf(flags),
   };
 }
 

@@ -9,6 +9,7 @@ import { plural } from '../plural.js';
 import { type DeviceChoice, parseDevice } from '../policy/device.js';
 import type { Log } from '../report/log.js';
 import { isWorker, openWorkerLog } from '../report/worker-log.js';
+import type { LogFlags } from './declare.js';
 
 /** Flags that are the parent's own matter, by the name that commander gives them. */
 const OWN_FLAGS: readonly string[] = [
@@ -21,11 +22,7 @@ export async function jobLog({
   quiet,
   logJson,
   shard,
-}: {
-  readonly quiet: boolean;
-  readonly logJson: boolean;
-  readonly shard?: string | undefined;
-}): Promise<Log> {
+}: LogFlags & { readonly shard?: string }): Promise<Log> {
   if (isWorker()) return openWorkerLog();
   const { openLog } = await import('../report/log.js');
   return openLog({ quiet, json: logJson, shard: shard ?? scheduledShard() });
