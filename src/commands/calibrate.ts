@@ -100,8 +100,9 @@ async function gather(
   for (const path of paths) {
     const { account, columns, part, rows } = await opened(path);
     checkFile(path, columns, account, further);
-    const own = scoredWithOf(account);
-    for (const told of [policies.add(own.policy, path), ways.add(own.scored_with, path)])
+    const { policy = null, config } = account;
+    const way = config === undefined ? null : scoredWith(config);
+    for (const told of [policies.add(policy && { ...policy }, path), ways.add(way, path)])
       if (told !== undefined) log.warn('files_differ', told);
     if (part !== undefined)
       log.warn(
@@ -225,13 +226,6 @@ function checkFile(
       `${path}: was scored with --estimator ${estimator.name}, expected one that scores answers at exit points`,
       'score with --estimator pr',
     );
-}
-
-function scoredWithOf({ config, policy }: Account): ScoredWith {
-  return {
-    policy: policy === undefined ? null : { ...policy },
-    scored_with: config === undefined ? null : scoredWith(config),
-  };
 }
 
 function report(file: CalibrationFile, output: string, log: Log): void {

@@ -101,18 +101,23 @@ export async function dryRun(
   const isTwice = isSecondPass === true;
   const [record, lines] =
     passes === undefined
-      ? [unreadRecord(found), unreadLines(found)]
+      ? [
+          // nothing runs
+          { completion_tokens: found.completionTokens, exits: found.exits, seconds: null },
+          unreadLines(found),
+        ]
       : [forecastRecord(found, passes.text, answer), forecastLines(found, met, passes.text, answer, isTwice)];
-  tell(opts, { ...countRecord(found, rows, met), ...record, ...(besides && { [besides[0]]: besides[1] }) }, [
-    ...countLines(found, rows, met),
-    ...lines,
-    ...(besides ? [label(...besides)] : []),
-  ]);
+  if (opts.json) {
+    const told = {
+      ...countRecord(found, rows, met),
+      ...record,
+      ...(besides && { [besides[0]]: besides[1] }),
+    };
+    opts.print(printableJson(JSON.stringify(told)));
+  } else
+    for (const line of [...countLines(found, rows, met), ...lines, ...(besides ? [label(...besides)] : [])])
+      opts.print(line);
   met.end(found.traces, opts.maxRejects, log);
-}
-
-function tell({ json, print }: DryRunOptions, record: object, lines: readonly string[]): void {
-  for (const line of json ? [printableJson(JSON.stringify(record))] : lines) print(line);
 }
 
 /** What was counted. */
@@ -124,11 +129,6 @@ function countRecord({ traces }: Forecast, rows: number | undefined, { rejects, 
     ),
     status,
   };
-}
-
-/** What is told where no policy runs. */
-function unreadRecord({ completionTokens, exits }: Forecast) {
-  return { completion_tokens: completionTokens, exits, seconds: null };
 }
 
 function unreadLines({ completionTokens, exits }: Forecast): string[] {

@@ -22,7 +22,7 @@ import {
 } from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { pr } from '../estimators/one-pass.js';
-import { configKeys, estimatorNamed } from '../estimators/registry.js';
+import { ESTIMATORS, estimatorNamed } from '../estimators/registry.js';
 import {
   type ColumnChoice,
   columnName,
@@ -242,7 +242,7 @@ function mergedConfig(
     estimator: calibration === undefined ? estimator : ('calibrated' as const),
   };
   // what is said of mates and the like goes with the estimator that had them
-  const of = configKeys();
+  const of = ESTIMATORS.flatMap((each) => each.configKeys ?? []);
   const unmated = Object.entries(stored).filter(([key]) => !of.includes(key));
   // no bank is read where nothing is scored
   const bank = isOther && credit.estimator.scores === 'nothing' ? { bank: 'row' } : {};

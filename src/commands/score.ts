@@ -1,8 +1,8 @@
 // The main job, and the map of the method: from a trace by its tokens' entropies and its values at exit points to σ.
 import type { ExitCode } from '../errors.js';
 import type { BankSource } from '../estimate/bank.js';
-import { surveyedMean, withContiguousMeans } from '../estimate/baseline.js';
-import { type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
+import { groupMeanOf, withContiguousMeans } from '../estimate/baseline.js';
+import { asksForMean, type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
 import { valueNameOf } from '../estimate/nature.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import type { Asked } from '../estimators/estimator.js';
@@ -15,7 +15,7 @@ import { eachTrace } from '../rows.js';
 import type { DryRunOptions } from './dry-run.js';
 import { openInputs } from './job/mapping.js';
 import type { CutOptions } from './job/options.js';
-import { openRewards } from './job/reward-scale.js';
+import { findRewardRange, RewardCheck, SIGNED_NOTICE } from './job/reward-scale.js';
 import { type Job, runJob } from './job/run-job.js';
 import { SCORE_COLUMNS, writtenColumns } from './job/written-columns.js';
 import { needNotice, policyNeed, preparing, rewarding } from './ready.js';
@@ -40,7 +40,7 @@ const NO_DEVICE = { name: 'cpu' } as const;
 
 /** `rredcot score`: reads traces, runs the policy over them, and writes each with its σ. @throws RredcotError as `runJob` */
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
-  const { asked, segments, chatTemplateArgs, dryRun, signal } = opts;
+  const { asked, segments, chatTemplateArgs, dryRun, isRangeGiven, signal } = opts;
   const nature = asked.nature ?? opts.credit.estimator;
   const readsReferences = nature.scores !== 'nothing' || asked.readsReferences === true;
   const written = writtenColumns(SCORE_COLUMNS, opts.columns, opts.exportName);
@@ -49,7 +49,9 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
   const given = await openInputs(paths, opts, log);
   const need = policyNeed(opts, given.mapping);
   const needs = { prompt: need === 'pass', references: opts.bank !== 'group' && readsReferences };
-  const { rewardRange, rewards } = await openRewards(given, opts, needs, log);
+  const rewardRange = isRangeGiven ? opts.credit.rewardRange : await findRewardRange(given, needs, signal);
+  if (!isRangeGiven && rewardRange[0] < 0) log.info(SIGNED_NOTICE);
+  const rewards = new RewardCheck(rewardRange, isRangeGiven);
   await using opened = await openPolicy(need === 'pass' ? opts : { ...opts, device: NO_DEVICE }, log);
   const { policy, device } = opened;
   const marks = { ...policy.exitTemplate, thoughtTags: segments.thoughtTags };
@@ -62,8 +64,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
 
   const method = { need, opened, segments, rewardRange, marks, bank: opts.bank, nature, asked, estimator };
   const { rewardOf, counted, banks } = rewarding(method);
-  const usesMean = credit.baseline === 'group' || (credit.baseline === 'auto' && !nature.onRewardScale);
-  const usesGroups = banks !== undefined || usesMean || asked.readsMates === true;
+  const usesGroups = banks !== undefined || asksForMean(credit) || asked.readsMates === true;
 
   const stages: Job['stages'] = async function* (source, run) {
     const isStream = run.survey === undefined;
@@ -81,7 +82,7 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const withMeans =
       groups === undefined
         ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({ ...item, ...surveyedMean(item.trace, groups) }));
+        : eachTrace(rewarded, (item) => ({ ...item, ...groupMeanOf(groups.get(item.trace.group)) }));
 
     // encode, split into pieces: what the policy cannot take shows here
     const prepare = await preparing(method, banks, isStream);

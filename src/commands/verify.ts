@@ -279,7 +279,10 @@ async function* chunksFindings(
       if (chunk >= last && (own === undefined || own.length === 0)) return;
       const shard = shardOf(chunk, n);
       // one of another run has been told of
-      const record = await readChunkRecord(folder, description, chunk).catch(ignoreForeign);
+      const record = await readChunkRecord(folder, description, chunk).catch((error: unknown) => {
+        if (error instanceof ForeignRecordError) return null;
+        throw error;
+      });
       if (record !== undefined && record !== null)
         yield* chunkFindings({ folder, description, format, ...checks }, record, own);
       else if (record === undefined && shards[shard.index]?.isDone)
@@ -289,11 +292,6 @@ async function* chunksFindings(
   } finally {
     await inputs?.return(undefined);
   }
-}
-
-function ignoreForeign(error: unknown): null {
-  if (error instanceof ForeignRecordError) return null;
-  throw error;
 }
 
 /** The next rows, at most so many. */

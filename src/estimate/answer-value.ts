@@ -195,17 +195,13 @@ function readWord(text: string): AnswerValue | undefined {
 
 function readList(text: string): AnswerValue | undefined {
   const [, open = '', inside = text, close = ''] = /^(\(|\[|\\?\{)(.*?)(\)|\]|\\?\})$/s.exec(text) ?? [];
-  const bracketed = open !== '' && isBalanced(inside);
+  const bracketed = open !== '' && splitTop(inside) !== undefined;
   const items = splitTop(bracketed ? inside : text);
   if (items === undefined || items.length < 2 || items.includes('')) return undefined;
   // 1,000 inside a list is one number or two
   if (/\d,\d{3}(?!\d)/.test(text)) return undefined;
   const brackets = bracketed ? open.replace('\\', '') + close.replace('\\', '') : '';
   return { kind: 'list', brackets, items: items.map(readValue) };
-}
-
-function isBalanced(text: string): boolean {
-  return splitTop(text) !== undefined;
 }
 
 /** Parts between the commas (and the words `and`, `or`) that stand outside all brackets; undefined where these do not match. */

@@ -24,12 +24,7 @@ export interface GroupRewards {
   readonly span?: readonly [first: number, last: number];
 }
 
-/** The group's mean from a survey of the whole input; undefined where no reward of it is known. */
-export function surveyedMean({ group }: Trace, groups: ReadonlyMap<string, GroupRewards>): GroupMean {
-  return groupMeanOf(group === undefined ? undefined : groups.get(group));
-}
-
-/** Mean and standard deviation of a group's rewards. */
+/** Mean and standard deviation of a group's rewards; undefined where none of them is known. */
 export function groupMeanOf(found: Pick<GroupRewards, 'sum' | 'squares' | 'count'> | undefined): GroupMean {
   if (found === undefined || found.count === 0) return { groupMean: undefined };
   const { sum, squares, count } = found;

@@ -61,8 +61,8 @@ export async function suffixMaker(
   };
 }
 
-/** With how many of the same tokens two sequences begin. */
-function sharedTokens(a: Int32Array, b: Int32Array): number {
+/** Tokens with which two lists of ids begin alike. */
+export function sharedTokens(a: Int32Array, b: Int32Array): number {
   const at = a.findIndex((id, t) => id !== b[t]);
   return at < 0 ? a.length : at;
 }
@@ -102,7 +102,7 @@ export async function bankMaker(
   return async (references) => {
     if (nature.scores === 'nothing') return { bank: [], continuations: [], status: [] };
     // u = "" is no solution: it would be far likelier than any, and outweigh them
-    const usable = isWhole ? references.filter(hasSolution) : references;
+    const usable = isWhole ? references.filter(({ solution = '' }) => solution.trim() !== '') : references;
     if (isWhole && !usable.some(({ utility }) => utility > 0))
       throw new TraceRejected(
         'no_reference',
@@ -120,8 +120,4 @@ export async function bankMaker(
 
 function scoresContinuations(nature: Scores): boolean {
   return nature.scores === 'continuations';
-}
-
-function hasSolution({ solution = '' }: Reference): boolean {
-  return solution.trim() !== '';
 }

@@ -1,5 +1,5 @@
 // Tails scored at several exits of a trace as few branches: what goes on as the trace itself does, or as another tail does, is read once.
-import type { Suffix } from './references.js';
+import { type Suffix, sharedTokens } from './references.js';
 
 /** A trace's tails at its exits, by number of completion tokens: each is scored from its first token on. */
 export type TailsAt = (exit: number) => readonly Int32Array[];
@@ -80,12 +80,4 @@ export function tailScores(
       return all;
     }),
   );
-}
-
-/** Tokens with which two lists of ids begin alike. */
-export function sharedTokens(a: Int32Array, b: Int32Array): number {
-  const length = Math.min(a.length, b.length);
-  let n = 0;
-  while (n < length && a[n] === b[n]) n++;
-  return n;
 }

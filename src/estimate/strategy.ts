@@ -108,21 +108,22 @@ function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device)
     const exits = 1 + (kind === 'one-run' ? ends.length : segments);
     return Math.ceil(exits * (loads[i] as BranchLoad).rowsPerExit);
   };
+  const rowsBehind = (i: number, kind: Part['kind']) =>
+    completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
   const loadOf = (members: readonly number[], kind: Part['kind']): Load => {
     const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
     const first = members[0] as number;
     const { ids, promptLength } = jobs[first] as TraceJob;
     if (members.length === 1)
       return { tokens: ids.length, branchRows: branchRows(first, kind), longestBranch };
-    const behind = members.map((i) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind));
+    const behind = members.map((i) => rowsBehind(i, kind));
     const all = behind.reduce((sum, rows) => sum + rows, 0);
     return { tokens: promptLength, branchRows: all, behind, longestBranch };
   };
   const parts = withSamePrompt(jobs).flatMap((alike) => {
     const kind = kindOf(alike);
     const { promptLength } = jobs[alike[0] as number] as TraceJob;
-    const rowsBehind = (i: number) => completionLength(jobs[i] as TraceJob) + branchRows(i, kind);
-    return shareOut(promptLength, alike, rowsBehind).map((members): Part => {
+    return shareOut(promptLength, alike, (i) => rowsBehind(i, kind)).map((members): Part => {
       const own = members.length === 1 ? kindOf(members) : kind;
       return { kind: own, members, load: loadOf(members, own) };
     });
@@ -161,13 +162,6 @@ function suffixRows({ ids, scoredFrom }: Suffix): number {
   return ids.length + (scoredFrom === 0 ? 1 : 0);
 }
 
-/** What a trace begins with. */
-interface Prompted {
-  /** prompt and completion */
-  readonly ids: Int32Array;
-  readonly promptLength: number;
-}
-
 /**
  * Reading a prompt once has to save such a share of the rows that stand behind it. Those are read in groups of branch rows,
  * whose keys are copied group by group: at a share of .08 to .15 that takes as long as what is saved, at .25 a tenth less
@@ -176,7 +170,7 @@ interface Prompted {
 const LEAST_SAVED = 0.25;
 
 /** Traces with the same prompt ids, in the order of the first of each; most are alone. @returns positions */
-export function withSamePrompt(traces: readonly Prompted[]): number[][] {
+export function withSamePrompt(traces: readonly Pick<TraceJob, 'ids' | 'promptLength'>[]): number[][] {
   const groups = new Map<string, number[]>();
   for (const [i, { ids, promptLength }] of traces.entries()) {
     const { buffer, byteOffset } = ids;

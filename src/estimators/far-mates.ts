@@ -52,13 +52,6 @@ function hashOf({ buffer, byteOffset, byteLength }: Int32Array): string {
     .digest('base64');
 }
 
-/** The groups that may not lie in one window as a whole, and the rows between the first and the last of each. */
-interface Apart {
-  readonly groups: ReadonlySet<string>;
-  /** Whether a row may hold one of their traces; asked for rows in order. */
-  wanted(ordinal: number): boolean;
-}
-
 /** Where a run's traces lie. */
 export interface Layout {
   /** the window of an input row */
@@ -71,11 +64,15 @@ export interface Layout {
   readonly lastRow: number | undefined;
 }
 
-/** @param rewards with spans */
+/**
+ * The groups that may not lie in one window as a whole, and whether a row may hold one of their traces: it stands between the first
+ * and the last row of one. That is asked for rows in order.
+ * @param rewards with spans
+ */
 export function groupsApart(
   rewards: ReadonlyMap<string, GroupRewards>,
   { windowOf, isOwn, explodes, lastRow = Number.POSITIVE_INFINITY }: Layout,
-): Apart {
+) {
   const isWhole = (first: number, last: number): boolean =>
     windowOf(first) === windowOf(last) && (explodes ? first === last && last < lastRow : last <= lastRow);
   const groups = new Set<string>();
@@ -90,7 +87,7 @@ export function groupsApart(
   let [next, end] = [0, -1];
   return {
     groups,
-    wanted(ordinal) {
+    wanted(ordinal: number): boolean {
       for (; next < spans.length && (spans[next] as readonly [number, number])[0] <= ordinal; next++)
         end = Math.max(end, (spans[next] as readonly [number, number])[1]);
       return ordinal <= end;
@@ -157,11 +154,6 @@ function relatedOf(text: string): Related {
 /** A share of groups that lie apart from which on it is told what that costs. */
 const MANY_APART = 0.25;
 
-/** Them, in a file without a name while they are needed. */
-interface KeptMates extends AsyncDisposable {
-  readonly mates: FarMates;
-}
-
 interface Traced {
   readonly trace: Trace;
 }
@@ -191,7 +183,7 @@ export interface WholeInput {
 }
 
 /**
- * Reads them; undefined where every group that this process has to score lies in one window as a whole.
+ * Reads them, and keeps them in a file without a name while they are needed; undefined where every group that this process has to score lies in one window as a whole.
  * @param windowOf the window of an input row
  * @throws RredcotError (exit 2) for what can be read only once
  */
@@ -200,7 +192,7 @@ export async function farMates(
   windowOf: (ordinal: number) => number,
   log: Log,
   signal: AbortSignal,
-): Promise<KeptMates | undefined> {
+) {
   const isOwn = (first: number, last: number): boolean => {
     for (let c = chunkOf(first, rowsPerChunk); c <= chunkOf(last, rowsPerChunk); c++)
       if (wanted(c * rowsPerChunk)) return true;

@@ -38,6 +38,15 @@ export interface SharedBeginning {
   readonly reward: number;
 }
 
+/** What a trace is given of its group. */
+export interface WithMates {
+  readonly mates: readonly GivenMate[];
+  /** the others it was compared with */
+  readonly begunAlike: readonly SharedBeginning[];
+  /** traces of its group with its completion, itself among them */
+  readonly draws: number;
+}
+
 /** Pairs of pieces that are aligned at most, which take 16 bytes each: 4,000 pieces beside 4,000. */
 const MOST_PAIRS = 2 ** 24;
 

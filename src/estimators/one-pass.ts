@@ -28,7 +28,8 @@ export const pr: Estimator = {
 
 /** max_n ζ_n · mean_i p(y_n,i): RLPR's reading. @param logprobs (N) of each reference's tokens */
 function arithmeticMean(logprobs: readonly Float32Array[], utilities: Float32Array): number {
-  return logprobs.reduce((best, lp, n) => Math.max(best, (utilities[n] as number) * meanProbability(lp)), 0);
+  const means = logprobs.map((own) => own.reduce((total, lp) => total + Math.exp(lp), 0) / own.length);
+  return means.reduce((best, mean, n) => Math.max(best, (utilities[n] as number) * mean), 0);
 }
 
 /** `pr-mean`: the mean probability of a reference answer's tokens, as RLPR has it. */
@@ -56,16 +57,12 @@ export const prGeo: Estimator = {
   card: 'the geometric mean of the token probabilities of the reference answer, if the policy had to answer there',
 };
 
-/** log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full. */
-function logJoint(bank: StoredBank): number {
-  return logSumExp(weighted(bank));
-}
-
 /** `joint`: the probability of a reference's solution and answer as the continuation, kept as its logarithm. */
 export const joint: Estimator = {
   name: 'joint',
   scores: 'continuations',
-  fromStored: logJoint,
+  // log Σ_n ζ_n · p(u_n, y_n | s): METHOD eq. (3) in full
+  fromStored: (bank) => logSumExp(weighted(bank)),
   isLog: true,
   hasOwnScale: true,
   noLevel: 'logarithms',
@@ -163,10 +160,6 @@ export const surprise: Estimator = {
 /** (N) log ζ_n p_n; −∞ where ζ_n = 0 */
 function weighted({ logprobs, utilities }: StoredBank): number[] {
   return Array.from(logprobs, (lp, n) => lp + Math.log(utilities[n] as number));
-}
-
-function meanProbability(logprobs: Float32Array): number {
-  return logprobs.reduce((total, lp) => total + Math.exp(lp), 0) / logprobs.length;
 }
 
 /** @param of a trace, what the policy said of it, and its mates' log-probabilities where it has mates */

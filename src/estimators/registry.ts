@@ -72,11 +72,6 @@ export async function askEstimator(nature: Nature, values: FlagValues, call: Cal
   return { config, ...ofSeen(nature.name, of, values) };
 }
 
-/** Keys of a configuration that go with an estimator, of all of them. */
-export function configKeys(): readonly string[] {
-  return ESTIMATORS.flatMap((each) => each.configKeys ?? []);
-}
-
 /** The columns that come with the values of a file. @param config its configuration */
 export function valueColumns(config: Config): readonly OutputColumn[] {
   return estimatorNamed(config.estimator)?.columns?.(config) ?? [];

@@ -1,14 +1,7 @@
 // Values of a trace's states from how its mates went on from corresponding ones (METHOD §3, `siblings`), and what of a stored row they cannot be.
 import type { TraceResult, TraceValues } from '../estimate/value.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
-import {
-  type GivenMate,
-  type MateOptions,
-  placesOf,
-  type SharedBeginning,
-  type Sibling,
-  tailFrom,
-} from './mates.js';
+import { type MateOptions, placesOf, type Sibling, tailFrom, type WithMates } from './mates.js';
 
 /** A log-weight is held between these. */
 const CLIP = [-30, 3] as const;
@@ -45,14 +38,10 @@ export function siblingConfig({ mates, mateTokens }: MateOptions) {
 }
 
 /** A trace whose values are asked for. */
-interface Mated {
+interface Mated extends Partial<WithMates> {
   readonly pieces: Sibling['pieces'];
   /** of the trace itself, null where unknown */
   readonly reward: { readonly reward: number | null };
-  /** absent where it was given none */
-  readonly mates?: readonly GivenMate[];
-  readonly begunAlike?: readonly SharedBeginning[];
-  readonly draws?: number;
 }
 
 /**

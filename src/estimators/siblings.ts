@@ -16,9 +16,10 @@ import {
 import { storedModel } from './calibration.js';
 import type { Call, Estimator, Remade } from './estimator.js';
 import { farMates } from './far-mates.js';
+import type { WithMates } from './mates.js';
 import { perTrace } from './one-pass.js';
 import { MATELESS, SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
-import { type WithMates, withMates } from './with-mates.js';
+import { withMates } from './with-mates.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { mates: 3, mateTokens: 40 };

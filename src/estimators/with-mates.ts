@@ -1,32 +1,15 @@
 // Gives each trace of a window its mates, and the window the guests that it lacks.
 import { TraceRejected } from '../errors.js';
-import { sharedTokens } from '../estimate/shared-tails.js';
+import { sharedTokens } from '../estimate/references.js';
 import type { PassJob, Window } from '../estimate/windows.js';
 import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import { candidateExits } from '../segment/segment.js';
 import type { Trace } from '../trace.js';
 import { type Candidate, candidateOf, type FarMates, type Related } from './far-mates.js';
-import {
-  bagsOf,
-  chooseMates,
-  type GivenMate,
-  type MateOptions,
-  type SharedBeginning,
-  type Sibling,
-  tailsAt,
-} from './mates.js';
+import { bagsOf, chooseMates, type MateOptions, type Sibling, tailsAt, type WithMates } from './mates.js';
 
 /** Others of a group that a trace is compared with, or as many as it may have mates; of more, those that follow it. */
 const MOST_COMPARED = 15;
-
-/** A trace with its mates. */
-export interface WithMates {
-  readonly mates: readonly GivenMate[];
-  /** the others it was compared with */
-  readonly begunAlike: readonly SharedBeginning[];
-  /** traces of its group with its completion, itself among them */
-  readonly draws: number;
-}
 
 type Member = Related & Sibling;
 
@@ -157,7 +140,7 @@ function othersOf(
   candidates: readonly Candidate<Member>[],
   most: number,
 ): Candidate<Member>[] {
-  const place = candidates.findIndex((candidate) => isSame(candidate, own));
+  const place = candidates.findIndex((each) => placeOf(each) === placeOf(own));
   const found: Candidate<Member>[] = [];
   const known = new Set([own.id, own.completion]);
   // one of unknown reward is no candidate: all are asked, from the first on
@@ -168,10 +151,6 @@ function othersOf(
     found.push(other);
   }
   return found;
-}
-
-function isSame(a: Candidate<unknown>, b: Candidate<unknown>): boolean {
-  return a.ordinal === b.ordinal && a.item === b.item;
 }
 
 function placeOf({ ordinal, item }: Candidate<unknown>): string {

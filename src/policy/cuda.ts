@@ -2,6 +2,7 @@
 
 import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { shellWord } from '../printable.js';
@@ -157,9 +158,10 @@ async function findDriver(env: NodeJS.ProcessEnv): Promise<Pick<CudaFindings, 'd
     const gpus = told.map(([, , name]) => (name as string).trim());
     return { driver: told[0]?.[1], gpus: gpusInSight(gpus, env.CUDA_VISIBLE_DEVICES) };
   }
+  const nodes = namesIn('/dev').filter((name) => /^nvidia\d+$/.test(name));
   return {
-    driver: driverVersion(fileOr('/proc/driver/nvidia/version', '')),
-    gpus: gpusInSight(deviceNodes(), env.CUDA_VISIBLE_DEVICES),
+    driver: driverVersion(await readFile('/proc/driver/nvidia/version', 'utf8').catch(() => '')),
+    gpus: gpusInSight(nodes, env.CUDA_VISIBLE_DEVICES),
   };
 }
 
@@ -178,18 +180,6 @@ export function gpusInSight(gpus: readonly string[], visible: string | undefined
     left.push(gpu);
   }
   return left;
-}
-
-function deviceNodes(): string[] {
-  return namesIn('/dev').filter((name) => /^nvidia\d+$/.test(name));
-}
-
-function fileOr(path: string, otherwise: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return otherwise;
-  }
 }
 
 // ------ where the dynamic loader finds shared libraries: it is asked itself, as ldd asks it, and runs nothing of them

@@ -36,7 +36,7 @@ import type { WatchedPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import { isWorker } from '../../report/worker-log.js';
 import { refuseManyChunks, resolveShard, sharedOut } from './shard.js';
-import { assertFree, assertSame, refuseOther, refuseStream, standing } from './standing.js';
+import { assertFree, assertSame, refuseOther, standing, standsInTheWay } from './standing.js';
 import { readSurvey, type Survey, writeSurvey } from './survey.js';
 import type { Target } from './target.js';
 import type { Workers } from './workers.js';
@@ -224,7 +224,11 @@ export async function openRun(
   const output = target.kind === 'file' && !opts.overwrite ? target.path : undefined;
   const stands = output === undefined ? undefined : await standing(output);
   if (stands !== undefined) refuseOther(stands, asked);
-  if (stands !== undefined && isStream) refuseStream(stands);
+  if (stands !== undefined && isStream)
+    throw standsInTheWay(
+      stands,
+      'is there already, and whether a stream is what it was made of cannot be known',
+    );
   const own =
     target.kind === 'folder'
       ? target.path

@@ -4,12 +4,11 @@ import { mapRow } from '../../io/map/map.js';
 import type { Needs } from '../../io/map/sources.js';
 import { readRows } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
-import type { Log } from '../../report/log.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import type { JobInputs } from './mapping.js';
 
-export type RewardRange = readonly [low: number, high: number];
+type RewardRange = readonly [low: number, high: number];
 
 /** Where no flag says another one. */
 export const PLAIN: RewardRange = [0, 1];
@@ -35,27 +34,6 @@ export async function findRewardRange(
     }
   }
   return PLAIN;
-}
-
-/**
- * The rewards' range, named by the user or found in the inputs, and what holds every reward against it.
- * @throws RredcotError as {@link findRewardRange}
- */
-export async function openRewards(
-  given: JobInputs,
-  { credit, isRangeGiven, signal }: AskedRange,
-  needs: Needs,
-  log: Pick<Log, 'info'>,
-): Promise<{ readonly rewardRange: RewardRange; readonly rewards: RewardCheck }> {
-  const rewardRange = isRangeGiven ? credit.rewardRange : await findRewardRange(given, needs, signal);
-  if (!isRangeGiven && rewardRange[0] < 0) log.info(SIGNED_NOTICE);
-  return { rewardRange, rewards: new RewardCheck(rewardRange, isRangeGiven) };
-}
-
-interface AskedRange {
-  readonly credit: { readonly rewardRange: RewardRange };
-  readonly isRangeGiven: boolean;
-  readonly signal: AbortSignal;
 }
 
 const FEW = 3;

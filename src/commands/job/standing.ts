@@ -1,5 +1,5 @@
 // Looks at what stands where an output is to go: what another run has made, or somebody else, is not replaced in silence.
-import { RredcotError, usageError } from '../../errors.js';
+import { type RredcotError, usageError } from '../../errors.js';
 import { statIfThere } from '../../io/files/file-error.js';
 import { inputMetadata, resolveInputs } from '../../io/read/inputs.js';
 import type { InputPrint } from '../../io/read/unchanged.js';
@@ -73,12 +73,11 @@ async function ofLines(path: string): Promise<Said | undefined> {
 }
 
 /** Why an output is not replaced: it is another run's, or none of ours. */
-class StandingError extends RredcotError {
-  constructor({ path }: Pick<Standing, 'path'>, what: string) {
-    const hint = '--overwrite puts the new one in its place; or name another output with -o';
-    const { message, exitCode } = usageError(`${path}: ${what}`, hint);
-    super(message, { exitCode, hint });
-  }
+export function standsInTheWay({ path }: Pick<Standing, 'path'>, what: string): RredcotError {
+  return usageError(
+    `${path}: ${what}`,
+    '--overwrite puts the new one in its place; or name another output with -o',
+  );
 }
 
 /**
@@ -86,12 +85,11 @@ class StandingError extends RredcotError {
  * @throws RredcotError (exit 2) naming what differs
  */
 export function refuseOther(found: Standing, wanted: MadeBy): void {
-  if (found.run === undefined) throw new StandingError(found, 'is there already, and is no output of a run');
+  if (found.run === undefined) throw standsInTheWay(found, 'is there already, and is no output of a run');
   for (const key of ['rredcot', 'config', 'policy'] as const) {
     if (found[key] === undefined || wanted[key] === undefined) continue;
     const difference = firstDifference(found[key], JSON.parse(JSON.stringify(wanted[key])), key);
-    if (difference !== undefined)
-      throw new StandingError(found, `is the output of another run: ${difference}`);
+    if (difference !== undefined) throw standsInTheWay(found, `is the output of another run: ${difference}`);
   }
 }
 
@@ -107,16 +105,16 @@ export async function assertSame(
   inputs: readonly Pick<InputPrint, 'path' | 'mtime_ms'>[] = [],
 ): Promise<boolean> {
   if (found.run !== run)
-    throw new StandingError(
+    throw standsInTheWay(
       found,
       'is the output of another run: of other inputs, of these before they were edited, or with another --rows-per-chunk',
     );
   const younger = inputs.find(({ mtime_ms: mtime }) => mtime !== null && mtime > found.mtimeMs);
   if (younger !== undefined)
-    throw new StandingError(found, `is older than its input: ${younger.path} was written since`);
+    throw standsInTheWay(found, `is older than its input: ${younger.path} was written since`);
   const isText = namedFormat(found.path) === 'jsonl';
   const fault = await bytesFault(found.path, isText);
-  if (typeof fault === 'string') throw new StandingError(found, fault);
+  if (typeof fault === 'string') throw standsInTheWay(found, fault);
   return !isText || fault === null;
 }
 
@@ -127,13 +125,5 @@ export async function assertSame(
 export async function assertFree(path: string, run: string): Promise<void> {
   const found = await standing(path);
   if (found !== undefined && found.run !== run)
-    throw new StandingError(found, 'another command has made it while this one was at work');
-}
-
-/** No output is compared with what cannot be read again. @throws RredcotError (exit 2) */
-export function refuseStream(found: Standing): void {
-  throw new StandingError(
-    found,
-    'is there already, and whether a stream is what it was made of cannot be known',
-  );
+    throw standsInTheWay(found, 'another command has made it while this one was at work');
 }

@@ -133,9 +133,13 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       const reward = rewardOf?.(trace) ?? null;
       banks?.add(trace, reward);
       if (trace.group === undefined || (reward === null && !opts.spans)) continue;
-      const { span, ...before } = groupRewards.get(trace.group) ?? { sum: 0, squares: 0, count: 0 };
-      const rows = opts.spans ? { span: [span?.[0] ?? row.ordinal, row.ordinal] as const } : {};
-      groupRewards.set(trace.group, { ...withReward(before, reward), ...rows });
+      const { sum, squares, count, span } = groupRewards.get(trace.group) ?? NO_REWARDS;
+      groupRewards.set(trace.group, {
+        sum: sum + (reward ?? 0),
+        squares: squares + (reward ?? 0) ** 2,
+        count: count + (reward === null ? 0 : 1),
+        ...(opts.spans && { span: [span?.[0] ?? row.ordinal, row.ordinal] }),
+      });
     }
     if (opts.spans && traces + tally.total >= limit) lastRow ??= row.ordinal;
     // a row that is set aside is not written, so it has no say in the columns
@@ -158,6 +162,8 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   };
 }
 
+const NO_REWARDS: GroupRewards = { sum: 0, squares: 0, count: 0 };
+
 /** The part of a data set that a limit leaves. */
 export function limitPart(limit: number): Part {
   return { by: 'limit', limit };
@@ -169,11 +175,6 @@ function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isMate: bo
     ...{ id, group, prompt: ids.promptIds?.join() ?? JSON.stringify(prompt) },
     ...(isMate && { completion: ids.completionIds?.join() ?? completion }),
   };
-}
-
-function withReward({ sum, squares, count }: GroupRewards, reward: number | null): GroupRewards {
-  if (reward === null) return { sum, squares, count };
-  return { sum: sum + reward, squares: squares + reward ** 2, count: count + 1 };
 }
 
 /** Keeps a survey for the other processes of a run, and for the next attempt. @param run its identity */

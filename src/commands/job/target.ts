@@ -141,13 +141,12 @@ export function fileMetadata(
     [VERSION_KEY]: VERSION,
     [CONFIG_KEY]: JSON.stringify(configuration),
     ...(run === undefined ? {} : { [RUN_KEY]: run }),
-    ...(policy === undefined ? {} : policyMetadata(policy)),
+    ...(policy && {
+      [POLICY_KEY]: JSON.stringify(policy.files),
+      [VOCAB_KEY]: `${policy.architecture.vocab}`,
+    }),
     [INPUTS_KEY]: `${inputs}`,
   };
-}
-
-function policyMetadata({ files, architecture }: PolicyFolder): Record<string, string> {
-  return { [POLICY_KEY]: JSON.stringify(files), [VOCAB_KEY]: `${architecture.vocab}` };
 }
 
 const STICKY = 0o1000;

@@ -170,13 +170,13 @@ function headsOfRows(
   return { perHead, rotated };
 }
 
-/** Half-split rotary embedding (Hugging Face convention) of x [G,heads,R,hd] by cos, sin [G,1,R,hd/2]. */
-function rotate(g: Graph, x: string, cos: string, sin: string, half: number): string {
-  const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([3])]);
-  const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([3])]);
+/** Half-split rotary embedding (Hugging Face convention) of x [..,R,hd], whose last axis is `axis`, by cos, sin [..,R,hd/2]. */
+export function rotate(g: Graph, x: string, cos: string, sin: string, half: number, axis = 3): string {
+  const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([axis])]);
+  const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([axis])]);
   const turnedLow = g.node('Sub', [g.node('Mul', [low, cos]), g.node('Mul', [high, sin])]);
   const turnedHigh = g.node('Add', [g.node('Mul', [high, cos]), g.node('Mul', [low, sin])]);
-  return g.node('Concat', [turnedLow, turnedHigh], { axis: 3 });
+  return g.node('Concat', [turnedLow, turnedHigh], { axis });
 }
 
 /** Scan body: attention of one group's rows to their trunk and limb before their exits and to their own branch. */

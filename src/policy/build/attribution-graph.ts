@@ -2,7 +2,6 @@
 import type { Architecture } from './architecture.js';
 import { FAMILIES } from './families.js';
 import {
-  asNumbers,
   type LayerNodes,
   MICROSOFT,
   type SequenceLayers,
@@ -11,6 +10,7 @@ import {
 } from './forward.js';
 import { type Weight, type WeightSource, weightSource } from './layers.js';
 import { Graph } from './onnx.js';
+import { cast } from './precision.js';
 
 /**
  * The attention graph: one sequence of S tokens, a trace and behind it its references, each of which sees the trace and itself.
@@ -67,7 +67,7 @@ export function buildGradientGraph(arch: Architecture, weights: ReadonlyMap<stri
   const drows = back.norm(last, 'model.norm.weight', dhead); // [n,d]
   // back to their places; several rows may be one
   const places = g.node('Equal', [layers.column(layers.all), layers.row(inputs.rows)]); // [S,n]
-  let dx = g.node('MatMul', [asNumbers(g, places), drows]); // [S,d]
+  let dx = g.node('MatMul', [cast(g, places, 'bool', 'f32'), drows]); // [S,d]
 
   for (let i = arch.layers - 1; i >= 0; i--) {
     // 0·dx: the layer is computed again behind the gradient that needs it, and is no expression that was there before

@@ -1,8 +1,9 @@
 // The forward pass of one sequence in plain nodes, with everything within reach that attention and gradients are read from.
 import type { Architecture } from './architecture.js';
+import { rotate } from './attention.js';
 import { FAMILIES, layerWindow } from './families.js';
 import type { WeightSource } from './layers.js';
-import { DTYPE, type Graph } from './onnx.js';
+import type { Graph } from './onnx.js';
 
 export const MICROSOFT = { domain: 'com.microsoft' };
 const HIDDEN = -1e30;
@@ -76,15 +77,8 @@ export function sequenceLayers(
   const [cosRows, sinRows] = [cos, sin].map((table) => g.node('Gather', [table, pos])) as [string, string];
   const backSin = g.node('Neg', [sinRows]);
   /** half-split rotation of t [heads,S,hd] to its positions, or back from them: of a gradient that is the transpose */
-  const rotate = (t: string, isBack = false): string => {
-    const half = headDim / 2;
-    const s = isBack ? backSin : sinRows;
-    const low = g.node('Slice', [t, g.ints([0]), g.ints([half]), g.ints([2])]);
-    const high = g.node('Slice', [t, g.ints([half]), g.ints([2 * half]), g.ints([2])]);
-    const first = g.node('Sub', [g.node('Mul', [low, cosRows]), g.node('Mul', [high, s])]);
-    const second = g.node('Add', [g.node('Mul', [high, cosRows]), g.node('Mul', [low, s])]);
-    return g.node('Concat', [first, second], { axis: 2 });
-  };
+  const turned = (t: string, isBack = false): string =>
+    rotate(g, t, cosRows, isBack ? backSin : sinRows, headDim / 2, 2);
   /** [S,heads·hd] → [heads,S,hd], and back */
   const perHead = (t: string, count: number): string =>
     g.node('Transpose', [g.node('Reshape', [t, g.ints([0, count, headDim])])], { perm: [1, 0, 2] });
@@ -108,7 +102,7 @@ export function sequenceLayers(
   const perRow = g.node('Concat', [g.ints([kvHeads, shared]), length, length], { axis: 0 });
 
   return {
-    ...{ rotate, perHead, flat, grouped, ungrouped, norm, linear, column, row },
+    ...{ rotate: turned, perHead, flat, grouped, ungrouped, norm, linear, column, row },
     /** [S] 0, 1, … */
     all,
     /** [S,d] */
@@ -125,8 +119,8 @@ export function sequenceLayers(
       }) as [string, string, string];
       const normed = (t: string, letter: 'q' | 'k') =>
         qkNorm ? normHeads(t, `${at}.self_attn.${letter}_norm.weight`) : t;
-      const queries = grouped(rotate(perHead(normed(q, 'q'), heads)));
-      const keys = rotate(perHead(normed(k, 'k'), kvHeads));
+      const queries = grouped(turned(perHead(normed(q, 'q'), heads)));
+      const keys = turned(perHead(normed(k, 'k'), kvHeads));
       const values = perHead(v, kvHeads);
       const scale = { transB: 1, alpha: { float: 1 / Math.sqrt(headDim) } };
       const scores = g.node('FusedMatMul', [queries, keys], scale, MICROSOFT); // [G,R,S]
@@ -150,11 +144,6 @@ export function sequenceLayers(
 }
 
 export type SequenceLayers = ReturnType<typeof sequenceLayers>;
-
-/** A boolean tensor as 0 and 1, float32. */
-export function asNumbers(g: Graph, t: string): string {
-  return g.node('Cast', [t], { to: DTYPE.f32 });
-}
 
 /** What is added to the attention scores [S,S] of a layer, by how far it sees; made once a window. */
 function attentionBias(

@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { ownCores } from '../../cores.js';
-import { OutOfMemoryError } from '../../errors.js';
 import { trunkAttentionNodes } from '../build/attention.js';
 import { type RopeTables, type Rotary, ropeTables } from '../build/rope.js';
 import { type Device, deviceName } from '../device.js';
@@ -44,13 +43,6 @@ export async function openGraph(
 function providerOf(device: Device, attentionOnCpu: number): InferenceSession.ExecutionProviderConfig {
   if (device.name !== 'webgpu' || attentionOnCpu === 0) return device;
   return { ...device, forceCpuNodeNames: trunkAttentionNodes(attentionOnCpu) };
-}
-
-/** A run's failure as the main thread tells it apart. @param what ran, e.g. `the policy's run` */
-export function failedRun(what: string, error: unknown): never {
-  const text = String((error as Error).message ?? error);
-  const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
-  throw new Kind(`${what} failed: ${text}`);
 }
 
 // ------ what graphs take and give

@@ -1,6 +1,7 @@
 // The thread that owns a model's ONNX sessions: `run()` blocks its event loop for a whole pass, so it must not be the main one.
 import { workerData } from 'node:worker_threads';
 import { type InferenceSession, Tensor } from 'onnxruntime-node';
+import { OutOfMemoryError } from '../../errors.js';
 import { moved, serve } from '../../thread.js';
 import type { Architecture } from '../build/architecture.js';
 import { headRows } from '../build/head.js';
@@ -10,7 +11,6 @@ import { DecodingRun } from './decoding-run.js';
 import {
   cacheNames,
   type Feeds,
-  failedRun,
   floats,
   growingRope,
   int64,
@@ -115,8 +115,8 @@ async function openDecoder(): Promise<void> {
     const row = { trace: 0, exit: 1, token: 0, key: [0, 0], most: 2 } as const;
     beginRows(TINY.id, { kept: TINY.id, rows: [row], temperature: 1, topP: 1, stops: [] });
     await advanceRows(TINY.id);
-    release(TINY.id);
-    endRows(TINY.id);
+    caches.delete(TINY.id);
+    writing.delete(TINY.id);
   });
 }
 const TINY = { id: -1, mode: 'keep' } as const;
@@ -126,13 +126,11 @@ async function run(job: RunJob): Promise<JobResult> {
   return moved(result, result.entropies, result.logprobs);
 }
 
+/** A run's failure as the main thread tells it apart. */
 function failed(error: unknown): never {
-  return failedRun(`${title}'s run`, error);
-}
-
-/** Frees what a run has kept. */
-function release(kept: number): void {
-  caches.delete(kept);
+  const text = String((error as Error).message ?? error);
+  const Kind = /bad_alloc|allocat|out of memory|\bOOM\b/i.test(text) ? OutOfMemoryError : Error;
+  throw new Kind(`${title}'s run failed: ${text}`);
 }
 
 /** P(right) of all rows, one sequence after the other. */
@@ -157,10 +155,6 @@ async function advanceRows(id: number): Promise<Advance> {
   return rows.advance(decoder, ropeFor).catch(failed);
 }
 
-function endRows(id: number): void {
-  writing.delete(id);
-}
-
 /** Opens a graph that attributes; {@link open} comes first. */
 async function openAttribution(file: string): Promise<void> {
   const weights = Float32Array.of(1);
@@ -178,12 +172,13 @@ async function attribute(sequence: Sequence): Promise<Float32Array> {
 const functions = {
   open,
   run,
-  release,
+  /** frees what a run has kept */
+  release: (kept: number) => void caches.delete(kept),
   judge,
   openDecoder,
   beginRows,
   advanceRows,
-  endRows,
+  endRows: (id: number) => void writing.delete(id),
   openAttribution,
   attribute,
 };
