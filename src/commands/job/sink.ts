@@ -185,7 +185,7 @@ async function refuseColumns(opts: SinkOptions): Promise<void> {
     import('../../io/arrow/writer.js'),
     import('../../io/parquet/types.js'),
   ]);
-  refuseUnwritable(opts.target.path, arrowSchema(columnsOf(opts), {}).fields);
+  refuseUnwritable(opts.target.path, arrowSchema(columnsOf(opts)).fields);
 }
 
 function columnsOf({ target: { format }, passThrough, ourColumns }: SinkOptions): OutputColumn[] {

@@ -11,7 +11,7 @@ import {
   Type,
   Utf8,
 } from 'apache-arrow';
-import { MAX_OFFSET, makeColumnData } from './column-builder.js';
+import { MAX_OFFSET, makeColumnData } from './column-data.js';
 import { stringifyJson } from './json.js';
 import { bit, dictionaryPlace, INLINE_BYTES, isValid, VIEW_BYTES, valueAt, viewBytes } from './values.js';
 
@@ -21,8 +21,6 @@ export interface Range {
   readonly from: number;
   readonly to: number;
 }
-
-/** The constructor's many overloads are of no use to a walk over any type. */
 
 /** Copies ranges into one column of `type`, the plain type (`passThroughColumns`) of every range's own. */
 export function gather(type: DataType, given: readonly Range[], path: string): Data {
@@ -51,31 +49,22 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
     case Type.LargeList:
     case Type.Map: {
       const valueOffsets = gatherOffsets(type, ranges, length, path);
-      const items = ranges.map(({ data, from, to }) => ({
-        data: data === null ? null : (data.children[0] as Data),
-        from: data === null ? 0 : Number(data.valueOffsets[from]),
-        to: data === null ? 0 : Number(data.valueOffsets[to]),
-      }));
-      return makeColumnData({ ...base, valueOffsets, child: gather(childType(type, 0), items, `${path}[]`) });
+      const items = below(ranges, 0, (i, data) => (data === null ? 0 : Number(data.valueOffsets[i])));
+      return makeColumnData({ ...base, valueOffsets, child: gather(itemType(type), items, `${path}[]`) });
     }
     case Type.FixedSizeList: {
       const size = (type as DataType & { listSize: number }).listSize;
-      const items = ranges.map(({ data, from, to }) => ({
-        data: data === null ? null : (data.children[0] as Data),
-        from: from * size,
-        to: to * size,
-      }));
-      return makeColumnData({ ...base, child: gather(childType(type, 0), items, `${path}[]`) });
+      const items = below(ranges, 0, (i) => i * size);
+      return makeColumnData({ ...base, child: gather(itemType(type), items, `${path}[]`) });
     }
     case Type.Struct: {
-      const children = (type.children as readonly Field[]).map((field, n) => {
-        const items = ranges.map(({ data, from, to }) => ({
-          data: data && (data.children[n] as Data),
-          from,
-          to,
-        }));
-        return gather(field.type, items, `${path}.${field.name}`);
-      });
+      const children = (type.children as readonly Field[]).map((field, n) =>
+        gather(
+          field.type,
+          below(ranges, n, (i) => i),
+          `${path}.${field.name}`,
+        ),
+      );
       return makeColumnData({ ...base, children });
     }
     default:
@@ -83,8 +72,19 @@ export function gather(type: DataType, given: readonly Range[], path: string): D
   }
 }
 
-function childType(type: DataType, n: number): DataType {
-  return (type.children[n] as Field).type;
+function itemType(type: DataType): DataType {
+  return (type.children[0] as Field).type;
+}
+
+/** The same ranges of the n-th child. @param place where what stands at an index begins there */
+function below(
+  ranges: readonly Range[],
+  n: number,
+  place: (index: number, data: Data | null) => number,
+): Range[] {
+  return ranges.map(({ data, from, to }) => {
+    return { data: data && (data.children[n] as Data), from: place(from, data), to: place(to, data) };
+  });
 }
 
 // a range of another physical type, as ranges of the plain one: dictionaries written out, JSON for what has no type

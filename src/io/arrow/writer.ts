@@ -20,9 +20,8 @@ import {
   util,
 } from 'apache-arrow';
 import type { OutputRow } from '../../scored.js';
-import { alsoTo, type ByteSink } from '../files/stdout.js';
-import type { ColumnBuilder } from './column-builder.js';
-import { columnBuilder } from './column-builders.js';
+import type { ByteSink } from '../files/stdout.js';
+import { columnData } from './column-data.js';
 import { gather, type Range } from './gather.js';
 import type { OutputColumn } from './output-columns.js';
 import type { ColumnType } from './schema.js';
@@ -40,28 +39,21 @@ export interface RowWriter {
 
 /** Writes record batches to one file. */
 export interface BatchWriter {
-  /** copies the batch before it first waits: what the batch is made of may be used again */
   write(batch: RecordBatch): Promise<void>;
   /** @returns as `ByteSink.commit` */
   close(): Promise<string | null>;
   abort(): Promise<void>;
 }
 
-/**
- * The Arrow schema of the columns; every field nullable, as Hugging Face readers demand.
- * @param inputType the type in which a columnar input's column is written
- */
-export function arrowSchema(
-  columns: readonly OutputColumn[],
-  metadata: Readonly<Record<string, string>>,
-  inputType: (type: DataType) => DataType = (type) => type,
-): Schema {
-  const fields = columns.map(({ name, type, arrow }) =>
-    arrow === undefined
-      ? new Field(name, arrowType(type), true)
-      : new Field(name, inputType(arrow.type), true, arrow.metadata),
+/** The Arrow schema of the columns; every field nullable, as Hugging Face readers demand. */
+export function arrowSchema(columns: readonly OutputColumn[]): Schema {
+  return new Schema(
+    columns.map(({ name, type, arrow }) =>
+      arrow === undefined
+        ? new Field(name, arrowType(type), true)
+        : new Field(name, arrow.type, true, arrow.metadata),
+    ),
   );
-  return new Schema(fields, new Map(Object.entries(metadata)));
 }
 
 function arrowType(type: ColumnType): DataType {
@@ -87,50 +79,28 @@ function arrowType(type: ColumnType): DataType {
   }
 }
 
-/** Gathers rows; of a row no more is kept than its values. */
-export interface BatchBuilder {
-  add(row: OutputRow): void;
-  /** The rows since the last time, as a batch that is good until the next row; null where there were none. */
-  finish(): RecordBatch | null;
-}
-
-/** Starts batches of `columns`; the rows' values must have been checked against the columns' types (`findMisfit`). */
-export function batchBuilder(schema: Schema, columns: readonly OutputColumn[]): BatchBuilder {
-  const type = new Struct(schema.fields);
-  const builders = columns.map((column, n) => {
+/** A writer of record batches as one of rows, whose values must have been checked against the columns' types (`findMisfit`). */
+export function batchedRows(
+  batches: BatchWriter,
+  schema: Schema,
+  columns: readonly OutputColumn[],
+): RowWriter {
+  const built = columns.map((column, n) => {
     const field = schema.fields[n] as Field;
-    return column.arrow === undefined
-      ? valueColumn(columnBuilder(field.type, column.type, column.name), column.value)
-      : inputColumn(field, column.arrow.name);
+    return column.arrow === undefined ? valueColumn(field, column) : inputColumn(field, column.arrow.name);
   });
   let length = 0;
   return {
     add(row) {
-      for (let n = 0; n < builders.length; n++) (builders[n] as BuiltColumn).add(row);
+      for (const column of built) column.add(row);
       length++;
     },
-    finish() {
-      if (length === 0) return null;
-      const children = builders.map((builder) => builder.finish());
-      const data = makeData({ type, length, nullCount: 0, children });
-      length = 0;
-      return new RecordBatch(schema, data);
-    },
-  };
-}
-
-/** A batch as an Arrow IPC stream of its own, in memory of its own. */
-export function batchStream(batch: RecordBatch): Uint8Array<ArrayBuffer> {
-  return RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true) as Uint8Array<ArrayBuffer>;
-}
-
-/** A writer of record batches as one of rows. */
-export function batchedRows(batches: BatchWriter, rows: BatchBuilder): RowWriter {
-  return {
-    add: (row) => rows.add(row),
     async flush() {
-      const batch = rows.finish();
-      if (batch !== null) await batches.write(batch);
+      if (length === 0) return;
+      const children = built.map((column) => column.finish());
+      const data = makeData({ type: new Struct(schema.fields), length, nullCount: 0, children });
+      length = 0;
+      await batches.write(new RecordBatch(schema, data));
     },
     close: () => batches.close(),
     abort: () => batches.abort(),
@@ -142,10 +112,17 @@ interface BuiltColumn {
   finish(): Data;
 }
 
-function valueColumn(builder: ColumnBuilder, value: OutputColumn['value']): BuiltColumn {
+function valueColumn({ type: arrow }: Field, { name, type, value }: OutputColumn): BuiltColumn {
+  let values: unknown[] = [];
   return {
-    add: (row) => builder.append(value(row)),
-    finish: () => builder.finish(),
+    add(row) {
+      values.push(value(row));
+    },
+    finish() {
+      const data = columnData(arrow, type, values, name);
+      values = [];
+      return data;
+    },
   };
 }
 
@@ -172,56 +149,25 @@ function inputColumn({ type, name: as }: Field, name: string): BuiltColumn {
 
 type Bytes = ArrayBufferView | ArrayBufferLike;
 
-// arrow's writers queue bytes without end (no back-pressure): these hand them over after each batch.
-// `_position` has to be kept: the file's footer is made of it
-function collect(chunks: Uint8Array[], bytes: Bytes): number {
-  const chunk = ArrayBuffer.isView(bytes)
-    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    : new Uint8Array(bytes);
-  if (chunk.length > 0) chunks.push(chunk);
-  return chunk.length;
-}
-
-class StreamChunks extends RecordBatchStreamWriter {
-  chunks: Uint8Array[] = [];
-  protected override _write(bytes: Bytes): this {
-    this._position += collect(this.chunks, bytes);
-    return this;
-  }
-}
-
-class FileChunks extends RecordBatchFileWriter {
-  chunks: Uint8Array[] = [];
-  protected override _write(bytes: Bytes): this {
-    this._position += collect(this.chunks, bytes);
-    return this;
-  }
-}
-
-/** Writes record batches; the schema goes out even where there is no row. */
-export function openArrowWriter(
-  sink: ByteSink,
-  columns: readonly OutputColumn[],
-  options: {
-    readonly layout: 'stream' | 'file';
-    readonly metadata: Readonly<Record<string, string>>;
-    /** is given the batches too */
-    readonly also?: BatchWriter | undefined;
-  },
-): RowWriter {
-  const schema = arrowSchema(columns, options.metadata);
-  const own = openArrowBatches(sink, schema, options.layout);
-  return batchedRows(alsoTo<RecordBatch, BatchWriter>(own, options.also), batchBuilder(schema, columns));
-}
-
-/** The same for batches of one schema, whose metadata becomes the file's. */
+/** Opens a writer of batches of one schema, whose metadata becomes the file's; the schema goes out even where there is no batch. */
 export function openArrowBatches(sink: ByteSink, schema: Schema, layout: 'stream' | 'file'): BatchWriter {
-  const writer = layout === 'stream' ? new StreamChunks() : new FileChunks();
+  const writer = layout === 'stream' ? new RecordBatchStreamWriter() : new RecordBatchFileWriter();
+  const chunks: Uint8Array[] = [];
+  // it would queue bytes without end (no back-pressure): they are handed over after each batch.
+  // `_position` has to be kept: the file's footer is made of it
+  const own = writer as unknown as { _position: number; _write(bytes: Bytes): unknown };
+  own._write = (bytes) => {
+    const chunk = ArrayBuffer.isView(bytes)
+      ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+      : new Uint8Array(bytes);
+    if (chunk.length > 0) chunks.push(chunk);
+    own._position += chunk.length;
+    return writer;
+  };
   writer.reset(undefined, schema);
 
   async function flush(): Promise<void> {
-    const chunks = writer.chunks.splice(0);
-    const bytes = chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
+    const bytes = Buffer.concat(chunks.splice(0));
     if (bytes.length > 0) await sink.write(bytes);
   }
   return {

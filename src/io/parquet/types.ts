@@ -7,6 +7,7 @@ import {
   DateUnit,
   Field,
   IntervalUnit,
+  Schema,
   TimeMillisecond,
   TimestampMillisecond,
   TimeUnit,
@@ -20,14 +21,25 @@ import { typeName, withChildren } from '../arrow/types.js';
  * A type as Parquet has it: no seconds and no dates in milliseconds, so that these become milliseconds and days, as
  * pyarrow writes them too. The values stay the same.
  */
-export function parquetType(type: DataType): DataType {
+function parquetType(type: DataType): DataType {
   if (DataType.isTimestamp(type) && type.unit === TimeUnit.SECOND)
     return new TimestampMillisecond(type.timezone);
   if (DataType.isTime(type) && type.unit === TimeUnit.SECOND) return new TimeMillisecond();
   if (DataType.isDate(type) && type.unit === DateUnit.MILLISECOND) return new DateDay();
-  return withChildren(type, ({ name, type: child, nullable, metadata }) => {
-    return new Field(name, parquetType(child), nullable, metadata);
-  });
+  return withChildren(type, parquetField);
+}
+
+/**
+ * The schema of a Parquet file's batches, which has no metadata of its own.
+ * @throws RredcotError (exit 2) as {@link refuseUnwritable}
+ */
+export function parquetSchema(path: string, { fields }: Schema): Schema {
+  refuseUnwritable(path, fields);
+  return new Schema(fields.map(parquetField));
+}
+
+function parquetField({ name, type, nullable, metadata }: Field): Field {
+  return new Field(name, parquetType(type), nullable, metadata);
 }
 
 /** The field as Parquet stores it: plain values in the place of dictionaries, and no views, which are a matter of memory. */

@@ -1,23 +1,15 @@
 // Writes output rows as one Parquet file, through a worker thread that is never trusted to be right.
 
-import type { RecordBatch, Schema } from 'apache-arrow';
+import { type RecordBatch, RecordBatchStreamWriter, type Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import { startThread, type Thread } from '../../thread.js';
 import { gatherRows } from '../arrow/gather.js';
-import type { OutputColumn } from '../arrow/output-columns.js';
-import {
-  arrowSchema,
-  type BatchWriter,
-  batchBuilder,
-  batchedRows,
-  batchStream,
-  type RowWriter,
-} from '../arrow/writer.js';
+import type { BatchWriter } from '../arrow/writer.js';
 import type { AtomicFile } from '../files/atomic-file.js';
 import { fileError } from '../files/file-error.js';
 import type { EncoderThread, ParquetJob } from './encoder-thread.js';
 import { readParquetFooter } from './footer.js';
-import { countLeaves, parquetType, refuseUnwritable } from './types.js';
+import { countLeaves } from './types.js';
 
 /** Raw bytes of a row group: larger ones cost every reader memory, smaller ones compress worse. */
 const ROW_GROUP_BYTES = 48 * 2 ** 20;
@@ -38,19 +30,7 @@ export interface ParquetLimits {
   readonly maxFileBytes?: number;
 }
 
-/** Opens a Parquet writer on a file. @throws RredcotError (exit 2) as {@link refuseUnwritable} */
-export function openParquetWriter(
-  file: AtomicFile,
-  columns: readonly OutputColumn[],
-  metadata: Readonly<Record<string, string>>,
-  limits: ParquetLimits = {},
-): RowWriter {
-  refuseUnwritable(file.path, arrowSchema(columns, {}).fields);
-  const schema = arrowSchema(columns, {}, parquetType);
-  return batchedRows(openParquetBatches(file, schema, metadata, limits), batchBuilder(schema, columns));
-}
-
-/** Opens a Parquet writer that takes record batches of one schema, which has no metadata of its own. */
+/** Opens a Parquet writer that takes record batches of one {@link parquetSchema}. */
 export function openParquetBatches(
   file: AtomicFile,
   schema: Schema,
@@ -80,7 +60,9 @@ export function openParquetBatches(
     return encoder;
   }
   async function write(batch: RecordBatch): Promise<void> {
-    const [ipc, rows] = [batchStream(batch), batch.numRows];
+    // in memory of its own, which goes to the thread
+    const ipc = RecordBatchStreamWriter.writeAll([batch]).toUint8Array(true);
+    const rows = batch.numRows;
     rowsWritten += rows;
     if (encoder !== null) return encoder.send(ipc, rows);
     held.push({ ipc, rows });

@@ -1,5 +1,5 @@
 // Joins chunks in the order of their rows to one file.
-import { Field, type RecordBatch, Schema, util } from 'apache-arrow';
+import { type RecordBatch, Schema, util } from 'apache-arrow';
 import { RredcotError } from '../../errors.js';
 import { gatherRows } from '../arrow/gather.js';
 import type { OutputColumn } from '../arrow/output-columns.js';
@@ -11,8 +11,7 @@ import { fileError } from '../files/file-error.js';
 import { type ByteSink, openGzipSink } from '../files/stdout.js';
 import { joinParquet } from '../parquet/join.js';
 import { openParquet } from '../parquet/reader.js';
-import { parquetType } from '../parquet/types.js';
-import { type OutputFormat, RUN_KEY, sealable, type WholeFile } from '../write/output.js';
+import { type OutputFormat, openColumnar, RUN_KEY, sealable, type WholeFile } from '../write/output.js';
 import { PART_KEY, parsePart } from '../write/part.js';
 
 /** A file that chunks are put into, one after the other; nothing is visible under its name before `close`. */
@@ -77,6 +76,11 @@ function joinedMetadata(
   return { ...others, ...kept, ...added };
 }
 
+/** With a place for the file's hash, in one order whatever that of the chunks is. */
+function ordered(metadata: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(sealable(metadata)).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 /**
  * Opens the file that {@link openJoined} would make of Arrow or JSON lines, for a run that writes it on the way.
  * @param columns of the chunks; none of lines
@@ -89,9 +93,8 @@ export async function openWhole(
 ): Promise<WholeFile> {
   const file = (await AtomicFile.open(path, folder, replaces)).hashed();
   if (format === 'jsonl') return { lines: file, close: () => file.commit(), abort: () => file.abort() };
-  const schema = arrowSchema(columns, {});
-  const own = joinedMetadata(new Map(Object.entries(metadata)), {});
-  const batches = await openJoinedWriter(file.sealed(), format, schema, own);
+  const own = ordered(joinedMetadata(new Map(Object.entries(metadata)), {}));
+  const { batches } = await openColumnar(file.sealed(), format, arrowSchema(columns), own);
   return { batches, close: () => batches.close(), abort: () => batches.abort() };
 }
 
@@ -151,8 +154,8 @@ async function joinBatches(
       const found = await openChunkBatches(chunk, from);
       if (first === undefined) {
         first = { path: chunk, schema: found.schema, run: found.metadata.get(RUN_KEY) };
-        schema = to === 'parquet' ? parquetSchema(found.schema) : found.schema;
-        writer = await openJoinedWriter(file, to, schema, joinedMetadata(found.metadata, metadata));
+        const own = ordered(joinedMetadata(found.metadata, metadata));
+        ({ schema, batches: writer } = await openColumnar(file, to, found.schema, own));
       } else if (!util.compareSchemas(first.schema, found.schema))
         throw new Error(`${chunk} has other columns than ${first.path}`);
       if (found.metadata.get(RUN_KEY) !== first.run)
@@ -173,34 +176,6 @@ async function joinBatches(
       await (writer ?? file).abort();
     },
   };
-}
-
-/** Chunks of Arrow may have types that Parquet lacks. */
-function parquetSchema({ fields }: Schema): Schema {
-  return new Schema(
-    fields.map(
-      ({ name, type, nullable, metadata }) => new Field(name, parquetType(type), nullable, metadata),
-    ),
-  );
-}
-
-async function openJoinedWriter(
-  file: AtomicFile,
-  to: OutputFormat,
-  schema: Schema,
-  metadata: Readonly<Record<string, string>>,
-): Promise<BatchWriter> {
-  // whatever order a format has kept it in
-  const sorted = Object.entries(sealable(metadata)).sort(([a], [b]) => (a < b ? -1 : 1));
-  if (to === 'parquet') {
-    const { refuseUnwritable } = await import('../parquet/types.js');
-    refuseUnwritable(file.path, schema.fields);
-    const { openParquetBatches } = await import('../parquet/writer.js');
-    return openParquetBatches(file, schema, Object.fromEntries(sorted));
-  }
-  const { openArrowBatches } = await import('../arrow/writer.js');
-  const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return openArrowBatches(file, new Schema(schema.fields, new Map(sorted)), layout);
 }
 
 /** A file's columns, and its rows batch by batch. */

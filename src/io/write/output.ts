@@ -1,5 +1,6 @@
 // Where the output goes, and in which format: picks the writer, gathers rows into batches, ends cleanly.
 
+import { type RecordBatch, Schema } from 'apache-arrow';
 import { usageError } from '../../errors.js';
 import type { OutputRow } from '../../scored.js';
 import { type ColumnChoice, outputColumns, type WrittenColumn } from '../arrow/output-columns.js';
@@ -166,11 +167,6 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
     }
   }
   // the writers' modules cost 50 to 150 ms to load: only the one that is used
-  if (format === 'parquet') {
-    const { openParquetWriter } = await import('../parquet/writer.js');
-    const file = (await AtomicFile.open(path, halfWrittenIn, overwrite)).sealed();
-    return openParquetWriter(file, columns, sealable(metadata));
-  }
   if (format === 'jsonl') {
     const sink: ByteSink =
       path === '-'
@@ -185,12 +181,45 @@ async function openWriter(target: OutputTarget): Promise<RowWriter> {
     const { openGzipSink } = await import('../files/stdout.js');
     return openJsonlWriter(openGzipSink(sink), columns, choice);
   }
-  const { openArrowWriter } = await import('../arrow/writer.js');
-  if (path === '-') return openArrowWriter(openStreamSink(), columns, { layout: 'stream', metadata });
-  const file = (await AtomicFile.open(path, halfWrittenIn, overwrite)).hashed();
-  if (!target.isPiece) file.sealed();
-  const layout = path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
-  return openArrowWriter(file, columns, { layout, metadata: sealable(metadata), also: whole?.batches });
+  const { arrowSchema, batchedRows, openArrowBatches } = await import('../arrow/writer.js');
+  const schema = arrowSchema(columns);
+  if (path === '-') {
+    const stream = openArrowBatches(openStreamSink(), described(schema, metadata), 'stream');
+    return batchedRows(stream, schema, columns);
+  }
+  const file = await AtomicFile.open(path, halfWrittenIn, overwrite);
+  // Parquet is written by a thread, past this one
+  if (format === 'arrow') file.hashed();
+  if (!target.isPiece || format === 'parquet') file.sealed();
+  const opened = await openColumnar(file, format, schema, sealable(metadata));
+  const batches = alsoTo<RecordBatch, BatchWriter>(opened.batches, whole?.batches);
+  return batchedRows(batches, opened.schema, columns);
+}
+
+/**
+ * Opens a writer of record batches.
+ * @returns with it their schema: Parquet lacks some types
+ * @throws RredcotError (exit 2) for columns that no Parquet file can have
+ */
+export async function openColumnar(
+  file: AtomicFile,
+  format: OutputFormat,
+  schema: Schema,
+  metadata: Readonly<Record<string, string>>,
+): Promise<{ readonly schema: Schema; readonly batches: BatchWriter }> {
+  if (format === 'parquet') {
+    const { parquetSchema } = await import('../parquet/types.js');
+    const { openParquetBatches } = await import('../parquet/writer.js');
+    const own = parquetSchema(file.path, schema);
+    return { schema: own, batches: openParquetBatches(file, own, metadata) };
+  }
+  const { openArrowBatches } = await import('../arrow/writer.js');
+  const layout = file.path.toLowerCase().endsWith('.arrows') ? 'stream' : 'file';
+  return { schema, batches: openArrowBatches(file, described(schema, metadata), layout) };
+}
+
+function described({ fields }: Schema, metadata: Readonly<Record<string, string>>): Schema {
+  return new Schema(fields, new Map(Object.entries(metadata)));
 }
 
 /** With a place for the file's own hash. */

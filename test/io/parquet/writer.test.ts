@@ -49,14 +49,19 @@ import {
 } from 'apache-arrow';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sumFigures } from '../../../dist/figures.js';
-import { type OurColumn, outputColumns, STRING } from '../../../dist/io/arrow/output-columns.js';
-import type { RowWriter } from '../../../dist/io/arrow/writer.js';
+import {
+  type OurColumn,
+  type OutputColumn,
+  outputColumns,
+  STRING,
+} from '../../../dist/io/arrow/output-columns.js';
+import { arrowSchema, batchedRows, type RowWriter } from '../../../dist/io/arrow/writer.js';
 import { AtomicFile } from '../../../dist/io/files/atomic-file.js';
 import { sha256OfFile } from '../../../dist/io/files/file-bytes.js';
 import { runPaths } from '../../../dist/io/files/run-paths.js';
 import { partBlob } from '../../../dist/io/parquet/part.js';
-import { refuseUnwritable } from '../../../dist/io/parquet/types.js';
-import { openParquetWriter, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
+import { parquetSchema, refuseUnwritable } from '../../../dist/io/parquet/types.js';
+import { openParquetBatches, type ParquetEncoder, startEncoder } from '../../../dist/io/parquet/writer.js';
 import { chunkDamage } from '../../../dist/io/run/records.js';
 import type { OutputRow } from '../../../dist/scored.js';
 import { bareRow, queryDuckdb, readMetadata, temporaryFolder } from '../../support/io-helpers.js';
@@ -94,6 +99,16 @@ afterEach(async () => {
 
 const ints = (...values: number[]) => new ArrowTable({ a: vectorFromArray(values, new Int32()) });
 const ipc = (table: ArrowTable) => tableToIPC(table, 'stream');
+
+function openParquetWriter(
+  target: AtomicFile,
+  columns: readonly OutputColumn[],
+  metadata: Readonly<Record<string, string>>,
+  limits?: Parameters<typeof openParquetBatches>[3],
+): RowWriter {
+  const schema = parquetSchema(target.path, arrowSchema(columns));
+  return batchedRows(openParquetBatches(target, schema, metadata, limits), schema, columns);
+}
 
 async function write(writer: RowWriter, rows: readonly OutputRow[]): Promise<void> {
   for (const row of rows) writer.add(row);

@@ -449,7 +449,8 @@ describe('files', () => {
       metadata: {},
     });
     await output.write([FULL]);
-    await expect(output.write([bareRow({ question: 1 }, 9)])).rejects.toThrow('must be a string');
+    await output.write([bareRow({ question: 1 }, 9)]);
+    await expect(output.close()).rejects.toThrow('must be of type string');
     await expect(output.close()).rejects.toThrow('the output is closed');
     expect(await readdir(folder)).toEqual([]);
     expect(describeType({ kind: 'string' })).toBe('string');
