@@ -1,11 +1,11 @@
 // A scored file is enough by itself, for every preset: the texts that its offsets refer to are in it, and inspect shows them.
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { PRESET_NAMES } from '../../dist/io/map/presets.js';
-import { rredcotHere } from '../support/in-process.js';
 import { readOutput } from '../support/io-helpers.js';
-import { ROOT, temporaryFolder } from '../support/program.js';
+import { ROOT } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 const DUMPS = join(ROOT, 'test/io/map/dumps');
 
@@ -33,47 +33,33 @@ function shown(row: Row, completion: string): string[] {
   });
 }
 
-let folder: string;
-beforeAll(async () => {
-  folder = await temporaryFolder();
-});
-
-const score = (...args: string[]) => rredcotHere(['score', '--quiet', '--baseline', '0', ...args]);
+const scene = await openScene();
 
 describe('every preset', () => {
   it.each(PRESET_NAMES)('%s: a scored file has its texts, and inspect shows them', async (name) => {
     const expected: Expected[] = JSON.parse(await readFile(join(DUMPS, `${name}.json`), 'utf8'));
     const byId = new Map(expected.map((trace) => [trace.id, trace]));
-    // each row by itself: a fixture holds variants of its preset, and not every row has an answer
-    const lines = (await readFile(join(DUMPS, `${name}.jsonl`), 'utf8'))
-      .split('\n')
-      .filter((line) => line !== '');
-    let checked = 0;
-    for (const [n, line] of lines.entries()) {
-      const input = join(folder, `${name}.jsonl`);
-      await writeFile(input, `${JSON.stringify({ ...JSON.parse(line), extra_answer: '7' })}\n`);
-      // rows in turn, where there are two: a start each
-      const kinds = lines.length === 1 ? ['parquet', 'jsonl'] : [n % 2 === 0 ? 'parquet' : 'jsonl'];
-      for (const output of kinds.map((kind) => join(folder, `${name}.${n}.${kind}`))) {
-        await score(input, '-o', output, '--map', 'reference=extra_answer');
-        const none = { rows: [], texts: {} as Record<string, string> };
-        const { rows, texts } = await readOutput(output).catch(() => none);
-        for (const row of rows) {
-          // the fixture's ids count its rows, this file has one
-          const id = String(row.id).replace(`${name}:0`, `${name}:${n}`);
-          const trace = byId.get(id) as Expected;
-          const completion = row[texts.completion ?? 'completion'] as string;
-          if (trace.completion !== '') expect(completion, id).toBe(trace.completion);
-          expect(completion, id).not.toBe('');
-          expect(row[texts.prompt ?? 'prompt'], id).toBeTruthy();
-          expect(row.source_item, id).toBe(trace.item ?? null);
-          const drawn = await rredcotHere(['inspect', output, '--row', String(row.id)]);
-          expect(drawn.code).toBe(0);
-          for (const part of shown(row, completion)) expect(drawn.stdout, id).toContain(part);
-          checked++;
-        }
-      }
+    // not every row of a fixture has an answer, or a reward from 0 to 1
+    const lines = (await readFile(join(DUMPS, `${name}.jsonl`), 'utf8')).trimEnd().split('\n');
+    await scene.write(
+      `${name}.jsonl`,
+      lines.map((line) => ({ ...JSON.parse(line), extra_answer: '7', extra_reward: 1 })),
+    );
+    const output = `${name}.scored.${PRESET_NAMES.indexOf(name) % 2 === 0 ? 'parquet' : 'jsonl'}`;
+    const flags = '--map reference=extra_answer,reward=extra_reward --quiet --baseline 0';
+    await scene.done(`score ${name}.jsonl --preset ${name} ${flags} -o ${output}`);
+    const { rows, texts } = await readOutput(scene.at(output));
+    expect(rows.length).toBeGreaterThan(0);
+    for (const row of rows) {
+      const id = String(row.id);
+      const trace = byId.get(id) as Expected;
+      const completion = row[texts.completion ?? 'completion'] as string;
+      if (trace.completion !== '') expect(completion, id).toBe(trace.completion);
+      expect(completion, id).not.toBe('');
+      expect(row[texts.prompt ?? 'prompt'], id).toBeTruthy();
+      expect(row.source_item, id).toBe(trace.item ?? null);
+      const { stdout } = await scene.done(['inspect', output, '--row', id]);
+      for (const part of shown(row, completion)) expect(stdout, id).toContain(part);
     }
-    expect(checked).toBeGreaterThan(0);
   });
 });
