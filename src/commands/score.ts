@@ -82,7 +82,10 @@ export async function score(paths: readonly string[], opts: ScoreOptions, log: L
     const withMeans =
       groups === undefined
         ? withContiguousMeans(rewarded)
-        : eachTrace(rewarded, (item) => ({ ...item, ...groupMeanOf(groups.get(item.trace.group)) }));
+        : eachTrace(rewarded, (item) => ({
+            ...item,
+            ...groupMeanOf(groups.get(item.trace.group), item.reward.reward),
+          }));
 
     // encode, split into pieces: what the policy cannot take shows here
     const prepare = await preparing(method, banks, isStream);

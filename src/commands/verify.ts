@@ -1,6 +1,6 @@
 // `rredcot verify`: reads a run, or one of its files, again from end to end and tells what is not as it should be.
 import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.js';
-import { asksForMean, type CreditOptions } from '../estimate/credit.js';
+import { asksForMean, type CreditOptions, isOfMates } from '../estimate/credit.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { valueColumns } from '../estimators/registry.js';
 import { storedCredit } from '../estimators/stored-credit.js';
@@ -97,7 +97,7 @@ function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'voca
         : null,
     isScored: config.command === undefined ? undefined : config.command === 'score',
     vocab,
-    seen: new SeenRows(inputs, credit === undefined || asksForMean(credit)),
+    seen: new SeenRows(inputs, credit === undefined || asksForMean(credit), credit && isOfMates(credit)),
     remake(ours, row) {
       // an id that comes twice is a finding
       if (isGrouped) names.add(namedRow(ours, row, readsMates), false);

@@ -1,4 +1,4 @@
-// Gives every trace its group's mean reward, from a first pass over the input or from groups that arrive in one piece.
+// Gives every trace the mean reward of its group, and of its mates, from a first pass over the input or from groups that arrive in one piece.
 import { type BadRow, isBad, rejectTrace } from '../rows.js';
 import type { Trace } from '../trace.js';
 import type { Reward } from './reward.js';
@@ -11,6 +11,8 @@ export interface RewardedTrace {
 /** Mean of the group's known rewards; undefined without a group, without any known reward, or where nobody asks. */
 export interface GroupMean {
   readonly groupMean: number | undefined;
+  /** the same without the trace's own reward (leave one out); undefined also where no other is known */
+  readonly matesMean?: number | undefined;
   /** their standard deviation, as trainers take it: of a sample, n − 1 below; 0 for one reward */
   readonly groupStd?: number | undefined;
 }
@@ -24,12 +26,17 @@ export interface GroupRewards {
   readonly span?: readonly [first: number, last: number];
 }
 
-/** Mean and standard deviation of a group's rewards; undefined where none of them is known. */
-export function groupMeanOf(found: Pick<GroupRewards, 'sum' | 'squares' | 'count'> | undefined): GroupMean {
+/** Mean and standard deviation of a group's rewards, and the mean of the others'. @param own reward of the trace, one of them */
+export function groupMeanOf(
+  found: Pick<GroupRewards, 'sum' | 'squares' | 'count'> | undefined,
+  own: number | null,
+): GroupMean {
   if (found === undefined || found.count === 0) return { groupMean: undefined };
   const { sum, squares, count } = found;
   const variance = count < 2 ? 0 : Math.max(0, squares - sum ** 2 / count) / (count - 1);
-  return { groupMean: sum / count, groupStd: Math.sqrt(variance) };
+  const mates = own === null ? count : count - 1;
+  const matesMean = mates === 0 ? undefined : (sum - (own ?? 0)) / mates;
+  return { groupMean: sum / count, matesMean, groupStd: Math.sqrt(variance) };
 }
 
 const SPLIT_GROUP = {
@@ -70,6 +77,6 @@ function* withMean(
   const sum = rewards.reduce((total, reward) => total + reward, 0);
   const squares = rewards.reduce((total, reward) => total + reward ** 2, 0);
   const isGroup = group[0]?.trace.group !== undefined;
-  const mean = groupMeanOf(isGroup ? { sum, squares, count: rewards.length } : undefined);
-  for (const item of items) yield isBad(item) ? item : { ...item, ...mean };
+  const found = isGroup ? { sum, squares, count: rewards.length } : undefined;
+  for (const item of items) yield isBad(item) ? item : { ...item, ...groupMeanOf(found, item.reward.reward) };
 }

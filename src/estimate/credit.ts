@@ -19,10 +19,11 @@ import {
 import type { TraceResult, TraceValues } from './value.js';
 
 /**
- * b: the group's mean reward, v̂(s_0), a number, or by itself: V(s_0) where values are on the reward's scale, else the group's
- * mean where there is a group and v̂(s_0) elsewhere.
+ * b: the group's mean reward, that of the trace's mates alone (RLOO, arXiv 2402.14740), v̂(s_0), a number, or by itself: V(s_0)
+ * where values are on the reward's scale, else the group's mean where there is a group and v̂(s_0) elsewhere.
  */
-export type Baseline = 'auto' | 'group' | 'value' | number;
+export const BASELINES = ['auto', 'group', 'rloo', 'value'] as const;
+export type Baseline = (typeof BASELINES)[number] | number;
 
 /** How values become credit. */
 export interface CreditOptions extends RequestOptions {
@@ -65,7 +66,7 @@ export interface Creditable
 }
 
 /** What a stored row was credited by, but for its group: float32 as stored. What it lacks counts as nothing. */
-export function creditableOf(row: OutputRow, { isLog }: Nature): Omit<Creditable, 'groupMean' | 'groupStd'> {
+export function creditableOf(row: OutputRow, { isLog }: Nature): Omit<Creditable, keyof GroupMean> {
   const { segments, requested, reward } = row;
   const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
   const T = ends.at(-1) ?? 0;
@@ -97,14 +98,14 @@ export interface Credit
 
 /** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
 export function creditOf(
-  { groupMean, groupStd, utilities, start, ...trace }: Creditable,
+  { groupMean, matesMean, groupStd, utilities, start, ...trace }: Creditable,
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
   const fault = bankFault(utilities, opts.estimator);
   const { baseline, noBaseline, isMean } =
     fault === undefined
-      ? baselineOf(groupMean, start ?? (trace.values[0] as number), trace.reward, opts)
+      ? baselineOf({ groupMean, matesMean }, start ?? (trace.values[0] as number), trace.reward, opts)
       : { baseline: undefined };
   const std = isMean && groupStd !== undefined ? Math.fround(groupStd) : undefined;
   const made = { estimator: opts.estimator, baseline, noBaseline, fault };
@@ -130,12 +131,13 @@ export function creditTrace(
   { values, start, columns, referenceLogprobs, referenceTokens, status: ofValues = [] }: TraceValues,
   opts: CreditOptions,
 ): OutputRow {
-  const { groupMean, groupStd } = item;
+  const { groupMean, matesMean, groupStd } = item;
   const { reward } = item.reward;
   const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
   const ends = allEnds(segmentation);
   const stored = { ends, answered: segmentation.answered, values, start, entropies, logprobs, reward };
-  const credit = creditOf({ ...stored, groupMean, groupStd, utilities: referenceUtilities }, opts);
+  const means = { groupMean, matesMean, groupStd };
+  const credit = creditOf({ ...stored, ...means, utilities: referenceUtilities }, opts);
   const { sigma, deltas, status, ...summary } = credit;
   return {
     trace: item.trace,
@@ -171,23 +173,30 @@ export function creditTrace(
   };
 }
 
-/** Whether traces of a group share their baseline, the group's mean reward. */
+/** Whether baselines are means of rewards of a trace's group. */
 export function asksForMean({ baseline, estimator }: Pick<CreditOptions, 'baseline' | 'estimator'>): boolean {
-  return baseline === 'group' || (baseline === 'auto' && !estimator.onRewardScale);
+  return baseline === 'group' || baseline === 'rloo' || (baseline === 'auto' && !estimator.onRewardScale);
+}
+
+/** Whether these are means of its mates alone, so that traces of a group share one where they have the same reward. */
+export function isOfMates({ baseline }: Pick<CreditOptions, 'baseline'>): boolean {
+  return baseline === 'rloo';
 }
 
 /** b of METHOD §4, as stored (float32); undefined, with the reason where it is a special one, where the trace has none. */
 export function baselineOf(
-  groupMean: number | undefined,
+  { groupMean, matesMean }: GroupMean,
   valueStart: number,
   reward: number | null,
   opts: CreditOptions,
-): { baseline: number | undefined; noBaseline?: string; isMean?: true } {
+): { baseline: number | undefined; noBaseline?: string; isMean?: boolean } {
   const { baseline } = opts;
   if (typeof baseline === 'number') return { baseline: Math.fround(baseline) };
   const isExpected = opts.estimator.onRewardScale === true;
-  if (asksForMean(opts) && groupMean !== undefined) return { baseline: Math.fround(groupMean), isMean: true };
-  if (baseline === 'group' || !hasLevel(opts.estimator)) return { baseline: undefined };
+  const isLeftOut = isOfMates(opts);
+  const mean = isLeftOut ? matesMean : groupMean;
+  if (asksForMean(opts) && mean !== undefined) return { baseline: Math.fround(mean), isMean: !isLeftOut };
+  if (baseline === 'group' || isLeftOut || !hasLevel(opts.estimator)) return { baseline: undefined };
   // an expected reward is a baseline for any reward
   if (isExpected) return { baseline: valueStart };
   // v̂(s_0) is a probability of being right: no baseline for a graded reward

@@ -2,7 +2,7 @@
 import { HIERARCHICAL } from '../credit/hierarchical.js';
 import { DISCOUNT, type RuleFlag, ruleOf, SHARE_EVEN, SIGMA_RULES, type SigmaRule } from '../credit/rules.js';
 import { usageError } from '../errors.js';
-import type { Baseline, CreditOptions } from '../estimate/credit.js';
+import { BASELINES, type Baseline, type CreditOptions } from '../estimate/credit.js';
 import { hasLevel, isMartingale, type Nature } from '../estimate/nature.js';
 import { METHODS, NORMALISERS, type Normaliser } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
@@ -33,7 +33,7 @@ export function creditFlags(): readonly CreditFlag[] {
     ],
     [
       '--baseline <b>',
-      "auto|group|value|<number> in 0..1; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale",
+      "auto|group|rloo|value|<number> in 0..1; auto: the group's mean reward, v̂(s_0) without a group, and for values on the reward's scale; rloo: the mean of its other traces",
       'auto',
     ],
     [
@@ -273,8 +273,9 @@ function listOf<T extends string>(flag: string, text: string, choices: readonly 
 }
 
 function resolveBaseline(text: string): Baseline {
-  if (text === 'auto' || text === 'group' || text === 'value') return text;
-  const expected = 'auto, group, value or a number in 0..1, the scale onto which --reward-range maps';
+  const named = BASELINES.find((name) => name === text);
+  if (named !== undefined) return named;
+  const expected = 'auto, group, rloo, value or a number in 0..1, the scale onto which --reward-range maps';
   // beyond it no mean reward is: the sign of R* would not be that of the trace
   return finite('--baseline', text, expected, 'auto', (b) => b >= 0 && b <= 1);
 }

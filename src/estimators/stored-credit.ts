@@ -1,6 +1,6 @@
 // Reads from a stored configuration the options that its credit was made with.
 import { SIGMA_RULES } from '../credit/rules.js';
-import type { Baseline, CreditOptions } from '../estimate/credit.js';
+import { BASELINES, type Baseline, type CreditOptions } from '../estimate/credit.js';
 import { METHODS, NORMALISERS } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
 import type { Config } from './estimator.js';
@@ -46,7 +46,7 @@ function listOf<T extends string>(names: readonly T[], value: unknown): readonly
 }
 
 function baselineOf(value: unknown): Baseline | undefined {
-  return typeof value === 'number' ? value : oneOf(['auto', 'group', 'value'] as const, value);
+  return typeof value === 'number' ? value : oneOf(BASELINES, value);
 }
 
 function rangeOf(value: unknown): readonly [number, number] {

@@ -82,7 +82,7 @@ describe('an error in the call: exit 2, one line, what mends it', () => {
     ],
     [
       `score ${FIXTURES} --baseline mean`,
-      /--baseline mean: expected auto, group, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
+      /--baseline mean: expected auto, group, rloo, value or a number in 0\.\.1, the scale .*\n {2}try: --baseline auto/,
     ],
     [
       `score ${FIXTURES} --reward-range=-1,1 --baseline=-0.2`,

@@ -7,7 +7,7 @@ import { readMetadata } from '../support/io-helpers.js';
 import { ROOT, type ScoredRow } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 
-const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
+const { at, config, done, expectSame, fails, json, rows, run, text, write } = await openScene();
 const score = (flags: string) => done(`score traces.jsonl --max-segments 6 ${flags}`);
 const keysOf = async (name: string) => (await readMetadata(at(name))).keys;
 
@@ -36,6 +36,7 @@ describe('a redistributed file', () => {
       'another estimator',
       '--estimator pr-geo --within unsure --even .8 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
     ],
+    ['the mates', '--sigma rudder,share --baseline rloo'],
     ['right against wrong', '--estimator snis --sigma share,rudder --baseline group'],
   ])('%s: is what score would have written', async (name, flags) => {
     const [fresh, made, back] = ['fresh', 'made', 'back'].map(
@@ -49,6 +50,45 @@ describe('a redistributed file', () => {
     const first = '--estimator pr --sigma share --baseline auto --within uniform --steps free';
     await done(`redistribute ${made} ${first} -o ${back}`);
     expect((await rows(back as string))[0]).toMatchObject((await rows('scored.jsonl'))[0] as object);
+  });
+
+  it('with the mates for a baseline has R* n/(n − 1) times that of the group, and keeps what it has stored', async () => {
+    const flags = '--sigma rudder --baseline rloo';
+    await done(`redistribute scored.jsonl ${flags} -o rloo.jsonl`);
+    const [scored, made] = [await rows('scored.jsonl'), await rows('rloo.jsonl')];
+    for (const [n, { baseline, reward }] of made.entries()) {
+      const of = (b: number | null) => (reward as number) - (b as number);
+      const size = n < 8 ? 8 : 2;
+      expect(of(baseline)).toBeCloseTo((of(scored[n]?.baseline as number) * size) / (size - 1), 6);
+      const mates = made.filter((_, i) => i !== n && i < 8 === n < 8);
+      const sum = mates.reduce((total, mate) => total + (mate.reward as number), 0);
+      expect(Math.fround(baseline as number)).toBe(Math.fround(sum / mates.length));
+    }
+    // a part knows what it has stored, and no other mean
+    const part = async (of: string) => done(`filter ${of}.jsonl --where 'reward == 1' -o ${of}-part.jsonl`);
+    const unknown = "the mean of its groups' rewards is not known";
+    await part('rloo');
+    await done('redistribute rloo-part.jsonl --sigma share -o shared.jsonl');
+    const right = made.filter(({ reward }) => reward === 1);
+    expect((await rows('shared.jsonl')).map(({ baseline }) => baseline)).toEqual(
+      right.map(({ baseline }) => baseline),
+    );
+    expect(right.length).toBeLessThan(made.length);
+    for (const other of ['group', 'auto'])
+      await fails(`redistribute rloo-part.jsonl --baseline ${other}`, 65, unknown);
+    await part('scored');
+    await fails('redistribute scored-part.jsonl --baseline rloo', 65, unknown);
+  });
+
+  it('of which one row has another mean of its mates than a row of the same reward is found by verify', async () => {
+    await done('redistribute scored.jsonl --baseline rloo -o edited.jsonl');
+    const made = await rows<{ reward: number; baseline: number }>('edited.jsonl');
+    const at = made.slice(1, 8).findIndex(({ reward }) => reward === made[0]?.reward) + 1;
+    const baseline = (made[at]?.baseline as number) + 2 ** -6;
+    await write('edited.jsonl', made.with(at, { ...(made[at] as (typeof made)[0]), baseline }));
+    const { stdout } = await run('verify edited.jsonl');
+    const [found, other] = [baseline, made[0]?.baseline as number].map(Math.fround);
+    expect(stdout).toContain(`baseline is ${found}, ${other} in another row of its group`);
   });
 
   it('of Parquet has the columns of a fresh one, says what it was made of, and passes verify', async () => {

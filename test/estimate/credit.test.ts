@@ -8,7 +8,12 @@ import { traceOf } from '../support/io-helpers.js';
 const VALUES = Float32Array.of(0.25, 0.5, 0.75);
 
 /** A trace of two segments of two tokens whose value rises twice by .25. */
-function credit(reward: number | null, groupMean: number | undefined, opts: Partial<CreditOptions> = {}) {
+function credit(
+  reward: number | null,
+  groupMean: number | undefined,
+  opts: Partial<CreditOptions> = {},
+  matesMean?: number,
+) {
   const segmentation: Segmentation = {
     exits: Int32Array.of(0, 2, 4),
     thoughtEnds: Int32Array.of(2, 4),
@@ -24,6 +29,8 @@ function credit(reward: number | null, groupMean: number | undefined, opts: Part
     status: [],
     reward: { reward, status: [] },
     groupMean,
+    matesMean,
+    groupStd: 0.25,
     bank: [{ answer: '7', utility: 1 }],
     continuations: [],
   } as unknown as ReadyTrace;
@@ -44,7 +51,9 @@ function credit(reward: number | null, groupMean: number | undefined, opts: Part
       ...opts,
     },
   );
-  return { status: row.status, baseline: row.baseline, sigma: [...(row.sigma ?? [])] };
+  const { group_std: std, outcome_advantage: outcome } = row.requested ?? {};
+  const { status, baseline } = row;
+  return { status, baseline, sigma: [...(row.sigma ?? [])], ...(std === undefined ? {} : { std, outcome }) };
 }
 
 describe('the baseline', () => {
@@ -55,6 +64,17 @@ describe('the baseline', () => {
     ['a number', 1, 0.625, 0.125, 0.125],
   ] as const)('is %s', (_, reward, groupMean, baseline, expected) => {
     expect(credit(reward, groupMean, { baseline })).toMatchObject({ baseline: expected, status: [] });
+  });
+
+  it('is the mean of the mates where they are asked for, and then has no deviation of a group', () => {
+    const opts = { baseline: 'rloo', method: 'hierarchical', alpha: 0, beta: 0 } as const;
+    const found = credit(1, 0.625, opts, 0.5);
+    expect(found).toMatchObject({ baseline: 0.5, status: [], std: null, outcome: 0.5 });
+    // and without mates there is none, whatever v̂(s_0) is
+    expect(credit(1, 1, { baseline: 'rloo' })).toMatchObject({
+      baseline: null,
+      status: ['uniform:no-baseline'],
+    });
   });
 
   it.each([0.5, 0.999, 0.001])('v̂(s_0) is none for a reward of %f between right and wrong', (reward) => {

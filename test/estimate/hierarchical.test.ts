@@ -172,20 +172,29 @@ describe("a group's mean and deviation", () => {
         }
         const sum = known.reduce((a, b) => a + b, 0);
         const squares = known.reduce((a, b) => a + b * b, 0);
-        const found = groupMeanOf({ sum, squares, count: known.length });
+        const { matesMean: _, ...found } = groupMeanOf({ sum, squares, count: known.length }, null);
         if (known.length === 0) expect(found).toEqual({ groupMean: undefined });
         else {
           expect(found.groupMean).toBe(sum / known.length);
           // a root takes rounding of 1e-16 for 1e-8
           expect(Math.abs((found.groupStd as number) - oracleStd(known))).toBeLessThan(1e-7);
         }
-        for await (const item of withContiguousMeans(stream()))
-          expect(isBad(item) ? undefined : item).toMatchObject(found);
+        let n = 0;
+        for await (const item of withContiguousMeans(stream())) {
+          if (isBad(item)) throw new Error('no trace is bad');
+          expect(item).toMatchObject(found);
+          // of the others alone
+          const mates = all.filter((reward, i) => i !== n && reward !== null) as number[];
+          n++;
+          if (mates.length === 0) expect(item.matesMean).toBeUndefined();
+          else expect(item.matesMean).toBeCloseTo(mates.reduce((a, b) => a + b, 0) / mates.length, 12);
+        }
+        expect(n).toBe(all.length);
       }),
     ));
 
   it('a single reward has no deviation, and nobody a group that is none', () => {
-    expect(groupMeanOf({ sum: 1, squares: 1, count: 1 })).toEqual({ groupMean: 1, groupStd: 0 });
-    expect(groupMeanOf(undefined)).toEqual({ groupMean: undefined });
+    expect(groupMeanOf({ sum: 1, squares: 1, count: 1 }, 1)).toEqual({ groupMean: 1, groupStd: 0 });
+    expect(groupMeanOf(undefined, 1)).toEqual({ groupMean: undefined });
   });
 });

@@ -4,7 +4,14 @@ import { SIGMA_RULES } from '../../credit/rules.js';
 import { TraceRejected } from '../../errors.js';
 import { NO_BANK } from '../../estimate/bank.js';
 import { groupMeanOf } from '../../estimate/baseline.js';
-import { type Creditable, type CreditOptions, creditableOf, creditOf } from '../../estimate/credit.js';
+import {
+  asksForMean,
+  type Creditable,
+  type CreditOptions,
+  creditableOf,
+  creditOf,
+  isOfMates,
+} from '../../estimate/credit.js';
 import { noReferences } from '../../estimate/value.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimators/calibrated.js';
 import type { Calibration } from '../../estimators/calibration.js';
@@ -84,8 +91,10 @@ export function again(
   const isKept = hasSameValues(source.credit, credit) && calibration === undefined;
   const values = isKept ? creditable.values : valuesOf(row, credit, calibration);
   const group = row.trace.group === undefined ? undefined : groups.get(row.trace.group);
-  const found = groupMeanOf(group);
-  const mean = { groupMean: group?.mean ?? found.groupMean, groupStd: group?.std ?? found.groupStd };
+  const found = groupMeanOf(group, reward);
+  const isStored = isOfMates(credit) && hasSameMean(source.credit, credit);
+  const matesMean = isStored ? (row.baseline ?? undefined) : found.matesMean;
+  const { mean: groupMean = found.groupMean, std: groupStd = found.groupStd } = group ?? {};
   const batch = credit.batchSize === undefined ? undefined : batches[Math.floor(n / credit.batchSize)];
   const start = isKept ? creditable.start : undefined;
   const isOfTokens = isOther && credit.estimator.fromLogprobs !== undefined;
@@ -99,12 +108,22 @@ export function again(
   ];
   const own = { ...row, status, ...(isOfTokens && unscored(values.length)) };
   const counts = { group: group?.tokens, batch };
-  return withCredit(own, { ...creditable, values, start, reward, ...mean }, credit, counts);
+  return withCredit(
+    own,
+    { ...creditable, values, start, reward, groupMean, matesMean, groupStd },
+    credit,
+    counts,
+  );
 }
 
 /** Whether values are made in one way. */
 export function hasSameValues(a: CreditOptions, b: CreditOptions): boolean {
   return a.estimator.name === b.estimator.name && isDeepStrictEqual(a.estimator.config, b.estimator.config);
+}
+
+/** Whether a stored baseline that is a mean of rewards is the one that is asked for. */
+export function hasSameMean(from: CreditOptions, to: CreditOptions): boolean {
+  return asksForMean(from) && isOfMates(from) === isOfMates(to) && sameRange(from, to);
 }
 
 /**

@@ -167,12 +167,13 @@ const BANKS = [Float32Array.of(1, 0), Float32Array.of(1), new Float32Array(0)];
 /** Whether a row has all of these columns. */
 type Has = (...names: readonly string[]) => boolean;
 
-/** Mean and deviation of the group's rewards, as the row has them: its mean is that of the rows together, whose baselines are compared. */
+/** Means and deviation of the group's rewards, as the row has them: a mean is that of the rows together, whose baselines are compared. */
 function meanOf({ baseline, trace, requested }: OutputRow, credit: CreditOptions, has: Has) {
   const isMean = asksForMean(credit) && baseline !== null && (trace.group !== undefined || !has('group'));
   const std = requested?.[GROUP_STD];
+  const mean = isMean ? baseline : undefined;
   return {
-    groupMean: isMean ? baseline : undefined,
+    ...{ groupMean: mean, matesMean: mean },
     groupStd: isMean && typeof std === 'number' ? std : undefined,
   };
 }
@@ -186,9 +187,9 @@ function* baselineWays(row: OutputRow, credit: CreditOptions, has: Has): Generat
   // a graded reward may have none
   for (const bank of row.referenceUtilities === null ? BANKS : [utilities])
     for (const own of has('reward') ? [reward] : [1, 0.5]) {
-      const { groupMean } = meanOf(row, credit, has);
+      const means = meanOf(row, credit, has);
       const fault = bankFault(bank, credit.estimator);
-      const made = fault === undefined ? baselineOf(groupMean, first ?? 0, own, credit).baseline : undefined;
+      const made = fault === undefined ? baselineOf(means, first ?? 0, own, credit).baseline : undefined;
       yield { made: summed({ ...row, baseline: made ?? null }, row) };
     }
 }

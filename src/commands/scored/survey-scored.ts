@@ -1,13 +1,21 @@
 // What a stored file allows: which other credits can be made of it, and a first pass for what its traces have together.
 import { dataError, TraceRejected, throwIfInterrupted, usageError } from '../../errors.js';
-import { asksForMean, type CreditOptions } from '../../estimate/credit.js';
+import { asksForMean, type CreditOptions, isOfMates } from '../../estimate/credit.js';
 import type { Nature } from '../../estimate/nature.js';
 import { GROUP_STD, OF_OTHERS, readsEntropies, readsLogprobs } from '../../estimate/requested.js';
 import type { Calibration } from '../../estimators/calibration.js';
 import { inferColumns } from '../../io/arrow/schema.js';
 import { plural } from '../../plural.js';
 import { type InputRow, isBad } from '../../rows.js';
-import { type Group, hasSameValues, isBrought, rewardOf, sameRange, type Totals } from './again.js';
+import {
+  type Group,
+  hasSameMean,
+  hasSameValues,
+  isBrought,
+  rewardOf,
+  sameRange,
+  type Totals,
+} from './again.js';
 import { NEEDED, type Scored } from './open-scored.js';
 
 /** What of a row the totals need. */
@@ -100,7 +108,7 @@ function refuseEstimator(from: Nature, to: Nature, isGroupBank: boolean, calibra
 
 /** What rows have stored of their whole group's rewards, on the range that is asked for. */
 function storedOf(source: Scored, credit: CreditOptions): { hasMean: boolean; hasStd: boolean } {
-  const hasMean = asksForMean(source.credit) && sameRange(source.credit, credit);
+  const hasMean = hasSameMean(source.credit, credit);
   return { hasMean, hasStd: hasMean && source.made.has(GROUP_STD) };
 }
 
@@ -159,7 +167,7 @@ export async function surveyScored(
     found.squares += reward ** 2;
     found.count++;
     const { baseline, [GROUP_STD]: std } = row.columns;
-    if (hasMean && typeof baseline === 'number') found.mean ??= baseline;
+    if (hasMean && !isOfMates(credit) && typeof baseline === 'number') found.mean ??= baseline;
     if (hasStd && typeof std === 'number') found.std ??= std;
   }
   if (credit.method === 'hierarchical' && !hasStd) refuseParts(groups, source);

@@ -89,7 +89,7 @@ const OURS = [
 /** What has been seen of the rows of a run or of a file. */
 export class SeenRows {
   readonly #ids = new HashSet();
-  /** b of each group whose rows have the group's mean */
+  /** b of each group whose rows have the group's mean, or of its rows of one reward */
   readonly #baselines = new Map<string, number>();
   #last: { readonly file: unknown; readonly source: number; readonly id: string } | undefined;
   #restarts = 0;
@@ -99,10 +99,12 @@ export class SeenRows {
   /**
    * @param inputs files that the rows come from; undefined where nobody knows
    * @param isGroupMean the baseline is the mean of the group's rewards
+   * @param isOfMates without the row's own
    */
   constructor(
     private readonly inputs: number | undefined,
     private readonly isGroupMean: boolean,
+    private readonly isOfMates = false,
   ) {}
 
   /** What is wrong with a row beside those before it. */
@@ -118,7 +120,7 @@ export class SeenRows {
     const isOwn = baseline === row.value_start;
     const hasMean = this.isGroupMean && !isOwn && typeof row.reward === 'number';
     if (hasMean && typeof group === 'string' && typeof baseline === 'number')
-      faults.push(...this.#groupFaults(group, Math.fround(baseline)));
+      faults.push(...this.#groupFaults(group, this.isOfMates ? row.reward : '', Math.fround(baseline)));
     return faults;
   }
 
@@ -144,9 +146,10 @@ export class SeenRows {
     return [`source_row is ${source} after ${last.source}, expected the order of the input`];
   }
 
-  #groupFaults(group: string, baseline: number): string[] {
-    const known = this.#baselines.get(group);
-    if (known === undefined && this.#baselines.size < MAX_GROUPS) this.#baselines.set(group, baseline);
+  #groupFaults(group: string, reward: unknown, baseline: number): string[] {
+    const key = `${reward} ${group}`;
+    const known = this.#baselines.get(key);
+    if (known === undefined && this.#baselines.size < MAX_GROUPS) this.#baselines.set(key, baseline);
     if (known === undefined || known === baseline) return [];
     return [`baseline is ${baseline}, ${known} in another row of its group ${JSON.stringify(group)}`];
   }
