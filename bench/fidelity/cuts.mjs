@@ -80,3 +80,24 @@ export function keptOf(curves, cutsOf) {
     }
   return [part, all];
 }
+
+/**
+ * How the credit that a cut and weights inside its segments give to tokens goes with the token-wise one. Even weights make of it what
+ * {@link kept} says.
+ * @param curve, other (n+1) with independent noise
+ * @param weights (n) of mean 1 in each segment
+ * @returns [along, own]: products of the given credit with the token-wise one, and with itself; along² / own is the part of Σ_t Δ_t² kept
+ */
+export function keptWithin(curve, other, cuts, weights) {
+  let [along, own, from] = [0, 0, 0];
+  for (const to of cuts) {
+    const step = (curve[to] - curve[from]) / (to - from);
+    const step2 = (other[to] - other[from]) / (to - from);
+    for (let t = from; t < to; t++) {
+      along += step * weights[t] * (other[t + 1] - other[t]);
+      own += step * step2 * weights[t] ** 2;
+    }
+    from = to;
+  }
+  return [along, own];
+}

@@ -48,6 +48,7 @@ export function measuredPart({ puzzles, embedded, chains }) {
     fewerTable(both),
     'The share of the token-wise credit, Σ Δ_t², that a cut into at most so many segments keeps:',
     cutsTable(both),
+    `Cut at lines, with weights inside: ${within(both)} (the part of it along the credit that tokens get).`,
     `**What the paper says of attributions.** On the second policy, ${attributions(puzzles)} On the bundled policy, ${attributions(embedded)}`,
     `**Further features of the calibrated value.** On the second policy, ${features(puzzles)} On the bundled policy, ${features(embedded)}`,
     published(chains),
@@ -120,6 +121,12 @@ function cutsTable(both) {
       ...both.flatMap((get) => ['10', '40'].map((K) => two(get('kept', name, K)?.value))),
     ]),
   );
+}
+
+function within(both) {
+  const shares = (name) =>
+    both.map((get) => two(get('kept', `newline, within ${name}`)?.value)).join(' and ');
+  return ['uniform', 'entropy', 'unsure'].map((name) => `${code(name)} keeps ${shares(name)}`).join(', ');
 }
 
 const three = (x) => x.toFixed(3).replace(/^0\./, '.');

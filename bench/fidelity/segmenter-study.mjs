@@ -1,6 +1,7 @@
 // Completions at every unsure token of some thoughts in, how much of the credit each segmenter's cuts keep out.
 import { withIntervals } from '../../dist/compare/bootstrap.js';
-import { bestCut, keptOf, QUARTERS, valueCurve } from './cuts.mjs';
+import { tokenWeights } from '../../dist/credit/shaping.js';
+import { bestCut, keptOf, keptWithin, QUARTERS, valueCurve } from './cuts.mjs';
 import { mean, valuesBy } from './samples.mjs';
 import { COUNTS, SEGMENTERS } from './segmenters.mjs';
 
@@ -12,11 +13,35 @@ function shareOf(parts) {
   return withIntervals([figure], Int32Array.from(parts.keys()), RESAMPLES)[0];
 }
 
+/** The part of the token-wise credit that lies along the one that lines and `--within` give, over all thoughts. */
+function withinShare(thoughts, own, within) {
+  const K = Number.POSITIVE_INFINITY;
+  const parts = own.map(({ cuts, figures }, i) => {
+    const ends = cuts({ segmenter: 'newline', maxSegments: K });
+    const weights = tokenWeights({ ends: Int32Array.from(ends), ...figures }, within);
+    let [along, same] = [0, 0];
+    // every curve once with every other
+    for (const a of QUARTERS)
+      for (const b of QUARTERS.filter((q) => q !== a)) {
+        const [more, moreOwn] = keptWithin(thoughts[i][a], thoughts[i][b], ends, weights);
+        [along, same] = [along + more, same + moreOwn];
+      }
+    const [, all] = keptOf(thoughts[i], () => ends);
+    return [along, same, 2 * all];
+  });
+  const value = ([along, same, all]) => along ** 2 / same / all;
+  const figure = { terms: Float64Array.from(parts.flat()), m: 3, value };
+  return withIntervals([figure], Int32Array.from(parts.keys()), RESAMPLES)[0];
+}
+
+/** Weights inside a segment that are tried on lines. */
+export const WITHIN = ['uniform', 'entropy', 'unsure'];
+
 /**
  * @param traces compact samples (samples.mjs) of the thoughts that are looked at token by token
  * @param own their cutters (segmenters.mjs), in the same order
  * @returns counts, tokens and exits (means of a thought), and for each way to cut {name, shares (counts), segments (counts)}: shares
- * of the token-wise Monte Carlo credit with intervals, mean numbers of segments
+ * of the token-wise Monte Carlo credit with intervals, mean numbers of segments; within: [name, share] of lines with weights inside
  */
 export function segmenterStudy(traces, own) {
   const samples = traces[0].utilities[0].length;
@@ -40,6 +65,7 @@ export function segmenterStudy(traces, own) {
     traces: traces.length,
     tokens: mean(lengths),
     exits: mean(traces.map(({ ends }) => ends.length)),
+    within: WITHIN.map((name) => [name, withinShare(thoughts, own, name)]),
     ways: [
       ...ways,
       {

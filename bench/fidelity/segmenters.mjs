@@ -21,7 +21,7 @@ export const SEGMENTERS = [
 
 /**
  * @param folder of the policy that scored the rows
- * @returns of each row its thought's `start`, and `cuts(options)`: rising boundaries from 1 to n, counted from there
+ * @returns of each row its thought's `start`, `figures` of its tokens, and `cuts(options)`: rising boundaries from 1 to n, counted from there
  */
 export async function cutters(folder, rows) {
   const tokenizer = await openTokenizer(folder);
@@ -41,7 +41,11 @@ export async function cutters(folder, rows) {
         const { thoughtEnds } = mergeSegments(cutPieces(tokens, { fixedLength: 1, ...options }), figures);
         return Array.from(thoughtEnds, (cut) => cut - start);
       };
-      found.push({ start, end, cuts });
+      const ofThought = {
+        logprobs: figures.logprobs.subarray(start, end),
+        entropies: figures.entropies.subarray(start, end),
+      };
+      found.push({ start, end, cuts, figures: ofThought });
     }
     return found;
   } finally {

@@ -56,6 +56,7 @@ export function policyRows(measured) {
       put('kept', name === 'best' ? 'best cut' : name, `${K}`, shares[i]);
       put('cut_into', name === 'best' ? 'best cut' : name, `${K}`, segments[i]);
     }
+  for (const [name, share] of segmenters.within) put('kept', `newline, within ${name}`, '', share);
   for (const { name, tokens, seconds } of measured.costs) {
     const of = name.replace(', M = ', ' ');
     put('run_tokens', of, '', tokens);

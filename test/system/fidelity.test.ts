@@ -9,7 +9,7 @@ import { madeTraces, scoredLine } from '../support/scored-traces.js';
 
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/fidelity/${name}.mjs`));
-const { bestCut, kept, keptOf, valueCurve } = await part('cuts');
+const { bestCut, kept, keptOf, keptWithin, valueCurve } = await part('cuts');
 const { ceilingOfHalves, ceilingWithInterval } = await part('ceiling');
 const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
@@ -47,6 +47,24 @@ describe('cuts', () => {
       changes.reduce((sum, x) => sum + x * x, 0),
       12,
     );
+  });
+
+  it('with weights inside give what a token gets: even ones as above, all of it where they are the credit itself', () => {
+    const [curve, cuts] = [curveOf(6), [2, 6]];
+    const [along, own] = keptWithin(curve, curve, cuts, new Float64Array(6).fill(1));
+    expect(along).toBeCloseTo(kept(curve, curve, cuts), 12);
+    expect(own).toBeCloseTo(along, 12);
+    // by hand: .3 falls on the second token of the first two, -.4 on all of the last two, a quarter on the first of them
+    const steps = Float64Array.of(0.2, 0.2, 0.5, 0.4, 0.1);
+    const weights = Float64Array.of(0, 2, 0.5, 1.5);
+    const truth = keptWithin(steps, steps, [2, 4], weights);
+    expect(truth[0]).toBeCloseTo(0.3 ** 2 + 0.1 ** 2 + 0.3 ** 2, 12);
+    expect(truth[1]).toBeCloseTo(truth[0], 12);
+    const other = Float64Array.of(0.2, 0.4, 0.4, 0.5, 0.6);
+    // given .3 · 2/2 and -.4/2 · (.5, 1.5), held against (.2, 0, .1, .1); with itself by .2 and .2 of the other
+    const [mixed, both] = keptWithin(steps, other, [2, 4], weights);
+    expect(mixed).toBeCloseTo(0.3 * 0 + -0.1 * 0.1 + -0.3 * 0.1, 12);
+    expect(both).toBeCloseTo(0.15 * 0.1 * 4 + -0.2 * 0.1 * (0.25 + 2.25), 12);
   });
 
   it('of dynamic programming are the best of all cuts', () => {
@@ -375,6 +393,7 @@ describe('the figures', () => {
       limits: [{ limit: 16, all: 0.87, bins: [{ lost: Number.NaN }, { lost: 0.06 }] }],
     },
     segmenters: {
+      within: [['unsure', { value: 0.5, low: 0.4, high: 0.6 }]],
       ...{ counts: [5], traces: 18, tokens: 73, exits: 20.7 },
       ways: [{ name: 'best', shares: [{ value: 0.9, low: 0.8, high: 1 }], segments: [4.5] }],
     },
@@ -403,6 +422,7 @@ describe('the figures', () => {
       'lost,16,0.5 to 1,0.06,,',
       'kept,best cut,5,0.9,0.8,1',
       'cut_into,best cut,5,4.5,,',
+      'kept,"newline, within unsure",,0.5,0.4,0.6',
       'run_tokens,mc 20,,100,,',
     ])
       expect(text.split('\n'), line).toContain(line);

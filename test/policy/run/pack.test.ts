@@ -191,9 +191,9 @@ describe('packBranches', () => {
     );
     const row = { exit: 1, ids: new Int32Array(16), scoredFrom: 1 };
     const exits = new Array(40).fill(row);
-    const of = (...more: [] | [undefined, undefined, 'cuda']) => packBranches([exits], ...more);
-    expect(of()).toMatchObject({ groups: 10, rowsPerGroup: 64 });
-    expect(of(undefined, undefined, 'cuda')).toMatchObject({ groups: 3, rowsPerGroup: 256 });
+    expect(packBranches([exits])).toMatchObject({ groups: 10, rowsPerGroup: 64 });
+    const wide = packBranches([exits], undefined, undefined, 'cuda');
+    expect(wide).toMatchObject({ groups: 3, rowsPerGroup: 256 });
   });
 
   test('groups hold 64 rows, fewer where the busiest trace has fewer, more where one branch needs more', () => {
