@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { dataError } from '../errors.js';
 import { type Suffix, suffixMaker } from '../estimate/references.js';
 import { count, plural } from '../plural.js';
-import type { Architecture, Head } from '../policy/build/architecture.js';
+import { type Architecture, type Head, isScore } from '../policy/build/architecture.js';
 import { expectedWeights } from '../policy/build/graphs.js';
 import { readSafetensorsHeader } from '../policy/build/safetensors.js';
 import {
@@ -126,7 +126,9 @@ export function prmLines({ head, correct, stepToken, withReference }: PrmFolder)
     (name, i) => `${i} ${JSON.stringify(name)}${i === correct ? ' (right)' : ''}`,
   );
   return [
-    `labels ${labels.join(', ')}`,
+    isScore(head)
+      ? 'one score, read logistic: an outcome reward model, which is read before the first step too'
+      : `labels ${labels.join(', ')}`,
     stepToken === undefined
       ? "at the steps' last tokens"
       : `at the step token ${JSON.stringify(stepToken.text)} (${stepToken.id}) behind every step`,
@@ -135,7 +137,7 @@ export function prmLines({ head, correct, stepToken, withReference }: PrmFolder)
 }
 
 function headText({ layers, labels }: Head): string {
-  return `head of ${plural(layers, 'layer')} and ${labels.length} labels`;
+  return `head of ${plural(layers, 'layer')} and ${plural(labels.length, 'label')}`;
 }
 
 function ropeText({ ropeTheta, ropeScaling: scaling }: Architecture): string {

@@ -1,4 +1,4 @@
-// `prm`: the probability that a step is right, by a process reward model that reads the segments as steps.
+// `prm`: the probability that a step is right, by a reward model that reads the segments as steps, or scores what was read.
 import { usageError } from '../errors.js';
 import { type Estimator, secondModel } from './estimator.js';
 
@@ -7,7 +7,7 @@ export const prm: Estimator = {
   scores: 'nothing',
   noLevel: "a reward model's judgements of steps",
   valueName: 'P(right)',
-  card: 'the probability that the step before the exit is right, by a process reward model (`prm`); 1 before the first step',
+  card: 'the probability that the step before the exit is right, by a process reward model (`prm`); 1 before the first step. Of an outcome reward model (`score` in `prm`) the logistic of its score at every exit',
   flags: [
     [
       '--prm <folder>',
@@ -23,7 +23,7 @@ export const prm: Estimator = {
     if (typeof folder !== 'string')
       throw usageError(
         '--estimator prm needs a process reward model',
-        '--prm <folder>; rredcot policy build makes one of a checkpoint whose head classifies',
+        '--prm <folder>; rredcot policy build makes one of a checkpoint whose head classifies or scores',
       );
     return {
       readsReferences: reference === true,

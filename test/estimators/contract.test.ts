@@ -76,6 +76,8 @@ beforeAll(async () => {
   writeCheckpoint(at('qwen'), { ...judge, architectures: ['Qwen2ForProcessRewardModel'] }, { seed: 3 });
   await write('plain/prm_template.json', JSON.stringify({ with_reference: '{prompt}={reference};' }));
   await buildPrmFolder(at('plain'), at('ends'));
+  writeCheckpoint(at('scores'), { ...judge, architectures: ['Qwen2ForSequenceClassification'] }, { seed: 4 });
+  await buildPrmFolder(at('scores'), at('outcome'));
   await buildPrmFolder(at('qwen'), at('marked'), { stepToken: '</think>', correctLabel: '0' });
   // top-0000 was in the fit, top-0001 was not
   const made = madeTraces(12, 8).map((trace) =>
@@ -129,10 +131,11 @@ function posterior(
   );
 }
 
-/** P of a label where each step ends, of steps as the row has them. */
+/** P of a label where each step ends, of steps as the row has them; of a score also in front of the first one. */
 function judged(model: string, label: number, prompt: string, row: Row, mark = ''): number[] {
   const ends = thoughts(row).map(({ char_end: end }) => end as number);
   let sequence = `${prompt}<think>\n`;
+  const start = tokenIds(sequence).length - 1;
   const steps = ends.map((end, k) => {
     const step = row.completion.slice(ends[k - 1] ?? '<think>\n'.length, end);
     sequence += mark === '' ? step : `${step.trim()}${mark}`;
@@ -140,7 +143,7 @@ function judged(model: string, label: number, prompt: string, row: Row, mark = '
   });
   const shares = rewardShares(loadFamily(at(model)), tokenIds(sequence), label);
   expect(row.reference_utilities).toEqual([]);
-  return [1, ...steps.map((step) => shares[step] as number)];
+  return [model === 'scores' ? (shares[start] as number) : 1, ...steps.map((step) => shares[step] as number)];
 }
 
 /** The best of K tries of the prover, where the policy has cut. */
@@ -340,6 +343,14 @@ const CASES: readonly Case[] = [
     flags: '--prm marked',
     isVariant: true,
     values: (row, { prompt }) => judged('qwen', 0, prompt, row, '</think>'),
+    within: 1e-5,
+  },
+  {
+    name: 'prm',
+    flags: '--prm outcome',
+    isVariant: true,
+    config: { prm: expect.objectContaining({ score: 'logistic' }) },
+    values: (row, { prompt }) => judged('scores', 0, prompt, row),
     within: 1e-5,
   },
   {

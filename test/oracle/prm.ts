@@ -1,7 +1,7 @@
 /** The head of a process reward model in float64, over the families' hidden states: one linear layer, or two with a ReLU (arXiv 2501.07301). */
 import { type FamilyModel, familyHidden } from './families.js';
 
-/** P(label) at every token: softmax over the labels' logits. */
+/** P(label) at every token: softmax over the labels' logits, the logistic of a single one. */
 export function rewardShares(model: FamilyModel, ids: readonly number[], label: number): number[] {
   const { tensors } = model;
   return familyHidden(model, ids).map((row) => {
@@ -17,6 +17,7 @@ export function rewardShares(model: FamilyModel, ids: readonly number[], label: 
       { length: weight.length / h.length },
       (_, r) => dot(weight, r, h) + (bias?.[r] ?? 0),
     );
+    if (logits.length === 1) return 1 / (1 + Math.exp(-(logits[0] as number)));
     const total = logits.reduce((sum, z) => sum + Math.exp(z), 0);
     return Math.exp(logits[label] as number) / total;
   });

@@ -61,9 +61,11 @@ function shapesOf(config: Json): [string, number[]][] {
     shapes.push([`${at}.mlp.up_proj.weight`, [f, d]], [`${at}.mlp.down_proj.weight`, [d, f]]);
   }
   shapes.push(['model.norm.weight', [d]]);
-  const labels = Object.keys((config.id2label as Json | undefined) ?? { 0: '', 1: '' }).length;
+  const ofNames = Object.keys((config.id2label as Json | undefined) ?? { 0: '', 1: '' }).length;
+  const labels = config.num_labels === 1 ? 1 : ofNames;
   if (named?.endsWith('ForTokenClassification'))
     shapes.push(['score.weight', [labels, d]], ['score.bias', [labels]]);
+  else if (named?.endsWith('ForSequenceClassification')) shapes.push(['score.weight', [1, d]]);
   else if (named === 'Qwen2ForProcessRewardModel')
     shapes.push(
       ['score.0.weight', [d, d]],

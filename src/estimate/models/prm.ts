@@ -1,6 +1,7 @@
 // A process reward model: reads prompts by its own chat template and tokenizer, with the reference or without, and values traces,
 // as the policy has cut them, by the probability that step k is right (METHOD §3).
 import { dataError, TraceRejected } from '../../errors.js';
+import { isScore } from '../../policy/build/architecture.js';
 import { deviceName } from '../../policy/device.js';
 import { openPrmFolder, type PrmFolder } from '../../policy/folder.js';
 import { inHalves } from '../../policy/run/halves.js';
@@ -73,11 +74,12 @@ export async function openPrm(
 
 /** A model as a configuration has it: its files' hashes, and what else decides its numbers. */
 export function prmConfig({ policy, device, reference }: Prm) {
-  const { files, correct, stepToken, withReference } = policy;
+  const { files, head, correct, stepToken, withReference } = policy;
   return {
     files,
     correct,
     stepToken: stepToken?.text ?? null,
+    ...(isScore(head) && { score: 'logistic' }),
     ...(reference && { withReference }),
     precision: graphFor(policy, device).precision,
   };
@@ -139,7 +141,7 @@ interface Judged<T> {
   readonly blank: readonly boolean[];
 }
 
-/** v_0: before the first step nothing is wrong. [ours] */
+/** v_0 of a model that judges steps: before the first one nothing is wrong. [ours] */
 const START = 1;
 /** How far rounding may take a softmax beyond 1. */
 const ROUNDING = 1e-5;
@@ -180,7 +182,8 @@ export async function* prmValues<T extends Job>(
         yield rejectTrace(trace, shares);
         continue;
       }
-      const values = Float32Array.of(START, ...shares.map((share) => possible(share, trace, session)));
+      const read = Array.from(shares, (share) => possible(share, trace, session));
+      const values = Float32Array.from(isScore(policy.head) ? read : [START, ...read]);
       for (const [k, isBlank] of blank.entries()) if (isBlank) values[k + 1] = values[k] as number;
       yield { job, trace, result, values: { values, ...noReferences(values.length) } };
     }

@@ -1,5 +1,6 @@
 // Makes of a trace's steps the sequence that a process reward model reads, and finds where its labels stand.
 import { TraceRejected } from '../../errors.js';
+import { isScore } from '../../policy/build/architecture.js';
 import type { PrmFolder } from '../../policy/folder.js';
 import type { ReadSteps } from '../../policy/run/sequence.js';
 import type { Segmentation } from '../../segment/segment.js';
@@ -15,7 +16,7 @@ export interface Steps {
 }
 
 /** What of a model decides how steps are read. */
-export type ReadsSteps = Pick<PrmFolder, 'architecture' | 'stepToken'>;
+export type ReadsSteps = Pick<PrmFolder, 'architecture' | 'head' | 'stepToken'>;
 
 /** @param isBytes whether the text is bytes as Latin-1, since the ids are no sound text */
 export function stepsOf(
@@ -34,21 +35,23 @@ export function stepsOf(
 /**
  * The sequence that a model reads in one pass: prompt, lead, and the steps, each encoded apart. With a step token each step is
  * followed by it, which stands in the place of the step's own white space and stays in sight of the later ones; labels stand
- * there. Without one steps are read as they stand, and labels at their last tokens.
+ * there. Without one steps are read as they stand, and labels at their last tokens. A head that gives a score is read in front of
+ * the first step, too.
  *
  * @param promptIds at least one
+ * @returns (K) rows, (K+1) of a score
  * @throws TraceRejected (`prm_tokens`, `prm_too_long`) for what the model cannot read
  */
 export async function stepSequence(
   promptIds: Int32Array,
   { lead, steps }: Steps,
-  { architecture: { vocab, maxTokens }, stepToken }: ReadsSteps,
+  { architecture: { vocab, maxTokens }, head, stepToken }: ReadsSteps,
   encode: (text: string) => Int32Array | Promise<Int32Array>,
 ): Promise<ReadSteps> {
   const parts = [promptIds, await encode(lead)];
-  const rows = new Int32Array(steps.length);
   let length = promptIds.length + (parts[1] as Int32Array).length;
-  for (const [k, step] of steps.entries()) {
+  const rows = isScore(head) ? [length - 1] : [];
+  for (const step of steps) {
     const own = await encode(stepToken === undefined ? step : step.trim());
     parts.push(own);
     length += own.length;
@@ -56,7 +59,7 @@ export async function stepSequence(
       parts.push(Int32Array.of(stepToken.id));
       length++;
     }
-    rows[k] = length - 1;
+    rows.push(length - 1);
   }
   const ids = joinIds(...parts);
   const beyond = ids.find((id) => id < 0 || id >= vocab);
@@ -70,5 +73,5 @@ export async function stepSequence(
       'prm_too_long',
       `prompt and steps have ${length} tokens, the reward model takes ${maxTokens}: --prm <one with a longer context>`,
     );
-  return { ids, rows };
+  return { ids, rows: Int32Array.from(rows) };
 }

@@ -52,10 +52,15 @@ export const HeadSchema = z.strictObject({
   layers: z.literal([1, 2]),
   /** the last one has a bias */
   bias: z.boolean(),
-  /** names of what it tells apart */
-  labels: z.array(z.string()).min(2).max(1000),
+  /** names of what it tells apart; one: a score */
+  labels: z.array(z.string()).min(1).max(1000),
 });
 export type Head = Readonly<z.infer<typeof HeadSchema>>;
+
+/** Whether a head gives one score, of an outcome reward model: its logistic is P(right), before the first step too. */
+export function isScore({ labels }: Pick<Head, 'labels'>): boolean {
+  return labels.length === 1;
+}
 
 const nothing = z.null().optional();
 const Config = z.object({
@@ -165,10 +170,7 @@ const Labels = z.object({
   id2label: z.record(z.string(), z.string()).nullish(),
 });
 
-/**
- * The head that classifies; undefined for a checkpoint with another. Its bias is for the weights to tell.
- * @throws RredcotError (exit 2) where its labels are none that can be told apart
- */
+/** The head that classifies; undefined for a checkpoint with another. Its bias is for the weights to tell. @throws RredcotError (exit 2) */
 export function parseHead(config: unknown, path: string): Omit<Head, 'bias'> | undefined {
   const classifier = classifierOf(config);
   if (classifier === undefined) return undefined;
@@ -176,11 +178,6 @@ export function parseHead(config: unknown, path: string): Omit<Head, 'bias'> | u
   const { num_labels, id2label } = ofSchema(Labels, config, path, expected);
   const named = Object.keys(id2label ?? {}).length;
   const count = classifier.labels ?? num_labels ?? (named > 0 ? named : 2);
-  if (count < 2)
-    throw usageError(
-      `${path}: the head has one label, a score without a scale`,
-      'expected a head that tells at least two labels apart, whose softmax is a probability',
-    );
   const labels = Array.from({ length: count }, (_, i) => id2label?.[i] ?? `LABEL_${i}`);
   return { layers: classifier.layers, labels };
 }

@@ -58,6 +58,11 @@ const CLASSIFIERS = {
   MistralForTokenClassification: { family: 'MistralForCausalLM', layers: 1 },
   Qwen2ForTokenClassification: { family: 'Qwen2ForCausalLM', layers: 1 },
   Qwen3ForTokenClassification: { family: 'Qwen3ForCausalLM', layers: 1 },
+  // outcome reward models, such as TRL's RewardTrainer makes: one score of a whole text
+  LlamaForSequenceClassification: { family: 'LlamaForCausalLM', layers: 1, labels: 1 },
+  MistralForSequenceClassification: { family: 'MistralForCausalLM', layers: 1, labels: 1 },
+  Qwen2ForSequenceClassification: { family: 'Qwen2ForCausalLM', layers: 1, labels: 1 },
+  Qwen3ForSequenceClassification: { family: 'Qwen3ForCausalLM', layers: 1, labels: 1 },
   // Qwen2.5-Math-PRM (arXiv 2501.07301)
   Qwen2ForProcessRewardModel: {
     family: 'Qwen2ForCausalLM',

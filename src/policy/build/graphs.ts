@@ -1,5 +1,5 @@
 // Builds the graphs of a Llama-style model that read traces: one that scores references at their exit points, one that judges steps.
-import type { Architecture, Head } from './architecture.js';
+import { type Architecture, type Head, isScore } from './architecture.js';
 import { type BranchInputs, branchAttention, limbKeys, type Rope, trunkAttention } from './attention.js';
 import { FAMILIES } from './families.js';
 import { lastOfHead, rowLayers, type Weight } from './layers.js';
@@ -154,7 +154,7 @@ export function buildScoringGraph(
  *
  * in  ids [B,S] i64, causal: padding stands at the end · cos, sin [M,headDim/2] f32, a row a position · rows [n] i64 of the
  *     flattened [B·S]
- * out correct [n] f32: softmax over the labels, of the one that says right
+ * out correct [n] f32: softmax over the labels, of the one that says right; of a single one its logistic
  *
  * @param correct number of that label
  * @param precision as of the scoring graph; the softmax is float32
@@ -183,7 +183,8 @@ export function buildRewardGraph(
     const pick = (t: string) => (i === arch.layers - 1 ? g.node('Gather', [t, rows]) : t);
     x = layer.finish(i, pick(x), pick(attended));
   }
-  const shares = g.node('Softmax', [layer.classify(x, head)], { axis: 1 }); // [n,labels]
+  const logits = layer.classify(x, head); // [n,labels]
+  const shares = isScore(head) ? g.node('Sigmoid', [logits]) : g.node('Softmax', [logits], { axis: 1 });
   g.output('correct', g.node('Gather', [shares, g.ints([correct], [])], { axis: 1 }), 'f32', ['n']);
   return g;
 }

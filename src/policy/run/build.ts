@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { RredcotError, usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
-import type { Head } from '../build/architecture.js';
+import { type Head, isScore } from '../build/architecture.js';
 import { buildAttentionGraph, buildGradientGraph } from '../build/attribution-graph.js';
 import { type Checkpoint, readCheckpoint } from '../build/checkpoint.js';
 import { buildDecodingGraph } from '../build/decode-graph.js';
@@ -123,6 +123,11 @@ export async function buildPrmFolder(
   if (head === undefined) throw usageError(`${checkpoint}: its head does not classify`, BUILD_PRM);
   const correct = correctLabel(head, choice.correctLabel);
   const text = choice.stepToken ?? read.stepToken ?? '';
+  if (isScore(head) && text !== '')
+    throw usageError(
+      `--step-token: the head of ${checkpoint} gives one score of all that was read, which no token stands for`,
+      'leave it out: the score is read at the last token of every segment',
+    );
   const { stepToken, ids } = await withTokenizer(checkpoint, async (tokenizer) => ({
     ids: await tokenizer.encodePrompt(CHECKED_TEXT),
     stepToken: text === '' ? undefined : await oneToken(text, tokenizer, architecture.vocab),
@@ -194,11 +199,11 @@ async function withTokenizer<T>(
   return use(tokenizer).finally(() => tokenizer.close());
 }
 
-/** Of two labels the second one says right, as in all such models that name none. @throws RredcotError (exit 2) */
+/** Of two labels the second one says right, as in all such models that name none, and a single one. @throws RredcotError (exit 2) */
 function correctLabel({ labels }: Head, asked: string | undefined): number {
   const listed = labels.map((name, i) => `${i} (${name})`).join(', ');
   if (asked === undefined) {
-    if (labels.length === 2) return 1;
+    if (labels.length <= 2) return labels.length - 1;
     throw usageError(
       `the head tells ${labels.length} labels apart, and nothing says which of them is right: ${listed}`,
       '--correct-label <number or name>',

@@ -48,8 +48,13 @@ function scored(row: number, text: string, ends: readonly number[]) {
   return { job, trace, result: { segmentation }, needed: [] };
 }
 
-async function values(items: readonly object[], session: FakePrm, rowsPerWindow = 100) {
-  const folder = { architecture: { vocab: 500, maxTokens: 100 } };
+async function values(
+  items: readonly object[],
+  session: FakePrm,
+  rowsPerWindow = 100,
+  labels = ['wrong', 'right'],
+) {
+  const folder = { architecture: { vocab: 500, maxTokens: 100 }, head: { labels } };
   const tokenizer = { encode: (text: string) => Int32Array.from(Buffer.from(text)) };
   const window = (row: number) => Math.floor(row / rowsPerWindow);
   const by = { policy: folder, tokenizer, session, window } as unknown as JudgedBy;
@@ -99,6 +104,15 @@ describe('prmValues', () => {
     // like lengths together, and nothing is run for a trace without a step
     expect(session.runs).toEqual([[29, 8, 4]]);
     expect(named('prm')).toMatchObject({ scores: 'nothing', valueName: 'P(right)' });
+  });
+
+  it('of a head with one label are read before the first step too', async () => {
+    const items = CASES.map(([text, ends], row) => scored(row, text, ends));
+    const start = Math.fround(shareOf(PROMPT));
+    expect(await values(items, new FakePrm(), 100, ['score'])).toEqual(
+      CASES.map(([text, ends]) => [start, ...expected(text, ends).slice(1)]),
+    );
+    expect(await values([scored(0, ' \n', [2])], new FakePrm(), 100, ['score'])).toEqual([[start, start]]);
   });
 
   it('never runs traces of two windows together', async () => {

@@ -10,13 +10,14 @@ const ARCHITECTURE = ArchitectureSchema.parse({
   ...{ vocab: 256, maxTokens: 40, rmsNormEps: 1e-6, ropeTheta: 500, tiedHead: true },
 });
 const STEP = { text: '#', id: 35 };
+const HEAD = { layers: 1, bias: false } as const;
 const encode = (text: string) => Int32Array.from(Buffer.from(text));
 const prompt = encode('Q:');
-const read = (steps: string[], isMarked: boolean, lead = '') =>
+const read = (steps: string[], isMarked: boolean, lead = '', labels = ['wrong', 'right']) =>
   stepSequence(
     prompt,
     { lead, steps },
-    { architecture: ARCHITECTURE, ...(isMarked ? { stepToken: STEP } : {}) },
+    { architecture: ARCHITECTURE, head: { ...HEAD, labels }, ...(isMarked ? { stepToken: STEP } : {}) },
     encode,
   );
 const text = (ids: Int32Array) => Buffer.from(ids).toString();
@@ -26,6 +27,12 @@ describe('stepSequence', () => {
     const { ids, rows } = await read(['a b\n', 'c\n'], false, '<t>');
     expect(text(ids)).toBe('Q:<t>a b\nc\n');
     expect([...rows]).toEqual([8, 10]);
+  });
+
+  it('reads a score in front of the first step too', async () => {
+    const { ids, rows } = await read(['a b\n', 'c\n'], false, '<t>', ['score']);
+    expect(text(ids)).toBe('Q:<t>a b\nc\n');
+    expect([...rows]).toEqual([4, 8, 10]);
   });
 
   it('puts the step token behind every step, in the place of its white space, and reads there', async () => {
@@ -47,8 +54,11 @@ describe('stepSequence', () => {
       code: 'prm_too_long',
       reason: expect.stringContaining('prompt and steps have 41 tokens, the reward model takes 40'),
     });
-    const far = stepSequence(prompt, { lead: '', steps: ['x'] }, { architecture: ARCHITECTURE }, () =>
-      Int32Array.of(256),
+    const far = stepSequence(
+      prompt,
+      { lead: '', steps: ['x'] },
+      { architecture: ARCHITECTURE, head: { ...HEAD, labels: ['wrong', 'right'] } },
+      () => Int32Array.of(256),
     );
     await expect(far).rejects.toMatchObject({ code: 'prm_tokens' });
   });

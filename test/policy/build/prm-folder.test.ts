@@ -41,6 +41,10 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
     ['MistralForTokenClassification', { sliding_window: 7 }, 'F32', 0],
     ['Qwen2ForTokenClassification', { ...QWEN, id2label: { 0: 'bad', 1: 'neutral', 2: 'good' } }, 'BF16', 2],
     ['Qwen3ForTokenClassification', {}, 'F32', undefined],
+    ['Qwen2ForTokenClassification', { ...QWEN, num_labels: 1 }, 'F32', undefined],
+    ['LlamaForSequenceClassification', { num_labels: 1 }, 'BF16', undefined],
+    ['MistralForSequenceClassification', { sliding_window: 7 }, 'F32', undefined],
+    ['Qwen3ForSequenceClassification', {}, 'F16', undefined],
     ['Qwen2ForProcessRewardModel', { ...QWEN, id2label: undefined }, 'BF16', undefined],
   ])('%s', async (name, more, dtype, label) => {
     const path = checkpointOf({ ...SMALL, ...more, architectures: [name] }, { dtype });
@@ -48,7 +52,8 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
     const choice = { stepToken: '', ...(label === undefined ? {} : { correctLabel: String(label) }) };
     const prm = await buildPrmFolder(path, folder(), choice);
     expect(await openPrmFolder(prm.path)).toEqual(prm);
-    expect(prm.correct).toBe(label ?? 1);
+    const isScore = prm.head.labels.length === 1;
+    expect(prm.correct).toBe(isScore ? 0 : (label ?? 1));
     const model = loadFamily(path);
     const sequences = [31, 4, 18].map((length) => {
       const ids = randomIds(length);
@@ -60,7 +65,10 @@ describe('the numbers of the float64 pass, at every token and in a batch', () =>
       let changed = 0;
       for (const [i, { ids }] of sequences.entries()) {
         const expected = rewardShares(model, [...ids], prm.correct);
-        const other = rewardShares(model, [...ids], prm.correct === 0 ? 1 : 0);
+        // another label, or the same score read as something else
+        const other = isScore
+          ? expected.map((share) => Math.log(share / (1 - share)))
+          : rewardShares(model, [...ids], prm.correct === 0 ? 1 : 0);
         for (const [t, share] of (found[i] as Float32Array).entries()) {
           expect(Math.abs(share - (expected[t] as number))).toBeLessThan(1e-5);
           changed = Math.max(changed, Math.abs(share - (other[t] as number)));
@@ -123,13 +131,22 @@ describe('what config.json and the weights say', () => {
       /--correct-label 3: the head has no such label/,
     );
     expect((await buildPrmFolder(path, folder(), { correctLabel: 'good' })).correct).toBe(2);
-    const [one, wide] = [
-      checkpointOf({ ...classifier, num_labels: 1 }),
-      checkpointOf({ ...classifier, num_labels: 3 }),
-    ];
-    await expect(buildPrmFolder(one, folder())).rejects.toThrow(/one label, a score without a scale/);
+    const wide = checkpointOf({ ...classifier, num_labels: 3 });
     await expect(buildPrmFolder(wide, folder(), { correctLabel: '0' })).rejects.toThrow(
       /tensor score.weight has shape \[2, 44\], config.json expects \[3, 44\]/,
+    );
+  });
+
+  test('a head that scores whole texts has one label, and no step token', async () => {
+    const config: Json = { ...SMALL, architectures: ['Qwen2ForSequenceClassification'] };
+    const several = checkpointOf(config, {
+      tensors: randomTensors({ ...SMALL, architectures: ['Qwen2ForTokenClassification'] }, 'F32'),
+    });
+    await expect(buildPrmFolder(several, folder())).rejects.toThrow(
+      /tensor score.weight has shape \[2, 44\], config.json expects \[1, 44\]/,
+    );
+    await expect(buildPrmFolder(checkpointOf(config), folder(), { stepToken: STEP })).rejects.toThrow(
+      /--step-token: the head of .* gives one score/,
     );
   });
 
