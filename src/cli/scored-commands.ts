@@ -167,14 +167,19 @@ export function addPageCommands(program: Command, signal: AbortSignal, done: Don
       'Counts a scored file: rows by status, uniform σ, distributions of values, weights and log p, σ by position, calibration, suspected label noise.',
     )
     .option('--json', 'all numbers as one JSON object, for a dashboard', false)
+    .option(
+      '--by-step',
+      'also which kinds of step gain and lose: by the word that opens them, place in the trace, length',
+      false,
+    )
     .addHelpText('after', '\nExample:\n  rredcot summary scored.parquet\n')
-    .action(async (path: string, flags: LogFlags & { json: boolean }) => {
+    .action(async (path: string, flags: LogFlags & { json: boolean; byStep: boolean }) => {
       const { summary } = await import('../commands/scored/summary.js');
       const { commandOf } = await import('./command-of.js');
       const { openPolicyFolder } = await import('../policy/folder.js');
       const own = await openPolicyFolder(EMBEDDED_POLICY, { verify: false });
       const opts = {
-        ...{ json: flags.json, signal },
+        ...{ json: flags.json, byStep: flags.byStep, signal },
         commandOf: (config: Parameters<typeof commandOf>[0], policy: Record<string, unknown>) =>
           commandOf(config, !isDeepStrictEqual(policy, own.files), program),
       };

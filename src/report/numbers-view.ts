@@ -3,6 +3,7 @@ import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Distribution, ReliabilityCurve } from './gathered.js';
 import { spark } from './lines.js';
+import type { StepKind } from './steps.js';
 import type { RunAccount } from './warnings.js';
 
 const NAME_WIDTH = 28;
@@ -87,6 +88,22 @@ export function drawNumbers(
       );
   }
   return lines;
+}
+
+/** What steps of each kind gained and lost. */
+export function drawSteps(kinds: readonly StepKind[]): string[] {
+  const row = (name: string, cells: readonly string[]) =>
+    `${name.padEnd(NAME_WIDTH)}${cells.map((cell) => cell.padStart(10)).join('')}`;
+  return [
+    '',
+    row('kind of step', ['steps', 'mean rise', 'mean fall', 'σ·T right', 'σ·T wrong']),
+    ...kinds.map(({ by, kind, steps, gain, loss, weight_right, weight_wrong }) =>
+      row(`${by} ${escapeControls(kind)}`, [
+        count(steps),
+        ...[gain, loss, weight_right, weight_wrong].map((x) => short(x)),
+      ]),
+    ),
+  ];
 }
 
 function named(name: string, text: string): string {

@@ -13,17 +13,22 @@ import { plural } from '../../plural.js';
 import { escapeControls, printableJson } from '../../printable.js';
 import { TraceChoice } from '../../report/choice.js';
 import type { Log } from '../../report/log.js';
-import { drawNumbers } from '../../report/numbers-view.js';
+import { drawNumbers, drawSteps } from '../../report/numbers-view.js';
 import { RunCounts } from '../../report/run-counts.js';
+import { StepKinds } from '../../report/steps.js';
 import { extremes, turnsOf } from '../../report/trace-record.js';
 import { type RunAccount, warningsOf } from '../../report/warnings.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
-import { isFallback } from '../../scored.js';
+import { isFallback, type OutputRow } from '../../scored.js';
+import { TRANSITIONS } from '../../segment/split.js';
 import { openScored, type Scored, storedTrace, vocabOf } from './open-scored.js';
+import { namedTexts, scoredMapping, textsOf } from './texts.js';
 import type { Condition } from './where.js';
 
 export interface SummaryOptions {
   readonly json: boolean;
+  /** steps are counted by kind, too */
+  readonly byStep: boolean;
   /** the command that scores so once more */
   readonly commandOf: (config: Scored['config'], policy: Record<string, unknown>) => Promise<string>;
   readonly signal: AbortSignal;
@@ -32,12 +37,13 @@ export interface SummaryOptions {
 /** @throws RredcotError: exit 2 for what `score` has not written; 65 for a file that was changed, or has no trace */
 export async function summary(
   path: string,
-  { json, commandOf, signal }: SummaryOptions,
+  { json, byStep, commandOf, signal }: SummaryOptions,
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
   const source = await openScored(path, log);
-  const counted = await countScored(source, { traces: 0, conditions: [], signal }, log);
+  const { steps, onTrace } = byStep ? await stepsOf(source) : {};
+  const counted = await countScored(source, { traces: 0, conditions: [], onTrace, signal }, log);
   assertTraces(path, counted);
   const throughput = await throughputOf(path);
   const policy = policyOf(source.metadata);
@@ -49,14 +55,27 @@ export async function summary(
       sha256: source.metadata.get(HASH_KEY) ?? null,
       ...{ config: source.config, policy, command, throughput: throughput ?? null },
     };
-    write(
-      `${printableJson(JSON.stringify({ ...about, warnings: counted.warnings, ...counted.numbers }, null, 1))}\n`,
-    );
+    const numbers = {
+      warnings: counted.warnings,
+      ...counted.numbers,
+      ...(steps && { by_step: steps.kinds }),
+    };
+    write(`${printableJson(JSON.stringify({ ...about, ...numbers }, null, 1))}\n`);
   } else
     write(
-      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
+      `${[...drawNumbers(path, { ...counted, throughput, valueName: valueNameOf(source.credit.estimator) }), ...(steps ? drawSteps(steps.kinds) : []), '', `so again: ${escapeControls(command)}`].join('\n')}\n`,
     );
   return EXIT.done;
+}
+
+/** Counts steps by kind; texts are those of the file, words the ones that its segmenter knows. */
+async function stepsOf(source: Scored) {
+  const { keywords = TRANSITIONS } = source.config as { readonly keywords?: readonly string[] };
+  const { map } = await scoredMapping(source.inputs, source.config);
+  const places = { map, named: namedTexts(source.metadata) };
+  const steps = new StepKinds(keywords, source.credit.estimator.isMagnitude === true);
+  const onTrace = (trace: OutputRow, row: InputRow) => steps.add(trace, textsOf(row, places).completion);
+  return { steps, onTrace };
 }
 
 /** @throws RredcotError (exit 65) where nothing was counted */
@@ -79,13 +98,15 @@ export interface CountOptions {
   readonly traces: number;
   /** of those that fit all of these */
   readonly conditions: readonly Condition[];
+  /** takes every trace that is counted */
+  readonly onTrace?: ((trace: OutputRow, row: InputRow) => void) | undefined;
   readonly signal: AbortSignal;
 }
 
 /** Reads all rows once; what it holds does not grow with them. */
 export async function countScored(
   source: Scored,
-  { traces, conditions, signal }: CountOptions,
+  { traces, conditions, onTrace, signal }: CountOptions,
   log: Log,
 ): Promise<Counted> {
   const { estimator } = source.credit;
@@ -116,6 +137,7 @@ export async function countScored(
       const trace = storedTrace(row, source);
       const { values } = creditableOf(trace, estimator);
       counts.add(trace, values, row.row);
+      onTrace?.(trace, row);
       if (!conditions.every(({ holds }) => holds(trace))) return undefined;
       const { status, reward } = trace;
       choice.add({
