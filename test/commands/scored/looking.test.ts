@@ -58,6 +58,25 @@ describe('summary', () => {
     expect(found.sha256).toMatch(/^[0-9a-f]{64}$/);
   });
 
+  it('--by-step counts every thought segment by word, place and length, of the same texts', async () => {
+    const { stdout, stderr } = await here('summary', 'scored.parquet', '--by-step', '--json');
+    const { by_step: kinds } = JSON.parse(stdout) as {
+      by_step: { by: string; kind: string; steps: number }[];
+    };
+    const steps = rows.flatMap(({ segments }) => segments.filter(({ kind }) => kind === 'thought')).length;
+    for (const by of ['keyword', 'place', 'tokens']) {
+      const own = kinds.filter((kind) => kind.by === by);
+      expect(
+        own.reduce((sum, kind) => sum + kind.steps, 0),
+        stderr,
+      ).toBe(steps);
+    }
+    expect((await here('summary', 'scored.parquet', '--by-step')).stdout).toMatch(
+      /\nkind of step +steps +mean rise[^\n]*\nkeyword [\s\S]*\nplace 1\/5 /,
+    );
+    expect((await here('summary', 'scored.parquet')).stdout).not.toContain('kind of step');
+  });
+
   it('says the same in lines', async () => {
     const { stdout } = await here('summary', 'scored.parquet');
     expect(stdout).not.toContain('σ in the rows');
