@@ -11,16 +11,6 @@ type Config = Readonly<Record<string, unknown>>;
 /** What a configuration tells of the method though no flag sets it, beside what its estimator does. */
 const CONSTANTS = ['command', 'returnEquivalent', 'ofPolicy', 'estimatorFacts'];
 
-/** What it says of files whose paths it does not have. */
-const UNSAID: Readonly<Record<string, string>> = {
-  join: '<file>',
-  calibration: '<file>',
-  hintTemplate: '<file>',
-  prover: '<folder>',
-  hintPolicy: '<folder>',
-  prm: '<folder>',
-};
-
 /**
  * `rredcot score <inputs> …` with the flags that are not at their defaults; paths, which no output holds, are left for the user.
  * @param hasOwnPolicy the policy was another than the bundled one
@@ -35,8 +25,9 @@ export async function commandOf(config: Config, hasOwnPolicy: boolean, program: 
   for (const [key, value] of Object.entries(flagsOf(config))) {
     const flag = value === false ? `--no-${key}` : flagOfKey(key);
     const option = command.options.find(({ long }) => long === flag);
-    const unsaid = UNSAID[key];
-    if (unsaid !== undefined) words.push(flag, unsaid);
+    // of a file it has what is in it, not its path
+    const isFile = typeof value === 'object' && !Array.isArray(value) && key !== 'chatTemplateArgs';
+    if (isFile) words.push(option?.flags ?? flag);
     else if (option === undefined && ofEstimator.includes(key)) continue;
     else if (typeof value === 'boolean') words.push(...(option === undefined ? [] : [flag]));
     // a value that begins with a dash would be taken for a flag

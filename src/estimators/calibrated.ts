@@ -6,7 +6,7 @@ import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
 import type { OutputRow } from '../scored.js';
-import { isIdle } from '../segment/segmenters.js';
+import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import {
   Calibration,
   contentHash,
@@ -90,10 +90,7 @@ export function calibrationFaults({ status }: OutputRow, { calibration }: Config
 export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
-const SCORED_WITH = [
-  ...['segmenter', 'maxSegments', 'keywords', 'entropyShare', 'entropyThreshold'],
-  ...['cutpointProbability', 'cutpointEvery', 'adaptiveLimit', 'bank', 'rewardRange'],
-];
+const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'bank', 'rewardRange'];
 
 /** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
 export async function readCalibration(path: string): Promise<Calibration> {

@@ -18,7 +18,6 @@ import {
   type TokenFigures,
 } from './split.js';
 
-/** How a thought is cut. */
 export interface SegmentOptions {
   readonly segmenter: Segmenter;
   /** what the policy thinks between, where the known pairs have it not */
@@ -55,7 +54,6 @@ interface StoredThoughts {
 type Flags = Readonly<Record<string, string | undefined>>;
 type Options = Omit<SegmentOptions, 'segmenter'>;
 
-/** What a segmenter declares of itself. */
 interface Declared {
   /** where it cuts, in the words of help */
   readonly words: string;
@@ -253,6 +251,11 @@ const TABLE = { hybrid, newline, sentence, keyword, fixed, entropy, cutpoint, ad
 export type Segmenter = keyof typeof TABLE;
 /** In the order in which help names them; the first is the default. */
 export const SEGMENTERS = Object.keys(TABLE) as readonly Segmenter[];
+
+/** Keys of a configuration that single segmenters have, but for the one that is in all of them. */
+export const OWN_KEYS: readonly string[] = [
+  ...new Set(SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []).map(attributeOf)),
+].filter((key) => !(key in IN_ALL));
 
 /** What a segmenter declares; undefined for a name that none has. */
 export function segmenterNamed(name: unknown): Declared | undefined {
