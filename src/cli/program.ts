@@ -14,8 +14,7 @@ import { declared, endHelp, readableHelp } from './declare.js';
 import { inspectCommand } from './inspect-command.js';
 import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
-import { addSample } from './sample-command.js';
-import { addScoreCommand, addSegmentCommand } from './score-command.js';
+import { addSample, addScoreCommand, addSegmentCommand } from './score-command.js';
 import {
   addCalibrateCommand,
   addPageCommands,

@@ -1,4 +1,4 @@
-// The flags and help of `rredcot score` and `rredcot segment`.
+// The flags and help of the commands that make a run: `score`, `segment` and `sample`.
 import type { Command } from 'commander';
 import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js';
 import { parseExport } from '../commands/job/written-columns.js';
@@ -6,10 +6,11 @@ import { type ExitCode, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
-import { oneOf } from '../flag-values.js';
+import { resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
+import { oneOf, positiveInteger } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { lazily } from './declare.js';
-import { type JobFlags, job, jobOptions } from './job-flags.js';
+import { type JobFlags, job, jobOptions, type RunFlags, run, runOptions } from './job-flags.js';
 import { checkSegmenter } from './segment-flags.js';
 import { jobLog, sharing } from './worker-flags.js';
 
@@ -92,7 +93,6 @@ export function addScoreCommand(
 
 type ScoreFlags = JobFlags & CreditFlags & { bank: string; export?: string; dryRun: boolean; json: boolean };
 
-/** Adds `segment`, likewise. */
 export function addSegmentCommand(
   program: Command,
   interruption: Interruption,
@@ -126,4 +126,39 @@ export function addSegmentCommand(
       checkSegmenter(job.segments, job);
       done(await segment(inputs, { ...job, ...sharing(command, inputs) }, log));
     });
+}
+
+export function addSample(
+  program: Command,
+  interruption: Interruption,
+  done: (code: ExitCode) => void,
+): void {
+  const command = run(program.command('sample'), 'samples.jsonl');
+  command.optionsGroup('Completions:');
+  for (const [flag, text] of samplingFlags()) command.option(flag, text);
+  command
+    .summary('write completions of prompts: traces that score reads')
+    .description(
+      'Lets the policy complete every prompt, and writes the completions with token ids, log-probabilities and, where the row has references, rewards. Columns of the input pass through.',
+    )
+    .option('-n, --samples <n>', 'completions a prompt', '8')
+    .option('--max-tokens <n>', "tokens a completion at most; the policy's context ends it too", '4096')
+    .option('--policy <folder>', 'policy folder', EMBEDDED_POLICY)
+    .addHelpText('after', '\nExample:\n  rredcot sample prompts.jsonl -n 8 -o traces.jsonl\n')
+    .action(
+      async (
+        inputs: string[],
+        flags: RunFlags & FlagValues & { samples: string; maxTokens: string; policy: string },
+        command: Command,
+      ) => {
+        const log = await jobLog(flags);
+        const { sample } = await import('../commands/sample.js');
+        const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
+        const samples = positiveInteger('--samples', flags.samples, 8);
+        const { signal } = interruption;
+        const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, signal };
+        interruption.limitTime(parseTimeLimit(flags.timeLimit));
+        done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
+      },
+    );
 }
