@@ -3,8 +3,8 @@ import { constants } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../errors.js';
-import { AtomicFile } from '../io/files/atomic-file.js';
 import { foreignFile } from '../io/files/foreign-files.js';
+import { writeJson, writeText } from '../io/files/json-file.js';
 import { CHECKPOINT_CONFIG, type WeightFile } from './build/checkpoint.js';
 import { type Graph, serialiseModel } from './build/onnx.js';
 import {
@@ -20,7 +20,6 @@ import {
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
 
-/** What a folder gets beside the checkpoint's tokenizer. */
 export interface FolderParts {
   readonly weightFiles: readonly WeightFile[];
   readonly graphs: readonly (readonly [name: string, build: () => Graph])[];
@@ -44,13 +43,13 @@ export async function writeFolder(
     await rm(join(out, MANIFEST), { force: true }); // an interrupted build leaves no policy
     if ((await realpath(out)) !== (await realpath(checkpoint)))
       for (const { name, path } of kept) await linkOrCopy(path, join(out, name), log);
-    for (const [name, build] of graphs) await replaceFile(join(out, name), serialiseModel(build()));
-    await replaceFile(join(out, canary), `${JSON.stringify(await makeCanary())}\n`);
+    for (const [name, build] of graphs) await writeText(join(out, name), serialiseModel(build()));
+    await writeJson(join(out, canary), await makeCanary());
     const files: Record<string, string> = {};
     for (const file of [...graphs.map(([name]) => name), ...kept.map(({ name }) => name)])
       files[file] = await sha256(join(out, file));
     const proof = { file: canary, sha256: await sha256(join(out, canary)) };
-    await replaceFile(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
+    await writeText(join(out, MANIFEST), `${JSON.stringify(manifest(files, proof), null, 2)}\n`);
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (cause instanceof RredcotError || code === undefined) throw cause;
@@ -106,18 +105,4 @@ async function linkOrCopy(source: string, to: string, log?: (message: string) =>
 function reasonOf(code: string | undefined): string {
   if (code === 'EXDEV') return 'it lies on another file system';
   return code === 'EPERM' || code === 'ENOTSUP' ? `the system allows no hard link (${code})` : String(code);
-}
-
-/**
- * Writes a file so that its name stands for the old content or the new, never for half of it. It is made under a name that
- * nobody can guess: a link under that name could lead anywhere.
- */
-async function replaceFile(path: string, content: string | Uint8Array): Promise<void> {
-  const file = await AtomicFile.open(path);
-  try {
-    await file.write(Buffer.from(content));
-    await file.commit();
-  } finally {
-    await file.abort();
-  }
 }

@@ -14,8 +14,8 @@ export function writeJson(path: string, value: unknown): Promise<void> {
   return writeText(path, `${JSON.stringify(value)}\n`);
 }
 
-/** The same for a text. @param folder where it lies until it is whole; by default beside itself */
-export function writeText(path: string, text: string, folder?: string): Promise<void> {
+/** The same for a text, or bytes. @param folder where it lies until it is whole; by default beside itself */
+export function writeText(path: string, text: string | Uint8Array, folder?: string): Promise<void> {
   return againWhereTaken(() => writeOnce(path, text, folder));
 }
 
@@ -36,7 +36,7 @@ export async function againWhereTaken<T>(write: () => Promise<T>): Promise<T> {
     }
 }
 
-async function writeOnce(path: string, text: string, folder: string | undefined): Promise<void> {
+async function writeOnce(path: string, text: string | Uint8Array, folder?: string): Promise<void> {
   const file = await AtomicFile.open(path, folder);
   try {
     await file.write(Buffer.from(text));

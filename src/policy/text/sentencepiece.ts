@@ -63,7 +63,8 @@ function isSpaceNormalizer({ type, pattern, content, prepend }: TokenizerStep): 
   return type === 'Replace' && pattern?.String === ' ' && content === SPACE;
 }
 
-function stepsOf(
+/** The steps of a tokenizer's part, which may be a sequence of them. */
+export function stepsOf(
   value: unknown,
   list: 'decoders' | 'normalizers' | 'pretokenizers',
 ): readonly TokenizerStep[] {

@@ -1,12 +1,11 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
 import { EXIT, RredcotError, usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
-import { isSentencePiece, pieceBytes, withoutPrefixSpace } from './sentencepiece.js';
+import { isSentencePiece, pieceBytes, stepsOf, withoutPrefixSpace } from './sentencepiece.js';
 
 /** How a token's string in tokenizer.json spells its bytes. */
 export type TokenizerKind = 'byte-level' | 'character' | 'sentencepiece';
 
-/** What its tokens spell. */
 export interface Spelling {
   readonly kind: TokenizerKind;
   /** UTF-8 bytes of one token; empty for an id that has no text. */
@@ -141,16 +140,9 @@ function checkIds(spec: Record<string, unknown>, path: string): void {
       );
 }
 
-interface DecoderPart {
-  readonly type?: string;
-  readonly decoders?: readonly DecoderPart[];
-}
-
 /** A tokenizer shows by its decoder how its tokens spell text: bytes, pieces, or plain text as it stands. */
 function kindOf(spec: Record<string, unknown>, path: string): TokenizerKind {
-  const decoder = (spec.decoder ?? null) as DecoderPart | null;
-  const steps = decoder?.type === 'Sequence' ? (decoder.decoders ?? []) : decoder === null ? [] : [decoder];
-  const types = steps.map((step) => step.type);
+  const types = stepsOf(spec.decoder, 'decoders').map((step) => step.type);
   if (types.includes('ByteLevel')) return 'byte-level';
   if (types.every((type) => type === 'Fuse')) return 'character';
   if (isSentencePiece(spec)) return 'sentencepiece';
