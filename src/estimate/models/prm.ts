@@ -1,8 +1,7 @@
 // A process reward model: reads prompts by its own chat template and tokenizer, with the reference or without, and values traces,
 // as the policy has cut them, by the probability that step k is right (METHOD §3).
-import { dataError, TraceRejected } from '../../errors.js';
+import { TraceRejected } from '../../errors.js';
 import { isScore } from '../../policy/build/architecture.js';
-import { deviceName } from '../../policy/device.js';
 import { openPrmFolder, type PrmFolder } from '../../policy/folder.js';
 import { inHalves } from '../../policy/run/halves.js';
 import { type ModelChoice, type OpenModel, openReader } from '../../policy/run/open-model.js';
@@ -16,11 +15,10 @@ import type { TokenText } from '../../segment/span.js';
 import type { Message, Trace } from '../../trace.js';
 import { planBatches } from '../strategy.js';
 import { noReferences, type TraceResult } from '../value.js';
-import { type PassJob, type Scored, type Valued, windowsOf } from '../windows.js';
+import { impossible, type PassJob, type Scored, type Valued, windowsOf } from '../windows.js';
 import type { SecondPass } from './prover.js';
 import { stepSequence, stepsOf } from './steps.js';
 
-/** Which model, and how it is asked. */
 export interface PrmOptions {
   readonly folder: string;
   /** the prompt has the reference answer in it */
@@ -120,18 +118,15 @@ export function askedWith(
 
 type Judges = Pick<ModelSession, 'judge' | 'device'>;
 
-/** How the model is run. */
 export interface JudgedBy extends Pick<Prm, 'policy' | 'tokenizer'>, Pick<SecondPass, 'window'> {
   readonly session: Judges;
 }
 
-/** What of a trace the model reads. */
 interface Job extends PassJob {
   readonly tokens: TokenText;
   readonly chars: Int32Array | null;
 }
 
-/** A trace in the model's pass. */
 interface Judged<T> {
   readonly job: T;
   readonly trace: Trace;
@@ -207,10 +202,7 @@ function readAll(
 }
 
 /** A broken model or device: nothing that it says can be trusted, so the run ends. */
-function possible(share: number, { id, source }: Trace, { device }: Judges): number {
+function possible(share: number, trace: Trace, session: Judges): number {
   if (share >= 0 && share <= 1 + ROUNDING) return Math.min(1, share);
-  throw dataError(
-    `${source.file}:${source.row} (id ${JSON.stringify(id)}): the reward model on ${deviceName(device)} gave P(right) ${share}, expected 0 to 1`,
-    'rredcot policy check <folder>; the checkpoint may be damaged, or not of the kind that its config.json says',
-  );
+  throw impossible(trace, new Error(`P(right) ${share}, expected 0 to 1`), session, 'the reward model');
 }
