@@ -42,27 +42,24 @@ export function comparisonCsv({ figures }: DrawnComparison): string {
 }
 
 /** Two credits that are held against each other, and their figures. */
-export interface Pair {
-  readonly of: string;
-  readonly credit: string;
-  readonly name: string;
-  /** @param traces by outcome, @param last the last part of them; all of them where absent */
-  at(measure: string, traces?: ComparedFigure['traces'], last?: number): ComparedFigure | undefined;
-}
+export type Pair = ReturnType<typeof pairsOf>[number];
 
 /** In the order of the figures. */
-export function pairsOf({ figures, truth }: DrawnComparison): Pair[] {
-  const found = new Map<string, Pair>();
-  for (const { measure, of, credit } of figures) {
-    if (measure !== 'pearson' || found.has(JSON.stringify([of, credit]))) continue;
+export function pairsOf({ figures, truth }: DrawnComparison) {
+  const pairs = new Map(
+    figures.flatMap((figure) =>
+      figure.measure === 'pearson' ? [[JSON.stringify([figure.of, figure.credit]), figure]] : [],
+    ),
+  );
+  return Array.from(pairs.values(), ({ of, credit }) => {
     const own = figures.filter((figure) => figure.of === of && figure.credit === credit);
-    found.set(JSON.stringify([of, credit]), {
+    return {
       ...{ of, credit, name: truth === null ? `${of} ~ ${credit}` : credit },
-      at: (name, traces = 'all', last = 1) =>
-        own.find((f) => f.measure === name && f.traces === traces && f.last === last),
-    });
-  }
-  return [...found.values()];
+      /** @param traces by outcome, @param last the last part of them; all of them where absent */
+      at: (measure: string, traces: ComparedFigure['traces'] = 'all', last = 1) =>
+        own.find((f) => f.measure === measure && f.traces === traces && f.last === last),
+    };
+  });
 }
 
 /** How much is compared. */

@@ -9,13 +9,6 @@ import type { Trace } from '../../trace.js';
 import { type Mapping, resolveMapping } from '../job/mapping.js';
 import type { Config } from './open-scored.js';
 
-/** Texts of a trace, as far as they are known. */
-export interface TraceTexts {
-  readonly prompt: string;
-  readonly completion: string;
-  readonly references: readonly string[];
-}
-
 /** Where the texts of a file's rows are. */
 export interface TextPlaces {
   readonly map: FieldMap;
@@ -52,8 +45,8 @@ export async function scoredMapping(inputs: readonly Input[], config: Config): P
   return resolveMapping(inputs, { ...opts, preset: 'auto', map: undefined });
 }
 
-/** What is not there any more is empty. */
-export function textsOf(row: InputRow, { map, named }: TextPlaces): TraceTexts {
+/** Texts of a trace: what is not there any more is empty. */
+export function textsOf(row: InputRow, { map, named }: TextPlaces) {
   const traces = [...mapRow(row, map, { prompt: false, references: false })];
   // a list of the input's has the texts of other traces too
   const item = traces.length > 1 ? Number(row.columns.source_item ?? 0) : 0;

@@ -6,6 +6,7 @@ import { hasLevel, type Nature } from '../../estimate/nature.js';
 import { didYouMean } from '../../flag-values.js';
 import type { OurColumn } from '../../io/arrow/output-columns.js';
 import { mayBeStatus, STATUS_CODES } from '../../io/scored/status-codes.js';
+import { mean } from '../../report/run-counts.js';
 import type { OutputRow } from '../../scored.js';
 import type { Scored } from './open-scored.js';
 
@@ -29,8 +30,6 @@ const ofSigma = (figure: (sigma: Float32Array) => number): Named => ({
   needs: ['sigma'],
   of: ({ sigma }) => (sigma === null ? null : figure(sigma)),
 });
-const mean = (list: Float32Array | null): number | null =>
-  list === null || list.length === 0 ? null : list.reduce((sum, x) => sum + x, 0) / list.length;
 const lowest = (list: Float32Array): number =>
   list.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
 const highest = (list: Float32Array): number =>

@@ -19,24 +19,21 @@ import { checkBatch } from './check.js';
 import { decompressLz4 } from './lz4.js';
 import { nameOf } from './values.js';
 
-/** A record batch and the number of its first row. */
-export interface NumberedBatch {
-  readonly batch: RecordBatch;
-  readonly row: number;
-  /** how much of the file comes before it, and how much with it; 0 and 0 of a stream without a known end */
-  readonly share: readonly [before: number, until: number];
-}
-
 /** A columnar input under way. */
 export interface BatchSource {
   readonly schema: Schema;
   /** what of a column's type is known to be lost, by its name */
   readonly losses: ReadonlyMap<string, string>;
   /**
-   * Record batches in order, each with the number of its first row; they can be read once.
+   * Record batches in order, each with the number of its first row; they can be read once. `share`: how much of the file comes before
+   * it, and how much with it; 0 and 0 of a stream without a known end.
    * @param isWanted tells whether any of the rows from the first to the second number (exclusive) is wanted
    */
-  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<NumberedBatch>;
+  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<{
+    readonly batch: RecordBatch;
+    readonly row: number;
+    readonly share: readonly [before: number, until: number];
+  }>;
   close(): Promise<void>;
 }
 

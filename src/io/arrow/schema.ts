@@ -53,18 +53,13 @@ interface Seen {
 }
 
 /** Collects rows and tells the columns' types; the order in which rows come does not change a type. */
-export interface ColumnInference {
-  add(columns: Readonly<Record<string, unknown>>): void;
-  /** the columns in the order first seen */
-  finish(): PassThroughColumn[];
-}
-
-/** Starts an inference over rows. */
-export function inferColumns(): ColumnInference {
+export function inferColumns() {
   const row: Seen = { kinds: STRUCT, fields: new Map() };
   return {
-    add: (columns) => see(row, columns, MAX_NESTING),
-    finish: () => Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
+    add: (columns: Readonly<Record<string, unknown>>) => see(row, columns, MAX_NESTING),
+    /** the columns in the order first seen */
+    finish: (): PassThroughColumn[] =>
+      Array.from(row.fields ?? [], ([name, seen]) => ({ name, as: name, type: typeOf(seen) })),
   };
 }
 

@@ -8,23 +8,11 @@ const MAX_TAIL_UNITS = 512;
 /** A shorter key has to be the whole text: `7` ends many. */
 const MIN_WITHIN_UNITS = 8;
 
-/** Texts with a value each. */
-export interface TextIndex<T> {
-  add(key: string, value: T): void;
-  /** The value of exactly this key. */
-  get(key: string): T | undefined;
-  /**
-   * The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. Where the key begins with
-   * a letter or a digit, none stands before it.
-   */
-  within(text: string): T | undefined;
-}
-
 /** Two characters between which a key cannot begin. */
 const INSIDE_A_WORD = /^[\p{L}\p{N}]{2}$/u;
 
 /** Opens an index; the texts themselves are not kept, white space around them does not count. */
-export function textIndex<T>(): TextIndex<T> {
+export function textIndex<T>() {
   const values = new Map<string, T>(); // by the keys' hashes
   // a key's last characters → its length → its first ones: instructions that end every key alike cost a look at each
   // length, not at each key
@@ -49,7 +37,7 @@ export function textIndex<T>(): TextIndex<T> {
   }
 
   return {
-    add(key, value) {
+    add(key: string, value: T): void {
       const text = key.trim();
       values.set(digestOf(text), value);
       const end = text.slice(-ANCHOR_UNITS);
@@ -58,8 +46,13 @@ export function textIndex<T>(): TextIndex<T> {
       ends.set(end, lengths);
       lengths.set(text.length, (lengths.get(text.length) ?? new Set()).add(text.slice(0, ANCHOR_UNITS)));
     },
-    get: (key) => values.get(digestOf(key.trim())),
-    within(text) {
+    /** The value of exactly this key. */
+    get: (key: string): T | undefined => values.get(digestOf(key.trim())),
+    /**
+     * The value of the longest key that `text` ends with, up to a tail of {@link MAX_TAIL_UNITS}. Where the key begins with
+     * a letter or a digit, none stands before it.
+     */
+    within(text: string): T | undefined {
       let best: { length: number; value: T } | undefined;
       for (let end = text.length; end > 0 && end >= text.length - MAX_TAIL_UNITS; end--)
         best = longest(text, end, best?.length ?? 0) ?? best;

@@ -37,20 +37,8 @@ async function putBack(thread: Thread<DecoderThread>): Promise<void> {
   spare = thread;
 }
 
-/** The thread; it is started when it is needed, and again after a part that has wrecked it. */
-export interface ParquetDecoder {
-  /** An Arrow IPC stream without any batch. @throws Error for every failure of the thread, its end too */
-  schema(file: VersionedFile, part: ParquetPart): Promise<Uint8Array>;
-  /**
-   * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
-   * parquet-wasm may end early without a word, so the caller counts.
-   * @throws Error for every failure of the thread, its end too
-   */
-  rows(file: VersionedFile, group: RowGroup): AsyncGenerator<Uint8Array>;
-  close(): Promise<void>;
-}
-
-export function openParquetDecoder(): ParquetDecoder {
+/** The thread; it is started when it is needed, and again after a part that has wrecked it. Its failures, its end too, are thrown. */
+export function openParquetDecoder() {
   let thread: Thread<DecoderThread> | undefined;
   async function close(): Promise<void> {
     const last = thread;
@@ -77,13 +65,18 @@ export function openParquetDecoder(): ParquetDecoder {
     }
   }
   return {
-    async schema(file, part) {
+    /** An Arrow IPC stream without any batch. */
+    async schema(file: VersionedFile, part: ParquetPart): Promise<Uint8Array> {
       let schema: Uint8Array | undefined;
       for await (const ipc of answers({ ...file, part })) schema = ipc;
       if (schema === undefined) throw new Error('no schema came');
       return schema;
     },
-    rows(file, group) {
+    /**
+     * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
+     * parquet-wasm may end early without a word, so the caller counts.
+     */
+    rows(file: VersionedFile, group: RowGroup): AsyncGenerator<Uint8Array> {
       const rowBytes = group.bytes / Math.max(1, group.rows);
       const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
       return answers({ ...file, part: group.part(), batchRows });

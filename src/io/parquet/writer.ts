@@ -89,22 +89,13 @@ export function openParquetBatches(
 }
 
 /** The worker thread, seen from the main thread. */
-export interface ParquetEncoder {
-  /** Hands over a batch; waits while enough are on their way. The bytes are moved, not copied. */
-  send(ipc: Uint8Array, rows: number): Promise<void>;
-  /** Ends the file and returns the row count of its footer. */
-  close(): Promise<number>;
-  terminate(): Promise<void>;
-}
+export type ParquetEncoder = ReturnType<typeof startEncoder>;
 
 /** A thread that has ended its file well, for the next one: to start one costs more than to encode a small chunk. */
 let idle: Thread<EncoderThread> | undefined;
 
 /** Begins a file; every failure of its thread, a crash too, rejects the call under way and all later ones. */
-export function startEncoder(
-  file: Pick<AtomicFile, 'path' | 'temporaryPath'>,
-  job: ParquetJob,
-): ParquetEncoder {
+export function startEncoder(file: Pick<AtomicFile, 'path' | 'temporaryPath'>, job: ParquetJob) {
   const thread =
     idle ?? startThread<EncoderThread>('the encoder', new URL('./encoder-thread.js', import.meta.url));
   idle = undefined;
@@ -122,12 +113,14 @@ export function startEncoder(
     }
   }
   return {
-    async send(ipc, rows) {
+    /** Hands over a batch; waits while enough are on their way. The bytes are moved, not copied. */
+    async send(ipc: Uint8Array, rows: number): Promise<void> {
       if (failure !== undefined) throw failure;
       if (inFlight.length >= MAX_BATCHES_IN_FLIGHT) await done(inFlight.shift());
       inFlight.push(thread.call('batch', [ipc, rows], [ipc.buffer as ArrayBuffer]));
     },
-    async close() {
+    /** Ends the file and returns the row count of its footer. */
+    async close(): Promise<number> {
       const end = thread.call('end', []);
       for (const call of inFlight.splice(0)) await done(call);
       const fed = await done(end);
@@ -140,7 +133,7 @@ export function startEncoder(
       else await thread.terminate();
       return rows;
     },
-    async terminate() {
+    async terminate(): Promise<void> {
       if (!isEnded) await thread.terminate();
     },
   };

@@ -6,15 +6,14 @@ import { type Input, readRows } from './inputs.js';
 /** Reads the inputs from their first row on; where they are streams, once. */
 export type ReadRows = (opts: ReadOptions) => AsyncGenerator<InputRow | BadRow>;
 
-/** The first row that can be read. */
-export interface Peeked {
-  /** undefined where there is none */
-  readonly first: InputRow | undefined;
-  readonly read: ReadRows;
-}
-
-/** Files are opened again for it; of a stream the rows read so far are kept, and handed on first. */
-export async function peekRows(inputs: readonly Input[], maxLineBytes: number | undefined): Promise<Peeked> {
+/**
+ * Files are opened again for it; of a stream the rows read so far are kept, and handed on first.
+ * @returns the first row that can be read, undefined where there is none, and what reads from there on
+ */
+export async function peekRows(
+  inputs: readonly Input[],
+  maxLineBytes: number | undefined,
+): Promise<{ readonly first: InputRow | undefined; readonly read: ReadRows }> {
   if (inputs.every(({ size }) => size !== null)) {
     const read: ReadRows = (opts) => readRows(inputs, opts);
     for await (const row of read({ maxLineBytes })) if (row.kind === 'row') return { first: row, read };

@@ -144,23 +144,17 @@ export interface ClaimOptions {
   }>;
 }
 
-/** The run of a folder. */
-export interface ClaimedRun {
-  readonly description: RunDescription;
-  /** whether this process has begun it */
-  readonly isOurs: boolean;
-}
-
 /**
  * Finds the run in a folder or begins it. Nobody is asked who works there: two attempts at one run may meet, and one whose run
  * is dropped finds that out before it keeps anything ({@link assertSameRun}).
+ * @returns what it is, and whether this process has begun it
  * @throws RredcotError (exit 2) where another run is there, naming the field that differs
  */
 export async function claimRun(
   folder: string,
   asked: AskedRun,
   { isHidden, overwrite, isStream, describe }: ClaimOptions,
-): Promise<ClaimedRun> {
+): Promise<{ readonly description: RunDescription; readonly isOurs: boolean }> {
   const taken = (): RredcotError =>
     usageError(
       `${folder}: holds a run, and a stream cannot be read again to resume it`,

@@ -110,28 +110,12 @@ export async function mergeRun(
   }
 }
 
-interface Files {
-  /** where all is until it is whole; a merge that was killed leaves it, and the next one drops it */
-  readonly hidden: string;
-  add(chunk: string, record: ChunkRecord): Promise<void>;
-  /**
-   * @param summarise says beside a single file of JSON lines what these cannot
-   * @param complete puts what belongs beside the files of a folder, with their traces, into it
-   * @returns their names
-   */
-  close(
-    summarise: () => Promise<void>,
-    complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>,
-  ): Promise<string[]>;
-  abort(): Promise<void>;
-}
-
 /** The files that are made: one, or those of a folder, which is made hidden and appears at once. */
 async function openFiles(
   target: MergeTarget,
   { description: { output: from, run }, part }: RunState,
   onProgress: () => void,
-): Promise<Files> {
+) {
   const { path, fileBytes, format: to, replaces } = target;
   // what a limit has cut out says so in each chunk
   const metadata = part?.by === 'pieces' ? { [PART_KEY]: JSON.stringify(part) } : {};
@@ -151,8 +135,9 @@ async function openFiles(
     return join(hidden, name);
   }
   return {
+    /** where all is until it is whole; a merge that was killed leaves it, and the next one drops it */
     hidden,
-    async add(chunk, record) {
+    async add(chunk: string, record: ChunkRecord): Promise<void> {
       const size = isFolder ? await joinedBytes(chunk, from, to) : 0;
       const isFull = isFolder && (bytes + size > limit || chunks === CHUNKS_PER_FILE);
       if (file !== undefined && isFull) {
@@ -170,7 +155,15 @@ async function openFiles(
       if (found !== undefined && found !== record.traces)
         throw damagedRun(`${chunk}: holds ${found} traces, its record says ${record.traces}`);
     },
-    async close(summarise, complete) {
+    /**
+     * @param summarise says beside a single file of JSON lines what these cannot
+     * @param complete puts what belongs beside the files of a folder, with their traces, into it
+     * @returns their names
+     */
+    async close(
+      summarise: () => Promise<void>,
+      complete: (folder: string, traces: ReadonlyMap<string, number>) => Promise<void>,
+    ): Promise<string[]> {
       if (file === undefined) throw damagedRun(`${path}: there is no chunk to merge`);
       const isLines = !isFolder && to === 'jsonl';
       if (isLines) await removeSum(path);
@@ -184,7 +177,7 @@ async function openFiles(
       await syncFolder(dirname(path));
       return Array.from(made.keys(), (name) => join(path, name));
     },
-    async abort() {
+    async abort(): Promise<void> {
       await file?.abort();
     },
   };

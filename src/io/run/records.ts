@@ -10,6 +10,7 @@ import { sha256OfFile } from '../files/file-bytes.js';
 import { readJson } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
 import type { CardFacts } from './dataset-card.js';
+import type { RunDescription } from './description.js';
 
 /** Sums over chunks. */
 export interface Counts {
@@ -75,12 +76,7 @@ export type ShardRecord = Readonly<z.infer<typeof ShardSchema>>;
 export type CardSource = Pick<CardFacts, 'format' | 'columns' | 'metadata' | 'words' | 'meanings'>;
 
 /** The part of a run's description that its records are held against. */
-export interface RecordedRun {
-  /** its identity */
-  readonly run: string;
-  readonly shards: number;
-  readonly rows_per_chunk: number;
-}
+export type RecordedRun = Pick<RunDescription, 'run' | 'shards' | 'rows_per_chunk'>;
 
 /** What several chunks, or shards, hold together. */
 export function sumCounts(records: Iterable<Counts>): Counts {
@@ -144,12 +140,6 @@ export async function readShardRecord(
   return isOwn && isSound && isDeepStrictEqual(sumCounts(data.chunks), sumCounts([data])) ? data : undefined;
 }
 
-/** A shard as its records tell it. */
-export interface RecordedShard {
-  readonly done: ShardRecord | undefined;
-  readonly chunks: Map<number, ChunkRecord>;
-}
-
 /**
  * A shard's state on disk: its record where it is done, and the records of its chunks that are.
  * @param onForeign told of a record that is another run's, which then counts for nothing; may throw
@@ -159,7 +149,7 @@ export async function readShard(
   run: RecordedRun,
   shard: Shard,
   onForeign: (error: ForeignRecordError) => void,
-): Promise<RecordedShard> {
+): Promise<{ readonly done: ShardRecord | undefined; readonly chunks: Map<number, ChunkRecord> }> {
   const own = async <T>(record: Promise<T>): Promise<T | undefined> => {
     try {
       return await record;

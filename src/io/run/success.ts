@@ -5,23 +5,21 @@ import { fileError, isAbsent, statIfThere } from '../files/file-error.js';
 import { readJson, readSmallFile, writeJson, writeText } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
 import { CARD_HEAD, datasetCard } from './dataset-card.js';
-import { type RunDescription, readRunDescription } from './description.js';
+import { readRunDescription } from './description.js';
 import {
   type CardSource,
   type ChunkRecord,
   ForeignRecordError,
+  type RecordedRun,
   readShardRecord,
   type ShardRecord,
   sumCounts,
 } from './records.js';
 
-/** What a finished run is known by. */
-type FinishedRun = Pick<RunDescription, 'run' | 'shards' | 'rows_per_chunk'>;
-
 /** Writes the shard's record, and `_SUCCESS` where it was the last of the run. */
 export async function finishShard(
   folder: string,
-  run: FinishedRun,
+  run: RecordedRun,
   shard: Shard,
   chunks: ReadonlyMap<number, ChunkRecord>,
   seconds: number,
@@ -45,7 +43,7 @@ export async function finishShard(
  * Writes the dataset card and `_SUCCESS` where all shards are done: also for a shard whose process died before it could.
  * A card that somebody else has put there stays.
  */
-export async function markSuccess(folder: string, run: FinishedRun): Promise<void> {
+export async function markSuccess(folder: string, run: RecordedRun): Promise<void> {
   const paths = runPaths(folder);
   if (isDeepStrictEqual(await readJson(paths.success), successOf(run))) return;
   const end = await runEnd(folder, run);
@@ -56,14 +54,14 @@ export async function markSuccess(folder: string, run: FinishedRun): Promise<voi
 }
 
 /** What `_SUCCESS` holds. */
-export function successOf({ run, shards }: FinishedRun) {
+export function successOf({ run, shards }: RecordedRun) {
   return { run, shards };
 }
 
 /** What the records of a run come to; undefined where a shard is not done. */
 export async function runEnd(
   folder: string,
-  run: FinishedRun,
+  run: RecordedRun,
 ): Promise<{ readonly card: string | undefined } | undefined> {
   const paths = runPaths(folder);
   const all = Array.from({ length: run.shards }, (_, index) => ({ index, count: run.shards }));

@@ -4,15 +4,6 @@ import { codePoints, UNREAD } from '../../scored.js';
 import { statusFaults } from './status-codes.js';
 import { type Cells, isList } from './stored-rows.js';
 
-/** What a row says about itself that its file must bear out too. */
-export interface CheckedRow {
-  readonly faults: readonly string[];
-  /** completion tokens; null where no column tells */
-  readonly tokens: number | null;
-  readonly sourceRow: number | null;
-  readonly id: string;
-}
-
 /** What of a run its rows are held against. */
 export interface RowRules {
   /** whether the rows were scored; undefined: where they have a σ */
@@ -41,8 +32,13 @@ const NEVER_NULL = [
 /** And none that a policy has read, nor has one that none has read them. */
 const OF_A_PASS = ['logprobs', 'entropies'];
 
-/** Checks one row of a scored or segmented file; columns that the file lacks are not asked for. @param row our columns */
-export function checkRow(row: Cells, { isScored = 'sigma' in row, vocab }: RowRules = {}): CheckedRow {
+/**
+ * Checks one row of a scored or segmented file; columns that the file lacks are not asked for.
+ * @param row our columns
+ * @returns its faults, and what it says about itself that its file must bear out too; `tokens` of its completion are null where no column
+ * tells
+ */
+export function checkRow(row: Cells, { isScored = 'sigma' in row, vocab }: RowRules = {}) {
   const faults: string[] = [];
   const fault: Fault = (text) => void faults.push(text);
   const { id, source_row: source, status, group = null } = row;

@@ -2,7 +2,7 @@
 import { type BadRow, type InputRow, isBad } from '../../rows.js';
 import { HashSet } from '../arrow/hash-set.js';
 import type { OutputFormat } from '../write/output.js';
-import { type CheckedRow, checkRow, type RowRules } from './check-row.js';
+import { checkRow, type RowRules } from './check-row.js';
 import { type Cells, openStored, oursOf, type StoredFile } from './stored-rows.js';
 
 /** Something that is not as it should be. */
@@ -24,11 +24,14 @@ export interface RowChecks extends RowRules {
 }
 
 /** A row that was looked at. */
-export type RowSeen = Pick<CheckedRow, 'sourceRow' | 'tokens'> & {
+export interface RowSeen {
   readonly row: number;
+  readonly sourceRow: number | null;
+  /** completion tokens; null where no column tells */
+  readonly tokens: number | null;
   /** our columns alone; null where it has none */
   readonly ours: Cells | null;
-};
+}
 
 /** Opens a file of rows; one that cannot be read is a finding. */
 export async function openChecked(file: string, format: OutputFormat): Promise<StoredFile | Finding> {

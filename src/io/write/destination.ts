@@ -9,12 +9,7 @@ import { statIfThere } from '../files/file-error.js';
 import { type OutputTarget, openOutput } from './output.js';
 
 /** The rejects of a run. */
-export interface Rejects {
-  add(bad: BadRow): Promise<void>;
-  /** makes the file visible, if there was a reject */
-  close(): Promise<void>;
-  abort(): Promise<void>;
-}
+export type Rejects = Awaited<ReturnType<typeof openRejects>>;
 
 /**
  * Opens the rejects file of a run. The file is made at the first reject; one that an earlier run left
@@ -22,7 +17,7 @@ export interface Rejects {
  * @param folder where it lies until it is whole; by default beside itself
  * @throws RredcotError (exit 2) where something else than a file has its name
  */
-export async function openRejects(path: string, folder?: string): Promise<Rejects> {
+export async function openRejects(path: string, folder?: string) {
   let file: AtomicFile | null = null;
   const present = await statIfThere(path);
   if (present !== null && !present.isFile())
@@ -45,16 +40,17 @@ export async function openRejects(path: string, folder?: string): Promise<Reject
     await file.write(Buffer.from(`${stringifyJson(line)}\n`));
   }
   return {
-    add(bad) {
+    add(bad: BadRow): Promise<void> {
       queue = queue.then(() => write(bad));
       return queue;
     },
-    async close() {
+    /** makes the file visible, if there was a reject */
+    async close(): Promise<void> {
       await queue;
       if (file !== null) await file.commit();
       else await removeFile(path);
     },
-    async abort() {
+    async abort(): Promise<void> {
       await file?.abort();
     },
   };

@@ -19,15 +19,6 @@ import { isDialogue } from '../map/messages.js';
 import type { Columns, FieldMap } from '../map/sources.js';
 import { TEXT_KEY } from './output.js';
 
-/** The columns of an output. */
-export interface OutputLayout {
-  readonly ourColumns: readonly WrittenColumn[];
-  /** the input's and the joined file's, with their names in the output; of JSONL the latter alone */
-  readonly passThrough: readonly PassThroughColumn[];
-  /** which columns hold the texts, for the file's metadata */
-  readonly metadata: Readonly<Record<string, string>>;
-}
-
 export interface LayoutOptions {
   /** ours that are written whatever the input has */
   readonly columns: readonly WrittenColumn[];
@@ -50,7 +41,7 @@ export function outputLayout(
   input: readonly PassThroughColumn[],
   { map, first }: { readonly map: FieldMap; readonly first: Columns },
   { columns, texts: possible, text, choice, rewardAsIs, isSampled, typed }: LayoutOptions,
-): OutputLayout {
+) {
   refuseUnknown(choice, typed ? input.map(({ name }) => name) : Object.keys(first));
   const joined = map.join?.written ?? [];
   const written = input.filter(({ name }) => isWritten(choice, name));
@@ -61,7 +52,13 @@ export function outputLayout(
   const texts = chooseTexts(possible, text, map, holding, typed);
   const ourColumns = [...columns, ...texts.ours];
   const passThrough = resolveColumnNames([...written, ...joined], ourColumns, map, rewardAsIs, isSampled);
-  return { ourColumns, passThrough, metadata: textMetadata(texts, ourColumns, passThrough) };
+  return {
+    ourColumns,
+    /** the input's and the joined file's, with their names in the output; of JSONL the latter alone */
+    passThrough,
+    /** which columns hold the texts */
+    metadata: textMetadata(texts, ourColumns, passThrough),
+  };
 }
 
 function textMetadata(

@@ -60,14 +60,7 @@ export function formatOf(path: string): OutputFormat {
 }
 
 /** Where rows go to: `close` makes the file visible, `abort` leaves nothing behind. */
-export interface Output {
-  /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
-  write(rows: readonly OutputRow[]): Promise<void>;
-  /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
-  close(): Promise<string | null>;
-  /** harmless after `close` or a second time */
-  abort(): Promise<void>;
-}
+export type Output = Awaited<ReturnType<typeof openOutput>>;
 
 export interface OutputTarget {
   /** `-` is stdout */
@@ -100,7 +93,7 @@ export interface WholeFile {
 }
 
 /** Opens the output; nothing is visible under `path` before `close`. */
-export async function openOutput(target: OutputTarget): Promise<Output> {
+export async function openOutput(target: OutputTarget) {
   const { path } = target;
   const isStdout = path === '-';
   const writer = await openWriter(target);
@@ -133,7 +126,8 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
   }
 
   return {
-    write: (rows) =>
+    /** @throws ReaderClosedError where stdout's reader is gone; after any error the output is aborted */
+    write: (rows: readonly OutputRow[]) =>
       guarded(async () => {
         for (const row of rows) {
           writer.add(row);
@@ -141,6 +135,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
           if (pendingBytes >= batchBytes || ++pendingRows >= batchRows) await flush();
         }
       }),
+    /** @returns the SHA-256 of the file in hexadecimal digits, null where nobody has made it on the way */
     close: () =>
       guarded(async () => {
         await flush();
@@ -148,6 +143,7 @@ export async function openOutput(target: OutputTarget): Promise<Output> {
         isEnded = true;
         return sha256;
       }),
+    /** harmless after `close` or a second time */
     abort,
   };
 }
