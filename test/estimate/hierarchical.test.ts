@@ -7,7 +7,7 @@ import { type CreditOptions, creditConfig, creditOf } from '../../dist/estimate/
 import { methodNotice, requestedColumns } from '../../dist/estimate/requested.js';
 import { storedCredit } from '../../dist/estimators/stored-credit.js';
 import { isBad } from '../../dist/rows.js';
-import { oracleFactors, oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
+import { oracleHierarchical, oracleStd } from '../oracle/hierarchical.js';
 import { named } from '../support/estimators.js';
 import { traceAt } from '../support/streams.js';
 
@@ -76,31 +76,6 @@ describe('hierarchical', () => {
     // H of the second token is 1.5 times the mean; no entropy at all is no difference
     expect([...factors]).toEqual([0.75, 1.25, 1, 1, 1]);
     expect([...(advantages as Float32Array)]).toEqual([1.125, 1.875, 0.75, 0.75, 1]);
-  });
-
-  it('α = 0 and β = 0 leave the outcome on every token', () => {
-    fc.assert(
-      fc.property(traces, (trace) => {
-        const { outcome, advantages } = hierarchical(trace, { alpha: 0, beta: 0 });
-        expect(new Set(advantages)).toEqual(new Set([outcome]));
-      }),
-    );
-  });
-
-  it('m_t has mean 1 in each segment, is never negative, and does not turn a sign', () => {
-    fc.assert(
-      fc.property(traces, float(0, 10), (trace, beta) => {
-        const { factors } = hierarchical(trace, { alpha: 1, beta });
-        let start = 0;
-        for (const end of trace.ends) {
-          const own = factors.subarray(start, end);
-          expect(own.reduce((sum, m) => sum + m, 0) / own.length).toBeCloseTo(1, 5);
-          expect(Math.min(...own)).toBeGreaterThanOrEqual(0);
-          start = end;
-        }
-      }),
-    );
-    expect(oracleFactors([0, 0, 4], 10)).toEqual([0, 0, 3]);
   });
 
   it('says nothing where the reward or the baseline is unknown, but for progress and token', () => {

@@ -110,17 +110,6 @@ describe('planBatches', () => {
       return more - less <= 64 || more - less <= more / 2;
     });
 
-  test('every item is in one batch, once; the same loads give the same batches', () => {
-    fc.assert(
-      fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
-        const batches = planBatches(loads, budget);
-        expect(batches.flat().sort((a, b) => a - b)).toEqual([...loads.keys()]);
-        for (const batch of batches) expect(batch.length).toBeGreaterThan(0);
-        expect(planBatches(loads, budget)).toEqual(batches);
-      }),
-    );
-  });
-
   test('rows stay within the budget, padding included, but for an item alone; the next item had no room or was unlike', () => {
     fc.assert(
       fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
@@ -273,19 +262,6 @@ test('planWindow counts exit 0 among the exits: 100 tokens and 10 exits of 5 row
 describe('runBatch', () => {
   const BOTH = ['one-run', 'two-run'] as const;
 
-  test('any batch: entropies, segments and branches of each trace as by reading it alone, whatever the strategy', async () => {
-    await fc.assert(
-      fc.asyncProperty(anyShapes(8), fc.constantFrom(...BOTH), async (shapes, strategy) => {
-        const jobs = shapes.map(jobOf);
-        const policy = new FakePolicy();
-        const results = await runBatch(policy, jobs, strategy);
-        expect(results).toEqual(shapes.map((shape, i) => expectedResult(shape, jobs[i] as TraceJob)));
-        expect(policy.runs.length).toBe(strategy === 'one-run' ? 1 : 2);
-        expect(policy.kept.size).toBe(0);
-      }),
-    );
-  });
-
   test('out of memory: the halves are tried by themselves, and order is kept', async () => {
     const shapes = Array.from({ length: 7 }, (_, name): JobShape => ({ ...SHAPE, name }));
     const jobs = shapes.map(jobOf);
@@ -368,13 +344,6 @@ describe('runBatch', () => {
         },
       ),
     );
-  });
-
-  test('batches at work together hold one set of keys and values: what fits alone fits', async () => {
-    const shapes = Array.from({ length: 6 }, (_, name): JobShape => ({ ...SHAPE, name }));
-    const policy = new FakePolicy(150); // the trace of 100 tokens, and its 50 branch rows beside it
-    const results = await Promise.all(shapes.map((shape) => runBatch(policy, [jobOf(shape)], 'two-run')));
-    expect(results).toEqual(shapes.map((shape) => [expectedResult(shape, jobOf(shape))]));
   });
 
   test('any other failure is passed on at once, and nothing stays kept', async () => {
@@ -464,15 +433,6 @@ async function allScored(...how: Parameters<typeof scored>) {
   expect(found.filter(isBad)).toEqual([]);
   return found as Exclude<(typeof found)[number], BadRow>[];
 }
-
-test('a batch is as large as its way of running makes it: all pieces have branches in one run, segments alone in two', () => {
-  const shape = { ...SHAPE, tokens: 200, piece: 2, maxSegments: 2 };
-  const jobs = [1, 2, 3].map((name) =>
-    jobOf({ ...shape, name, continuations: [{ length: 50, scoredFrom: 1 }] }),
-  );
-  expect(planWindow(jobs, 'one-run').map(({ members }) => members.length)).toEqual([1, 1, 1]);
-  expect(planWindow(jobs, 'two-run').map(({ members }) => members.length)).toEqual([3]);
-});
 
 describe('scoreWindows', () => {
   test('any mix of lengths, strategies, gaps and lack of memory: the order of the input, every result its own', async () => {
@@ -601,8 +561,6 @@ describe('scoreWindows', () => {
       expect(await scored(shapes, policy, 'auto')).toHaveLength(9);
     }
   });
-
-  test('nothing in, nothing out', async () => expect(await scored([], new FakePolicy(), 'auto')).toEqual([]));
 });
 
 // ------ inOrder

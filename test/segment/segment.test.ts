@@ -71,13 +71,6 @@ describe('merge', () => {
     );
   });
 
-  test('the leftmost of equal pairs merges first', () => {
-    const ones = Float64Array.of(1, 1, 1, 1, 1);
-    expect([...mergePieces(Int32Array.of(1, 2, 3, 4, 5), ones, 4)]).toEqual([2, 3, 4, 5]);
-    // after {1,2} the pair (3,4) is the lowest, then (5) is left alone
-    expect([...mergePieces(Int32Array.of(1, 2, 3, 4, 5), ones, 3)]).toEqual([2, 4, 5]);
-  });
-
   test('the heap merges as the naive loop does, on 1,000 inputs full of ties and zeros', () => {
     const random = seeded(7);
     for (let n = 0; n < 1000; n++) {
@@ -138,10 +131,6 @@ describe('hybrid split', () => {
     expect([...TRANSITIONS].sort()).toEqual([...TRANSITION_WORDS].sort());
   });
 
-  test('a token with a newline closes a piece, wherever in the token the newline stands', () => {
-    expect(pieces(['a', '\n', 'b', '.\n\n', 'c', '\n d', 'e'])).toEqual(['a\n', 'b.\n\n', 'c\n d', 'e']);
-  });
-
   test('blank lines belong to the piece on their left, those before the first to it, and take no segment', () => {
     expect(pieces(['a', '\n', '\n', 'b'])).toEqual(['a\n\n', 'b']);
     expect(pieces(['a', '\n', ' ', '\t\n', '\r\n', '  b', '\n', 'c'])).toEqual([
@@ -161,26 +150,6 @@ describe('hybrid split', () => {
     expect(pieces(['a', '\n', '\u00a0', '\n', 'b'])).toEqual(['a\n', '\u00a0\n', 'b']);
   });
 
-  test.each(TRANSITIONS)('%s opens a piece inside a line after [.!?] and a space', (word) => {
-    for (const stop of ['.', '!', '?']) {
-      expect(pieces(['x', stop, ' ', word, ' y'])).toEqual([`x${stop} `, `${word} y`]);
-      expect(pieces(['x', `${stop}  `, word, ', y'])).toEqual([`x${stop}  `, `${word}, y`]);
-    }
-  });
-
-  test('a transition word without a stop before it, or without a space, opens nothing', () => {
-    expect(pieces(['x', ' ', 'Wait', ' y'])).toHaveLength(1);
-    expect(pieces(['x', ', ', 'Wait', ' y'])).toHaveLength(1);
-    expect(pieces(['x', ';', ' ', 'So', ' y'])).toHaveLength(1);
-    expect(pieces(['x', '.', 'Wait', ' y'])).toHaveLength(1);
-  });
-
-  test('a transition word at the start of a line or of an indented sentence opens a piece of its own', () => {
-    expect(pieces(['x', '\n', 'So', ' y'])).toEqual(['x\n', 'So y']);
-    expect(pieces(['x', '.\n', '  ', 'So', ' y'])).toEqual(['x.\n  ', 'So y']);
-    expect(pieces(['x', ' ', '\nSo', ' y'])).toEqual(['x ', '\nSo', ' y']);
-  });
-
   test('long runs of white space take no quadratic time', () => {
     const before = process.cpuUsage();
     expect(pieces(['x', '.', ' '.repeat(300_000), 'So', ' y'])).toHaveLength(2);
@@ -197,17 +166,6 @@ describe('hybrid split', () => {
 
   test('a word that goes on in letters outside ASCII is another word', () => {
     for (const word of ['Soé', 'Butô', 'Maybeш']) expect(pieces(['x', '. ', word, ' y'])).toHaveLength(1);
-  });
-
-  test('a token with a leading space, as byte-pair encodings have, starts with its space', () => {
-    expect(pieces(['x', '.', ' Wait', ',', ' no'])).toEqual(['x.', ' Wait, no']);
-    expect(pieces(['x', '.', ' Let', ' me', ' see'])).toEqual(['x.', ' Let me see']);
-    expect(pieces(['x', '.', '  ', ' So', ' y'])).toEqual(['x.  ', ' So y']);
-  });
-
-  test('a word split over tokens starts with its first token; a token that holds stop and word is not cut', () => {
-    expect(pieces(['x', '.', ' W', 'ait', ' y'])).toEqual(['x.', ' Wait y']);
-    expect(pieces(['x', ' y. Wait', ' z'])).toEqual(['x', ' y. Wait z']);
   });
 
   test('characters split over tokens: no cut falls inside one', () => {
@@ -242,19 +200,10 @@ describe('hybrid split', () => {
     expect(pieces([...sentence, '\n', ...sentence, ' e'], { longPiece: 8 })).toHaveLength(2);
     expect(pieces([...sentence, '\n', ...sentence, ' e', ' f'], { longPiece: 8 })).toHaveLength(4);
   });
-
-  test('what an answer segment holds is never split', () => {
-    expect(pieces(['a', '</think>', 'b', '\n', 'c', '. ', 'Wait'])).toEqual(['a']);
-  });
 });
 
 describe('where the thought begins and ends', () => {
   const thought = (...tokens: string[]) => findThought(spell(tokens));
-
-  test('exit 0 is 0 without a leading tag', () => {
-    expect(thought('a', '<think>', 'b').start).toBe(0);
-    expect(segment(['a', '\n', 'b', '</think>', 'c']).exits).toEqual(Int32Array.of(0, 2, 3));
-  });
 
   test('a leading <think> and one token of newlines belong to s_0; the tag counts in segment 1', () => {
     const found = segment(['<think>', '\n', 'a', '\n', 'b', '</think>', 'c']);
@@ -266,16 +215,6 @@ describe('where the thought begins and ends', () => {
     expect(thought('<think>', '\r\n', 'a').start).toBe(2);
     expect(thought('<think>', '\na', 'b').start).toBe(1);
     expect(thought('<think>', ' ', 'b').start).toBe(1);
-  });
-
-  test("the tag's entropy counts in the first piece", () => {
-    const tokens = ['<think>', '\n', 'a', '\n', 'b', '\n', 'c'];
-    expect(segment(tokens, { weights: [5, 5, 1, 1, 1, 1, 1], maxSegments: 2 }).thoughtEnds).toEqual(
-      Int32Array.of(4, 7),
-    );
-    expect(segment(tokens, { weights: [0, 0, 1, 1, 1, 1, 2], maxSegments: 2 }).thoughtEnds).toEqual(
-      Int32Array.of(6, 7),
-    );
   });
 
   test('the thought ends before </think>, be it split over tokens, the first one where there are several', () => {
@@ -303,12 +242,6 @@ describe('where the thought begins and ends', () => {
     expect(thought('x', '\n', 'DNA: 4', ' the answer is')).toEqual({ start: 0, end: 4, answered: false });
     expect(thought('x', '\n', '###', ' 4').answered).toBe(false);
     expect(thought('x', '\n', '# Answer to this', '\n', '# Answers', '\n').answered).toBe(false);
-  });
-
-  test('no answer found: no answer segment, the thought is the whole completion', () => {
-    const found = segment(['a', '\n', 'b']);
-    expect(found.answered).toBe(false);
-    expect([...allEnds(found)]).toEqual([2, 3]);
   });
 
   test('a thought of the tag alone is one segment without a step', () => {
@@ -369,12 +302,6 @@ test('exit K of a trace that ends in a character split over tokens stands behind
 });
 
 describe('positions and boundaries', () => {
-  test('before: the token that holds the position; after: the first boundary at or behind it', () => {
-    const units = Int32Array.of(0, 2, 2, 5, 5);
-    expect([0, 1, 2, 3, 4, 5].map((unit) => boundaryBefore(units, unit))).toEqual([0, 0, 2, 2, 2, 4]);
-    expect([0, 1, 2, 3, 4, 5].map((unit) => boundaryAfter(units, unit))).toEqual([0, 1, 1, 3, 3, 3]);
-  });
-
   test('are those that a look at every boundary finds, with tokens of any length', () => {
     const lengths = fc.array(fc.constantFrom<number>(0, 1, 1, 1, 2), { minLength: 1, maxLength: 12 });
     fc.assert(
