@@ -241,6 +241,30 @@ describe('siblings', () => {
     expect([...found.values]).toEqual([0.5, 0.5]);
   });
 
+  it('counts a completion that nobody draws twice once, and is the same where all are there twice', () => {
+    const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
+    const tails = [
+      [Float32Array.of(-1), Float32Array.of(-1)],
+      [Float32Array.of(-1), Float32Array.of(-1)],
+    ];
+    const valuesAt = (own: number, likely: number, rare: number) => {
+      const mate = (draws: number, reward: number, ...logprobs: number[]) => ({
+        mate: { completionIds: new Int32Array(1) },
+        ...{ at: Int32Array.of(0, 0), reward, draws, logprobs: Float32Array.of(...logprobs) },
+      });
+      const mates = [mate(likely, 1, -1, -1), mate(rare, 0, -1, -20)];
+      const result = { segmentation, tails, logprobs: Float32Array.of(-20) };
+      const trace = { pieces, reward: 1, draws: own };
+      return [...siblingValues(values, result, trace, mates, { mates: 2, mateTokens: 1 }).values];
+    };
+    expect(valuesAt(2, 1, 1)).toEqual(valuesAt(1, 1, 1));
+    expect(valuesAt(1, 1, 2)).toEqual(valuesAt(1, 1, 1));
+    expect(valuesAt(2, 8, 2)).toEqual(valuesAt(1, 4, 1));
+    expect(valuesAt(1, 4, 1)).toEqual(
+      [0.5, 0.25].map((v) => Math.fround((0.75 * (5 + v / 2)) / 6.5 + v / 4)),
+    );
+  });
+
   it('leaves out what is not known: the own outcome, and a mate that the policy could not read', () => {
     const { pieces, segmentation, values } = traceOf(1, [0.5, 0.25]);
     const tails = [[Float32Array.of(-1)], [Float32Array.of(-1)]];

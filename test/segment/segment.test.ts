@@ -244,6 +244,12 @@ describe('where the thought begins and ends', () => {
     expect(thought('x', '\n', '# Answer to this', '\n', '# Answers', '\n').answered).toBe(false);
   });
 
+  test('no answer found: no answer segment, the thought is the whole completion', () => {
+    const found = segment(['a', '\n', 'b']);
+    expect(found.answered).toBe(false);
+    expect([...allEnds(found)]).toEqual([2, 3]);
+  });
+
   test('a thought of the tag alone is one segment without a step', () => {
     const found = segment(['<think>', '</think>', 'x']);
     expect(found).toMatchObject({ answered: true, tokens: 3 });

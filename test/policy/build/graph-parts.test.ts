@@ -171,16 +171,10 @@ describe('safetensors header', () => {
   test.each<[string, unknown, number, bigint | undefined, string]>([
     ['a header longer than the file', {}, 0, 3n, 'claims 3 bytes'],
     ['a huge length', {}, 0, 2n ** 63n, 'claims'],
-    ['the largest length', {}, 0, 2n ** 64n - 1n, 'claims'],
     ['no JSON', '{"a":', 0, undefined, 'not JSON'],
-    ['an empty header', '', 0, undefined, 'not JSON'],
     ['an array', [], 0, undefined, 'not a JSON object'],
-    ['null', 'null', 0, undefined, 'not a JSON object'],
-    ['a number', '7', 0, undefined, 'not a JSON object'],
     ['a tensor that is null', { a: null }, 0, undefined, 'tensor a'],
-    ['a tensor that is text', { a: 'F32' }, 0, undefined, 'tensor a'],
     ['overlapping tensors', { a: F32([2], 0, 8), b: F32([2], 4, 12) }, 12, undefined, 'overlap'],
-    ['the same range twice', { a: F32([2], 0, 8), b: F32([2], 0, 8) }, 8, undefined, 'overlap'],
     ['an end beyond the data', { a: F32([2], 0, 8) }, 7, undefined, 'the data has 7 bytes'],
     ['an end before the begin', { a: F32([0], 8, 4) }, 8, undefined, '8..4'],
     ['a negative offset', { a: F32([2], -8, 0) }, 8, undefined, 'no valid shape and data_offsets'],
@@ -193,10 +187,7 @@ describe('safetensors header', () => {
       'no valid shape and data_offsets',
     ],
     ['three offsets', { a: { ...F32([2], 0, 8), data_offsets: [0, 4, 8] } }, 8, undefined, 'no valid shape'],
-    ['no offsets', { a: { dtype: 'F32', shape: [2] } }, 8, undefined, 'no valid shape'],
     ['a negative size', { a: F32([-1, -2], 0, 8) }, 8, undefined, 'no valid shape'],
-    ['a fractional size', { a: F32([0.5, 4], 0, 8) }, 8, undefined, 'no valid shape'],
-    ['a size given as text', { a: F32(['2'], 0, 8) }, 8, undefined, 'no valid shape'],
     ['no shape', { a: { dtype: 'F32', data_offsets: [0, 4] } }, 4, undefined, 'no valid shape'],
     ['fewer bytes than the shape needs', { a: F32([3], 0, 8) }, 8, undefined, 'needs 12'],
     ['more bytes than the shape needs', { a: F32([1], 0, 8) }, 8, undefined, 'needs 4'],
@@ -209,14 +200,6 @@ describe('safetensors header', () => {
       undefined,
       'tensor a',
     ],
-    [
-      'a dtype that is an object',
-      { a: { ...F32([2], 0, 8), dtype: { toString: 1 } } },
-      8,
-      undefined,
-      'tensor a',
-    ],
-    ['no dtype', { a: { shape: [2], data_offsets: [0, 8] } }, 8, undefined, 'tensor a'],
   ])('refused: %s', async (_, header, dataBytes, claim, message) => {
     const error = await failureOf(readSafetensorsHeader(write(header, dataBytes, claim)));
     expect(error).toBeInstanceOf(RredcotError);
@@ -257,7 +240,6 @@ describe('config.json', () => {
   });
 
   test.each<[string, unknown]>([
-    ['architectures', ['MixtralForCausalLM']],
     ['architectures', ['LlamaForCausalLM', 'Other']],
     ['architectures', []],
     ['num_hidden_layers', 0],
@@ -269,12 +251,7 @@ describe('config.json', () => {
     ['max_position_embeddings', Number.NaN],
     ['rms_norm_eps', 0],
     ['rope_theta', -1],
-    ['rope_scaling', { rope_type: 'llama3', factor: 8 }],
-    ['hidden_act', 'gelu'],
-    ['attention_bias', true],
-    ['mlp_bias', true],
     ['tie_word_embeddings', 'yes'],
-    ['quantization_config', { bits: 4 }],
     // where transformers 5 keeps the rotary base and its scaling
     ['rope_parameters', { rope_type: 'llama3', rope_theta: 500_000, factor: 8 }],
   ])('refused by name: %s = %j', (key, value) => {
