@@ -4,7 +4,8 @@ import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readersFolder, runIn } from '../support/documentation.js';
+import { readersFolder } from '../support/documentation.js';
+import { runLine } from '../support/documentation-pages.js';
 import { rredcotHere } from '../support/in-process.js';
 import { temporaryFolder } from '../support/program.js';
 
@@ -74,14 +75,13 @@ describe('the help', () => {
       'rredcot score fixtures/chains.jsonl --limit 16 -o out/ --quiet',
       'rredcot policy build ./checkpoint -o ./policy',
     ];
-    for (const line of before) expect(runIn(folder, line)).toMatchObject({ status: 0 });
+    for (const line of before) await runLine(folder, line);
     // what example policy check reads is made by Python, where there is a transformers
     for (const command of COMMANDS.filter((name) => name !== 'policy check')) {
       const line = /\nExamples?:\n {2}(.*)\n/.exec(helps.get(command) as string)?.[1] as string;
       // examples that would write over what others read
       const ran = line.replace(/-o (scored|traces)\./, '-o $1-again.').replace('-o ./policy', '-o ./again');
-      const { status, stderr } = runIn(folder, ran);
-      expect(status, `${ran}: ${stderr}`).toBe(0);
+      await runLine(folder, ran);
     }
   });
 });

@@ -1,33 +1,24 @@
 /** `rredcot compare` on published chains: Monte Carlo values sentence by sentence, and human labels of the first wrong step. */
 import { existsSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../dist/commands/compare.js';
 import { parseNamedPath, traceCredits } from '../../dist/io/scored/trace-credits.js';
 import { buildPrmFolder } from '../../dist/policy/run/build.js';
-import { rredcotHere } from '../support/in-process.js';
-import { ROOT, rredcot, SHARED_DATA, temporaryFolder } from '../support/program.js';
+import { ROOT, SHARED_DATA } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 const ANCHORS = join(SHARED_DATA, 'thought_anchors_r1distill_llama8b.jsonl');
+const { at, done, text, write } = await openScene();
+const compared = async (line: string): Promise<ComparisonReport> =>
+  JSON.parse((await done(`compare ${line} --json`)).stdout);
 const MISTAKES = join(SHARED_DATA, 'bigbench_mistake_multistep_arithmetic.jsonl');
 
 it.skipIf(!existsSync(ANCHORS))(
   'values give the published differences of 2,909 pairs of sentences',
   async () => {
-    const folder = await temporaryFolder();
-    const out = join(folder, 'anchors.jsonl');
-    const cut = await rredcotHere([
-      'segment',
-      ANCHORS,
-      '--no-policy',
-      '--segmenter',
-      'given',
-      '-o',
-      out,
-      '--quiet',
-    ]);
-    expect(cut.code, cut.stderr).toBe(0);
+    await done(`segment ${ANCHORS} --no-policy --segmenter given -o anchors.jsonl --quiet`);
 
     const asked = {
       columns: [
@@ -41,10 +32,10 @@ it.skipIf(!existsSync(ANCHORS))(
       reward: undefined,
     };
     let pairs = 0;
-    for (const [row, raw] of (await readFile(out, 'utf8')).trim().split('\n').entries()) {
+    for (const [row, raw] of (await text('anchors.jsonl')).trim().split('\n').entries()) {
       const columns = JSON.parse(raw) as Record<string, unknown>;
       const { credits } = traceCredits(
-        { kind: 'row', file: out, stem: 'a', row, ordinal: row, byteOffset: null, raw, columns },
+        { kind: 'row', file: 'anchors.jsonl', stem: 'a', row, ordinal: row, byteOffset: null, raw, columns },
         asked,
       );
       const [mc, published] = [credits.get('mc'), credits.get('published')] as [Float64Array, Float64Array];
@@ -56,20 +47,10 @@ it.skipIf(!existsSync(ANCHORS))(
     }
     expect(pairs).toBe(2909);
 
-    const flags = [
-      '--values',
-      'mc=chunks[].accuracy',
-      '--credit',
-      'published=chunks[].resampling_importance_accuracy',
-    ];
-    const more = [
-      '--credit',
-      'forced=chunks[].forced_importance_accuracy',
-      '--reward',
-      'base_solution.is_correct',
-    ];
-    const run = await rredcotHere(['compare', out, ...flags, ...more, '--truth', 'mc', '--json']);
-    const report = JSON.parse(run.stdout) as ComparisonReport;
+    const published = '--credit published=chunks[].resampling_importance_accuracy';
+    const forced = '--credit forced=chunks[].forced_importance_accuracy';
+    const flags = `--values mc=chunks[].accuracy ${published} ${forced} --reward base_solution.is_correct`;
+    const report = await compared(`anchors.jsonl ${flags} --truth mc`);
     expect(report).toMatchObject({ traces: 20, right: 10, wrong: 10, segments: 2929, refused: {} });
     const pearson = (credit: string) =>
       report.figures.find(
@@ -85,13 +66,8 @@ it.skipIf(!existsSync(ANCHORS))(
 it.skipIf(!existsSync(MISTAKES))(
   'labels of the first wrong step are held against the credit of the bundled policy',
   async () => {
-    const folder = await temporaryFolder();
-    const out = join(folder, 'mistakes.parquet');
-    const score = ['score', MISTAKES, '--segmenter', 'given', '--limit', '25', '-o', out, '--quiet'];
-    expect((await rredcotHere(score)).code).toBe(0);
-    const run = await rredcotHere(['compare', out, '--label', 'first_wrong=mistake_index', '--json']);
-    expect(run.code, run.stderr).toBe(0);
-    const report = JSON.parse(run.stdout) as ComparisonReport;
+    await done(`score ${MISTAKES} --segmenter given --limit 25 -o mistakes.parquet --quiet`);
+    const report = await compared('mistakes.parquet --label first_wrong=mistake_index');
     expect(report.refused).toEqual({});
     const labelled = (await readFile(MISTAKES, 'utf8'))
       .split('\n')
@@ -120,22 +96,20 @@ describe.skipIf(!existsSync(MISTAKES))(
       readonly target: string;
       readonly mistake_index: number | null;
     }
-    let folder: string;
     let chains: readonly Chain[];
 
     beforeAll(async () => {
-      folder = await temporaryFolder();
-      await buildPrmFolder(join(ROOT, 'models/prm'), join(folder, 'prm'));
+      await buildPrmFolder(join(ROOT, 'models/prm'), at('prm'));
       const lines = (await readFile(MISTAKES, 'utf8')).split('\n').slice(0, 16);
       chains = lines.map((line) => JSON.parse(line) as Chain);
-      await writeFile(join(folder, 'mistakes.jsonl'), `${lines.join('\n')}\n`);
-      await writeFile(join(folder, 'prm800k.jsonl'), chains.map((chain) => `${asPrm800k(chain)}\n`).join(''));
+      await write('mistakes.jsonl', chains);
+      await write('prm800k.jsonl', chains.map(asPrm800k));
     });
 
     /** A chain as PRM800K has it: rated steps up to the first wrong one, at which it ends. `first_wrong` is ours. */
-    function asPrm800k({ input, steps, target, mistake_index: wrong }: Chain): string {
+    function asPrm800k({ input, steps, target, mistake_index: wrong }: Chain): object {
       const rated = wrong === null ? steps : steps.slice(0, wrong + 1);
-      return JSON.stringify({
+      return {
         labeler: 'l',
         question: { problem: input, ground_truth_solution: null, ground_truth_answer: target },
         label: {
@@ -148,7 +122,7 @@ describe.skipIf(!existsSync(MISTAKES))(
           finish_reason: wrong === null ? 'solution' : 'found_error',
         },
         first_wrong: wrong,
-      });
+      };
     }
 
     it.each([
@@ -157,24 +131,15 @@ describe.skipIf(!existsSync(MISTAKES))(
     ])(
       'of %s, each with an AUC; the program says that the policy did not write them',
       async (input, preset, label) => {
-        const methods = [
-          ['pr', ['--sigma', 'share,surprise,entropy,top-entropy']],
-          ['surprise', []],
-          ['prm', ['--prm', 'prm']],
-        ] as const;
         const outs: string[] = [];
-        for (const [name, flags] of methods) {
-          const out = `${preset}-${name}.jsonl`;
-          const how = ['--segmenter', 'given', '--preset', preset, '--estimator', name, ...flags];
-          const run = await rredcot(['score', input, '-o', out, ...how], { cwd: folder });
-          expect(run.code, run.stderr).toBe(0);
-          expect(run.stderr).toContain('foreign to the bundled policy, which knows two toy tasks');
+        for (const flags of ['pr --sigma share,surprise,entropy,top-entropy', 'surprise', 'prm --prm prm']) {
+          const out = `${preset}-${outs.length}.jsonl`;
+          const how = `--segmenter given --preset ${preset} --estimator ${flags}`;
+          const { stderr } = await done(`score ${input} -o ${out} ${how}`);
+          expect(stderr).toContain('foreign to the bundled policy, which knows two toy tasks');
           outs.push(out);
         }
-        const args = ['compare', ...outs, '--label', `first_wrong=${label}`, '--json'];
-        const run = await rredcotHere(args, { cwd: folder });
-        expect(run.code, run.stderr).toBe(0);
-        const report = JSON.parse(run.stdout) as ComparisonReport;
+        const report = await compared(`${outs.join(' ')} --label first_wrong=${label}`);
         expect(report).toMatchObject({ traces: chains.length, refused: {} });
         // a label of a lone segment tells nothing: there is no other of its trace
         const labelled = chains.filter(({ mistake_index: wrong }) => wrong !== null).length;

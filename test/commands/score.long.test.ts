@@ -5,7 +5,7 @@ import { redistribute, sigmaMaxWeight } from '../../dist/estimate/sigma.js';
 import { describeAgainstOracle, type Fixtures, openFixtures } from '../support/oracle-comparison.js';
 import { type ScoredRow, type ScoredSegment, storedSigmaInput } from '../support/program.js';
 
-describeAgainstOracle({ everyGroup: 4, traces: 14, others: 4 });
+describeAgainstOracle({ everyGroup: 8, traces: 9, others: 2 });
 
 describe('the default rule on lines known to be right', () => {
   let fixtures: Fixtures;

@@ -37,11 +37,9 @@ export function commandsOf(markdown: string): DocumentedCommand[] {
 
 /** Runs a command in the folder, with `rredcot` on the path, as a user who has linked it would. */
 export function runIn(folder: string, command: string) {
-  return spawnSync('bash', ['-euo', 'pipefail', '-c', command], {
-    cwd: folder,
-    encoding: 'utf8',
-    env: { ...process.env, PATH: `${join(folder, 'path')}:${process.env.PATH}` },
-  });
+  const env = { ...process.env, PATH: `${join(folder, 'path')}:${process.env.PATH}` };
+  const run = spawnSync('bash', ['-euo', 'pipefail', '-c', command], { cwd: folder, encoding: 'utf8', env });
+  return { code: run.status, stdout: run.stdout, stderr: run.stderr };
 }
 
 /** A folder with the program, the fixtures, a checkpoint, and small files under the names that the pages use. */

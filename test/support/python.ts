@@ -2,6 +2,9 @@
 
 import { spawnSync } from 'node:child_process';
 
+/** For torch beside other test files: threads that wait for a core in a loop take longer than one thread alone. */
+export const ONE_THREAD = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' };
+
 const imports = (python: string, modules: string): boolean =>
   spawnSync(python, ['-c', `import ${modules}`]).status === 0;
 

@@ -5,11 +5,9 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { ONE_THREAD, pythonWith } from '../support/python.js';
 
-const python = ['python3', '/usr/bin/python3'].find(
-  (name) => spawnSync(name, ['-c', 'import torch, numpy']).status === 0,
-);
-const oneThread = { ...process.env, OPENBLAS_NUM_THREADS: '1' };
+const python = pythonWith('torch, numpy');
 
 interface Figures {
   readonly cosine: number;
@@ -64,7 +62,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const args = [join(ROOT, 'test/support/grpo.py'), await temporaryFolder()];
     const run = spawnSync(python as string, args, {
       encoding: 'utf8',
-      env: oneThread,
+      env: ONE_THREAD,
     });
     expect(run.status, run.stderr).toBe(0);
     results = JSON.parse(run.stdout) as Results;
@@ -230,6 +228,7 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     const sweep = (...more: string[]) =>
       spawnSync(process.execPath, [join(ROOT, 'bench/train-proof.mjs'), ...args, ...more], {
         encoding: 'utf8',
+        env: ONE_THREAD,
       });
     const run = sweep();
     expect(run.status, run.stderr).toBe(0);

@@ -5,6 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { blocksOf, commandsOf, readersFolder, readPage, runIn } from '../support/documentation.js';
+import { runLine } from '../support/documentation-pages.js';
 import { ROOT, readScored } from '../support/program.js';
 
 let readme: string;
@@ -25,8 +26,8 @@ describe('README', () => {
   });
 
   it('the first one scores the fixtures, shows progress or nothing, and closes with a summary and a trace', async () => {
-    const { status, stdout, stderr } = runIn(folder, (blocks[0] as string).replace('npm ci && ', ''));
-    expect(status, stderr).toBe(0);
+    const { code, stdout, stderr } = runIn(folder, (blocks[0] as string).replace('npm ci && ', ''));
+    expect(code, stderr).toBe(0);
     expect(stdout).toBe('');
     expect(stderr).toMatch(/512 traces, [\d,]+ tokens in .* tokens\/s\)/);
     expect(stderr).toMatch(/σ uniform by fallback: [\d.]+ %/);
@@ -44,13 +45,10 @@ describe('README', () => {
     expect(stderr).toContain(picture.trimEnd());
   });
 
-  it('its other commands run', () => {
+  it('its other commands run', async () => {
     const others = commandsOf(readme).slice(2);
     expect(others.length).toBe(3);
-    for (const { line } of others) {
-      const { status, stderr } = runIn(folder, line);
-      expect(status, `${line}: ${stderr}`).toBe(0);
-    }
+    for (const { line } of others) await runLine(folder, line);
   });
 
   it('is read in a few minutes', () => {

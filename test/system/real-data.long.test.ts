@@ -1,12 +1,10 @@
 // Real traces of other models go the whole way: long, TeX, Unicode, an empty one. Their numbers mean little; the path must hold.
 // 16,000 characters at most, or all with RREDCOT_LONG=1, which takes minutes.
 import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { rredcotHere } from '../support/in-process.js';
-import { readJsonl, readScored, type ScoredRow, SHARED_DATA } from '../support/program.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import { describe, expect, it } from 'vitest';
+import { readJsonl, type ScoredRow, SHARED_DATA } from '../support/program.js';
+import { openScene } from '../support/scene.js';
 
 const GSM8K = join(SHARED_DATA, 'gsm8k_model_solutions.jsonl');
 const GSM8K_MAP =
@@ -14,7 +12,8 @@ const GSM8K_MAP =
 const MATH500 = join(SHARED_DATA, 'math500_r1distill_qwen7b.jsonl');
 const MATH500_MAP =
   'id=item_id,prompt=prompt,completion=full_response,reward=is_correct,reference=ground_truth';
-const MATH500_FLAGS = ['--map', MATH500_MAP];
+const scene = await openScene();
+const { done, rows: rowsOf } = scene;
 
 interface Math500Row {
   readonly item_id: string;
@@ -47,13 +46,9 @@ async function scoreMath500(others: number, longest: number): Promise<void> {
   const most = Math.max(...sizes);
   const kept = rows.filter((_, i) => (sizes[i] as number) < others || i === sizes.indexOf(most));
   expect(kept.length).toBeGreaterThan(3);
-  const folder = await temporaryFolder();
-  const input = join(folder, 'math500.jsonl');
-  await writeFile(input, kept.map((row) => JSON.stringify(row)).join('\n'));
-  const out = join(folder, 'math500.parquet');
-  const run = await rredcotHere(['score', input, ...MATH500_FLAGS, '-o', out]);
-  expect(run.code, run.stderr).toBe(0);
-  const scored = await readScored(out);
+  await scene.write('math500.jsonl', kept);
+  await done(`score math500.jsonl --map ${MATH500_MAP} -o math500.parquet`);
+  const scored = await rowsOf('math500.parquet');
   expect(scored.map((row) => row.id)).toEqual(kept.map((row) => row.item_id));
   // a token is a byte
   expect(Math.max(...scored.map((row) => row.completion_ids.length))).toBeGreaterThanOrEqual(most);
@@ -64,42 +59,28 @@ const hasRealData = existsSync(GSM8K) && existsSync(MATH500);
 
 const hasAll = process.env.RREDCOT_LONG !== undefined;
 /** rows that are scored, and that are segmented with a policy */
-const GSM8K_SCORED = 60;
-const GSM8K_SEGMENTED = 100;
-const MATH500_SEGMENTED = 4;
+const GSM8K_SCORED = 30;
+const GSM8K_SEGMENTED = 40;
+const MATH500_SEGMENTED = 2;
 /** characters, as of {@link scoreMath500} */
-const OTHERS = hasAll ? Number.MAX_SAFE_INTEGER : 6_000;
+const OTHERS = hasAll ? Number.MAX_SAFE_INTEGER : 4_500;
 const LONGEST = hasAll ? Number.MAX_SAFE_INTEGER : 16_000;
 
 describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
-  let folder: string;
-  beforeAll(async () => {
-    folder = await temporaryFolder();
-  });
-
   it(`gsm8k: score, the first ${GSM8K_SCORED} of 700 rows`, async () => {
-    const out = join(folder, 'gsm8k.parquet');
-    const run = await rredcotHere([
-      'score',
-      GSM8K,
-      '--map',
-      GSM8K_MAP,
-      '-o',
-      out,
-      '--limit',
-      `${GSM8K_SCORED}`,
-    ]);
-    expect(run.code, run.stderr).toBe(0);
-    const rows = await readScored(out);
+    await done(`score ${GSM8K} --map ${GSM8K_MAP} -o gsm8k.parquet --limit ${GSM8K_SCORED}`);
+    const rows = await rowsOf('gsm8k.parquet');
     expect(rows.length).toBe(GSM8K_SCORED);
     expectSound(rows);
   });
 
   it('gsm8k: segment, all 700 rows, without a policy and with', async () => {
-    for (const flags of [['--no-policy'], ['--limit', `${GSM8K_SEGMENTED}`]]) {
-      const run = await rredcotHere(['segment', GSM8K, '--map', GSM8K_MAP, ...flags]);
-      expect(run.code, run.stderr).toBe(0);
-      expect(run.stdout.trim().split('\n').length).toBe(flags.length === 1 ? 700 : GSM8K_SEGMENTED);
+    for (const [flags, count] of [
+      ['--no-policy', 700],
+      [`--limit ${GSM8K_SEGMENTED}`, GSM8K_SEGMENTED],
+    ] as const) {
+      const { stdout } = await done(`segment ${GSM8K} --map ${GSM8K_MAP} ${flags}`);
+      expect(stdout.trim().split('\n').length).toBe(count);
     }
   });
 
@@ -107,32 +88,19 @@ describe.skipIf(!hasRealData)('real traces (need ../shared/data)', () => {
     scoreMath500(OTHERS, LONGEST));
 
   it("math500: segment with the policy's entropies", async () => {
-    const out = join(folder, 'math500.segments.jsonl');
-    const run = await rredcotHere([
-      'segment',
-      MATH500,
-      ...MATH500_FLAGS,
-      '--limit',
-      `${MATH500_SEGMENTED}`,
-      '-o',
-      out,
-      '--max-segments',
-      '12',
-    ]);
-    expect(run.code, run.stderr).toBe(0);
-    for (const row of await readJsonl<ScoredRow>(out)) {
+    const flags = `--limit ${MATH500_SEGMENTED} --max-segments 12`;
+    await done(`segment ${MATH500} --map ${MATH500_MAP} ${flags} -o segments.jsonl`);
+    for (const row of await rowsOf('segments.jsonl')) {
       expect(row.segments.filter((s) => s.kind === 'thought').length).toBeLessThanOrEqual(12);
       expect(row.segments.at(-1)?.end).toBe(row.completion_ids.length);
     }
   });
 
   it('math500: the empty thought is a reject where it is the completion', async () => {
-    const run = await rredcotHere(
-      ['segment', MATH500, '--map', 'id=item_id,completion=reasoning_trace', '--no-policy'],
-      { cwd: await temporaryFolder() },
+    const { stdout, stderr } = await done(
+      `segment ${MATH500} --map id=item_id,completion=reasoning_trace --no-policy`,
     );
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stdout.trim().split('\n').length).toBe(19);
-    expect(run.stderr).toMatch(/rejected: 1 \(empty_completion 1\)/);
+    expect(stdout.trim().split('\n').length).toBe(19);
+    expect(stderr).toMatch(/rejected: 1 \(empty_completion 1\)/);
   });
 });

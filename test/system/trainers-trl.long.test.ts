@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
 import { EMBEDDED, FIXTURES, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { ONE_THREAD } from '../support/python.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = trainerPython();
@@ -31,8 +32,7 @@ describe.skipIf(python === undefined)(
         encoding: 'utf8',
         maxBuffer: 1e9,
         env: {
-          ...process.env,
-          OMP_NUM_THREADS: '2',
+          ...ONE_THREAD,
           HF_HUB_OFFLINE: '1',
           HF_DATASETS_CACHE: join(folder, 'cache'),
         },

@@ -5,8 +5,8 @@ import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { rredcotHere } from '../support/in-process.js';
-import { EMBEDDED, FIXTURES, ROOT, readJsonl, rredcot, temporaryFolder } from '../support/program.js';
-import { pythonWith } from '../support/python.js';
+import { EMBEDDED, FIXTURES, ROOT, readJsonl, temporaryFolder } from '../support/program.js';
+import { ONE_THREAD, pythonWith } from '../support/python.js';
 import { trainerPython } from '../support/trainer-venv.js';
 
 const python = pythonWith('torch; torch.jagged') ?? trainerPython();
@@ -199,7 +199,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
   beforeAll(async () => {
     folder = await temporaryFolder();
     const scored = join(folder, 'scored.jsonl');
-    expect(await rredcot(['score', FIXTURES, '--limit', '16', '--quiet', '-o', scored])).toMatchObject({
+    expect(await rredcotHere(['score', FIXTURES, '--limit', '16', '--quiet', '-o', scored])).toMatchObject({
       code: 0,
     });
     const dumps = await scoredDumps(folder);
@@ -207,7 +207,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
     const program = join(ROOT, 'test/support/trainers.py');
     const run = spawnSync(python as string, [program, scored, join(folder, 'rows.jsonl'), ...dumps], {
       encoding: 'utf8',
-      env: { ...process.env, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
+      env: { ...ONE_THREAD, RREDCOT_SCORE: `${process.execPath} ${join(ROOT, 'bin/rredcot.js')} score` },
     });
     expect(run.status, run.stderr).toBe(0);
     const reader = join(ROOT, 'test/support/read_scored.py');
@@ -475,12 +475,12 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
 
   it('reinforce_torch.py trains on what score writes to its pipe, and its checkpoint can be built', async () => {
     const trained = join(folder, 'trained');
-    const flags = ['score', FIXTURES, '--limit', '24', '--quiet', '--format', 'jsonl', '-o', '-'];
-    const score = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...flags]);
-    const trainer = spawn(python as string, [
-      join(ROOT, 'examples/reinforce_torch.py'),
-      ...['--policy', EMBEDDED, '--batch', '8', '--save', trained],
-    ]);
+    const all = ['score', FIXTURES, '--limit', '24', '--quiet', '--format', 'jsonl', '-o', '-'];
+    const score = spawn(process.execPath, [join(ROOT, 'bin/rredcot.js'), ...all]);
+    const flags = ['--policy', EMBEDDED, '--batch', '8', '--save', trained];
+    const trainer = spawn(python as string, [join(ROOT, 'examples/reinforce_torch.py'), ...flags], {
+      env: ONE_THREAD,
+    });
     score.stdout.pipe(trainer.stdin);
     let [printed, errors] = ['', ''];
     trainer.stdout.on('data', (text) => (printed += text));
@@ -508,7 +508,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       'tokenizer.json',
       'tokenizer_config.json',
     ]);
-    const build = await rredcot(['policy', 'build', trained, '-o', join(folder, 'policy')]);
+    const build = await rredcotHere(['policy', 'build', trained, '-o', join(folder, 'policy')]);
     expect(build.code, build.stderr).toBe(0);
   });
 
@@ -522,7 +522,7 @@ describe.skipIf(python === undefined)('trainers (skipped without PyTorch)', () =
       spawnSync(
         python as string,
         [join(ROOT, 'examples/reinforce_torch.py'), join(folder, 'others.jsonl'), ...flags],
-        { encoding: 'utf8' },
+        { encoding: 'utf8', env: ONE_THREAD },
       );
     const gradient = (...flags: string[]) =>
       Number(/gradient (\S+),/.exec(run('--policy', EMBEDDED, '--batch', '999', ...flags).stdout)?.[1]);

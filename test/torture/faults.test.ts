@@ -26,8 +26,8 @@ const CODES: Readonly<Record<string, readonly string[]>> = {
 /** Of the calls every second, fourth … is made to fail: [few, more]. Worker threads make Parquet slow. */
 const STRIDES = {
   jsonl: { file: [2, 1], folder: [4, 1] },
-  arrow: { file: [8, 1], folder: [16, 1] },
-  parquet: { file: [15, 3], folder: [30, 6] },
+  arrow: { file: [8, 2], folder: [16, 4] },
+  parquet: { file: [15, 5], folder: [30, 10] },
 } as const;
 /** what the issue asks for, and where bytes get a name; the others only in `npm run torture` */
 const OPS = IS_FULL ? Object.keys(CODES) : ['write', 'sync', 'rename', 'read', 'link'];

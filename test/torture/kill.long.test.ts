@@ -1,5 +1,5 @@
 // SIGKILL at named and at random moments, then the same command until it ends: the bytes are those of an unbroken run.
-// 25 rounds, which reach each of MOMENTS; `npm run torture` does 200; RREDCOT_TORTURE_SEED=<n> does the rounds from a printed
+// 18 rounds, which reach each of MOMENTS; `npm run torture` does 200; RREDCOT_TORTURE_SEED=<n> does the rounds from a printed
 // seed again.
 import { spawn } from 'node:child_process';
 import { mkdir, readdir } from 'node:fs/promises';
@@ -9,10 +9,10 @@ import { BROKEN, hiddenRun, ROOT, temporaryFolder, writeFixtures } from '../supp
 import type { FsPlan } from './fs-hook.mjs';
 import { snapshot } from './snapshot.js';
 
-const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 25);
+const ROUNDS = Number(process.env.RREDCOT_TORTURE ?? 18);
 const SEED = Number(process.env.RREDCOT_TORTURE_SEED ?? 1);
 /** deaths a round: then it may end */
-const MAX_DEATHS = ROUNDS > 25 ? 4 : 2;
+const MAX_DEATHS = ROUNDS > 18 ? 4 : 2;
 
 interface Job {
   readonly name: string;

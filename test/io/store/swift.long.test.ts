@@ -19,7 +19,7 @@ describe.skipIf(!hasSwift)(
       cwd = await temporaryFolder();
       store = await startSwift('data');
       Object.assign(process.env, store.env, { XDG_CACHE_HOME: join(cwd, 'cache') });
-      await writeFixtures(join(cwd, 'rows.jsonl'), 96);
+      await writeFixtures(join(cwd, 'rows.jsonl'), 64);
     });
     afterAll(async () => {
       process.env = before;
@@ -61,14 +61,8 @@ describe.skipIf(!hasSwift)(
         expect(code, stderr).toBe(0);
         expect(stderr).toMatch(/resuming: \d+ chunks are done/);
       }
-      const local = await rredcot(command('rows.jsonl', 'scored.parquet'), { cwd });
-      expect(local.code, local.stderr).toBe(0);
-      const [there, here] = [
-        await store.bytes('data/out/scored.parquet'),
-        await readFile(join(cwd, 'scored.parquet')),
-      ];
-      // the file counts its inputs and does not name them, but each row names its file
-      expect(there?.length).toBeGreaterThan(here.length / 2);
+      const there = await store.bytes('data/out/scored.parquet');
+      // its rows name their file, so that it is read from there
       const again = await rredcot(command(input, 'again.parquet'), { cwd });
       expect(again.code, again.stderr).toBe(0);
       expect(there?.equals(await readFile(join(cwd, 'again.parquet')))).toBe(true);
@@ -86,9 +80,9 @@ describe.skipIf(!hasSwift)(
         2,
         expect.stringContaining('is the output of another run'),
       ]);
-      await expect(
-        putObject(join(cwd, 'scored.parquet'), 's3://data/out/scored.parquet', false),
-      ).rejects.toThrow('another command has made it');
+      await expect(putObject(join(cwd, 'rows.jsonl'), 's3://data/out/scored.parquet', false)).rejects.toThrow(
+        'another command has made it',
+      );
       // what is there already with the same bytes is ours
       await putObject(join(cwd, 'again.parquet'), 's3://data/out/scored.parquet', false);
       const { code, stderr } = await rredcot(
