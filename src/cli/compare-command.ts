@@ -1,9 +1,11 @@
-// The flags and help of `rredcot compare`.
+// The flags and help of the commands that hold credits against each other, or against a benchmark's truth: `compare` and `bench`.
 import type { Command } from 'commander';
+import type { BenchMeaning } from '../commands/bench.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal.js';
+import { type LogFlags, logged, logOf } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
@@ -85,6 +87,52 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
       done(await compare(files, opts, print, log));
     });
 }
+
+type BenchFlags = LogFlags & {
+  readonly [flag in 'half' | 'name' | 'madeBy' | 'seed' | 'output' | BenchMeaning]?: string;
+};
+
+/** Adds the command; it reports its exit code, and throws what goes wrong. */
+export function addBenchCommand(program: Command, done: (code: ExitCode) => void): void {
+  const command = program
+    .command('bench')
+    .argument('<set>', 'embedded, puzzles, bifurcation, or a file of another set')
+    .argument(
+      '[credits]',
+      'credits of its traces, by id, in any form that is read; without them the traces are printed',
+    )
+    .summary("hold credits against a benchmark's truth")
+    .description(
+      'Prints how near credits are to the true changes of value of a set, with intervals over its groups, beside what follows from length, outcome, surprise, entropy and chance, and writes the row. A file has, a row a trace, id and credit (a number a segment), values (of all exits) or tokens (a number a token), or was scored with --segmenter given.',
+    )
+    .option('--credit <path>', 'a number a thought segment; of a scored file also sigma or sigma_<rule>')
+    .option('--values <path>', 'values before the thought and after each segment (K+1)')
+    .option('--tokens <path>', 'a number a token of the completion, summed over each segment')
+    .option('--half <name>', 'choose|judge|all; look at judge once', 'choose')
+    .option('--name <name>', "of the row (default: the file's estimator, or its name)")
+    .option('--made-by <text>', 'how the credits were made; the row keeps it')
+    .option('--seed <n>', 'seed of the intervals and of the shuffled credit', '0')
+    .option('-o, --output <file>', 'the row', 'row.json')
+    .addHelpText('after', '\nExample:\n  rredcot bench puzzles credits.parquet -o row.json\n');
+  logged(command).action(async (set: string, credits: string | undefined, flags: BenchFlags) => {
+    const columns = MEANINGS.filter((meaning) => flags[meaning] !== undefined);
+    const [meaning] = columns;
+    if (columns.length > 1)
+      throw usageError(`--${columns.join(' and --')}: a row has one credit`, 'leave out one');
+    const { half = 'choose', name, madeBy, seed = '0', output = 'row.json' } = flags;
+    const path = meaning && parseNamedPath(`--${meaning}`, `path=${flags[meaning]}`).path;
+    const opts = {
+      ...{ name, madeBy, output, half: oneOf('--half', half, ['choose', 'judge', 'all'] as const) },
+      column: meaning && path && { name: meaning, meaning, path },
+      seed: positiveInteger('--seed', seed, 0, 0),
+    };
+    const { bench } = await import('../commands/bench.js');
+    const write = (text: string) => process.stdout.write(text);
+    done(await bench(set, credits, opts, write, await logOf(flags)));
+  });
+}
+
+const MEANINGS = ['credit', 'values', 'tokens'] as const;
 
 function resolved(flags: CompareFlags) {
   if (flags.json && flags.csv)

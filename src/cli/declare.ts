@@ -36,6 +36,7 @@ const ENDS: Readonly<Record<string, readonly [page: string, codes: string]>> = {
   report: ['looking.md', OF_A_FILE],
   calibrate: ['calibration.md', '65 no trace to fit to, or a file changed after it was written'],
   compare: ['compare.md', '65 no trace to compare'],
+  bench: ['benchmark.md', '65 no set, credits of another one or of no trace of it'],
   redistribute: ['method.md', '65 data, 75 interrupted or disk full'],
   filter: [
     'output.md',

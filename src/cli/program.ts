@@ -8,7 +8,7 @@ import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { escapeLines } from '../printable.js';
 import { record, tellBug, tellError } from '../report/terminal.js';
 import { noteError } from '../report/worker-log.js';
-import { addCompareCommand } from './compare-command.js';
+import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
 import { declared, endHelp, readableHelp } from './declare.js';
 import { inspectCommand } from './inspect-command.js';
@@ -100,6 +100,7 @@ async function run(
   addCalibrateCommand(program, signal, done);
   addRunCommands(program, signal, done);
   addCompareCommand(program, done);
+  addBenchCommand(program, done);
   addScoredCommands(program, signal, done);
   addPageCommands(program, signal, done);
   addPolicyCommands(program);

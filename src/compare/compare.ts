@@ -38,7 +38,7 @@ export const LASTS = [0.25, 0.5, 0.75, 1] as const;
 export const OUTCOMES = ['all', 'right', 'wrong'] as const;
 
 /** What a figure is of, and what was found. */
-type Pending = readonly [
+export type Pending = readonly [
   place: Pick<ComparedFigure, 'measure' | 'of' | 'credit' | 'traces' | 'last'>,
   found: Measured,
 ];
@@ -53,11 +53,7 @@ export function compareCredits(
   opts: CompareOptions,
   onPair: (done: number, of: number) => void = () => {},
 ): ComparedFigure[] {
-  const told = (pending: readonly Pending[]): ComparedFigure[] => {
-    const figures = pending.map(([, { figure }]) => figure);
-    const intervals = withIntervals(figures, table.groups, { resamples: RESAMPLES, seed: opts.seed });
-    return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
-  };
+  const told = (pending: readonly Pending[]) => figuresOf(table, pending, opts.seed);
   const pairs = pairsOf(table, opts);
   return [
     ...pairs.flatMap(([a, b], n) => {
@@ -68,6 +64,17 @@ export function compareCredits(
     }),
     ...told(agreements(table, opts)),
   ];
+}
+
+/** Figures with their intervals. @param seed of the resamples */
+export function figuresOf(
+  { groups }: CreditTable,
+  pending: readonly Pending[],
+  seed: number,
+): ComparedFigure[] {
+  const figures = pending.map(([, { figure }]) => figure);
+  const intervals = withIntervals(figures, groups, { resamples: RESAMPLES, seed });
+  return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
 }
 
 function toldOf([place, found]: Pending, interval: Interval): ComparedFigure {
@@ -99,7 +106,8 @@ function correlations(table: CreditTable, a: Credit, b: Credit, last: number): P
   });
 }
 
-function agreements(table: CreditTable, { truth }: CompareOptions): Pending[] {
+/** Where the credits agree with the truth, and where they find the first wrong segment. */
+export function agreements(table: CreditTable, { truth }: Pick<CompareOptions, 'truth'>): Pending[] {
   const judge = table.credits.find(({ name }) => name === truth);
   const all = { traces: 'all', last: 1 } as const;
   const judged = table.credits.flatMap((credit): Pending[] => {

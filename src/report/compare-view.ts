@@ -68,7 +68,7 @@ export function sizesText({ traces, right, wrong, segments }: DrawnComparison): 
 }
 
 /** What the marks of figures mean. */
-export function marksText(drawn: readonly ComparedFigure[]): string[] {
+export function marksText(drawn: readonly Pick<ComparedFigure, 'notes'>[]): string[] {
   const codes = new Set(drawn.filter(marked).flatMap((figure) => figure.notes));
   return Object.entries(NOTES).flatMap(([code, text]) => (codes.has(code) ? [`* ${code}: ${text}`] : []));
 }
@@ -129,7 +129,7 @@ export function drawComparison(report: DrawnComparison): string {
 }
 
 /** Whether something is known against a figure. */
-export function marked({ notes }: ComparedFigure): boolean {
+export function marked({ notes }: Pick<ComparedFigure, 'notes'>): boolean {
   return notes.some((code) => code in NOTES);
 }
 
@@ -137,7 +137,8 @@ function plain({ value }: Pick<ComparedFigure, 'value'>): string {
   return value === null ? '–' : value.toFixed(2).replace('-', '−');
 }
 
-function interval(figure: ComparedFigure): string {
+/** A value with its interval. */
+export function interval(figure: Pick<ComparedFigure, 'value' | 'low' | 'high'>): string {
   const { value, low, high } = figure;
   if (value === null || low === null || high === null) return plain(figure);
   return `${plain(figure)} [${plain({ value: low })}, ${plain({ value: high })}]`;
@@ -154,7 +155,7 @@ function probability(p: number | null): string {
 }
 
 /** Columns of text; the first one to the left, the others to the right. */
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
   const all = [head, ...rows];
   const widths = head.map((_, n) => Math.max(...all.map((row) => (row[n] ?? '').length)));
   return all.map((row) =>

@@ -50,6 +50,8 @@ export interface TraceCredits {
   /** ends of all segments in tokens, or in characters where there are no tokens */
   readonly ends: string;
   readonly reward: number; // NaN where unknown
+  /** (K+1) NaN where unknown */
+  readonly values: Float64Array;
   /** (K) by name: `delta`, `uniform`, `sigma…`, and the names of the request */
   readonly credits: ReadonlyMap<string, Float64Array>;
   /** −1: none is wrong; undefined: nothing is said of it */
@@ -132,7 +134,7 @@ export function traceCredits(
     if (found !== null) credits.set(column.name, found);
   }
   return {
-    ...{ id: trace.id, group: trace.group, segments: K, reward, credits },
+    ...{ id: trace.id, group: trace.group, segments: K, reward, values, credits },
     ends: `${unit} ${ends.join(' ')} ${K}`,
     firstWrong: firstWrongOf(columns, asked.firstWrong, K, segments.length),
     fallback: status.find(isFallback),
@@ -163,7 +165,7 @@ function firstWrongOf(row: Cells, path: FieldPath | undefined, K: number, segmen
  * The credit of K segments; NaN where a number is null. Null where the row has no such column.
  * @throws CreditFault for another number of numbers, or something else
  */
-function columnCredit(
+export function columnCredit(
   row: Readonly<Record<string, unknown>>,
   { name, meaning, path }: CreditColumn,
   K: number,
@@ -191,7 +193,11 @@ function at(list: Float64Array, k: number): number {
  * @param flag that names the path
  * @throws CreditFault for anything else
  */
-function listAt(row: Readonly<Record<string, unknown>>, path: FieldPath, flag: string): Float64Array | null {
+export function listAt(
+  row: Readonly<Record<string, unknown>>,
+  path: FieldPath,
+  flag: string,
+): Float64Array | null {
   const found = resolvePath(row, path);
   if (found.kind === 'missing' || (found.kind === 'one' && (found.value ?? null) === null)) return null;
   if (found.kind === 'no list') throw new CreditFault(`${flag}: ${path.text} is no list`);

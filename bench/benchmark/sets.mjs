@@ -1,0 +1,121 @@
+// Makes the benchmark's sets: samples of both policies on problems of their own, the bifurcation task, and sets of published chains.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Bool, Field, Float32, Float64, Int32, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { Compression, Table as Encoded, WriterPropertiesBuilder, writeParquet } from 'parquet-wasm/node';
+import { firstMistake } from '../fidelity/known-lines.mjs';
+import { buildFolder } from '../fidelity/prepare.mjs';
+import { ROOT, readLines, rowsOf, rredcot, writeLines } from '../fidelity/program.mjs';
+import { compactSamples } from '../fidelity/samples.mjs';
+import { bifurcationRows } from './bifurcation.mjs';
+
+export const WORK = join(ROOT, '.benchmark');
+/** Completions of an exit in either half. */
+const HALF = 32;
+
+const listOf = (type) => new List(new Field('item', type, true));
+const TYPES = {
+  ...Object.fromEntries(['set', 'half', 'id', 'group', 'prompt', 'completion', 'answer'].map((name) => [name, new Utf8()])),
+  ...Object.fromEntries(['reward', 'first_wrong', 'completions_a_half'].map((name) => [name, new Int32()])),
+  ...Object.fromEntries(
+    ['prompt_ids', 'completion_ids', 'segment_ends', 'segment_char_ends', 'wins_first', 'wins_second'].map((name) => [name, listOf(new Int32())]),
+  ),
+  ...{ logprobs: listOf(new Float32()), entropies: listOf(new Float32()) },
+  ...{ values: listOf(new Float64()), exact: new Bool() },
+};
+
+/** Writes a set as Parquet, its columns in the order of the first row. @param name with its version */
+export function writeSet(path, name, rows) {
+  const all = rows.map((row) => ({ set: name, ...row }));
+  const columns = Object.keys(all[0]).map((key) => [key, vectorFromArray(all.map((row) => row[key]), TYPES[key])]);
+  const properties = new WriterPropertiesBuilder().setCompression(Compression.ZSTD).build();
+  const table = Encoded.fromIPCStream(tableToIPC(new Table(Object.fromEntries(columns)), 'stream'));
+  writeFileSync(path, writeParquet(table, properties));
+}
+
+/** The policies, and how their tasks are called in the recipe. */
+export const TOYS = [
+  { name: 'puzzles', task: 'puzzles', problems: 8, checkpoint: join(ROOT, 'models/puzzles') },
+  { name: 'embedded', task: 'task', problems: 12, folder: join(ROOT, 'models/embedded') },
+];
+const SEED = 'bench-1';
+
+const recipe = (...args) =>
+  execFileSync('python3', ['prompts.py', ...args], { cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 })
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+/** A policy's folder, built where it is not there. */
+export function folderOf({ name, checkpoint, folder = join(WORK, name, 'policy') }) {
+  mkdirSync(join(WORK, name), { recursive: true });
+  if (checkpoint !== undefined) buildFolder(checkpoint, folder);
+  return folder;
+}
+
+/** Samples traces and, at the ends of their lines, completions: an hour of one core. */
+export function sampleToy(toy) {
+  const at = (name) => join(WORK, toy.name, name);
+  const policy = ['--policy', folderOf(toy)];
+  const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
+  writeLines(at('prompts.jsonl'), recipe(...drawn).map((row) => ({ ...row, id: `bench-${row.id}`, group: `bench-${row.group}` })));
+  rredcot('sample', at('prompts.jsonl'), '-n', '6', '--seed', '1', '-o', at('traces.jsonl'), ...policy, '--overwrite', '--quiet');
+  const how = ['--estimator', 'mc', '--mc-samples', `${2 * HALF}`, '--seed', '1', '--keep-samples', '--segmenter', 'newline'];
+  const form = ['--rows-per-chunk', '4', '--format', 'jsonl', '--columns', 'id,segments,value_start', '--quiet'];
+  rredcot('score', at('traces.jsonl'), '-o', at('mc/'), ...policy, ...how, ...form);
+  writeToy(toy, rowsOf(at('mc')));
+}
+
+/** @param sampled rows of the Monte Carlo run */
+export function writeToy(toy, sampled) {
+  const at = (name) => join(WORK, toy.name, name);
+  const own = ['--segmenter', 'newline', '--overwrite', '--quiet'];
+  rredcot('score', at('traces.jsonl'), '-o', at('scored.jsonl'), '--policy', folderOf(toy), ...own);
+  const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
+  const labels = toy.task === 'puzzles' ? recipe(...drawn, '--label', at('traces.jsonl')).map(({ mistake }) => mistake) : null;
+  const samples = new Map(Array.from(sampled, (row) => [row.id, compactSamples(row)]));
+  const rows = readLines(at('scored.jsonl')).map((row, i) => {
+    const { ends, utilities } = samples.get(row.id);
+    const wins = (from) => utilities.map((of) => of.slice(from, from + HALF).reduce((sum, own) => sum + own, 0));
+    const line = labels === null ? firstMistake(row.prompt, row.completion) : labels[i];
+    // some mistakes cost nothing: the answer is right in spite of them
+    const isWrong = line !== null && line < ends.length - 1 && row.reward <= 0.5;
+    const { id, group, prompt, prompt_ids, completion, completion_ids, answer, reward, logprobs, entropies } = row;
+    return {
+      ...{ half: Number(group.slice(-4)) % 2 === 0 ? 'choose' : 'judge', id, group, prompt, prompt_ids, completion },
+      ...{ completion_ids, answer, reward, segment_ends: ends.slice(1), logprobs, entropies },
+      ...{ completions_a_half: HALF, wins_first: wins(0), wins_second: wins(HALF), first_wrong: isWrong ? line : null },
+    };
+  });
+  writeSet(join(ROOT, `fixtures/bench/${toy.name}.parquet`), `${toy.name}@1`, rows);
+}
+
+/** A trace of given steps, each a segment. @param values before each step; of the state after the last nobody knows */
+function ofSteps(id, group, prompt, steps, { reward, wrong, values }, n) {
+  const ends = steps.map((_, k) => steps.slice(0, k + 1).reduce((sum, step) => sum + step.length, 0));
+  const half = n % 2 === 0 ? 'choose' : 'judge';
+  const truth = values === undefined ? { first_wrong: wrong } : { values: [...values, null] };
+  return { half, id, group, prompt, completion: steps.join(''), reward: Number(reward), segment_char_ends: ends, ...truth };
+}
+
+const lines = (steps) => steps.map((step) => `${step}\n`);
+/** Published files, by the fields that they have. */
+export const PUBLISHED = {
+  'thought-anchors': (row, n) =>
+    ofSteps(row.id, `${row.problem_idx}`, row.base_solution.prompt, row.chunks.map(({ chunk }) => `${chunk} `), { reward: row.base_solution.is_correct, values: row.chunks.map(({ accuracy }) => accuracy) }, n),
+  'big-bench-mistake': (row, n) =>
+    ofSteps(`${n}`, `${n}`, row.input, lines(row.steps), { reward: row.answer === row.target, wrong: row.mistake_index }, n),
+  processbench: (row, n) =>
+    ofSteps(row.id, row.id, row.problem, lines(row.steps), { reward: row.final_answer_correct, wrong: row.label }, n),
+};
+
+/** Makes a set of a published file, which stays where it is. */
+export function writePublished(kind, path, output) {
+  const rows = readLines(path).map(PUBLISHED[kind]);
+  writeSet(output, `${kind}@1`, rows);
+}
+
+export function writeBifurcation() {
+  writeSet(join(ROOT, 'fixtures/bench/bifurcation.parquet'), 'bifurcation@1', bifurcationRows(24, 8));
+}

@@ -1,0 +1,318 @@
+// `rredcot bench`: holds anybody's credit of a set's traces against the set's truth, prints the row and writes it; without credits it prints the set.
+import { stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { type BenchFigure, benchFigures } from '../compare/bench.js';
+import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
+import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
+import { hasLevel, isMartingale } from '../estimate/nature.js';
+import { storedNature } from '../estimators/registry.js';
+import { sha256OfFile } from '../io/files/file-bytes.js';
+import { writeText } from '../io/files/json-file.js';
+import { parsePath } from '../io/map/sources.js';
+import { fileStem, readRows, resolveInputs } from '../io/read/inputs.js';
+import {
+  type BenchSet,
+  type BenchTrace,
+  besideCredits,
+  bySegment,
+  readBenchSet,
+  shuffledCredits,
+} from '../io/scored/bench-set.js';
+import { isList } from '../io/scored/stored-rows.js';
+import {
+  type CreditColumn,
+  CreditFault,
+  columnCredit,
+  DELTA,
+  listAt,
+  traceCredits,
+} from '../io/scored/trace-credits.js';
+import { packageFile } from '../package-files.js';
+import { plural } from '../plural.js';
+import { drawBench } from '../report/bench-view.js';
+import type { Log } from '../report/log.js';
+import { type InputRow, isBad } from '../rows.js';
+import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { accountOf } from './scored/open-scored.js';
+
+export interface BenchOptions {
+  /** where a row's credits are, and what its numbers are; undefined: what the columns' names say, or a scored file's own */
+  readonly column: (Omit<CreditColumn, 'meaning'> & { readonly meaning: BenchMeaning }) | undefined;
+  readonly half: 'choose' | 'judge' | 'all';
+  readonly name: string | undefined;
+  /** how the credits were made, which the row keeps */
+  readonly madeBy: string | undefined;
+  readonly seed: number;
+  readonly output: string;
+}
+
+/** `credit` (K), a number a segment; `values` (K+1), of its exits; `tokens` (T), a number a token, summed over a segment. */
+export type BenchMeaning = 'credit' | 'values' | 'tokens';
+
+/** A row of the benchmark, as `row.json` has it. */
+export interface BenchRow {
+  readonly format: 1;
+  readonly name: string;
+  readonly set: string;
+  readonly set_sha256: string | null;
+  readonly half: string;
+  readonly made_by: string | null;
+  readonly seed: number;
+  /** of the set's half, and those of them that the file has credits for */
+  readonly traces: number;
+  readonly counted: number;
+  readonly groups: number;
+  readonly segments: number;
+  /** tokens read and written for the credits, a token of the completions; null where the file does not say */
+  readonly tokens_spent: number | null;
+  readonly left_out: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
+  readonly figures: readonly BenchFigure[];
+}
+
+/** The sets that ship. */
+export const SETS = ['embedded', 'puzzles', 'bifurcation'] as const;
+
+/**
+ * @param set name of a set that ships, or a file of another
+ * @param credits undefined: the traces of the set are printed, a JSON line each
+ * @throws RredcotError: exit 2 for what is no set, 65 for credits of another set or of no trace of it
+ */
+export async function bench(
+  set: string,
+  credits: string | undefined,
+  opts: BenchOptions,
+  write: (text: string) => void,
+  log: Log,
+): Promise<ExitCode> {
+  const path = await setPath(set);
+  const inputs = await resolveInputs([path]);
+  const isIn = (half: unknown) => opts.half === 'all' || (half ?? 'judge') === opts.half;
+  if (credits === undefined) {
+    for await (const row of readRows(inputs))
+      if (isBad(row))
+        throw dataError(`${path}:${row.row}: ${row.rejection.reason}`, 'take the set as it was made');
+      else if (isIn(row.columns.half)) write(`${row.raw}\n`);
+    return EXIT.done;
+  }
+  await refuseInputs([opts.output], [{ path }, { path: credits }]);
+  await refuseUnreplaceable(opts.output);
+  const whole = await readBenchSet(path, readRows(inputs));
+  const own = { ...whole, traces: whole.traces.filter(({ half }) => isIn(half)) };
+  if (own.traces.length === 0) throw usageError(`${path}: has no trace of --half ${opts.half}`, '--half all');
+  const read = await readCredits(credits, whole, own.traces, opts);
+  const row: BenchRow = {
+    ...{ format: 1, name: opts.name ?? read.name, set: own.name, set_sha256: await sha256OfFile(path) },
+    ...{ half: opts.half, made_by: opts.madeBy ?? null, seed: opts.seed },
+    ...{ traces: own.traces.length, counted: read.credits.size },
+    groups: new Set(own.traces.map(({ group }) => group)).size,
+    segments: own.traces.reduce((sum, { cuts }) => sum + cuts.length, 0),
+    ...{ tokens_spent: read.spent, left_out: read.leftOut },
+    figures: figuresOf(own, read, opts.seed),
+  };
+  for (const [code, { count, first }] of Object.entries(read.leftOut))
+    log.warn(code, `${plural(count, 'trace')} left out (${code}), first ${first}`);
+  await writeText(opts.output, textOf(row));
+  write(drawBench(row));
+  return EXIT.done;
+}
+
+async function setPath(set: string): Promise<string> {
+  const isThere = await stat(set).catch(() => null);
+  if (isThere !== null) return set;
+  if ((SETS as readonly string[]).includes(set)) return packageFile(`fixtures/bench/${set}.parquet`);
+  throw usageError(`${set}: is no set that ships, and no file`, `rredcot bench ${SETS.join('|')}, or a file`);
+}
+
+/** A line a figure, of six digits: two rows are compared by eye, and a last bit is no figure. */
+function textOf({ figures, ...row }: BenchRow): string {
+  const rounded = (_: string, x: unknown) =>
+    typeof x === 'number' && !Number.isInteger(x) ? Number(x.toPrecision(6)) : x;
+  const head = JSON.stringify(row, rounded, 1).slice(0, -2);
+  const lines = figures.map((figure) => `  ${JSON.stringify(figure, rounded)}`);
+  return `${head},\n "figures": [\n${lines.join(',\n')}\n ]\n}\n`;
+}
+
+/** What a file says of a set's traces. */
+interface Credits {
+  readonly name: string;
+  /** (K) by id */
+  readonly credits: ReadonlyMap<string, Float64Array>;
+  /** (K+1) by id, where what was given are values on the reward's scale */
+  readonly values: ReadonlyMap<string, ArrayLike<number>>;
+  readonly spent: number | null;
+  readonly leftOut: BenchRow['left_out'];
+}
+
+async function readCredits(
+  path: string,
+  set: BenchSet,
+  wanted: readonly BenchTrace[],
+  { column }: BenchOptions,
+): Promise<Credits> {
+  const inputs = await resolveInputs([path]);
+  const { config } = await accountOf(path, inputs);
+  const nature = config && storedNature(config);
+  const known = new Map(set.traces.map((trace) => [trace.id, trace]));
+  const left = new Set(wanted.map(({ id }) => id));
+  const credits = new Map<string, Float64Array>();
+  const values = new Map<string, ArrayLike<number>>();
+  const leftOut: Record<string, { count: number; first: string }> = {};
+  const leave = (code: string, reason: string) => {
+    leftOut[code] = { count: (leftOut[code]?.count ?? 0) + 1, first: leftOut[code]?.first ?? reason };
+  };
+  let [spent, tokens] = [0, 0];
+  for await (const row of readRows(inputs)) {
+    const place = `${basename(path)}:${row.row}`;
+    if (isBad(row)) {
+      leave(row.rejection.code, `${place}: ${row.rejection.reason}`);
+      continue;
+    }
+    const { id, set: of, tokens_spent } = row.columns;
+    if (typeof of === 'string' && of !== set.name)
+      throw dataError(
+        `${place}: is of the set ${of}, and this one is ${set.name}`,
+        'score the set that is named',
+      );
+    const trace = typeof id === 'string' ? known.get(id) : undefined;
+    if (trace === undefined) {
+      leave('no_partner', `${place}: id ${JSON.stringify(id) ?? 'is missing, and'} is not in the set`);
+      continue;
+    }
+    // of the other half
+    if (!left.has(trace.id) && !credits.has(trace.id)) continue;
+    try {
+      if (credits.has(trace.id)) throw new CreditFault(`id ${JSON.stringify(id)} is there twice`);
+      const isMagnitude = nature?.isMagnitude === true;
+      const found = creditOf(
+        row,
+        trace,
+        column,
+        isMagnitude,
+        nature !== undefined && hasLevel(nature) && isMartingale(nature),
+      );
+      const at = found.credit.findIndex((x) => !Number.isFinite(x));
+      if (at >= 0) throw new CreditFault(`the credit of segment ${at} is no finite number`);
+      credits.set(trace.id, found.credit);
+      left.delete(trace.id);
+      if (found.values !== undefined) values.set(trace.id, found.values);
+      spent += typeof tokens_spent === 'number' ? tokens_spent : Number.NaN;
+      tokens += trace.T;
+    } catch (error) {
+      if (!(error instanceof CreditFault || error instanceof TraceRejected)) throw error;
+      leave(error instanceof CreditFault ? 'credit' : error.code, `${place}: ${error.message}`);
+    }
+  }
+  if (credits.size === 0) {
+    const [first] = Object.values(leftOut);
+    throw dataError(
+      `${path}: has credit for no trace of ${set.name}${first === undefined ? '' : `: ${first.first}`}`,
+      'rredcot bench <set> prints the traces; a row needs id and credit, values or tokens (docs/benchmark.md)',
+    );
+  }
+  for (const id of left) leave('missing', `id ${JSON.stringify(id)} has no credit in ${basename(path)}`);
+  const { estimator, steps } = config ?? {};
+  const own =
+    typeof estimator !== 'string'
+      ? fileStem(path)
+      : steps === undefined || steps === 'free'
+        ? estimator
+        : `${estimator} ${steps}`;
+  return { name: own, credits, values, spent: spent >= 0 ? spent / tokens : null, leftOut };
+}
+
+/** @throws CreditFault, TraceRejected for a row whose numbers are not those of the trace's segments */
+function creditOf(
+  row: InputRow,
+  trace: BenchTrace,
+  column: BenchOptions['column'],
+  isMagnitude: boolean,
+  isLevel: boolean,
+): { readonly credit: Float64Array; readonly values?: ArrayLike<number> } {
+  const { columns } = row;
+  const K = trace.cuts.length;
+  const name = column?.path.text;
+  const isOurs = isList(columns.segments) && (columns.segments as ArrayLike<unknown>).length > 0;
+  if (isOurs && (name === undefined || name === DELTA || name.startsWith('sigma'))) {
+    const own = traceCredits(row, { columns: [], firstWrong: undefined, reward: undefined }, { isMagnitude });
+    const ends = `${trace.unit} ${trace.cuts.join(' ')}`;
+    if (own.segments !== K || !`${own.ends} `.startsWith(`${ends} `))
+      throw new CreditFault('is cut at other places than the set: score it with --segmenter given');
+    const credit = own.credits.get(name ?? DELTA);
+    if (credit === undefined) throw new CreditFault(`has no ${name ?? DELTA}, and its status says why`);
+    return { credit, ...(isLevel && (name ?? DELTA) === DELTA && { values: own.values }) };
+  }
+  const meaning = column?.meaning ?? MEANINGS.find((each) => columns[each] !== undefined);
+  if (meaning === undefined)
+    throw new CreditFault(
+      `has none of the columns ${MEANINGS.join(', ')}: --credit, --values or --tokens <path>`,
+    );
+  const path = column?.path ?? parsePath(meaning);
+  const numbers = listAt(columns, path, `--${meaning}`);
+  if (numbers === null) throw new CreditFault(`has nothing at ${path.text}`);
+  if (meaning === 'tokens') {
+    if (numbers.length !== trace.T)
+      throw new CreditFault(`${path.text} has ${numbers.length} numbers, expected ${trace.T}, one a token`);
+    return { credit: bySegment(trace.cuts, numbers) };
+  }
+  const found = columnCredit(columns, { name: path.text, meaning, path }, K);
+  return { credit: found as Float64Array, ...(meaning === 'values' && { values: numbers }) };
+}
+
+const MEANINGS = ['credit', 'values', 'tokens'] as const;
+
+/** All figures of a set's traces; what always stands beside the credit is made of all of them. */
+function figuresOf({ traces, isExact }: BenchSet, read: Credits, seed: number): readonly BenchFigure[] {
+  const groups = new Map<string, number[]>();
+  for (const { group, reward } of traces) groups.set(group, [...(groups.get(group) ?? []), reward]);
+  const numbers = new Map([...groups.keys()].map((group, n) => [group, n]));
+  const baseline = (rewards: readonly number[]) =>
+    rewards.length < 2 ? 0.5 : rewards.reduce((sum, own) => sum + own, 0) / rewards.length;
+  const nothing = ({ cuts }: BenchTrace) => new Float64Array(cuts.length).fill(Number.NaN);
+  const credits = traces.map((trace) => read.credits.get(trace.id) ?? nothing(trace));
+  const beside = traces.map((trace) => besideCredits(trace, baseline(groups.get(trace.group) as number[])));
+  const flat = (lists: readonly ArrayLike<number>[]) =>
+    Float64Array.from(lists.flatMap((own) => Array.from(own)));
+  const names = [...new Set(beside.flatMap((own) => [...own.keys()]))];
+  const table: CreditTable = {
+    offsets: Int32Array.from([0, ...traces], (_, i) =>
+      traces.slice(0, i).reduce((sum, { cuts }) => sum + cuts.length, 0),
+    ),
+    rewards: Float64Array.from(traces, ({ reward }) => reward),
+    groups: Int32Array.from(traces, ({ group }) => numbers.get(group) as number),
+    firstWrong: Int32Array.from(traces, ({ firstWrong }) => firstWrong ?? NO_LABEL),
+    credits: [
+      { name: ROW, values: flat(credits) },
+      ...names.map((name) => ({
+        name,
+        values: flat(beside.map((own, i) => own.get(name) ?? nothing(traces[i] as BenchTrace))),
+      })),
+      { name: 'shuffled', values: flat(shuffledCredits(credits, seed)) },
+    ],
+  };
+  const changes = (of: (trace: BenchTrace) => readonly number[] | undefined) =>
+    flat(
+      traces.map((trace) =>
+        trace.cuts.map((_, k) => (of(trace)?.[k + 1] ?? Number.NaN) - (of(trace)?.[k] ?? Number.NaN)),
+      ),
+    );
+  const has = (name: 'values' | 'halves') => traces.some((trace) => trace[name] !== undefined);
+  const off = Float64Array.from(traces, ({ id, values }) => {
+    const own = read.values.get(id);
+    if (own === undefined || values === undefined || own.length !== values.length) return Number.NaN;
+    return values.reduce((sum, value, k) => sum + Math.abs((own[k] as number) - value), 0) / values.length;
+  });
+  const truth = {
+    changes: has('values') ? { name: 'truth', values: changes(({ values }) => values) } : undefined,
+    halves: has('halves')
+      ? ([0, 1].map((n) => ({
+          name: 'half',
+          values: changes(({ halves }) => halves?.[n as 0 | 1]),
+        })) as never)
+      : undefined,
+    isExact,
+  };
+  return benchFigures(table, truth, new Map(read.values.size > 0 ? [[ROW, off]] : []), seed);
+}
+
+/** What the file's own credit is called among the figures. */
+export const ROW = 'row';

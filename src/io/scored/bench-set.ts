@@ -1,0 +1,176 @@
+// A set of the benchmark in: its traces with their cuts, rewards, true values and labels, and what credit from the set alone would be.
+import { randomStream } from '../../compare/bootstrap.js';
+import { dataError } from '../../errors.js';
+import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { isList } from './stored-rows.js';
+
+/** One trace of a set: K thought segments of T tokens, or of T characters where the set has none. */
+export interface BenchTrace {
+  readonly id: string;
+  readonly group: string;
+  readonly half: string;
+  readonly reward: number;
+  readonly unit: 'end' | 'charEnd';
+  /** (K) ends of the thought segments */
+  readonly cuts: readonly number[];
+  readonly T: number;
+  /** (T) nats; undefined where the set has none */
+  readonly logprobs: readonly number[] | undefined;
+  readonly entropies: readonly number[] | undefined;
+  /** (K+1) NaN where nobody knows; undefined in a set of labels */
+  readonly values: readonly number[] | undefined;
+  /** (K+1) of either half of the completions */
+  readonly halves: readonly [readonly number[], readonly number[]] | undefined;
+  /** −1 where no segment is wrong; undefined where nobody has said */
+  readonly firstWrong: number | undefined;
+}
+
+export interface BenchSet {
+  /** `name@version` */
+  readonly name: string;
+  /** whether its values are computed, not sampled */
+  readonly isExact: boolean;
+  readonly traces: readonly BenchTrace[];
+}
+
+const NAME = /^[\w.-]+@\d+$/;
+
+/**
+ * Reads a set.
+ * @throws RredcotError (exit 65) naming the row of what is no set: a trace cannot be left out of it
+ */
+export async function readBenchSet(path: string, rows: AsyncIterable<InputRow | BadRow>): Promise<BenchSet> {
+  const traces = new Map<string, BenchTrace>();
+  const names = new Set<string>();
+  let isExact = true;
+  for await (const row of rows) {
+    const fault = (why: string) =>
+      dataError(`${path}:${row.row}: ${why}`, 'rredcot bench puzzles prints the rows of a set');
+    if (isBad(row)) throw fault(row.rejection.reason);
+    const { set, exact } = row.columns;
+    if (typeof set !== 'string' || !NAME.test(set))
+      throw fault(`is no row of a set: column set has ${JSON.stringify(set)}, expected name@version`);
+    names.add(set);
+    if (names.size > 1) throw fault(`is of another set: ${[...names].join(' and ')}`);
+    isExact &&= exact === true;
+    const trace = traceOf(row, fault);
+    if (traces.has(trace.id)) throw fault(`id ${JSON.stringify(trace.id)} is there twice`);
+    traces.set(trace.id, trace);
+  }
+  const [name] = names;
+  if (name === undefined) throw dataError(`${path}: has no rows`, 'name a set of the benchmark');
+  return { name, isExact, traces: [...traces.values()] };
+}
+
+function traceOf({ columns }: InputRow, fault: (why: string) => Error): BenchTrace {
+  const list = (name: string, length?: number): number[] | undefined => {
+    const found = columns[name] ?? undefined;
+    if (found === undefined) return undefined;
+    if (!isList(found)) throw fault(`${name} is no list`);
+    const numbers = Array.from(found as ArrayLike<unknown>, (x) => (x === null ? Number.NaN : Number(x)));
+    if (length !== undefined && numbers.length !== length)
+      throw fault(`${name} has ${numbers.length} numbers, expected ${length}`);
+    return numbers;
+  };
+  const { id, group, half = 'judge', completion } = columns;
+  const reward = Number(columns.reward ?? Number.NaN);
+  if (typeof id !== 'string' || typeof half !== 'string' || Number.isNaN(reward))
+    throw fault('expected id, half and reward');
+  const tokens = list('segment_ends');
+  const cuts = tokens ?? list('segment_char_ends');
+  const T = tokens === undefined ? String(completion ?? '').length : list('completion_ids')?.length;
+  if (cuts === undefined || T === undefined)
+    throw fault('expected segment_ends and completion_ids, or segment_char_ends and completion');
+  if (cuts.some((end, k) => !(end > (cuts[k - 1] ?? 0) && end <= T)))
+    throw fault(`its cuts do not rise from 1 to ${T}`);
+  const exits = cuts.length + 1;
+  const n = Number(columns.completions_a_half ?? Number.NaN);
+  const [first, second] = [list('wins_first', exits), list('wins_second', exits)];
+  const halves =
+    first && second && ([first, second].map((wins) => wins.map((x) => x / n)) as [number[], number[]]);
+  const values = halves ? halves[0].map((x, k) => (x + (halves[1][k] as number)) / 2) : list('values', exits);
+  if (halves?.flat().some((x) => !(x >= 0 && x <= 1)) === true)
+    throw fault('expected wins between 0 and completions_a_half');
+  const wrong = columns.first_wrong;
+  const firstWrong = wrong === undefined ? undefined : wrong === null ? -1 : Number(wrong);
+  if (
+    firstWrong !== undefined &&
+    !(Number.isInteger(firstWrong) && firstWrong >= -1 && firstWrong < cuts.length)
+  )
+    throw fault(
+      `first_wrong is ${String(wrong)}, expected a segment from 0 to ${cuts.length - 1}, null or -1`,
+    );
+  return {
+    ...{
+      id,
+      group: typeof group === 'string' ? group : id,
+      half,
+      reward,
+      cuts,
+      T,
+      values,
+      halves,
+      firstWrong,
+    },
+    unit: tokens === undefined ? 'charEnd' : 'end',
+    logprobs: list('logprobs', T),
+    entropies: list('entropies', T),
+  };
+}
+
+/** Sums of a number a token over the segments. @returns (K) */
+export function bySegment(cuts: readonly number[], tokens: ArrayLike<number>): Float64Array {
+  return Float64Array.from(cuts, (end, k) => {
+    let sum = 0;
+    for (let t = cuts[k - 1] ?? 0; t < end; t++) sum += tokens[t] as number;
+    return sum;
+  });
+}
+
+/**
+ * What always stands beside a credit, from the set alone, (K) by name; `surprise` and `entropy` where it has what they read.
+ * `uniform` and `entropy` share R* = ζ − b out by length and by the tokens' entropies, `outcome` is its sign for every segment, and
+ * `surprise` its sign with the least likely token's −log π.
+ * @param baseline b, the mean reward of the trace's group
+ */
+export function besideCredits(
+  { reward, cuts, T, logprobs, entropies }: BenchTrace,
+  baseline: number,
+): Map<string, Float64Array> {
+  const weight = reward - baseline;
+  const found = new Map([
+    ['uniform', bySegment(cuts, new Float64Array(T).fill(weight / T))],
+    ['outcome', new Float64Array(cuts.length).fill(Math.sign(weight))],
+  ]);
+  if (logprobs !== undefined) {
+    const least = (from: number, to: number) => -Math.min(0, ...logprobs.slice(from, to));
+    found.set(
+      'surprise',
+      Float64Array.from(cuts, (end, k) => Math.sign(weight) * least(cuts[k - 1] ?? 0, end)),
+    );
+  }
+  if (entropies !== undefined) {
+    const total = entropies.reduce((sum, h) => sum + h, 0);
+    found.set(
+      'entropy',
+      bySegment(
+        cuts,
+        entropies.map((h) => (weight * h) / total),
+      ),
+    );
+  }
+  return found;
+}
+
+/** The same credits at other segments of their trace, drawn by a seed. @param traces (K) each */
+export function shuffledCredits(traces: readonly Float64Array[], seed: number): Float64Array[] {
+  const random = randomStream(seed);
+  return traces.map((credit) => {
+    const drawn = credit.slice();
+    for (let k = drawn.length - 1; k > 0; k--) {
+      const other = Math.floor((random() / 2 ** 32) * (k + 1));
+      [drawn[k], drawn[other]] = [drawn[other] as number, drawn[k] as number];
+    }
+    return drawn;
+  });
+}
