@@ -22,7 +22,10 @@ function drawMap(random) {
 /** The probability of a win: a sum over every way to the end, none left out. */
 export function enumerated({ ways, wins }, layer, place) {
   if (layer === ways.length) return wins[place] ? 1 : 0;
-  return ways[layer][place].reduce((sum, [to, odds]) => sum + odds * enumerated({ ways, wins }, layer + 1, to), 0);
+  return ways[layer][place].reduce(
+    (sum, [to, odds]) => sum + odds * enumerated({ ways, wins }, layer + 1, to),
+    0,
+  );
 }
 
 const named = (layer, place) => `${'abcdefgh'[layer]}${place}`;
@@ -75,7 +78,10 @@ export function bifurcationRows(groups, walks) {
     // a map on which nothing is left to decide is none
     while (!(enumerated(map, 0, 0) > 0.15 && enumerated(map, 0, 0) < 0.85)) map = drawMap(random);
     const listed = map.ways.flatMap((places, layer) =>
-      places.map((ways, place) => `${named(layer, place)}>${ways.map(([to, p]) => `${named(layer + 1, to)} ${p}`).join('|')}`),
+      places.map(
+        (ways, place) =>
+          `${named(layer, place)}>${ways.map(([to, p]) => `${named(layer + 1, to)} ${p}`).join('|')}`,
+      ),
     );
     const prompt = `${listed.join(' ')} from a0 to h0?\n`;
     const bytes = (text) => [...Buffer.from(text)];
@@ -83,7 +89,13 @@ export function bifurcationRows(groups, walks) {
       const { text, ends, values, logprobs, entropies, reward } = walk(map, random);
       const group = `bifurcation-${String(g).padStart(4, '0')}`;
       return {
-        ...{ half: g % 2 === 0 ? 'choose' : 'judge', id: `${group}/${n}`, group, prompt, prompt_ids: bytes(prompt) },
+        ...{
+          half: g % 2 === 0 ? 'choose' : 'judge',
+          id: `${group}/${n}`,
+          group,
+          prompt,
+          prompt_ids: bytes(prompt),
+        },
         ...{ completion: text, completion_ids: bytes(text), answer: named(LAYERS - 1, 0), reward },
         ...{ segment_ends: ends, logprobs, entropies, exact: true, values },
       };

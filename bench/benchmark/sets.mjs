@@ -2,7 +2,18 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Bool, Field, Float32, Float64, Int32, List, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import {
+  Bool,
+  Field,
+  Float32,
+  Float64,
+  Int32,
+  List,
+  Table,
+  tableToIPC,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
 import { Compression, Table as Encoded, WriterPropertiesBuilder, writeParquet } from 'parquet-wasm/node';
 import { firstMistake } from '../fidelity/known-lines.mjs';
 import { buildFolder } from '../fidelity/prepare.mjs';
@@ -16,10 +27,14 @@ const HALF = 32;
 
 const listOf = (type) => new List(new Field('item', type, true));
 const TYPES = {
-  ...Object.fromEntries(['set', 'half', 'id', 'group', 'prompt', 'completion', 'answer'].map((name) => [name, new Utf8()])),
+  ...Object.fromEntries(
+    ['set', 'half', 'id', 'group', 'prompt', 'completion', 'answer'].map((name) => [name, new Utf8()]),
+  ),
   ...Object.fromEntries(['reward', 'first_wrong', 'completions_a_half'].map((name) => [name, new Int32()])),
   ...Object.fromEntries(
-    ['prompt_ids', 'completion_ids', 'segment_ends', 'segment_char_ends', 'wins_first', 'wins_second'].map((name) => [name, listOf(new Int32())]),
+    ['prompt_ids', 'completion_ids', 'segment_ends', 'segment_char_ends', 'wins_first', 'wins_second'].map(
+      (name) => [name, listOf(new Int32())],
+    ),
   ),
   ...{ logprobs: listOf(new Float32()), entropies: listOf(new Float32()) },
   ...{ values: listOf(new Float64()), exact: new Bool() },
@@ -28,7 +43,13 @@ const TYPES = {
 /** Writes a set as Parquet, its columns in the order of the first row. @param name with its version */
 export function writeSet(path, name, rows) {
   const all = rows.map((row) => ({ set: name, ...row }));
-  const columns = Object.keys(all[0]).map((key) => [key, vectorFromArray(all.map((row) => row[key]), TYPES[key])]);
+  const columns = Object.keys(all[0]).map((key) => [
+    key,
+    vectorFromArray(
+      all.map((row) => row[key]),
+      TYPES[key],
+    ),
+  ]);
   const properties = new WriterPropertiesBuilder().setCompression(Compression.ZSTD).build();
   const table = Encoded.fromIPCStream(tableToIPC(new Table(Object.fromEntries(columns)), 'stream'));
   writeFileSync(path, writeParquet(table, properties));
@@ -42,7 +63,11 @@ export const TOYS = [
 const SEED = 'bench-1';
 
 const recipe = (...args) =>
-  execFileSync('python3', ['prompts.py', ...args], { cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 })
+  execFileSync('python3', ['prompts.py', ...args], {
+    cwd: join(ROOT, 'models/recipe'),
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+  })
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
@@ -59,10 +84,43 @@ export function sampleToy(toy) {
   const at = (name) => join(WORK, toy.name, name);
   const policy = ['--policy', folderOf(toy)];
   const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
-  writeLines(at('prompts.jsonl'), recipe(...drawn).map((row) => ({ ...row, id: `bench-${row.id}`, group: `bench-${row.group}` })));
-  rredcot('sample', at('prompts.jsonl'), '-n', '6', '--seed', '1', '-o', at('traces.jsonl'), ...policy, '--overwrite', '--quiet');
-  const how = ['--estimator', 'mc', '--mc-samples', `${2 * HALF}`, '--seed', '1', '--keep-samples', '--segmenter', 'newline'];
-  const form = ['--rows-per-chunk', '4', '--format', 'jsonl', '--columns', 'id,segments,value_start', '--quiet'];
+  writeLines(
+    at('prompts.jsonl'),
+    recipe(...drawn).map((row) => ({ ...row, id: `bench-${row.id}`, group: `bench-${row.group}` })),
+  );
+  rredcot(
+    'sample',
+    at('prompts.jsonl'),
+    '-n',
+    '6',
+    '--seed',
+    '1',
+    '-o',
+    at('traces.jsonl'),
+    ...policy,
+    '--overwrite',
+    '--quiet',
+  );
+  const how = [
+    '--estimator',
+    'mc',
+    '--mc-samples',
+    `${2 * HALF}`,
+    '--seed',
+    '1',
+    '--keep-samples',
+    '--segmenter',
+    'newline',
+  ];
+  const form = [
+    '--rows-per-chunk',
+    '4',
+    '--format',
+    'jsonl',
+    '--columns',
+    'id,segments,value_start',
+    '--quiet',
+  ];
   rredcot('score', at('traces.jsonl'), '-o', at('mc/'), ...policy, ...how, ...form);
   writeToy(toy, rowsOf(at('mc')));
 }
@@ -73,19 +131,36 @@ export function writeToy(toy, sampled) {
   const own = ['--segmenter', 'newline', '--overwrite', '--quiet'];
   rredcot('score', at('traces.jsonl'), '-o', at('scored.jsonl'), '--policy', folderOf(toy), ...own);
   const drawn = ['--task', toy.task, '--seed', SEED, '--problems', `${toy.problems}`];
-  const labels = toy.task === 'puzzles' ? recipe(...drawn, '--label', at('traces.jsonl')).map(({ mistake }) => mistake) : null;
+  const labels =
+    toy.task === 'puzzles'
+      ? recipe(...drawn, '--label', at('traces.jsonl')).map(({ mistake }) => mistake)
+      : null;
   const samples = new Map(Array.from(sampled, (row) => [row.id, compactSamples(row)]));
   const rows = readLines(at('scored.jsonl')).map((row, i) => {
     const { ends, utilities } = samples.get(row.id);
-    const wins = (from) => utilities.map((of) => of.slice(from, from + HALF).reduce((sum, own) => sum + own, 0));
+    const wins = (from) =>
+      utilities.map((of) => of.slice(from, from + HALF).reduce((sum, own) => sum + own, 0));
     const line = labels === null ? firstMistake(row.prompt, row.completion) : labels[i];
     // some mistakes cost nothing: the answer is right in spite of them
     const isWrong = line !== null && line < ends.length - 1 && row.reward <= 0.5;
-    const { id, group, prompt, prompt_ids, completion, completion_ids, answer, reward, logprobs, entropies } = row;
+    const { id, group, prompt, prompt_ids, completion, completion_ids, answer, reward, logprobs, entropies } =
+      row;
     return {
-      ...{ half: Number(group.slice(-4)) % 2 === 0 ? 'choose' : 'judge', id, group, prompt, prompt_ids, completion },
+      ...{
+        half: Number(group.slice(-4)) % 2 === 0 ? 'choose' : 'judge',
+        id,
+        group,
+        prompt,
+        prompt_ids,
+        completion,
+      },
       ...{ completion_ids, answer, reward, segment_ends: ends.slice(1), logprobs, entropies },
-      ...{ completions_a_half: HALF, wins_first: wins(0), wins_second: wins(HALF), first_wrong: isWrong ? line : null },
+      ...{
+        completions_a_half: HALF,
+        wins_first: wins(0),
+        wins_second: wins(HALF),
+        first_wrong: isWrong ? line : null,
+      },
     };
   });
   writeSet(join(ROOT, `fixtures/bench/${toy.name}.parquet`), `${toy.name}@1`, rows);
@@ -96,18 +171,48 @@ function ofSteps(id, group, prompt, steps, { reward, wrong, values }, n) {
   const ends = steps.map((_, k) => steps.slice(0, k + 1).reduce((sum, step) => sum + step.length, 0));
   const half = n % 2 === 0 ? 'choose' : 'judge';
   const truth = values === undefined ? { first_wrong: wrong } : { values: [...values, null] };
-  return { half, id, group, prompt, completion: steps.join(''), reward: Number(reward), segment_char_ends: ends, ...truth };
+  return {
+    half,
+    id,
+    group,
+    prompt,
+    completion: steps.join(''),
+    reward: Number(reward),
+    segment_char_ends: ends,
+    ...truth,
+  };
 }
 
 const lines = (steps) => steps.map((step) => `${step}\n`);
 /** Published files, by the fields that they have. */
 export const PUBLISHED = {
   'thought-anchors': (row, n) =>
-    ofSteps(row.id, `${row.problem_idx}`, row.base_solution.prompt, row.chunks.map(({ chunk }) => `${chunk} `), { reward: row.base_solution.is_correct, values: row.chunks.map(({ accuracy }) => accuracy) }, n),
+    ofSteps(
+      row.id,
+      `${row.problem_idx}`,
+      row.base_solution.prompt,
+      row.chunks.map(({ chunk }) => `${chunk} `),
+      { reward: row.base_solution.is_correct, values: row.chunks.map(({ accuracy }) => accuracy) },
+      n,
+    ),
   'big-bench-mistake': (row, n) =>
-    ofSteps(`${n}`, `${n}`, row.input, lines(row.steps), { reward: row.answer === row.target, wrong: row.mistake_index }, n),
+    ofSteps(
+      `${n}`,
+      `${n}`,
+      row.input,
+      lines(row.steps),
+      { reward: row.answer === row.target, wrong: row.mistake_index },
+      n,
+    ),
   processbench: (row, n) =>
-    ofSteps(row.id, row.id, row.problem, lines(row.steps), { reward: row.final_answer_correct, wrong: row.label }, n),
+    ofSteps(
+      row.id,
+      row.id,
+      row.problem,
+      lines(row.steps),
+      { reward: row.final_answer_correct, wrong: row.label },
+      n,
+    ),
 };
 
 /** Makes a set of a published file, which stays where it is. */

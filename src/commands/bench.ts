@@ -1,10 +1,10 @@
 // `rredcot bench`: holds anybody's credit of a set's traces against the set's truth, prints the row and writes it; without credits it prints the set.
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { type BenchFigure, benchFigures } from '../compare/bench.js';
+import { type BenchRow, benchFigures } from '../compare/bench.js';
 import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { hasLevel, isMartingale } from '../estimate/nature.js';
+import { isMartingale, type Nature } from '../estimate/nature.js';
 import { storedNature } from '../estimators/registry.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
 import { writeText } from '../io/files/json-file.js';
@@ -48,26 +48,6 @@ export interface BenchOptions {
 
 /** `credit` (K), a number a segment; `values` (K+1), of its exits; `tokens` (T), a number a token, summed over a segment. */
 export type BenchMeaning = 'credit' | 'values' | 'tokens';
-
-/** A row of the benchmark, as `row.json` has it. */
-export interface BenchRow {
-  readonly format: 1;
-  readonly name: string;
-  readonly set: string;
-  readonly set_sha256: string | null;
-  readonly half: string;
-  readonly made_by: string | null;
-  readonly seed: number;
-  /** of the set's half, and those of them that the file has credits for */
-  readonly traces: number;
-  readonly counted: number;
-  readonly groups: number;
-  readonly segments: number;
-  /** tokens read and written for the credits, a token of the completions; null where the file does not say */
-  readonly tokens_spent: number | null;
-  readonly left_out: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
-  readonly figures: readonly BenchFigure[];
-}
 
 /** The sets that ship. */
 export const SETS = ['embedded', 'puzzles', 'bifurcation'] as const;
@@ -182,14 +162,7 @@ async function readCredits(
     if (!left.has(trace.id) && !credits.has(trace.id)) continue;
     try {
       if (credits.has(trace.id)) throw new CreditFault(`id ${JSON.stringify(id)} is there twice`);
-      const isMagnitude = nature?.isMagnitude === true;
-      const found = creditOf(
-        row,
-        trace,
-        column,
-        isMagnitude,
-        nature !== undefined && hasLevel(nature) && isMartingale(nature),
-      );
+      const found = creditOf(row, trace, column, nature);
       const at = found.credit.findIndex((x) => !Number.isFinite(x));
       if (at >= 0) throw new CreditFault(`the credit of segment ${at} is no finite number`);
       credits.set(trace.id, found.credit);
@@ -211,13 +184,14 @@ async function readCredits(
   }
   for (const id of left) leave('missing', `id ${JSON.stringify(id)} has no credit in ${basename(path)}`);
   const { estimator, steps } = config ?? {};
-  const own =
-    typeof estimator !== 'string'
-      ? fileStem(path)
-      : steps === undefined || steps === 'free'
-        ? estimator
-        : `${estimator} ${steps}`;
-  return { name: own, credits, values, spent: spent >= 0 ? spent / tokens : null, leftOut };
+  const named = typeof estimator === 'string' ? estimator : fileStem(path);
+  return {
+    name: typeof steps === 'string' && steps !== 'free' ? `${named} ${steps}` : named,
+    credits,
+    values,
+    spent: spent >= 0 ? spent / tokens : null,
+    leftOut,
+  };
 }
 
 /** @throws CreditFault, TraceRejected for a row whose numbers are not those of the trace's segments */
@@ -225,21 +199,27 @@ function creditOf(
   row: InputRow,
   trace: BenchTrace,
   column: BenchOptions['column'],
-  isMagnitude: boolean,
-  isLevel: boolean,
+  nature: Nature | undefined,
 ): { readonly credit: Float64Array; readonly values?: ArrayLike<number> } {
   const { columns } = row;
   const K = trace.cuts.length;
   const name = column?.path.text;
   const isOurs = isList(columns.segments) && (columns.segments as ArrayLike<unknown>).length > 0;
   if (isOurs && (name === undefined || name === DELTA || name.startsWith('sigma'))) {
-    const own = traceCredits(row, { columns: [], firstWrong: undefined, reward: undefined }, { isMagnitude });
+    const own = traceCredits(
+      row,
+      { columns: [], firstWrong: undefined, reward: undefined },
+      { isMagnitude: nature?.isMagnitude === true },
+    );
     const ends = `${trace.unit} ${trace.cuts.join(' ')}`;
     if (own.segments !== K || !`${own.ends} `.startsWith(`${ends} `))
       throw new CreditFault('is cut at other places than the set: score it with --segmenter given');
     const credit = own.credits.get(name ?? DELTA);
     if (credit === undefined) throw new CreditFault(`has no ${name ?? DELTA}, and its status says why`);
-    return { credit, ...(isLevel && (name ?? DELTA) === DELTA && { values: own.values }) };
+    return {
+      credit,
+      ...(nature && isMartingale(nature) && (name ?? DELTA) === DELTA && { values: own.values }),
+    };
   }
   const meaning = column?.meaning ?? MEANINGS.find((each) => columns[each] !== undefined);
   if (meaning === undefined)
@@ -261,57 +241,52 @@ function creditOf(
 const MEANINGS = ['credit', 'values', 'tokens'] as const;
 
 /** All figures of a set's traces; what always stands beside the credit is made of all of them. */
-function figuresOf({ traces, isExact }: BenchSet, read: Credits, seed: number): readonly BenchFigure[] {
-  const groups = new Map<string, number[]>();
-  for (const { group, reward } of traces) groups.set(group, [...(groups.get(group) ?? []), reward]);
-  const numbers = new Map([...groups.keys()].map((group, n) => [group, n]));
-  const baseline = (rewards: readonly number[]) =>
-    rewards.length < 2 ? 0.5 : rewards.reduce((sum, own) => sum + own, 0) / rewards.length;
-  const nothing = ({ cuts }: BenchTrace) => new Float64Array(cuts.length).fill(Number.NaN);
-  const credits = traces.map((trace) => read.credits.get(trace.id) ?? nothing(trace));
-  const beside = traces.map((trace) => besideCredits(trace, baseline(groups.get(trace.group) as number[])));
-  const flat = (lists: readonly ArrayLike<number>[]) =>
-    Float64Array.from(lists.flatMap((own) => Array.from(own)));
-  const names = [...new Set(beside.flatMap((own) => [...own.keys()]))];
+function figuresOf({ traces, isExact }: BenchSet, read: Credits, seed: number): BenchRow['figures'] {
+  const names = [...new Set(traces.map(({ group }) => group))];
+  const baseline = ({ group: of }: BenchTrace) => {
+    const own = traces.filter(({ group }) => group === of);
+    return own.length < 2 ? 0.5 : own.reduce((sum, { reward }) => sum + reward, 0) / own.length;
+  };
+  const credits = traces.map(
+    ({ id, cuts }) => read.credits.get(id) ?? new Float64Array(cuts.length).fill(Number.NaN),
+  );
+  const flat = (lists: readonly Float64Array[]) => Float64Array.from(lists.flatMap((own) => [...own]));
+  const beside = traces.map((trace) => besideCredits(trace, baseline(trace)));
   const table: CreditTable = {
-    offsets: Int32Array.from([0, ...traces], (_, i) =>
-      traces.slice(0, i).reduce((sum, { cuts }) => sum + cuts.length, 0),
-    ),
+    offsets: Int32Array.from([0, ...traces], (_, i) => flat(credits.slice(0, i)).length),
     rewards: Float64Array.from(traces, ({ reward }) => reward),
-    groups: Int32Array.from(traces, ({ group }) => numbers.get(group) as number),
+    groups: Int32Array.from(traces, ({ group }) => names.indexOf(group)),
     firstWrong: Int32Array.from(traces, ({ firstWrong }) => firstWrong ?? NO_LABEL),
     credits: [
       { name: ROW, values: flat(credits) },
-      ...names.map((name) => ({
+      ...[...(beside[0] as Map<string, Float64Array>).keys()].map((name) => ({
         name,
-        values: flat(beside.map((own, i) => own.get(name) ?? nothing(traces[i] as BenchTrace))),
+        values: flat(beside.map((own) => own.get(name) as Float64Array)),
       })),
       { name: 'shuffled', values: flat(shuffledCredits(credits, seed)) },
     ],
   };
-  const changes = (of: (trace: BenchTrace) => readonly number[] | undefined) =>
-    flat(
-      traces.map((trace) =>
-        trace.cuts.map((_, k) => (of(trace)?.[k + 1] ?? Number.NaN) - (of(trace)?.[k] ?? Number.NaN)),
-      ),
-    );
-  const has = (name: 'values' | 'halves') => traces.some((trace) => trace[name] !== undefined);
+  const changes = (of: (trace: BenchTrace) => readonly number[] | undefined) => {
+    if (traces.some((trace) => of(trace) === undefined)) return undefined;
+    const lists = traces.map((trace) => of(trace) as readonly number[]);
+    return {
+      name: 'truth',
+      values: flat(lists.map((own) => Float64Array.from(own.slice(1), (x, k) => x - (own[k] as number)))),
+    };
+  };
+  const [a, b] = [changes(({ halves }) => halves?.[0]), changes(({ halves }) => halves?.[1])];
   const off = Float64Array.from(traces, ({ id, values }) => {
     const own = read.values.get(id);
-    if (own === undefined || values === undefined || own.length !== values.length) return Number.NaN;
-    return values.reduce((sum, value, k) => sum + Math.abs((own[k] as number) - value), 0) / values.length;
+    if (own === undefined || values === undefined) return Number.NaN;
+    return (
+      values.reduce((sum, value, k) => sum + Math.abs((own[k] ?? Number.NaN) - value), 0) / values.length
+    );
   });
-  const truth = {
-    changes: has('values') ? { name: 'truth', values: changes(({ values }) => values) } : undefined,
-    halves: has('halves')
-      ? ([0, 1].map((n) => ({
-          name: 'half',
-          values: changes(({ halves }) => halves?.[n as 0 | 1]),
-        })) as never)
-      : undefined,
-    isExact,
-  };
-  return benchFigures(table, truth, new Map(read.values.size > 0 ? [[ROW, off]] : []), seed);
+  return benchFigures(
+    table,
+    { changes: changes(({ values }) => values), halves: a && b && [a, b], isExact, off },
+    seed,
+  );
 }
 
 /** What the file's own credit is called among the figures. */

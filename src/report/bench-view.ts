@@ -1,22 +1,8 @@
 // Draws a row of the benchmark for a terminal.
-import type { BenchFigure } from '../compare/bench.js';
+import type { BenchRow } from '../compare/bench.js';
 import { plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
-import { interval, marked, marksText, table } from './compare-view.js';
-
-/** What is drawn. */
-export interface DrawnBench {
-  readonly name: string;
-  readonly set: string;
-  readonly half: string;
-  readonly traces: number;
-  readonly counted: number;
-  readonly groups: number;
-  readonly segments: number;
-  readonly tokens_spent: number | null;
-  readonly left_out: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
-  readonly figures: readonly BenchFigure[];
-}
+import { interval, marksText, table } from './compare-view.js';
 
 /** Columns: what is told of a credit, over which traces. */
 const COLUMNS = [
@@ -31,42 +17,38 @@ const COLUMNS = [
   ['level error', 'level_error', 'all'],
 ] as const;
 
-/** The row, and what always stands beside it; columns that a set has no truth for are left out. */
-export function drawBench(row: DrawnBench): string {
+/** The row, and what always stands beside it; what a set has no truth for makes no column. */
+export function drawBench(row: BenchRow): string {
   const { figures } = row;
-  const find = (credit: string, measure: string, traces: string) =>
-    figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
   const columns = COLUMNS.filter(([, measure]) => figures.some((figure) => figure.measure === measure));
-  const cell = (figure: BenchFigure | undefined) =>
-    figure === undefined ? '' : `${interval(figure)}${marked(figure) ? '*' : ''}`;
-  const names = [...new Set(figures.map(({ credit }) => credit))];
-  const order = [...names.filter((name) => name !== 'truth'), ...names.filter((name) => name === 'truth')];
-  const ceiling = find('truth', 'ceiling', 'all');
-  const chance = columns.map(([, measure, traces]) => {
-    const value = find('row', measure, traces)?.chance;
-    return typeof value === 'number' ? interval({ value, low: null, high: null }) : '';
-  });
-  const spent = row.tokens_spent === null ? '' : `; ${row.tokens_spent.toFixed(1)} tokens a token`;
-  const lines = [
-    `${row.set}, ${row.half}: ${plural(row.counted, 'trace')} of ${row.traces}, ${plural(row.groups, 'group')}, ${plural(row.segments, 'segment')}${ceiling === undefined ? '' : `; ceiling ${interval(ceiling)}`}${spent}`,
+  const find = (credit: string, [, measure, traces]: readonly string[]) =>
+    figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
+  const cells = (credit: string) =>
+    columns.map((column) => {
+      const figure = find(credit, column);
+      return figure === undefined ? '' : `${interval(figure)}${figure.notes.length > 0 ? '*' : ''}`;
+    });
+  const chance = columns.map((column) => find('row', column)?.chance?.toFixed(2) ?? '');
+  const ceiling = find('truth', ['', 'ceiling', 'all']);
+  const sizes = `${row.counted} of ${plural(row.traces, 'trace')}, ${plural(row.groups, 'group')}, ${plural(row.segments, 'segment')}`;
+  const names = [...new Set(figures.map(({ credit }) => credit))].sort((a) => (a === 'truth' ? 1 : 0));
+  return `${[
+    `${row.set}, ${row.half}: ${sizes}${ceiling === undefined ? '' : `; ceiling ${interval(ceiling)}`}`,
     '',
     ...table(
       ['', ...columns.map(([head]) => head)],
       [
-        ...order.map((credit) => [
-          credit === 'row' ? escapeControls(row.name) : credit,
-          ...columns.map(([, measure, traces]) => cell(find(credit, measure, traces))),
-        ]),
+        ...names.map((name) => [name === 'row' ? escapeControls(row.name) : name, ...cells(name)]),
         ['chance', ...chance],
       ],
     ),
     '',
+    ...(row.tokens_spent === null ? [] : [`${row.tokens_spent.toFixed(1)} tokens were spent for a token`]),
     '[ ]: 95 % of the resamples of groups.',
     ...marksText(figures),
     ...Object.entries(row.left_out).map(
       ([code, { count, first }]) =>
         `! left out: ${plural(count, 'trace')} (${code}), first ${escapeControls(first)}`,
     ),
-  ];
-  return `${lines.join('\n')}\n`;
+  ].join('\n')}\n`;
 }

@@ -66,32 +66,25 @@ function traceOf({ columns }: InputRow, fault: (why: string) => Error): BenchTra
   const list = (name: string, length?: number): number[] | undefined => {
     const found = columns[name] ?? undefined;
     if (found === undefined) return undefined;
-    if (!isList(found)) throw fault(`${name} is no list`);
-    const numbers = Array.from(found as ArrayLike<unknown>, (x) => (x === null ? Number.NaN : Number(x)));
+    const numbers = isList(found) ? Array.from(found, (x) => (x === null ? Number.NaN : Number(x))) : [];
     if (length !== undefined && numbers.length !== length)
       throw fault(`${name} has ${numbers.length} numbers, expected ${length}`);
     return numbers;
   };
-  const { id, group, half = 'judge', completion } = columns;
-  const reward = Number(columns.reward ?? Number.NaN);
-  if (typeof id !== 'string' || typeof half !== 'string' || Number.isNaN(reward))
+  const { id, group, half, reward, completion, completions_a_half: n, first_wrong: wrong } = columns;
+  if (typeof id !== 'string' || typeof half !== 'string' || typeof reward !== 'number')
     throw fault('expected id, half and reward');
   const tokens = list('segment_ends');
-  const cuts = tokens ?? list('segment_char_ends');
-  const T = tokens === undefined ? String(completion ?? '').length : list('completion_ids')?.length;
-  if (cuts === undefined || T === undefined)
-    throw fault('expected segment_ends and completion_ids, or segment_char_ends and completion');
-  if (cuts.some((end, k) => !(end > (cuts[k - 1] ?? 0) && end <= T)))
-    throw fault(`its cuts do not rise from 1 to ${T}`);
-  const exits = cuts.length + 1;
-  const n = Number(columns.completions_a_half ?? Number.NaN);
-  const [first, second] = [list('wins_first', exits), list('wins_second', exits)];
-  const halves =
-    first && second && ([first, second].map((wins) => wins.map((x) => x / n)) as [number[], number[]]);
-  const values = halves ? halves[0].map((x, k) => (x + (halves[1][k] as number)) / 2) : list('values', exits);
-  if (halves?.flat().some((x) => !(x >= 0 && x <= 1)) === true)
+  const cuts = tokens ?? list('segment_char_ends') ?? [];
+  const T = tokens === undefined ? String(completion ?? '').length : (list('completion_ids')?.length ?? 0);
+  if (cuts.length === 0 || cuts.some((end, k) => !(end > (cuts[k - 1] ?? 0) && end <= T)))
+    throw fault(`expected segment_ends or segment_char_ends that rise to ${T} at most`);
+  const [first, second] = ['wins_first', 'wins_second'].map((name) =>
+    list(name, cuts.length + 1)?.map((wins) => wins / Number(n)),
+  );
+  if ([first, second].some((of) => of?.some((x) => !(x >= 0 && x <= 1))))
     throw fault('expected wins between 0 and completions_a_half');
-  const wrong = columns.first_wrong;
+  const halves = first && second && ([first, second] as const);
   const firstWrong = wrong === undefined ? undefined : wrong === null ? -1 : Number(wrong);
   if (
     firstWrong !== undefined &&
@@ -101,17 +94,8 @@ function traceOf({ columns }: InputRow, fault: (why: string) => Error): BenchTra
       `first_wrong is ${String(wrong)}, expected a segment from 0 to ${cuts.length - 1}, null or -1`,
     );
   return {
-    ...{
-      id,
-      group: typeof group === 'string' ? group : id,
-      half,
-      reward,
-      cuts,
-      T,
-      values,
-      halves,
-      firstWrong,
-    },
+    ...{ id, group: typeof group === 'string' ? group : id, half, reward, cuts, T, halves, firstWrong },
+    values: halves?.[0].map((x, k) => (x + (halves[1][k] as number)) / 2) ?? list('values', cuts.length + 1),
     unit: tokens === undefined ? 'charEnd' : 'end',
     logprobs: list('logprobs', T),
     entropies: list('entropies', T),
