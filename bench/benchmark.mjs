@@ -98,49 +98,63 @@ function storedRows(set) {
     .map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
 }
 
-/** What is told of the two toys in one table. */
+/** What is told of both toys. */
 const COLUMNS = [
-  ['share', 'all', withInterval],
-  ['share', 'right', ({ value } = {}) => two(value)],
-  ['share', 'wrong', ({ value } = {}) => two(value)],
-  ['sign_of_large', 'all', ({ value } = {}) => two(value)],
-  ['worst_segment', 'wrong', ({ value } = {}) => two(value)],
-  ['hit_at_1', 'all', ({ value } = {}) => two(value)],
-  ['level_error', 'all', ({ value } = {}) => two(value)],
-];
-const HEAD = ['', 'share', 'right', 'wrong', 'sign', 'worst', 'first wrong', 'level'];
+  ['share', 'share', 'all', withInterval],
+  ...[
+    ['sign', 'sign_of_large', 'all'],
 
-function setTable(set) {
-  const rows = storedRows(set);
-  const whole = rows.find(({ name }) => name === 'pr') ?? rows[0];
-  const find = ({ figures }, credit, [measure, traces]) =>
-    figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
-  const line = (title, row, credit) => ({
-    order: find(row, credit, COLUMNS[0])?.value ?? -1,
-    cells: [title, ...COLUMNS.map((column) => column[2](find(row, credit, column) ?? {}))],
+    ['first wrong', 'hit_at_1', 'all'],
+  ].map((column) => [...column, ({ value }) => two(value)]),
+];
+const TOYS = ['puzzles', 'embedded'];
+const find = ({ figures } = { figures: [] }, credit, measure, traces) =>
+  figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
+
+function sizes(set, [row]) {
+  const wrong = find(row, 'row', 'pearson', 'wrong').n_traces;
+  const ceiling = withInterval(find(row, 'truth', 'ceiling', 'all'));
+  return `\`${set}\`: ${row.traces} traces (${wrong} wrong) of ${row.groups} groups, ${row.segments} segments, ceiling ${ceiling}.`;
+}
+
+/** A row a method, then what needs no file, both by their share of the ceiling. */
+function toysTable(all) {
+  const line = (title, rows, credit) => {
+    const cells = COLUMNS.flatMap(([, measure, traces, text]) =>
+      rows.map((row) => text(find(row, credit, measure, traces) ?? {})),
+    );
+    const share = Math.max(...rows.map((row) => find(row, credit, 'share', 'all')?.value ?? -1));
+    return { share, cells: [title, ...cells] };
+  };
+  const less = ({ counted, traces }) => (counted < traces ? ` (${counted} of ${traces})` : '');
+  // what no set tells from nothing stands in its files alone
+  const isTold = (row) => find(row, 'row', 'share', 'all').low > 0.01;
+  const names = [...new Set(all.flatMap((of) => of.filter(isTold)).map(({ name }) => name))];
+  const own = names.map((name) => {
+    const rows = all.map((of) => of.find((row) => row.name === name));
+    return line(`\`${name}\`${rows.map((row) => (row ? less(row) : '')).join('')}`, rows, 'row');
   });
-  const own = rows.map((row) =>
-    line(
-      `\`${row.name}\`${row.counted < row.traces ? ` (${row.counted} of ${row.traces})` : ''}`,
-      row,
-      'row',
-    ),
+  const whole = all.map((of) => of.find(({ name }) => name === 'pr'));
+  const beside = ['uniform', 'outcome', 'surprise', 'entropy', 'shuffled'].map((credit) =>
+    line(`*${credit}*`, whole, credit),
   );
-  const beside = [...new Set(whole.figures.map(({ credit }) => credit))].filter(
-    (credit) => credit !== 'row' && credit !== 'truth',
+  const chance = COLUMNS.flatMap(([, measure, traces]) =>
+    whole.map((row) => two(find(row, 'row', measure, traces)?.chance)),
   );
-  const all = [...own, ...beside.map((credit) => line(`*${credit}*`, whole, credit))].sort(
-    (a, b) => b.order - a.order,
+  return table(
+    ['', ...COLUMNS.flatMap(([head]) => TOYS.map((set, n) => (n === 0 ? `${head}, ${set}` : set)))],
+    [
+      ...[...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
+      ['*chance*', ...chance],
+    ],
   );
-  const chance = COLUMNS.map((column) => two(find(whole, 'row', column)?.chance));
-  const ceiling = find(whole, 'truth', ['ceiling', 'all']);
-  const wrong = find(whole, 'row', ['pearson', 'wrong']).n_traces;
-  const sizes = `${whole.traces} traces (${wrong} wrong) of ${whole.groups} groups, ${whole.segments} segments`;
-  return `**${set}**: ${sizes}${ceiling === undefined ? '' : `, ceiling ${withInterval(ceiling)}`}.\n\n${table(HEAD, [...all.map(({ cells }) => cells), ['*chance*', ...chance]])}`;
 }
 
 /** The part of the page that the rows make. */
-export const rowsPart = () => readdirSync(ROWS).sort().map(setTable).join('\n\n');
+export function rowsPart() {
+  const all = TOYS.map(storedRows);
+  return `${TOYS.map((set, n) => sizes(set, all[n])).join(' ')}\n\n${toysTable(all)}`;
+}
 
 export function pageWith(text) {
   const page = readFileSync(PAGE, 'utf8');

@@ -1,7 +1,6 @@
 // `npm run fidelity [-- --quick] [-- --only embedded|puzzles]`: holds every value against Monte Carlo on two policies, writes docs/fidelity/*.csv, their plots, and docs/fidelity.md of them.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { realChains } from './fidelity/chains.mjs';
 import { judge } from './fidelity/judge.mjs';
 import { firstMistake } from './fidelity/known-lines.mjs';
 import { writePage } from './fidelity/page.mjs';
@@ -9,7 +8,7 @@ import { plotsOf } from './fidelity/plots.mjs';
 import { prepare, samplingFlags } from './fidelity/prepare.mjs';
 import { longRun, ROOT } from './fidelity/program.mjs';
 import { progress } from './fidelity/progress.mjs';
-import { chainRows, csvOf, policyRows } from './fidelity/tables.mjs';
+import { csvOf, policyRows } from './fidelity/tables.mjs';
 
 const isQuick = process.argv.includes('--quick');
 const only = process.argv.includes('--only') ? process.argv[process.argv.indexOf('--only') + 1] : undefined;
@@ -71,9 +70,5 @@ for (const each of measured) {
   for (const [name, svg] of plotsOf(each))
     writeFileSync(join(out, `fidelity-${each.policy.name}-${name}.svg`), svg);
 }
-const chains = only === undefined ? realChains(join(WORK, 'chains'), isQuick) : null;
-if (chains !== null) writeFileSync(join(figures, 'chains.csv'), csvOf(chainRows(chains)));
-else if (isWhole)
-  console.error('the published chains are not beside the project: chains.csv stays as it was');
 if (isWhole) writePage();
 console.error(`written to ${figures}`);

@@ -35,23 +35,20 @@ export function figuresOf(text) {
 /** The files of `docs/fidelity`, by name. */
 export function storedFigures(folder = join(ROOT, 'docs/fidelity')) {
   const read = (name) => figuresOf(readFileSync(join(folder, `${name}.csv`), 'utf8'));
-  return { puzzles: read('puzzles'), embedded: read('embedded'), chains: read('chains') };
+  return { puzzles: read('puzzles'), embedded: read('embedded') };
 }
 
 /** The measured part of the page. */
-export function measuredPart({ puzzles, embedded, chains }) {
+export function measuredPart({ puzzles, embedded }) {
   const both = [puzzles, embedded];
   return [
     `${sizes('The second policy', puzzles)} ${sizes('The bundled policy', embedded)}`,
-    methodsTable(both),
     'Monte Carlo of fewer completions, and of completions cut at a limit, by Pearson against 32 completions that it has not seen; and the share of completions that a limit of so many tokens loses:',
     fewerTable(both),
     'The share of the token-wise credit, Σ Δ_t², that a cut into at most so many segments keeps:',
     cutsTable(both),
     `Cut at lines, with weights inside: ${within(both)} (the part of it along the credit that tokens get).`,
     `**What the paper says of attributions.** On the second policy, ${attributions(puzzles)} On the bundled policy, ${attributions(embedded)}`,
-    `**Further features of the calibrated value.** On the second policy, ${features(puzzles)} On the bundled policy, ${features(embedded)}`,
-    published(chains),
   ].join('\n\n');
 }
 
@@ -61,39 +58,6 @@ function sizes(title, get) {
 }
 
 const code = (name) => `\`${name}\``;
-
-/** Nearly the same as others; the CSV has them. */
-const ALIKE = ['pr-mean', 'joint-log'];
-
-function methodsTable(both) {
-  const names = [...new Set(both.flatMap((get) => [...get.names('pearson'), 'mc', 'guessing']))].filter(
-    (name) => !ALIKE.includes(name),
-  );
-  const cost = (get, name) => (get('run_tokens', name)?.value ?? Number.NaN) / get('run_tokens', 'pr').value;
-  const order = (name) => {
-    const [a, b] = both.map((get) => get('pearson', name, 'all')?.value ?? -1);
-    return Math.max(a, b);
-  };
-  const last = (name) => (name === 'mc' || name === 'guessing' ? 1 : 0);
-  return table(
-    [
-      ...['', 'Pearson inside traces, second', 'bundled'],
-      ...['known mistake found, second', 'bundled', 'tokens, `pr` = 1'],
-    ],
-    names
-      .sort((a, b) => last(a) - last(b) || order(b) - order(a))
-      .map((name) => [
-        name === 'guessing' ? name : code(name),
-        ...both.map((get) => withInterval(get('pearson', name, 'all'))),
-        ...both.map((get) => two(get('known_worst', name)?.value)),
-        both
-          .map((get) => cost(get, name))
-          .map((x) => (Number.isFinite(x) ? x.toFixed(1) : ''))
-          .filter(Boolean)
-          .join(', '),
-      ]),
-  );
-}
 
 const FEWER = ['mc 1', 'mc 4', 'mc 8', 'mc 20', 'mc 32', 'mc-truncated 64', 'mc-truncated 128'];
 const percent = (x) => (x === undefined ? '' : `${(100 * x.value).toFixed(0)} %`);
@@ -129,7 +93,6 @@ function within(both) {
   return ['uniform', 'entropy', 'unsure'].map((name) => `${code(name)} keeps ${shares(name)}`).join(', ');
 }
 
-const three = (x) => x.toFixed(3).replace(/^0\./, '.');
 const isSure = ({ low, high } = {}) => low > 0 || high < 0;
 /** `pr` is the paper's estimator without a thought in the bank, `joint` its formula in full. */
 const OURS = ['pr', 'joint', 'joint-log'];
@@ -157,43 +120,6 @@ export function attributions(get) {
     return `${code(name)} ${where}.`;
   });
   return `\`gradient\` and \`loo\` ${verdict} (${withInterval(withLoo)}, ${withInterval(withPr)}). ${nearer.join(' ')}`;
-}
-
-/** What brings so much more of Pearson is a help. */
-const HELP = 0.02;
-
-function features(get) {
-  const names = get.names('features_pearson').filter((name) => name !== 'none');
-  const own = get('features_pearson', 'none').value;
-  const ahead = names.filter((name) => get('features_pearson', name, 'looks ahead') !== undefined);
-  const by = names
-    .filter((name) => (get('features_pearson', name)?.value ?? Number.NaN) > own + HELP)
-    .map((name) => `${code(name)} (${two(get('features_pearson', name).value)} after ${two(own)})`);
-  const fooled = ahead
-    .map((name) => ({
-      name,
-      losses: ['none', name].map((of) =>
-        get('features_log_loss_left_out', of, of === name ? 'looks ahead' : ''),
-      ),
-      pearson: get('features_pearson', name, 'looks ahead').value,
-    }))
-    .filter(({ losses: [before, after], pearson }) => after.value < before.value && pearson < own)
-    .map(
-      ({ name, losses, pearson }) =>
-        `${code(name)} (log loss ${losses.map(({ value }) => three(value)).join(' to ')}, Pearson ${two(own)} to ${two(pearson)})`,
-    );
-  const helped = by.length === 0 ? `nothing brings ${two(HELP)} more of Pearson` : `${by.join(' and ')} help`;
-  return `${helped}. Made of the whole trace, these lower the log loss of groups left out and are further from Monte Carlo: ${fooled.join(', ') || 'none'}.`;
-}
-
-function published(get) {
-  const n = (...key) => whole(get(...key).value);
-  const [forced, length] = ['forced', 'uniform'].map((name) => withInterval(get('pearson', name, 'anchors')));
-  const name = 'multistep_arithmetic';
-  const labels = ['uniform', 'pr', 'surprise', 'prm'].map(
-    (credit) => `${code(credit)} ${withInterval(get('known_worst', credit, name))}`,
-  );
-  return `**Published chains.** ${n('chains', 'anchors')} chains of DeepSeek-R1-Distill-Llama-8B have a Monte Carlo value before every sentence ([Thought Anchors](https://www.thought-anchors.com)). The program gives the source's own differences back on ${n('pairs', 'anchors')} pairs, to within ${get('farthest', 'anchors').value.toExponential(0)}. The change of what the model answers when it is made to answer there goes with them at ${forced}, the length of a sentence at ${length}. Of ${n('chains', name)} chains of PaLM 2 with a label of the first wrong step (BIG-Bench Mistake), read by the bundled policy, which knows neither task nor style, the labelled step is found by ${labels.join(', ')}; guessing finds ${two(get('known_worst', 'guessing', name).value)}.`;
 }
 
 /** Puts the measured part into the page. */

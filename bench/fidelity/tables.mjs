@@ -1,4 +1,4 @@
-// What fidelity has measured in, its figures out: a file of CSV for each policy, and one for the published chains.
+// What fidelity has measured in, its figures out: a file of CSV for each policy.
 import { finder, methodsOf, sampledOf } from './figures.mjs';
 import { OF_MODEL, OF_POLICY } from './prm-study.mjs';
 
@@ -141,30 +141,4 @@ function noise({ noise, lengths: { edges, limits } }, put) {
     for (const [i, { lost }] of bins.entries())
       put('lost', `${limit}`, `${edges[i]} to ${edges[i + 1]}`, lost);
   }
-}
-
-/** Credit on published chains: against Monte Carlo values, and against labels of the first wrong step. */
-export function chainRows({ anchors, labelled }) {
-  const { all, put } = rows();
-  put('chains', 'anchors', '', anchors.comparison.traces);
-  put('pairs', 'anchors', '', anchors.pairs);
-  put('farthest', 'anchors', '', anchors.farthest);
-  const figure = finder(anchors.comparison, 'resampling_importance');
-  for (const name of ['uniform', 'forced_importance', 'given'])
-    for (const measure of ['pearson', 'spearman', 'pooled_pearson', 'sign_of_large', 'worst_segment']) {
-      const traces = measure === 'worst_segment' ? 'wrong' : 'all';
-      put(measure, name.replace('_importance', ''), 'anchors', figure(measure, name, traces));
-    }
-  for (const { name, flat, comparison } of labelled) {
-    put('chains', name, '', comparison.traces);
-    put('flat', name, '', flat);
-    const label = finder(comparison, 'first_wrong');
-    for (const credit of ['uniform', 'pr', 'sigma_surprise', 'sigma_entropy', 'surprise', 'prm']) {
-      put('known_auc', credit, name, label('auc', credit));
-      put('known_worst', credit, name, label('hit_at_1', credit));
-    }
-    put('known_auc', 'guessing', name, 0.5);
-    put('known_worst', 'guessing', name, label('hit_at_1', 'uniform')?.chance);
-  }
-  return all;
 }

@@ -14,7 +14,7 @@ import { rredcotHere } from '../support/in-process.js';
 import { ROOT } from '../support/program.js';
 
 const COMMANDS = [
-  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare'],
+  ...['score', 'segment', 'sample', 'inspect', 'calibrate', 'compare', 'bench'],
   ...['status', 'verify', 'merge', 'doctor'],
   ...['redistribute', 'filter', 'summary', 'report', 'completion'],
 ];
@@ -91,7 +91,7 @@ describe('docs', () => {
   const python = spawnSync('python3', ['--version']).status === 0;
   it.skipIf(!python)(`Python blocks parse${python ? '' : ' (skipped: no python3)'}`, () => {
     const blocks = blocksOf(text, 'python');
-    expect(blocks.length).toBe(2);
+    expect(blocks.length).toBe(3);
     for (const block of blocks) {
       const { status, stderr } = spawnSync(
         'python3',

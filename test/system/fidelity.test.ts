@@ -10,7 +10,7 @@ import { madeTraces, scoredLine } from '../support/scored-traces.js';
 // JavaScript without types: bench is run as it is
 const part = (name: string) => import(join(ROOT, `bench/fidelity/${name}.mjs`));
 const { bestCut, kept, keptOf, keptWithin, valueCurve } = await part('cuts');
-const { ceilingOfHalves, ceilingWithInterval } = await part('ceiling');
+const { ceilingWithInterval } = await part('ceiling');
 const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
 const { firstMistake } = await part('known-lines');
@@ -202,25 +202,18 @@ describe('completions', () => {
       };
     });
     const every = (E: number) => samples.spread(E, E);
-    const half = (from: number) =>
-      traces.flatMap(({ utilities }) => {
+    const changesOf = (from: number) =>
+      traces.map(({ utilities }) => {
         const values = utilities.map((own) => samples.mean(own.slice(from, from + 8)) as number);
         return values.slice(1).map((value, k) => value - (values[k] as number));
       });
-    const table = {
-      offsets: Int32Array.from({ length: 31 }, (_, i) => 5 * i),
-      rewards: new Float64Array(30),
-      groups: new Int32Array(30),
-      firstWrong: new Int32Array(30),
-      credits: [],
-    };
-    const credit = (name: string, from: number) => ({ name, values: Float64Array.from(half(from)) });
-    const figure = ceilingOfHalves(table, credit('a', 0), credit('b', 8));
-    const sums = [0, 1, 2].map((j) =>
-      figure.terms.filter((_: number, i: number) => i % 3 === j).reduce((a: number, b: number) => a + b),
-    );
     const whole = samples.ceilingOf(traces, 16, every);
-    expect(whole).toBeCloseTo(figure.value(Float64Array.from(sums)), 10);
+    const found = ceilingWithInterval(
+      traces.map(() => ({ reward: 1 })),
+      changesOf(0),
+      changesOf(8),
+    );
+    expect(whole).toBeCloseTo(found.value, 10);
     expect(samples.ceilingOf(traces, 4, every)).toBeLessThan(whole);
     expect(samples.spread(9, 3)).toEqual([0, 4, 8]);
     expect(samples.spread(3, 5)).toEqual([0, 1, 2]);
@@ -439,7 +432,7 @@ describe('the figures', () => {
   });
 
   it('of docs/fidelity are those that the scripts write', async () => {
-    for (const name of ['puzzles', 'embedded', 'chains']) {
+    for (const name of ['puzzles', 'embedded']) {
       const text = await readFile(join(ROOT, `docs/fidelity/${name}.csv`), 'utf8');
       const get = figuresOf(text);
       const lines = text.trimEnd().split('\n').slice(1);
