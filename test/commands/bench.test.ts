@@ -130,7 +130,10 @@ describe('rows', () => {
 
   it('of a scored file have the figures of compare, and beside them those of the set', async () => {
     await write('walks.jsonl', jsonLines(walks()));
-    await done('score walks.jsonl --estimator given --segmenter given -o scored.parquet --quiet');
+    // the set's own uniform credit has the group's mean as its baseline
+    await done(
+      'score walks.jsonl --estimator given --segmenter given --baseline group -o scored.parquet --quiet',
+    );
     await done('bench bifurcation scored.parquet');
     const row: BenchRow = await json('row.json');
     expect([row.name, figure(row, 'share')]).toEqual(['given', 1]);
@@ -187,10 +190,10 @@ describe('credits that are not as they should be', () => {
       ['json', 1],
       ['missing', 4],
     ]);
+    // of each kind the first is told
     expect(said).toContain(`id "${first?.id}" has no credit in some.jsonl`);
-    expect(said).toMatch(/some.jsonl:0: --values: values has \d+ numbers, expected/);
-    expect(said).toContain('is no finite number');
-    expect(said).toContain('is there twice');
+    expect(said).toMatch(/some.jsonl:0: --values values: values has \d+ numbers, expected/);
+    expect(said).toContain('some.jsonl:2: id "nobody" is not in the set');
     expect(said).toContain('92 of 96 traces');
   });
 
