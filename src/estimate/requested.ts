@@ -69,7 +69,11 @@ const HIERARCHICAL_COLUMNS: readonly OutputColumn[] = [
     FLOAT32_LIST,
     "the outcome's advantage and α times the segment's progress, by the token's factor; no σ, not return-equivalent",
   ),
-  requestedColumn(OUTCOME_ADVANTAGE, FLOAT32, '(ζ − mean)/(std + 1e-4) of the group; ζ − b where b is not its mean'),
+  requestedColumn(
+    OUTCOME_ADVANTAGE,
+    FLOAT32,
+    '(ζ − mean)/(std + 1e-4) of the group; ζ − b where b is not its mean',
+  ),
   requestedColumn(
     GROUP_STD,
     FLOAT32,
