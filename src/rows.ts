@@ -10,6 +10,8 @@ export interface ReadOptions {
   readonly onBytes?: ((count: number) => void) | undefined;
   /** Asked once for every row, in order, by its number over all inputs: others are counted, not parsed. */
   readonly wanted?: ((ordinal: number) => boolean) | undefined;
+  /** which of a file's columns are looked at; those of Parquet alone are left where they are (default: all) */
+  readonly columns?: ((name: string) => boolean) | undefined;
   /** filled with the places of rows */
   readonly places?: RowSink | undefined;
   /** where an earlier reader has found them: of lines, rows that nobody wants are not read at all */

@@ -10,7 +10,14 @@ import { writeText } from '../io/files/json-file.js';
 import { fileStem, type Input, readRows, resolveInputs } from '../io/read/inputs.js';
 import { CreditCollector, type Refusal } from '../io/scored/collect.js';
 import { partOf } from '../io/scored/origins.js';
-import { type CreditRequest, DELTA, type FileCredits, SIGMA, UNIFORM } from '../io/scored/trace-credits.js';
+import {
+  type CreditRequest,
+  DELTA,
+  type FileCredits,
+  isRead,
+  SIGMA,
+  UNIFORM,
+} from '../io/scored/trace-credits.js';
 import { POLICY_KEY } from '../io/write/output.js';
 import { type Part, partText } from '../io/write/part.js';
 import { VERSION } from '../package-files.js';
@@ -86,7 +93,11 @@ export async function compare(
     };
     found.push(facts);
     const names = new Map<string, string>();
-    const rows = told(readRows(inputs, { maxLineBytes: opts.maxLineBytes }), path, log);
+    const rows = told(
+      readRows(inputs, { maxLineBytes: opts.maxLineBytes, columns: isRead(opts) }),
+      path,
+      log,
+    );
     const nameOf = (own: string): string => {
       const name = names.get(own) ?? freeName(creditName(own, facts), facts, taken);
       names.set(own, name);

@@ -1,24 +1,7 @@
 // How two credits go together, as figures over traces: inside the traces, and pooled.
 import { type Figure, fewGroups } from './bootstrap.js';
-import {
-  type Credit,
-  type CreditTable,
-  isIn,
-  NONE,
-  type PairedCredits,
-  pairedCredits,
-  type Slice,
-} from './credit-table.js';
-import {
-  kendallSums,
-  midranks,
-  NOTHING,
-  pearsonSums,
-  type Sums,
-  spearmanSums,
-  tieCounts,
-  twoSided,
-} from './within.js';
+import { type Credit, type CreditTable, isIn, pairedCredits, type Slice } from './credit-table.js';
+import { kendallSums, midranks, pearsonSums, spearmanSums, twoSided } from './within.js';
 
 /** A figure with what is known of it beside its interval. */
 export interface Measured {
@@ -42,88 +25,96 @@ export type Correlation = keyof typeof WITHIN | keyof typeof POOLED;
 /** The normal limit of so few is off by a hundredth. */
 const FEW_SEGMENTS = 30;
 
-/** Two credits in each trace, over the last share of its segments: what the figures of every outcome are made of. */
+/** Two credits over the last share of each trace's segments: what the figures of every outcome are made of. Numbers in rows, for millions of segments. */
 export interface PairedTraces {
-  readonly pairs: readonly PairedCredits[];
-  /** what each trace adds */
-  readonly sums: { readonly [name in keyof typeof WITHIN]: readonly Sums[] };
-  /** of either side, by trace: whether it is constant, and how many pairs of its segments are equal */
-  readonly sides: readonly { readonly flat: readonly boolean[]; readonly tied: readonly number[] }[];
+  /** (n+1) where each trace begins among the N segments that have both credits */
+  readonly offsets: Int32Array;
+  readonly x: Float64Array; // (N)
+  readonly y: Float64Array; // (N)
+  /** (n, 4) what each trace adds: cross, ownX, ownY and variance of {@link Sums} */
+  readonly sums: { readonly [name in keyof typeof WITHIN]: Float64Array };
 }
-
-const twos = (n: number) => (n * (n - 1)) / 2;
 
 /** Pairs the credits of a table. @param last the share of a trace's segments, rounded up */
 export function pairTraces(table: CreditTable, a: Credit, b: Credit, last: number): PairedTraces {
-  const pairs = Array.from(table.rewards, (_, i) => pairedCredits(table, a, b, i, last));
-  const sumsOf = (name: keyof typeof WITHIN) => pairs.map(({ x, y }) => WITHIN[name](x, y));
-  const isFlat = (values: Float64Array) => values.every((value) => value === values[0]);
-  const tied = (values: Float64Array) => tieCounts(values).reduce((sum, count) => sum + twos(count), 0);
-  const sideOf = (side: 'x' | 'y') => ({
-    flat: pairs.map((pair) => isFlat(pair[side])),
-    tied: pairs.map((pair) => tied(pair[side])),
-  });
-  return {
-    pairs,
-    sums: { pearson: sumsOf('pearson'), spearman: sumsOf('spearman'), kendall: sumsOf('kendall') },
-    sides: [sideOf('x'), sideOf('y')],
-  };
+  const n = table.rewards.length;
+  const offsets = new Int32Array(n + 1);
+  const [x, y] = [a, b].map(({ values }) => new Float64Array(values.length)) as [Float64Array, Float64Array];
+  const rows = () => new Float64Array(4 * n);
+  const sums = { pearson: rows(), spearman: rows(), kendall: rows() };
+  for (let i = 0; i < n; i++) {
+    const own = pairedCredits(table, a, b, i, last);
+    const from = offsets[i] as number;
+    x.set(own.x, from);
+    y.set(own.y, from);
+    offsets[i + 1] = from + own.x.length;
+    for (const name of Object.keys(WITHIN) as (keyof typeof WITHIN)[]) {
+      const { cross, ownX, ownY, variance } = WITHIN[name](own.x, own.y);
+      sums[name].set([cross, ownX, ownY, variance], 4 * i);
+    }
+  }
+  return { offsets, x: x.subarray(0, offsets[n]), y: y.subarray(0, offsets[n]), sums };
 }
 
 /** All correlations of two credits over the traces of an outcome. */
 export function correlate(
   { rewards, groups }: CreditTable,
-  { pairs, sums, sides }: PairedTraces,
+  paired: PairedTraces,
   outcome: Slice['outcome'],
 ): Record<Correlation, Measured> {
-  const own = Uint8Array.from(rewards, (reward) => Number(isIn(outcome, reward)));
-  const counts = (i: number) => own[i] === 1 && (pairs[i] as PairedCredits).x.length > 1;
-  const counting = [...pairs.keys()].filter(counts);
-  const sizes = counting.map((i) => (pairs[i] as PairedCredits).x.length);
-  const segments = sizes.reduce((sum, n) => sum + n, 0);
+  const { offsets, sums } = paired;
+  const sizeOf = (i: number) => (offsets[i + 1] as number) - (offsets[i] as number);
+  const own = Int32Array.from(rewards.keys()).filter((i) => isIn(outcome, rewards[i] as number));
+  const counting = own.filter((i) => sizeOf(i) > 1);
+  const segments = counting.reduce((sum, i) => sum + sizeOf(i), 0);
   const common = { chance: Number.NaN, traces: counting.length, segments };
+  const counts = new Set(counting);
   const notes = [
-    ...fewGroups(groups, counts),
+    ...fewGroups(groups, (i) => counts.has(i)),
     ...(segments < FEW_SEGMENTS ? ['few-segments'] : []),
-    ...flatNotes(counting, sizes, sides),
+    ...flatNotes(counting, sizeOf, sums),
   ];
   const within = Object.entries(sums).map(([name, each]) => {
-    const found = each.map((trace, i) => (own[i] ? trace : NOTHING));
-    return [name, { figure: ratioOf(found), p: permutationP(found), ...common, notes }] as const;
+    const found = { figure: ratioOf(each, own), p: permutationP(each, own), ...common, notes };
+    return [name, found] as const;
   });
-  const owned = pairs.map((pair, i) => (own[i] ? pair : NONE));
-  const pooled = Object.entries(POOLED).map(
-    ([name, scale]) =>
-      [
-        name,
-        { figure: pooledFigure(owned, scale), p: Number.NaN, ...common, notes: [...notes, 'pooled'] },
-      ] as const,
-  );
+  const pooled = Object.entries(POOLED).map(([name, scale]) => {
+    const figure = pooledFigure(paired, own, scale);
+    return [name, { figure, p: Number.NaN, ...common, notes: [...notes, 'pooled'] }] as const;
+  });
   return Object.fromEntries([...within, ...pooled]) as Record<Correlation, Measured>;
 }
 
 /**
  * `flat`: half of the traces or more have a constant credit; `ties`: half of the pairs of segments or more are equal.
- * @param counting the traces that count, with `sizes` segments
+ * @param counting the traces that count
  */
 function flatNotes(
-  counting: readonly number[],
-  sizes: readonly number[],
-  sides: PairedTraces['sides'],
+  counting: Int32Array,
+  sizeOf: (trace: number) => number,
+  { pearson, kendall }: PairedTraces['sums'],
 ): string[] {
-  const notes: string[] = [];
-  const half = counting.length / 2;
-  if (counting.length > 0 && sides.some(({ flat }) => counting.filter((i) => flat[i]).length >= half))
-    notes.push('flat');
-  const all = sizes.reduce((sum, n) => sum + twos(n), 0);
-  const tiedOf = (tied: readonly number[]) => counting.reduce((sum, i) => sum + (tied[i] as number), 0);
-  if (all > 0 && sides.some(({ tied }) => tiedOf(tied) >= all / 2)) notes.push('ties');
-  return notes;
+  const pairs = (i: number) => (sizeOf(i) * (sizeOf(i) - 1)) / 2;
+  const all = counting.reduce((sum, i) => sum + pairs(i), 0);
+  // of a side: traces in which it does not move, and pairs of segments that are not equal
+  const [x, y] = [1, 2].map((side) => ({
+    flat: counting.filter((i) => pearson[4 * i + side] === 0).length,
+    untied: counting.reduce((sum, i) => sum + (kendall[4 * i + side] as number), 0),
+  })) as [Side, Side];
+  const isHalf = counting.length > 0 && Math.max(x.flat, y.flat) >= counting.length / 2;
+  const isTied = all > 0 && Math.min(x.untied, y.untied) <= all / 2;
+  return [...(isHalf ? ['flat'] : []), ...(isTied ? ['ties'] : [])];
 }
 
-function ratioOf(sums: readonly Sums[]): Figure {
-  const terms = new Float64Array(3 * sums.length);
-  for (const [i, { cross, ownX, ownY }] of sums.entries()) terms.set([cross, ownX, ownY], 3 * i);
+interface Side {
+  readonly flat: number;
+  readonly untied: number;
+}
+
+/** @param own the traces that count */
+function ratioOf(sums: Float64Array, own: Int32Array): Figure {
+  const terms = new Float64Array((3 * sums.length) / 4);
+  for (const i of own) terms.set(sums.subarray(4 * i, 4 * i + 3), 3 * i);
   return {
     terms,
     m: 3,
@@ -138,42 +129,44 @@ function ratio(cross: number, ownX: number, ownY: number): number {
 }
 
 /** Of Σ cross against its distribution where segments change places inside their traces. */
-function permutationP(sums: readonly Sums[]): number {
-  const cross = sums.reduce((sum, trace) => sum + trace.cross, 0);
-  const variance = sums.reduce((sum, trace) => sum + trace.variance, 0);
+function permutationP(sums: Float64Array, own: Int32Array): number {
+  const cross = own.reduce((sum, i) => sum + (sums[4 * i] as number), 0);
+  const variance = own.reduce((sum, i) => sum + (sums[4 * i + 3] as number), 0);
   return variance > 0 ? twoSided(cross / Math.sqrt(variance)) : Number.NaN;
 }
 
 /** Over all segments alike. Ranks are those of the whole, also in a resample. */
 function pooledFigure(
-  pairs: readonly PairedCredits[],
+  { offsets, x: xs, y: ys }: PairedTraces,
+  own: Int32Array,
   scale: (values: Float64Array) => Float64Array,
 ): Figure {
-  const N = pairs.reduce((sum, { x }) => sum + x.length, 0);
-  const side = (of: 'x' | 'y') => {
+  const bounds = (i: number) => [offsets[i] as number, offsets[i + 1] as number] as const;
+  const N = own.reduce((sum, i) => sum + bounds(i)[1] - bounds(i)[0], 0);
+  const side = (of: Float64Array) => {
     const all = new Float64Array(N);
     let at = 0;
-    for (const pair of pairs) {
-      all.set(pair[of], at);
-      at += pair[of].length;
+    for (const i of own) {
+      const [from, to] = bounds(i);
+      for (let k = from; k < to; k++) all[at++] = of[k] as number;
     }
     return standardised(scale(all));
   };
-  const [x, y] = [side('x'), side('y')];
-  const terms = new Float64Array(6 * pairs.length);
+  const [x, y] = [side(xs), side(ys)];
+  const terms = new Float64Array(6 * (offsets.length - 1));
   let at = 0;
-  for (const [i, pair] of pairs.entries()) {
-    let [n, sumU, sumV, uu, vv, uv] = [0, 0, 0, 0, 0, 0];
-    for (const end = at + pair.x.length; at < end; at++) {
+  for (const i of own) {
+    const [from, to] = bounds(i);
+    let [sumU, sumV, uu, vv, uv] = [0, 0, 0, 0, 0];
+    for (const end = at + to - from; at < end; at++) {
       const [u, v] = [x[at] as number, y[at] as number];
-      n++;
       sumU += u;
       sumV += v;
       uu += u * u;
       vv += v * v;
       uv += u * v;
     }
-    terms.set([n, sumU, sumV, uu, vv, uv], 6 * i);
+    terms.set([to - from, sumU, sumV, uu, vv, uv], 6 * i);
   }
   const value = (sums: Float64Array) => {
     const [n, u, v, uu, vv, uv] = sums as unknown as [number, number, number, number, number, number];

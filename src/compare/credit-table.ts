@@ -32,12 +32,10 @@ export function isIn(outcome: Slice['outcome'], reward: number): boolean {
 }
 
 /** The credits of two columns in one trace, where both are known. */
-export interface PairedCredits {
+interface PairedCredits {
   readonly x: Float64Array;
   readonly y: Float64Array;
 }
-
-export const NONE: PairedCredits = { x: new Float64Array(0), y: new Float64Array(0) };
 
 /** The last share of a trace's segments, of which both credits are finite numbers. */
 export function pairedCredits(

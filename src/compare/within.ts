@@ -12,7 +12,7 @@ export interface Sums {
   readonly variance: number;
 }
 
-export const NOTHING: Sums = { cross: 0, ownX: 0, ownY: 0, variance: 0 };
+const NOTHING: Sums = { cross: 0, ownX: 0, ownY: 0, variance: 0 };
 
 /** Σ (x − x̄)(y − ȳ), Σ (x − x̄)², Σ (y − ȳ)² of a trace. A constant credit is 0, whatever rounding leaves. */
 export function pearsonSums(x: Float64Array, y: Float64Array): Sums {
@@ -101,7 +101,7 @@ function placeOf(sorted: Float64Array, value: number): number {
 }
 
 /** How many values each group of equal ones has. */
-export function tieCounts(values: Float64Array): number[] {
+function tieCounts(values: Float64Array): number[] {
   const sorted = values.slice().sort();
   const counts: number[] = [];
   for (let from = 0, to = 0; from < sorted.length; from = to) {

@@ -28,8 +28,12 @@ export interface BatchSource {
    * Record batches in order, each with the number of its first row; they can be read once. `share`: how much of the file comes before
    * it, and how much with it; 0 and 0 of a stream without a known end.
    * @param isWanted tells whether any of the rows from the first to the second number (exclusive) is wanted
+   * @param columns tells whether a column is; batches may have others all the same
    */
-  batches(isWanted?: (from: number, to: number) => boolean): AsyncGenerator<{
+  batches(
+    isWanted?: (from: number, to: number) => boolean,
+    columns?: (name: string) => boolean,
+  ): AsyncGenerator<{
     readonly batch: RecordBatch;
     readonly row: number;
     readonly share: readonly [before: number, until: number];

@@ -19,10 +19,17 @@ export interface Wanted extends VersionedFile {
   readonly part: ParquetPart;
   /** at most; undefined: the schema */
   readonly batchRows?: number;
+  /** undefined: all */
+  readonly columns?: readonly string[] | undefined;
 }
 
-async function* batchStreams(parquet: ParquetFile, batchSize: number): AsyncGenerator<Uint8Array> {
-  const batches = await parquet.stream({ batchSize, concurrency: 1 });
+async function* batchStreams(
+  parquet: ParquetFile,
+  batchSize: number,
+  columns: readonly string[] | undefined,
+): AsyncGenerator<Uint8Array> {
+  const only = columns === undefined ? {} : { columns: [...columns] };
+  const batches = await parquet.stream({ batchSize, concurrency: 1, ...only });
   for await (const batch of batches as unknown as AsyncIterable<RecordBatch>) yield batch.intoIPCStream();
 }
 
@@ -43,7 +50,7 @@ async function* streamsOf(wanted: Wanted): AsyncGenerator<Uint8Array> {
   const parquet = await ParquetFile.fromFile(partBlob(file, wanted.part, failThread));
   try {
     if (wanted.batchRows === undefined) yield parquet.schema().intoIPCStream();
-    else yield* batchStreams(parquet, wanted.batchRows);
+    else yield* batchStreams(parquet, wanted.batchRows, wanted.columns);
   } finally {
     parquet.free();
   }

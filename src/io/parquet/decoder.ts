@@ -75,11 +75,12 @@ export function openParquetDecoder() {
     /**
      * Arrow IPC streams of one batch each, to be read to the end, or returned, before anything else is asked for.
      * parquet-wasm may end early without a word, so the caller counts.
+     * @param columns undefined: all
      */
-    rows(file: VersionedFile, group: RowGroup): AsyncGenerator<Uint8Array> {
+    rows(file: VersionedFile, group: RowGroup, columns?: readonly string[]): AsyncGenerator<Uint8Array> {
       const rowBytes = group.bytes / Math.max(1, group.rows);
       const batchRows = Math.min(MAX_BATCH_ROWS, Math.max(1, Math.floor(DECODED_BYTES / rowBytes)));
-      return answers({ ...file, part: group.part(), batchRows });
+      return answers({ ...file, part: group.part(), batchRows, columns });
     },
     close,
   };

@@ -28,7 +28,9 @@ export async function openParquet(path: string): Promise<BatchSource> {
     // files with the same columns may differ in what they say of themselves
     schema: new Schema(schema.fields, new Map(footer.metadata)),
     losses: footer.losses,
-    async *batches(isWanted) {
+    async *batches(isWanted, columns) {
+      const names = schema.fields.map(({ name }) => name).filter(columns ?? (() => true));
+      const chosen = names.length === schema.fields.length ? undefined : names;
       let row = 0;
       try {
         for (const [n, group] of footer.groups.entries()) {
@@ -36,7 +38,7 @@ export async function openParquet(path: string): Promise<BatchSource> {
           const end = row + group.rows;
           if (isWanted?.(row, end) ?? true) {
             try {
-              for await (const ipc of decoder.rows(file, group))
+              for await (const ipc of decoder.rows(file, group, chosen))
                 for (const batch of RecordBatchReader.from(ipc)) {
                   if (batch.numRows === 0) continue;
                   checkBatch(batch);

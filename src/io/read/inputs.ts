@@ -253,7 +253,9 @@ async function* readColumnarInput(input: Input, layout: FileLayout, opts: RowOpt
     told = share;
   };
   try {
-    for await (const { batch: recordBatch, row, share } of source.batches(choice.any)) {
+    // to a row of a keyed file columns are added
+    const columns = input.keys === undefined ? opts.columns : undefined;
+    for await (const { batch: recordBatch, row, share } of source.batches(choice.any, columns)) {
       const [from, until] = share;
       const batch = columnarBatch(recordBatch);
       if (!choice.any(row, row + recordBatch.numRows)) continue;

@@ -83,6 +83,13 @@ export class CreditFault extends Error {}
 /** Those of our columns that are looked at. */
 const READ = ['id', 'group', 'segments', 'value_start', 'baseline', 'logprobs', 'status'];
 
+/** Whether {@link traceCredits} looks at a column of a file. */
+export function isRead({ columns, firstWrong, reward }: CreditRequest): (name: string) => boolean {
+  const asked = [...columns.map(({ path }) => path), firstWrong, reward].flatMap((path) => path?.text ?? []);
+  const own = new Set([...READ, 'reward']);
+  return (name) => own.has(name) || name.startsWith(SIGMA) || asked.some((text) => text.startsWith(name));
+}
+
 /** @throws CreditFault naming what is not as it should be */
 export function traceCredits(
   row: InputRow,
