@@ -1,6 +1,6 @@
 // `node bench/benchmark.mjs [--sets | --rows | --published <data>]`: samples the sets; scores them and writes the rows; always makes docs/benchmark.md's table of the rows that are there.
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { table, two, withInterval } from './fidelity/figures.mjs';
@@ -19,6 +19,7 @@ const METHODS = [
   ['snis', '--estimator snis --bank group'],
   ['calibrated', '--estimator calibrated --calibration {calibration.json}'],
   ['calibrated scaled', '--estimator calibrated --calibration {calibration.json} --steps scaled'],
+  ['calibrated elsewhere', '--estimator calibrated --calibration {elsewhere.json}'],
   ['siblings', '--estimator siblings --calibration {calibration.json}'],
   ...['loo', 'attention', 'gradient'].map((name) => [name, `--estimator ${name}`]),
   ['progress', '--estimator progress --prover {prover}', 'embedded'],
@@ -26,17 +27,20 @@ const METHODS = [
   ['mc 8', '--estimator mc --mc-samples 8 --seed 2'],
 ];
 
-/** Scores a set by every method and writes the rows of its judged half. @param toy of sets.mjs */
-async function writeRows(toy) {
-  const { folderOf, WORK } = await import('./benchmark/sets.mjs');
-  const { buildFolder } = await import('./fidelity/prepare.mjs');
-  const at = (name) => join(WORK, toy.name, name);
-  const policy = ['--policy', folderOf(toy)];
-  const how = [...policy, '--overwrite', '--quiet'];
-  // fitted to groups that no set has
-  const fixtures = join(ROOT, `fixtures/${toy.name === 'puzzles' ? 'puzzles' : 'chains'}.jsonl`);
+/** Fits a toy's calibration to groups that no set has. @param elsewhere the other toy's name, which has the same file under another name */
+function calibrate({ name }, elsewhere, { WORK, how }) {
+  const at = (file) => join(WORK, name, file);
+  const fixtures = join(ROOT, `fixtures/${name === 'puzzles' ? 'puzzles' : 'chains'}.jsonl`);
   rredcot('score', fixtures, '-o', at('fit.parquet'), '--segmenter', 'newline', ...how);
   rredcot('calibrate', at('fit.parquet'), '-o', at('calibration.json'));
+  mkdirSync(join(WORK, elsewhere), { recursive: true });
+  copyFileSync(at('calibration.json'), join(WORK, elsewhere, 'elsewhere.json'));
+}
+
+/** Scores a set by every method and writes the rows of its judged half. @param toy of sets.mjs */
+async function writeRows(toy, { WORK, how }) {
+  const { buildFolder } = await import('./fidelity/prepare.mjs');
+  const at = (name) => join(WORK, toy.name, name);
   const set = join(ROOT, `fixtures/bench/${toy.name}.parquet`);
   for (const [name, flags, only = toy.name] of METHODS) {
     if (only !== toy.name) continue;
@@ -170,7 +174,13 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     sets.writeBifurcation();
     for (const toy of sets.TOYS) sets.sampleToy(toy);
   } else if (mode === '--rows') {
-    for (const toy of sets.TOYS) await writeRows(toy);
+    const [one, other] = sets.TOYS.map((toy) => {
+      const how = ['--policy', sets.folderOf(toy), '--overwrite', '--quiet'];
+      return { toy, with: { WORK: sets.WORK, how } };
+    });
+    calibrate(one.toy, other.toy.name, one.with);
+    calibrate(other.toy, one.toy.name, other.with);
+    for (const { toy, with: how } of [one, other]) await writeRows(toy, how);
     for (const set of ['bifurcation', ...sets.TOYS.map(({ name }) => name)])
       writeStranger(set, join(sets.WORK, set));
   } else if (mode === '--published') sets.writePublished(...rest);
