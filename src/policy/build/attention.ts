@@ -35,6 +35,13 @@ export function trunkAttentionNodes(layers: number): string[] {
   return Array.from({ length: layers }, (_, i) => `trunk_attention_${i}`);
 }
 
+/**
+ * Fewest rows of a block of the trunk's attention, and the most blocks: ONNX Runtime's kernel multiplies every row of a call with
+ * every key of it, so blocks leave out what lies above the diagonal and keep a head's scores in the cache; each copies the keys so far.
+ */
+const BLOCK_ROWS = 128;
+const MOST_BLOCKS = 32;
+
 /** Causal attention of the trunk: q [B·S,heads·hd], k, v [B·S,kvHeads·hd] → the same shape; keys rotated [B,kvHeads,S,hd]. */
 export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: Rope, precision: Precision) {
   const [cos, sin] = [rope.cos, rope.sin].map((table) => cast(g, table, 'f32', precision)) as [
@@ -44,11 +51,7 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
   const batchAndLength = g.node('Shape', [ids]); // [B,S]
   const perToken = g.node('Concat', [batchAndLength, g.ints([-1])], { axis: 0 }); // [B,S,-1]
   const batch = g.node('Gather', [batchAndLength, g.ints([0])]); // [1]
-  const length = g.node('Gather', [batchAndLength, g.ints([1], [])]); // scalar
-  const total = g.node('Cast', [length], { to: 6 });
-  // padding stands at the end of short traces: causal rows before it never see it, so every length is S
-  const lastIndex = g.node('Cast', [g.node('Sub', [length, g.ints([1], [])])], { to: 6 });
-  const seqlens = g.node('Expand', [lastIndex, batch]);
+  const length = g.node('Gather', [batchAndLength, g.ints([1])]); // [1]
 
   // ONNX Runtime's attention rotates heads of a multiple of 16 only; others are rotated before it
   const rotates = arch.headDim % 16 === 0;
@@ -59,21 +62,19 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
       ? threeDims(flat)
       : g.node('RotaryEmbedding', [threeDims(flat), g.ints([0]), cos, sin], {}, { domain: 'com.microsoft' });
   const names = trunkAttentionNodes(arch.layers);
-  return (i: number, q: string, k: string, v: string) => {
-    const outputs = [`policy.attended_${i}`, `policy.key_${i}`, `policy.value_${i}`] as const;
+  /** What the kernel asks of the rows before `end` [1]: the last one of every trace [B], and how many they are. */
+  const boundsOf = (of: Graph, end: string): readonly string[] => {
+    // padding stands at the end of short traces: causal rows before it never see it, so every length is S
+    const last = of.node('Cast', [of.node('Sub', [end, of.ints([1])])], { to: 6 });
+    return [of.node('Expand', [last, batch]), of.node('Cast', [of.node('Squeeze', [end])], { to: 6 })];
+  };
+  /** One call, in a graph or in a body of it: q, k, v of rows, the keys and values before them, and their bounds. */
+  const kernel = (of: Graph, i: number, inputs: readonly string[]): Outputs => {
+    const outputs = [`${of.name}.attended_${i}`, `${of.name}.key_${i}`, `${of.name}.value_${i}`] as const;
     const window = layerWindow(arch, i);
-    g.node(
+    of.node(
       'GroupQueryAttention',
-      [
-        padHeads(g, rotated(q), arch.heads, arch.headDim, precision),
-        padHeads(g, rotated(k), arch.kvHeads, arch.headDim, precision),
-        padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
-        '',
-        '',
-        seqlens,
-        total,
-        ...(rotates ? [cos, sin] : []),
-      ],
+      [...inputs, ...(rotates ? [cos, sin] : [])],
       {
         num_heads: arch.heads,
         kv_num_heads: arch.kvHeads,
@@ -83,9 +84,66 @@ export function trunkAttention(g: Graph, arch: Architecture, ids: string, rope: 
       },
       { outputs, domain: 'com.microsoft', name: names[i] as string },
     );
+    return outputs;
+  };
+  // CUDA's kernel leaves out by itself what lies above the diagonal
+  const whole = precision === 'f32' ? undefined : ['', '', ...boundsOf(g, length)];
+  const blocks = whole === undefined ? inBlocks(g, arch, batch, length) : undefined;
+  const attend = (i: number, rows: readonly string[]): Outputs =>
+    blocks?.(i, rows, (body, own, keys, end) => kernel(body, i, [...own, ...keys, ...boundsOf(body, end)])) ??
+    kernel(g, i, [...rows, ...(whole ?? [])]);
+  return (i: number, q: string, k: string, v: string) => {
+    const rows = [
+      padHeads(g, rotated(q), arch.heads, arch.headDim, precision),
+      padHeads(g, rotated(k), arch.kvHeads, arch.headDim, precision),
+      padHeads(g, threeDims(v), arch.kvHeads, arch.headDim, precision),
+    ];
+    const outputs = attend(i, rows);
     const narrow = cutFlatHeads(g, outputs[0], arch.heads, arch.headDim);
     const attended = g.node('Reshape', [narrow, g.ints([-1, arch.heads * arch.headDim])]);
     return { attended, k: cutHeads(g, outputs[1], arch.headDim), v: cutHeads(g, outputs[2], arch.headDim) };
+  };
+}
+
+type Block = (body: Graph, rows: readonly string[], keys: readonly string[], end: string) => Outputs;
+type Outputs = readonly [attended: string, keys: string, values: string];
+
+/** The same call in blocks of rows, each behind the keys of those before it; of several traces in one, as they have to be. */
+function inBlocks(g: Graph, arch: Architecture, batch: string, length: string) {
+  const { kvHeads, heads } = arch;
+  const headDim = paddedHeadDim(arch.headDim);
+  const ceilings = (x: string, by: string) =>
+    g.node('Div', [g.node('Sub', [g.node('Add', [x, by]), g.ints([1])]), by]);
+  const least = g.node('Max', [ceilings(length, g.ints([MOST_BLOCKS])), g.ints([BLOCK_ROWS])]);
+  const isOne = g.node('Equal', [batch, g.ints([1])]);
+  const whole = g.node('Max', [length, g.ints([1])]); // of no trace at all, too
+  const size = g.node('Where', [isOne, least, whole]); // [1]
+  const count = g.node('Squeeze', [ceilings(length, size)]);
+  const empty = (...shape: readonly number[]) =>
+    g.node('Expand', [g.float(0), g.node('Concat', [batch, g.ints(shape)], { axis: 0 })]);
+  const none = [empty(0, heads * headDim), empty(kvHeads, 0, headDim)] as const;
+  return (i: number, rows: readonly string[], block: Block): Outputs => {
+    const body = new Graph(`blocks_${i}`);
+    const name = (n: string) => `blocks_${i}.${n}`;
+    const state = (n: string) =>
+      body.input(name(n), 'f32', n === 'done' ? ['B', 'D', heads * headDim] : ['B', kvHeads, 'P', headDim]);
+    const n = body.input(name('n'), 'i64', []);
+    const goesOn = body.input(name('goes_on'), 'bool', []);
+    const [done, keys, values] = [state('done'), state('keys'), state('values')];
+    const from = body.node('Mul', [body.node('Unsqueeze', [n, body.ints([0])]), size]);
+    const end = body.node('Min', [body.node('Add', [from, size]), length]);
+    const own = rows.map((x) => body.node('Slice', [x, from, end, body.ints([1])]));
+    const [attended, k, v] = block(body, own, [keys, values], end);
+    body.output(name('still'), goesOn, 'bool', []);
+    body.output(name('all'), body.node('Concat', [done, attended], { axis: 1 }), 'f32', [
+      'B',
+      'E',
+      heads * headDim,
+    ]);
+    for (const each of [k, v]) body.output(name(`next_${each}`), each, 'f32', ['B', kvHeads, 'Q', headDim]);
+    const outputs = [`${g.name}.attended_${i}`, `${g.name}.key_${i}`, `${g.name}.value_${i}`] as const;
+    g.node('Loop', [count, '', none[0], none[1], none[1]], { body: { graph: body } }, { outputs });
+    return outputs;
   };
 }
 
