@@ -146,7 +146,7 @@ export function trainingTable(logs) {
 /** Every sweep with a task's weak policy, whatever its steps, its rate's course and its clipping. */
 const SWEEPS = {
   sparse: ['sparse', 'sparse-clipped', 'within-sparse', 'within-falling', 'within-again'],
-  dense: ['dense', 'within-dense'],
+  dense: ['dense', 'within-dense', 'within-dense-falling'],
 };
 const POOLED = ['share calibrated', 'share pr', 'within calibrated', 'within pr'];
 
@@ -183,7 +183,7 @@ export function pooledTable(task, sweeps) {
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again']) {
+  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again', 'dense-falling']) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));
