@@ -111,6 +111,23 @@ export function summedAttributions(attributions: Float64Array): Float32Array {
 }
 
 /**
+ * a_k = Σ_{t in segment k} log π(o_t) − log π_ref(o_t), summed in float64; segment 1 begins at token 0.
+ * @param logprobs (T) nats
+ * @param reference (T) nats, by the older policy
+ * @param ends (K) of the thought segments, exclusive
+ * @returns (K+1) nats, as they are stored
+ */
+export function ratioValues(logprobs: Float32Array, reference: Float32Array, ends: Int32Array): Float32Array {
+  let t = 0;
+  const attributions = Float64Array.from(ends, (end) => {
+    let sum = 0;
+    for (; t < end; t++) sum += (logprobs[t] as number) - (reference[t] as number);
+    return sum;
+  });
+  return summedAttributions(attributions);
+}
+
+/**
  * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
  * that opens the thought stands.
  * @param logprobs (T) nats, without the hint

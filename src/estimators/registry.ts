@@ -29,12 +29,13 @@ import {
 import { posterior } from './posterior.js';
 import { prm } from './prm.js';
 import { progress } from './progress.js';
+import { ratio } from './ratio.js';
 import { siblings } from './siblings.js';
 
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
   ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, prm, given, mc, mcTruncated],
-  ...[loo, gradient, attention, surprise, posterior],
+  ...[loo, gradient, attention, surprise, ratio, posterior],
 ];
 
 const BUILT_IN = known.length;

@@ -8,8 +8,15 @@ import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.j
 import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { type FamilyModel, loadFamily } from '../oracle/families.js';
-import { continuationLogprobs, fork, loadOracleModel, tokenStats } from '../oracle/llama.js';
+import {
+  continuationLogprobs,
+  fork,
+  loadOracleModel,
+  type OracleModel,
+  tokenStats,
+} from '../oracle/llama.js';
 import { rewardShares } from '../oracle/prm.js';
+import { segmentRatios } from '../oracle/ratio.js';
 import { oracleSibling } from '../oracle/siblings.js';
 import { LLAMA, writeCheckpoint } from '../support/checkpoints.js';
 import { faultsOf } from '../support/faults.js';
@@ -19,7 +26,12 @@ import { fixtureRows, openScene } from '../support/scene.js';
 import { madeTraces, scoredLine } from '../support/scored-traces.js';
 
 type Row = ScoredRow &
-  Readonly<Record<'hint_logprobs' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder', number[]>>;
+  Readonly<
+    Record<
+      'hint_logprobs' | 'ref_logprobs' | 'value_prior' | 'value_ess' | 'sigma_share' | 'sigma_rudder',
+      number[]
+    >
+  >;
 
 interface Case {
   readonly name: string;
@@ -50,7 +62,7 @@ interface Edit {
 const edited = (edit: Edit['edit'], said: RegExp): Edit => ({ edit, said });
 type Passage = 'same' | 'near' | { readonly refused: string };
 
-const { at, config, done, expectSame, fails, json, rows, write } = await openScene();
+const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
 const CALIBRATED = '--calibration calibration.json';
 const K = 3;
 const sum = (list: ArrayLike<number>) => Array.from(list).reduce((a, b) => a + b, 0);
@@ -69,6 +81,10 @@ beforeAll(async () => {
   await cp(PROVER, at('told'), { recursive: true });
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
   await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
+  // a policy with another tokenizer
+  await cp(PROVER, at('spelt'), { recursive: true });
+  await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
+  await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
   await write('none.json', '{"text": "no place"}');
   const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
@@ -129,6 +145,17 @@ function posterior(
   return exitsOf(row).map(
     (exit) => 1 / (1 + Math.exp(sum(row.logprobs.slice(2, exit)) - sum(hinted.slice(2, exit)))),
   );
+}
+
+/** By the prover as an older policy. */
+function ratios(row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
+  const ends = row.segments.map(({ end }) => end as number);
+  const models = [EMBEDDED, PROVER].map(loadOracleModel) as [OracleModel, OracleModel];
+  const found = segmentRatios(...models, prompt, own, ends);
+  // over all tokens it is log π(completion) / π_ref(completion)
+  expect(sum(row.logprobs) - sum(row.ref_logprobs)).toBeCloseTo(sum(found), 2);
+  expect(row.reference_utilities).toEqual([]);
+  return running(found.slice(0, -1));
 }
 
 /** P of a label where each step ends, of steps as the row has them; of a score also in front of the first one. */
@@ -320,6 +347,31 @@ const CASES: readonly Case[] = [
     values: (row, fixture) => posterior(EMBEDDED, row, fixture),
     checked: [0],
     within: 1e-3,
+  },
+  {
+    name: 'ratio',
+    flags: '--ref-policy prover',
+    config: { refPolicy: { files: expect.objectContaining({ 'tokenizer.json': expect.any(String) }) } },
+    values: ratios,
+    checked: [0],
+    within: 2e-3,
+    rule: '--sigma rudder,abs',
+    toPr: { refused: 'ratio has scored nothing' },
+    fromPr: NOT_STORED,
+    dryRun: /with the second pass/,
+    edits: ['logprobs', 'ref_logprobs'].map((name) =>
+      edited(
+        (row) => ({ [name]: row[name as 'logprobs'].map((lp) => lp - 1) }),
+        /segments\[0\]\.value is .*, from logprobs and ref_logprobs it is/,
+      ),
+    ),
+    refused: [
+      ['', '--estimator ratio needs an older policy'],
+      ['--estimator pr --ref-policy prover', '--ref-policy has no meaning with --estimator pr'],
+      ['--policy prover --ref-policy prover', 'has the weights of the policy itself'],
+      ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
+      ['--ref-policy prover --steps scaled', 'sums of attributions'],
+    ],
   },
   {
     name: 'prm',

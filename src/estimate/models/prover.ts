@@ -1,6 +1,7 @@
 // A second policy that reads what the first one wrote, cut where that has cut it: a prover, or one that reads a hint.
-import { TraceRejected } from '../../errors.js';
-import { openPolicyFolder } from '../../policy/folder.js';
+import { isDeepStrictEqual } from 'node:util';
+import { TraceRejected, usageError } from '../../errors.js';
+import { openPolicyFolder, type PolicyFolder } from '../../policy/folder.js';
 import { type ModelChoice, type OpenModel, openModel } from '../../policy/run/open-model.js';
 import { graphFor, type PolicyRuns } from '../../policy/run/session.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
@@ -37,6 +38,40 @@ export async function openProver(
   const opened = await openModel(await openPolicyFolder(path), choice);
   const { vocab, maxTokens } = opened.policy.architecture;
   return { ...opened, check: tokenCheck(of, opened.tokenizer, vocab, maxTokens, who) };
+}
+
+const OLDER = { name: 'older policy', code: 'ref', flag: '--ref-policy' } as const;
+
+/**
+ * Opens the folder of an older checkpoint.
+ * @param own the policy
+ * @throws RredcotError as {@link openProver}; exit 2 also for the policy's own weights, and for a token that the two spell otherwise
+ */
+export async function openOlder(
+  path: string,
+  own: Pick<OpenModel, 'policy' | 'tokenizer'>,
+  choice: ModelChoice,
+): Promise<Prover> {
+  const older = await openProver(path, own.tokenizer, choice, OLDER);
+  if (isDeepStrictEqual(weightsOf(own.policy), weightsOf(older.policy)))
+    throw usageError(
+      `${OLDER.flag} ${path}: has the weights of the policy itself (sha256), so every value would be 0`,
+      `${OLDER.flag} <an older checkpoint>`,
+    );
+  const both = Math.min(own.policy.architecture.vocab, older.policy.architecture.vocab);
+  for (let id = 0; id < both; id++)
+    if (Buffer.compare(own.tokenizer.bytes(id), older.tokenizer.bytes(id)) !== 0)
+      throw usageError(
+        `${OLDER.flag} ${path}: token ${id} is ${text(own.tokenizer, id)} for the policy and ${text(older.tokenizer, id)} for the older one, expected the same tokenizer`,
+        `${OLDER.flag} <an older checkpoint of the same policy>`,
+      );
+  return older;
+}
+
+/** Hashes of its weights, whatever their files are called. */
+function weightsOf({ files }: PolicyFolder): string[] {
+  const weights = Object.entries(files).filter(([name]) => name.endsWith('.safetensors'));
+  return weights.map(([, sha256]) => sha256).sort();
 }
 
 /** A prover as a configuration has it: its files' hashes, and what else decides its numbers. */
