@@ -4,6 +4,7 @@ import { type Interruption, parseTimeLimit } from '../commands/job/interrupt.js'
 import { parseExport } from '../commands/job/written-columns.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { BANKS } from '../estimate/bank.js';
+import { scoresReferences } from '../estimate/nature.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
 import { resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
@@ -69,10 +70,9 @@ export function addScoreCommand(
       checkExport(exportName, credit);
       refuseOfOthers(credit);
       const bank = oneOf('--bank', flags.bank, BANKS);
-      const { name, scores } = credit.estimator;
-      if (bank === 'group' && scores === 'nothing')
+      if (bank === 'group' && !scoresReferences(credit.estimator))
         throw usageError(
-          `--bank group has no meaning with --estimator ${name}: nothing is scored`,
+          `--bank group has no meaning with --estimator ${credit.estimator.name}: no reference is scored`,
           'leave it out',
         );
       const options = jobOptions(flags);

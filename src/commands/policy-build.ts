@@ -6,7 +6,7 @@ import { CUDA_PRECISIONS, type CudaPrecision } from '../policy/build/precision.j
 import { buildPolicyFolder, buildPrmFolder } from '../policy/run/build.js';
 import { ownExitTemplate, readExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
-import { prmLines, templateLines, writingLines } from './policy-info.js';
+import { askLines, prmLines, templateLines, writingLines } from './policy-info.js';
 
 export interface BuildFlags {
   readonly output: string;
@@ -53,6 +53,7 @@ export async function policyBuild(
   print(`exit template, ${origin}:`);
   const tokenizer = await openTokenizer(policy.path);
   for (const line of await templateLines(policy.exitTemplate, tokenizer)) print(`  ${line}`);
+  for (const line of await askLines(policy, tokenizer)) print(line);
   for (const line of writingLines(policy, tokenizer)) print(line);
   await tokenizer.close();
   print(`graphs: float32 for the CPU, ${policy.cuda?.precision} for CUDA`);

@@ -27,6 +27,7 @@ import { readPrmReference, readReference } from '../policy/run/reference.js';
 import { ModelSession } from '../policy/run/session.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
 import { checkFiles } from '../policy/unchanged.js';
+import { askLines } from './policy-info.js';
 
 export interface CheckOptions {
   /** file of the text to read; undefined: the built-in one */
@@ -70,7 +71,7 @@ export async function policyCheck(
 ): Promise<void> {
   const isPrm = await isPrmFolder(path);
   const { folder, on } = await (isPrm ? ofPrm(path, opts) : ofPolicy(path, opts));
-  const ids = await idsOf(folder, opts.text);
+  const ids = await idsOf(folder, opts.text, print);
   const { line, faults } = await checkFiles(folder);
   print(line);
   const { device } = await resolveDevice(opts.device, folder);
@@ -191,10 +192,15 @@ async function ofPrm(path: string, { reference: file, tolerance }: CheckOptions)
 }
 
 /** The text's ids, cut to what the model takes, and of a policy a continuation that is not the text's. */
-async function idsOf(folder: ModelFolder, textFile: string | undefined): Promise<CheckedIds> {
+async function idsOf(
+  folder: ModelFolder,
+  textFile: string | undefined,
+  print: (line: string) => void,
+): Promise<CheckedIds> {
   const { maxTokens, vocab } = folder.architecture;
   const text = textFile === undefined ? CHECKED_TEXT : await textOf(textFile);
   const tokenizer = await openTokenizer(folder.path);
+  if ('exitTemplate' in folder) for (const line of await askLines(folder, tokenizer)) print(line);
   const { ids: whole, other } =
     'exitTemplate' in folder
       ? await checkedIds(tokenizer, folder.exitTemplate, text)

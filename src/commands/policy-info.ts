@@ -14,6 +14,7 @@ import {
   type PolicyFolder,
   type PrmFolder,
 } from '../policy/folder.js';
+import { ASK_TEMPLATE, askedIds, readAskTemplate } from '../policy/text/ask-template.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from '../policy/text/chat-template.js';
 import type { ExitTemplate } from '../policy/text/exit-template.js';
 import { openTokenizer } from '../policy/text/open-tokenizer.js';
@@ -47,6 +48,9 @@ export async function policyInfo(
     ...('exitTemplate' in policy
       ? [
           ...under('exit template', await templateLines(policy.exitTemplate, tokenizer)),
+          ...(await askLines(policy, tokenizer, [
+            `none: --estimator ask needs ${ASK_TEMPLATE}, or --ask-template`,
+          ])),
           ...writingLines(policy, tokenizer),
         ]
       : under('steps', prmLines(policy))),
@@ -100,6 +104,25 @@ export async function templateLines(template: ExitTemplate, tokenizer: PolicyTok
     `branch ${tokens.join(' ')} (${plural(ids.length, 'token')} for the answer ${SHOWN_ANSWER})`,
     `scored ${tokens.slice(scoredFrom).join(' ')}`,
   ];
+}
+
+/**
+ * What is asked at an exit, and what of the answers is scored.
+ * @param none what is told where the folder has no question
+ * @throws RredcotError (exit 2) for a template that is none
+ */
+export async function askLines(
+  { path, architecture: { vocab } }: Pick<PolicyFolder, 'path' | 'architecture'>,
+  tokenizer: PolicyTokenizer,
+  none: readonly string[] = [],
+): Promise<string[]> {
+  const template = await readAskTemplate(path);
+  if (template === undefined) return under('question', none);
+  const { scoredFrom, ...answers } = await askedIds(template, tokenizer, vocab);
+  const scored = (ids: Int32Array) =>
+    `${JSON.stringify(tokenizer.decode(ids.subarray(scoredFrom)).toString('utf8'))} (${plural(ids.length - scoredFrom, 'token')})`;
+  const answered = `scored ${scored(answers.yes)} against ${scored(answers.no)}`;
+  return under('question', [JSON.stringify(template.question), answered]);
 }
 
 /** With what a prompt begins, and by what a completion ends. */

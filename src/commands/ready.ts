@@ -128,7 +128,7 @@ export async function preparing(
     opened,
     need,
     asked: { status: ofValues = [] },
-    estimator: { scorer, prepare },
+    estimator: { scorer, question, prepare },
     nature,
     segments,
   }: Method,
@@ -136,7 +136,10 @@ export async function preparing(
   isStream: boolean,
 ): Promise<(item: RewardedTrace & GroupMean) => Promise<ValueJob>> {
   const { exitTemplate } = scorer ?? opened.policy;
-  const makeBank = await bankMaker(exitTemplate, nature, scorer?.encode ?? opened.tokenizer.encode);
+  const makeBank =
+    question === undefined
+      ? await bankMaker(exitTemplate, nature, scorer?.encode ?? opened.tokenizer.encode)
+      : async () => question.bank;
   const read = reader(need, opened, segments);
   return async (item) => {
     const { references, bankStatus } = referencesOf(item.trace, item.reward.reward, banks);

@@ -3,7 +3,7 @@ import type { ExitCode } from '../errors.js';
 import type { BankSource } from '../estimate/bank.js';
 import { groupMeanOf, withContiguousMeans } from '../estimate/baseline.js';
 import { asksForMean, type CreditOptions, creditConfig, creditTrace } from '../estimate/credit.js';
-import { valueNameOf } from '../estimate/nature.js';
+import { scoresReferences, valueNameOf } from '../estimate/nature.js';
 import { methodNotice, requestedColumns } from '../estimate/requested.js';
 import type { Asked } from '../estimators/estimator.js';
 import { valueColumns } from '../estimators/registry.js';
@@ -42,7 +42,7 @@ const NO_DEVICE = { name: 'cpu' } as const;
 export async function score(paths: readonly string[], opts: ScoreOptions, log: Log): Promise<ExitCode> {
   const { asked, segments, chatTemplateArgs, dryRun, isRangeGiven, signal } = opts;
   const nature = asked.nature ?? opts.credit.estimator;
-  const readsReferences = nature.scores !== 'nothing' || asked.readsReferences === true;
+  const readsReferences = scoresReferences(nature) || asked.readsReferences === true;
   const written = writtenColumns(SCORE_COLUMNS, opts.columns, opts.exportName);
 
   // the inputs, the scale of their rewards, the policy as far as it is needed, and what else the estimator asks

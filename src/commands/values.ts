@@ -66,7 +66,11 @@ async function* ofPass(
   await using _started = closing(started);
   if (dryRun !== undefined) {
     const { maxTokens } = policy.architecture;
-    const text = { ...(estimator.scorer ?? policy).exitTemplate, maxTokens, device: device.name };
+    const text = {
+      ...(estimator.question ?? estimator.scorer ?? policy).exitTemplate,
+      maxTokens,
+      device: device.name,
+    };
     return tellDryRun(ready, { rows: run.survey?.rows, passes: { started, session, text } }, dryRun, log);
   }
   // segments, and the references' log-probabilities at their exit points

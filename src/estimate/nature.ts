@@ -13,8 +13,8 @@ export interface StoredBank {
 /** The facts. Estimators declare them; nobody asks for an estimator by its name. */
 export interface Nature {
   readonly name: string;
-  /** what is scored after every exit: the answer behind the exit template, a whole continuation, or nothing */
-  readonly scores: 'answers' | 'continuations' | 'nothing';
+  /** what is scored after every exit: a reference's answer behind the exit template, or as a whole continuation; a question's answers; nothing */
+  readonly scores: 'answers' | 'continuations' | 'questions' | 'nothing';
   /** v̂(s) from what a row stores of its references; absent where it does not follow from that */
   readonly fromStored?: ((bank: StoredBank) => number) | undefined;
   /** the same from the log-probabilities of the references' single tokens, where it follows from these alone */
@@ -47,6 +47,11 @@ export interface Nature {
   readonly isOfRow?: true;
   /** the references are scored by another policy, the prover, and values are its own */
   readonly isOfProver?: true;
+}
+
+/** Whether references are what it scores. */
+export function scoresReferences({ scores }: Pick<Nature, 'scores'>): boolean {
+  return scores === 'answers' || scores === 'continuations';
 }
 
 /** Whether its values are probabilities of answering right at once, that nothing has put on the reward's scale. */

@@ -14,6 +14,8 @@ type Encode = (text: string) => Int32Array | Promise<Int32Array>;
 export interface Suffix {
   readonly ids: Int32Array;
   readonly scoredFrom: number;
+  /** another token in the place of the last one: its log-probability follows those of the others */
+  readonly also?: number;
   readonly utility: number;
 }
 

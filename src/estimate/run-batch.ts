@@ -118,9 +118,13 @@ function planExits(
 }
 
 /** A suffix after the first `exit` tokens. Where its own first token is scored, the token before it comes along. */
-export function branchAt(ids: Int32Array, exit: number, { ids: suffix, scoredFrom }: Suffix): Branch {
-  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom };
-  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1 };
+export function branchAt(
+  ids: Int32Array,
+  exit: number,
+  { ids: suffix, scoredFrom, utility: _, ...also }: Suffix,
+): Branch {
+  if (scoredFrom > 0) return { exit, ids: suffix, scoredFrom, ...also };
+  return { exit: exit - 1, ids: joinIds(ids.subarray(exit - 1, exit), suffix), scoredFrom: 1, ...also };
 }
 
 /** How far rounding may take an entropy beyond 0 and ln V, nats. */

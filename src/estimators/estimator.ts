@@ -2,6 +2,7 @@
 import { usageError } from '../errors.js';
 import type { ReadyTrace } from '../estimate/credit.js';
 import type { Nature } from '../estimate/nature.js';
+import type { ScoredBank } from '../estimate/references.js';
 import type { AnswerMarks } from '../estimate/reward.js';
 import type { PassJob, Scored, Valued, Window } from '../estimate/windows.js';
 import { type Flag, foreignFlag } from '../flag-values.js';
@@ -91,6 +92,8 @@ export interface Opened extends Partial<AsyncDisposable> {
     readonly exitTemplate: ExitTemplate;
     encode(text: string): Int32Array | Promise<Int32Array>;
   };
+  /** what is scored of every trace, where that is no reference of its own */
+  readonly question?: { readonly exitTemplate: ExitTemplate; readonly bank: ScoredBank };
   /** how another model reads a trace. @throws TraceRejected for what it cannot read */
   readonly prepare?: (read: Readable) => Promise<PassJob['again']> | PassJob['again'];
   /** opens the policy; where absent a session that reads */

@@ -80,7 +80,7 @@ export const jointLog: Estimator = {
 };
 
 /** Σ_n p_n ζ_n / Σ_n p_n, over right and wrong answers. */
-function contrast(bank: StoredBank): number {
+export function contrast(bank: StoredBank): number {
   const { logprobs } = bank;
   return logprobs.length === 0 ? 0 : Math.exp(logSumExp(weighted(bank)) - logSumExp([...logprobs]));
 }

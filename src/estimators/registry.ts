@@ -10,6 +10,7 @@ import type { Nature } from '../estimate/nature.js';
 import { attributeOf, type Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import { fileError } from '../io/files/file-error.js';
+import { ask } from './ask.js';
 import { attention, gradient, loo } from './attributions.js';
 import { calibrated } from './calibrated.js';
 import type { Asked, Call, Config, Estimator, FlagValues } from './estimator.js';
@@ -35,7 +36,7 @@ import { siblings } from './siblings.js';
 /** In the order in which help and errors name them; the first is the default. */
 const known: Estimator[] = [
   ...[pr, prMean, prGeo, joint, jointLog, snis, calibrated, siblings, progress, prm, given, mc, mcTruncated],
-  ...[loo, gradient, attention, surprise, ratio, posterior],
+  ...[loo, gradient, attention, surprise, ratio, ask, posterior],
 ];
 
 const BUILT_IN = known.length;

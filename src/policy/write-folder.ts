@@ -16,6 +16,7 @@ import {
   sha256,
   TOKENIZER_FILES,
 } from './folder.js';
+import { ASK_TEMPLATE } from './text/ask-template.js';
 
 /** newer checkpoints keep the chat template in a file of its own */
 const CHAT_TEMPLATE = 'chat_template.jinja';
@@ -82,7 +83,7 @@ async function checkTarget(
 /** Weights, tokenizer and templates of a checkpoint, as they are. @throws RredcotError (exit 2) as `foreignFile` */
 async function keptFiles(checkpoint: string, weightFiles: readonly WeightFile[]): Promise<WeightFile[]> {
   const kept = [...weightFiles];
-  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE]) {
+  for (const name of [...TOKENIZER_FILES, CHAT_TEMPLATE, HINT_TEMPLATE, ASK_TEMPLATE]) {
     const path = await foreignFile(checkpoint, name);
     if (path !== undefined) kept.push({ name, path });
   }

@@ -59,8 +59,11 @@ const anyShape = fc.record({
   maxSegments: fc.integer({ min: 1, max: 9 }),
   continuations: fc.array(
     fc
-      .record({ length: fc.integer({ min: 1, max: 9 }), from: fc.nat() })
-      .map(({ length, from }) => ({ length, scoredFrom: from % length })),
+      .record({ length: fc.integer({ min: 1, max: 9 }), from: fc.nat(), also: fc.option(fc.nat(249)) })
+      .map(({ length, from, also }) => ({
+        ...{ length, scoredFrom: from % length },
+        ...(also !== null && { also }),
+      })),
     { maxLength: 3 },
   ),
 });

@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { align, pieceBags } from '../../dist/estimators/mates.js';
 import { readExitTemplate } from '../../dist/policy/folder.js';
 import { buildPolicyFolder, buildPrmFolder } from '../../dist/policy/run/build.js';
+import { askedValue } from '../oracle/ask.js';
 import { attentionMass, deletedLoo, maskedLoo, type OracleTrace } from '../oracle/attribution.js';
 import { oracleFeatures, oracleFold } from '../oracle/calibration.js';
 import { type FamilyModel, loadFamily } from '../oracle/families.js';
@@ -64,6 +65,7 @@ type Passage = 'same' | 'near' | { readonly refused: string };
 
 const { at, config, done, expectSame, fails, json, rows, text, write } = await openScene();
 const CALIBRATED = '--calibration calibration.json';
+const QUESTION = '\n</think>\nright? ';
 const K = 3;
 const sum = (list: ArrayLike<number>) => Array.from(list).reduce((a, b) => a + b, 0);
 const running = (list: readonly number[]) => [0, ...list.map((_, k) => sum(list.slice(0, k + 1)))];
@@ -86,6 +88,9 @@ beforeAll(async () => {
   await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
   await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
+  await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
+  await write('words.json', JSON.stringify({ question: QUESTION, yes: 'yes', no: 'nono' }));
+  await write('alike.json', JSON.stringify({ question: QUESTION, yes: 'not wrong', no: 'not' }));
   await write('none.json', '{"text": "no place"}');
   const judge = { ...LLAMA, vocab_size: 259, max_position_embeddings: 300 };
   writeCheckpoint(at('plain'), { ...judge, architectures: ['LlamaForTokenClassification'] });
@@ -144,6 +149,18 @@ function posterior(
   expect(row.reference_utilities).toEqual([]);
   return exitsOf(row).map(
     (exit) => 1 / (1 + Math.exp(sum(row.logprobs.slice(2, exit)) - sum(hinted.slice(2, exit)))),
+  );
+}
+
+/** By what the policy answers to a question. */
+function asked(yes: string, no: string, row: Row, { prompt_ids: prompt, completion_ids: own }: FixtureRow) {
+  const model = loadOracleModel(EMBEDDED);
+  const { state } = tokenStats(model, [...prompt, ...own]);
+  const [question = [], ...answers] = [QUESTION, yes, no].map(tokenIds);
+  expect(row.reference_utilities).toEqual([1, 0]);
+  expect(row.reference_tokens).toEqual(answers.map(({ length }) => length));
+  return exitsOf(row).map((exit) =>
+    askedValue(model, () => fork(state, prompt.length + exit), question, answers[0] ?? [], answers[1] ?? []),
   );
 }
 
@@ -269,7 +286,7 @@ const CASES: readonly Case[] = [
       ),
     ],
     refused: [
-      ['--bank group', 'nothing is scored'],
+      ['--bank group', 'no reference is scored'],
       ['--baseline value', 'sums of attributions'],
       ['--sigma signed', 'sums of attributions'],
       ['--steps scaled', 'sums of attributions'],
@@ -372,6 +389,40 @@ const CASES: readonly Case[] = [
       ['--ref-policy odd', 'token 256 is "<think>" for the policy and "<THINK>" for the older one'],
       ['--ref-policy prover --steps scaled', 'sums of attributions'],
     ],
+  },
+  {
+    name: 'ask',
+    flags: '--ask-template ask.json',
+    config: { askTemplate: { question: QUESTION, yes: 'y', no: 'n' } },
+    values: (row, fixture) => asked('y', 'n', row, fixture),
+    checked: [0, 7],
+    rule: '--sigma signed,rudder --steps smoothed',
+    toPr: { refused: 'ask has scored questions, and pr needs answers scored' },
+    fromPr: { refused: 'pr has scored answers, and ask needs questions scored' },
+    // answers of one token are one branch an exit
+    dryRun: /exits +(\d+), with \1 branches[\s\S]*branch .* ┃.*right\? ┃ y\n/,
+    edits: [
+      edited(
+        ({ reference_logprobs: own }) => ({ reference_logprobs: own.map(([yes = 0, no = 0]) => [no, yes]) }),
+        /value_start is .*, from reference_logprobs it is/,
+      ),
+      edited(() => ({ reference_utilities: [0, 1] }), /value_start is .*, from reference_logprobs it is/),
+    ],
+    refused: [
+      ['', 'ask_template.json: --estimator ask needs a question'],
+      ['--ask-template hint.json', 'hint.json: '],
+      ['--ask-template alike.json', 'begin alike to the end of one of them'],
+      ['--estimator pr --ask-template ask.json', '--ask-template has no meaning with --estimator pr'],
+      ['--ask-template ask.json --bank group', 'no reference is scored'],
+      ['--ask-template ask.json --method segment', 'are no expected rewards'],
+    ],
+  },
+  {
+    name: 'ask',
+    flags: '--ask-template words.json',
+    isVariant: true,
+    values: (row, fixture) => asked('yes', 'nono', row, fixture),
+    checked: [7],
   },
   {
     name: 'prm',

@@ -49,7 +49,7 @@ const isWritten = (name: string) => /\.onnx$|^(?:policy|canary)\.json$/.test(nam
 /** What a build reads of a checkpoint: of a policy, and of a process reward model. */
 const POLICY_READS = [
   ...['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'],
-  ...['chat_template.jinja', 'hint_template.json', 'exit_template.json'],
+  ...['chat_template.jinja', 'hint_template.json', 'ask_template.json', 'exit_template.json'],
   ...['model.safetensors', 'model.safetensors.index.json', SHARD(0, 2)],
 ];
 const PRM_READS = [
@@ -65,6 +65,7 @@ function checkpointOf(): string {
   const folder = writeCheckpoint(fresh(), CONFIG, { shards: 2 });
   writeFileSync(join(folder, 'chat_template.jinja'), '{{ messages[0].content }}');
   writeFileSync(join(folder, 'hint_template.json'), '{"text": "{answer}", "before": "x"}');
+  writeFileSync(join(folder, 'ask_template.json'), '{"question": "ok?", "yes": "y", "no": "n"}');
   writeFileSync(join(folder, 'exit_template.json'), '{"close": "\\n", "open": "= ", "closer": "\\n"}');
   writeFileSync(join(folder, 'generation_config.json'), '{"eos_token_id": 0}');
   return folder;

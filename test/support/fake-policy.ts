@@ -99,10 +99,19 @@ export class FakePolicy implements PolicyRuns {
 }
 
 function scoresOf(ids: Int32Array, branches: readonly Branch[]): Float32Array[] {
-  return branches.map(({ exit, ids: suffix, scoredFrom }) => {
-    if (scoredFrom < 1 || exit < 0 || exit > ids.length) throw new RangeError(`a branch at ${exit}`);
-    return fakeStats([...ids.subarray(0, exit), ...suffix], exit + scoredFrom).logprobs;
+  return branches.map(({ exit, ...branch }) => {
+    if (branch.scoredFrom < 1 || exit < 0 || exit > ids.length) throw new RangeError(`a branch at ${exit}`);
+    return suffixScores(ids.subarray(0, exit), branch);
   });
+}
+
+/** Of a suffix's scored tokens, and of the one that may stand in the place of its last. */
+function suffixScores(before: Int32Array, { ids, scoredFrom, also }: Omit<Suffix, 'utility'>): Float32Array {
+  const read = (suffix: readonly number[]) =>
+    fakeStats([...before, ...suffix], before.length + scoredFrom).logprobs;
+  const own = read([...ids]);
+  if (also === undefined) return own;
+  return Float32Array.of(...own, read([...ids.subarray(0, -1), also]).at(-1) as number);
 }
 
 const rowsOf = (branches: readonly Branch[]) => branches.reduce((sum, { ids }) => sum + ids.length, 0);
@@ -124,7 +133,11 @@ export interface JobShape {
   /** tokens a piece, and how many segments are left of the pieces */
   readonly piece: number;
   readonly maxSegments: number;
-  readonly continuations: readonly { readonly length: number; readonly scoredFrom: number }[];
+  readonly continuations: readonly {
+    readonly length: number;
+    readonly scoredFrom: number;
+    readonly also?: number;
+  }[];
 }
 
 export const segmentsOf = ({ piece, maxSegments }: Pick<JobShape, 'piece' | 'maxSegments'>) =>
@@ -137,9 +150,9 @@ export function jobOf(shape: JobShape): TraceJob {
     promptLength: prompt,
     pieces: cutPieces(plainTokens(tokens, hidden), segmentsOf(shape)),
     continuations: continuations.map(
-      ({ length, scoredFrom }, n): Suffix => ({
+      ({ length, ...scored }, n): Suffix => ({
+        ...scored,
         ids: Int32Array.from({ length }, (_, j) => hash([n, j, length]) % 250),
-        scoredFrom,
         utility: 1,
       }),
     ),
@@ -156,9 +169,7 @@ export function expectedResult(shape: JobShape, { ids, promptLength, continuatio
   );
   const branches = Array.from(segmentation.exits, (exit) => {
     const prefix = ids.subarray(0, promptLength + exit);
-    return continuations.map(
-      (suffix) => fakeStats([...prefix, ...suffix.ids], prefix.length + suffix.scoredFrom).logprobs,
-    );
+    return continuations.map((suffix) => suffixScores(prefix, suffix));
   });
   return { ...scores, segmentation, branches };
 }

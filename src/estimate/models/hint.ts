@@ -1,12 +1,9 @@
 // Puts the reference answer into a trace's prompt by a hint template, and values traces by what the policy that reads it says of them.
-import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { TraceRejected, usageError } from '../../errors.js';
-import { fileError } from '../../io/files/file-error.js';
-import { foreignText } from '../../io/files/foreign-files.js';
-import { fromJson } from '../../policy/build/json.js';
 import { HINT_TEMPLATE } from '../../policy/folder.js';
 import type { ModelChoice, OpenModel } from '../../policy/run/open-model.js';
+import { givenOrOwn } from '../../policy/text/template-file.js';
 import type { BadRow } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
@@ -70,16 +67,10 @@ export async function openHint(
 }
 
 async function readTemplate(path: string | undefined, folder: string): Promise<HintTemplate> {
-  const place = path ?? `${folder}/${HINT_TEMPLATE}`;
   const expected = 'a file with {"text": "… {answer} …", "before": "…"}, with --hint-template';
-  const text =
-    path === undefined
-      ? await foreignText(folder, HINT_TEMPLATE)
-      : await readFile(path, 'utf8').catch((error: unknown) => {
-          throw fileError(error, path, 'read');
-        });
-  if (text === undefined) throw usageError(`${place}: --estimator posterior needs a hint template`, expected);
-  return fromJson(HintTemplateSchema, text, place, expected);
+  const found = await givenOrOwn(HintTemplateSchema, path, folder, HINT_TEMPLATE, expected);
+  if (found !== undefined) return found;
+  throw usageError(`${folder}/${HINT_TEMPLATE}: --estimator posterior needs a hint template`, expected);
 }
 
 /** The answer of the reference that earns most, the first of equals. */

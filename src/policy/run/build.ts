@@ -32,6 +32,7 @@ import {
   type StepToken,
   WithReference,
 } from '../folder.js';
+import { askedIds, readAskTemplate } from '../text/ask-template.js';
 import { checkExitTemplate, deriveExitTemplate, readChatTemplate } from '../text/exit-template.js';
 import { type OpenTokenizer, openTokenizer } from '../text/open-tokenizer.js';
 import { readStops } from '../text/stops.js';
@@ -81,6 +82,8 @@ export async function buildPolicyFolder(
     const derived = await deriveExitTemplate(tokenizer, await readChatTemplate(checkpoint));
     const exitTemplate = { ...derived, ...given };
     await checkExitTemplate(exitTemplate, tokenizer, architecture.vocab);
+    const asked = await readAskTemplate(checkpoint);
+    if (asked !== undefined) await askedIds(asked, tokenizer, architecture.vocab);
     const stops = await readStops(checkpoint, tokenizer, architecture.vocab);
     const ids = await checkedIds(tokenizer, exitTemplate);
     return { exitTemplate, stops, ids, promptStart: tokenizer.start.id };

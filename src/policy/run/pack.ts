@@ -9,6 +9,8 @@ export interface Branch {
   readonly ids: Int32Array;
   /** tokens scoredFrom..A-1 are scored, each given everything before it; at least 1: the token before must be in `ids` */
   readonly scoredFrom: number;
+  /** another token in the place of the last one, which is scored too */
+  readonly also?: number;
   /** tokens of the trace that are hidden from the branch: their places stay free, so many positions before `ids[before]` */
   readonly gap?: { readonly before: number; readonly tokens: number };
 }
@@ -16,6 +18,11 @@ export interface Branch {
 /** One more than the last position of a branch's tokens. */
 export function branchEnd({ exit, ids, gap }: Branch): number {
   return exit + ids.length + (gap?.tokens ?? 0);
+}
+
+/** How many log-probabilities a branch has. */
+export function scoresOf({ ids, scoredFrom, also }: Branch): number {
+  return ids.length - scoredFrom + (also === undefined ? 0 : 1);
 }
 
 /** A trace in a run: its own tokens, of which promptLength.. are scored, and its branches. */
@@ -33,7 +40,7 @@ export interface TraceScores {
   readonly entropies: Float32Array;
   /** (T) log-probability of the token itself, nats */
   readonly logprobs: Float32Array;
-  /** log-probabilities of every branch's scored tokens, nats */
+  /** log-probabilities of every branch's scored tokens, and then of `also`, nats */
   readonly branches: readonly Float32Array[];
 }
 
@@ -190,21 +197,6 @@ export function packBranches(
     }
   }
 
-  const scored = all.reduce((sum, b) => sum + b.ids.length - b.scoredFrom, 0);
-  const rows = new Int32Array(scored);
-  const targets = new Int32Array(scored);
-  let next = 0;
-  for (const [i, branch] of all.entries()) {
-    const { scoredFrom } = branch;
-    if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
-      throw new RangeError(
-        `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
-      );
-    for (let j = scoredFrom; j < branch.ids.length; j++) {
-      rows[next] = (start.get(branch) as number) + j - 1;
-      targets[next++] = branch.ids[j] as number;
-    }
-  }
   const limbRows: Int32Array[] = [];
   for (const [b, { limb }] of places.entries())
     if (limb !== undefined)
@@ -228,9 +220,34 @@ export function packBranches(
     limbFrom: table(({ place }) => [place.limb?.number ?? 0, 0]),
     limbTo: table((group) => [(group.place.limb?.number ?? 0) + 1, group.keys - onTrunk(group)]),
     limbRows,
-    rows,
-    targets,
+    ...readOut(all, start),
   };
+}
+
+/** Which rows are read out for some branches, and for which tokens. @param start first row of each */
+function readOut(
+  branches: readonly Branch[],
+  start: ReadonlyMap<Row, number>,
+): Pick<PackedBranches, 'rows' | 'targets'> {
+  const scored = branches.reduce((sum, branch) => sum + scoresOf(branch), 0);
+  const rows = new Int32Array(scored);
+  const targets = new Int32Array(scored);
+  let next = 0;
+  for (const [i, branch] of branches.entries()) {
+    const { scoredFrom } = branch;
+    if (scoredFrom < 1 || scoredFrom >= branch.ids.length)
+      throw new RangeError(
+        `branch ${i} scores tokens ${scoredFrom}..${branch.ids.length}: expected at least one, after the first`,
+      );
+    for (let j = scoredFrom; j < branch.ids.length; j++) {
+      rows[next] = (start.get(branch) as number) + j - 1;
+      targets[next++] = branch.ids[j] as number;
+    }
+    if (branch.also === undefined) continue;
+    rows[next] = rows[next - 1] as number;
+    targets[next++] = branch.also;
+  }
+  return { rows, targets };
 }
 
 /** Rows that stand together in a group: a branch, or a piece of a limb. */

@@ -7,7 +7,7 @@ import { type Device, deviceName, noCudaGraph, sessionHint } from '../device.js'
 import { type AttributionGraphs, GRAPH, type ModelFolder, noGraph, PRM_GRAPH, whatOf } from '../folder.js';
 import { beyond, disproved, MOST_MS, noCanary, type Proof, readCanary, unproved } from './canary.js';
 import { headOf, prove } from './canary-passes.js';
-import type { Branch, PackedTrace, TraceScores } from './pack.js';
+import { type Branch, type PackedTrace, scoresOf, type TraceScores } from './pack.js';
 import type { Advance, DecodeJob } from './sampling.js';
 import type { ReadSteps, Sequence } from './sequence.js';
 import type { RunJob, SessionThread, WorkerInit } from './session-thread.js';
@@ -229,9 +229,9 @@ export class ModelSession {
     return job.traces.map(({ ids, promptLength, branches }) => {
       const from = own;
       own += ids.length - promptLength;
-      const perBranch = branches.map(({ ids: continuation, scoredFrom }) => {
+      const perBranch = branches.map((own) => {
         const first = branch;
-        branch += continuation.length - scoredFrom;
+        branch += scoresOf(own);
         return logprobs.subarray(first, branch);
       });
       const span = [from, own] as const;

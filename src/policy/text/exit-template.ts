@@ -75,6 +75,30 @@ export async function readChatTemplate(folder: string): Promise<string> {
   return `${named === undefined ? '' : JSON.stringify(named)}${file}`;
 }
 
+/** Ids of a text that is put behind a state. @param what for the error @throws RredcotError (exit 2) where the tokenizer cannot spell it */
+export async function checkSpelling(
+  text: string,
+  what: string,
+  hint: string,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+): Promise<Int32Array> {
+  const ids = await tokenizer.encode(text);
+  const spelled = tokenizer.decode(ids).toString('utf8');
+  if (spelled !== text)
+    throw usageError(
+      `the tokenizer spells ${what} ${JSON.stringify(text)} as ${JSON.stringify(spelled)}`,
+      hint,
+    );
+  const beyond = ids.find((id) => id >= vocab);
+  if (beyond !== undefined)
+    throw usageError(
+      `the tokenizer gives ${what} the id ${beyond}, config.json has a vocabulary of ${vocab}`,
+      'config.json and tokenizer.json must be of the same checkpoint',
+    );
+  return ids;
+}
+
 /** @throws RredcotError (exit 2) where the policy's tokenizer cannot spell the template */
 export async function checkExitTemplate(
   template: ExitTemplate,
@@ -82,20 +106,8 @@ export async function checkExitTemplate(
   vocab: number,
 ): Promise<void> {
   for (const [part, text] of Object.entries(template) as [keyof ExitTemplate, string][]) {
-    const ids = await tokenizer.encode(text);
-    const spelled = tokenizer.decode(ids).toString('utf8');
     const hint = `--exit-template <file> with another "${part}"`;
-    if (spelled !== text)
-      throw new RredcotError(
-        `the tokenizer spells the exit template's ${part} ${JSON.stringify(text)} as ${JSON.stringify(spelled)}`,
-        { exitCode: EXIT.usage, hint },
-      );
-    const beyond = ids.find((id) => id >= vocab);
-    if (beyond !== undefined)
-      throw usageError(
-        `the tokenizer gives the exit template's ${part} the id ${beyond}, config.json has a vocabulary of ${vocab}`,
-        'config.json and tokenizer.json must be of the same checkpoint',
-      );
+    await checkSpelling(text, `the exit template's ${part}`, hint, tokenizer, vocab);
   }
   if (template.close + template.open === '')
     throw usageError(

@@ -1,0 +1,58 @@
+// `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
+import { traceValues } from '../estimate/value.js';
+import { askedIds, noAskTemplate, readAskTemplate } from '../policy/text/ask-template.js';
+import type { Estimator, Opened } from './estimator.js';
+import { contrast, perTrace, utilitiesOf } from './one-pass.js';
+
+export const ask: Estimator = {
+  name: 'ask',
+  scores: 'questions',
+  // p(yes) / (p(yes) + p(no))
+  fromStored: contrast,
+  valueName: 'P(yes)',
+  card: 'the probability of yes against no, where the policy is asked there whether all is right so far (`askTemplate`): its own opinion, fitted to no reward',
+  flags: [
+    [
+      '--ask-template <file>',
+      'of ask: JSON file {"question", "yes", "no"}, what is asked at an exit and the two answers (default: the policy\'s own)',
+    ],
+  ],
+  configKeys: ['askTemplate'],
+  ask: ({ askTemplate: path }) => ({
+    async open({ policy, tokenizer }): Promise<Opened> {
+      const template = await readAskTemplate(policy.path, path === undefined ? path : String(path));
+      if (template === undefined) throw noAskTemplate(policy.path);
+      const { yes, no, scoredFrom } = await askedIds(template, tokenizer, policy.architecture.vocab);
+      const of = (ids: Int32Array, utility: number) => ({ ids, scoredFrom, utility });
+      const last = scoredFrom + 1;
+      // answers of one token are read off one branch
+      const also = yes.length === last && no.length === last ? no[scoredFrom] : undefined;
+      return {
+        config: { askTemplate: template },
+        question: {
+          exitTemplate: { close: '', open: template.question, closer: '' },
+          bank: {
+            bank: [
+              { answer: template.yes, utility: 1 },
+              { answer: template.no, utility: 0 },
+            ],
+            continuations: also === undefined ? [of(yes, 1), of(no, 0)] : [{ ...of(yes, 1), also }],
+            status: [],
+          },
+        },
+        start: () => ({
+          values: perTrace((job, { branches }) => {
+            const answers =
+              also === undefined ? branches : branches.map(([own]) => apart(own as Float32Array));
+            return traceValues(answers, utilitiesOf(job), ask);
+          }),
+        }),
+      };
+    },
+  }),
+};
+
+/** Of a branch that has both answers, each. */
+function apart(own: Float32Array): Float32Array[] {
+  return [own.subarray(0, 1), own.subarray(1)];
+}

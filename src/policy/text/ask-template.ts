@@ -1,0 +1,64 @@
+// The question that is put to a policy at an exit point, and its two answers (METHOD §3, `ask`): a file of the policy's folder, or one that is given.
+import { z } from 'zod';
+import { usageError } from '../../errors.js';
+import { checkSpelling } from './exit-template.js';
+import { givenOrOwn } from './template-file.js';
+import type { PolicyTokenizer } from './tokenizer.js';
+
+export interface AskTemplate {
+  /** what follows on the state, the tag that leaves the thought included */
+  readonly question: string;
+  readonly yes: string;
+  readonly no: string;
+}
+
+/** The file of a policy's folder. */
+export const ASK_TEMPLATE = 'ask_template.json';
+
+const text = z.string().min(1);
+const AskTemplateSchema = z.strictObject({ question: text, yes: text, no: text });
+const EXPECTED = 'a file with {"question": "…", "yes": "…", "no": "…"}, with --ask-template';
+
+/** @param path of a file in the place of the folder's own @returns undefined where there is none @throws RredcotError (exit 2) for one that is none */
+export function readAskTemplate(folder: string, path?: string): Promise<AskTemplate | undefined> {
+  return givenOrOwn(AskTemplateSchema, path, folder, ASK_TEMPLATE, EXPECTED);
+}
+
+/** @throws RredcotError (exit 2) naming the file that is missing */
+export function noAskTemplate(folder: string): Error {
+  return usageError(`${folder}/${ASK_TEMPLATE}: --estimator ask needs a question`, EXPECTED);
+}
+
+/** A question's tokens with either answer behind them, of which those from `scoredFrom` on are scored: the first in which the two differ. */
+export interface AskedIds {
+  readonly yes: Int32Array;
+  readonly no: Int32Array;
+  readonly scoredFrom: number;
+}
+
+/** @throws RredcotError (exit 2) where the tokenizer cannot spell them, or the tokens of one answer begin those of the other */
+export async function askedIds(
+  { question, ...answers }: AskTemplate,
+  tokenizer: PolicyTokenizer,
+  vocab: number,
+): Promise<AskedIds> {
+  const hint = `--ask-template <file> with another`;
+  const [yes, no] = (await Promise.all(
+    (['yes', 'no'] as const).map((name) =>
+      checkSpelling(
+        question + answers[name],
+        `the question and its "${name}"`,
+        `${hint} "${name}"`,
+        tokenizer,
+        vocab,
+      ),
+    ),
+  )) as [Int32Array, Int32Array];
+  const scoredFrom = yes.findIndex((id, t) => id !== no[t]);
+  if (scoredFrom < 0 || scoredFrom >= no.length)
+    throw usageError(
+      `the tokens of "yes" (${JSON.stringify(answers.yes)}) and "no" (${JSON.stringify(answers.no)}) behind the question begin alike to the end of one of them: expected two that part`,
+      `${hint} "yes" or "no"`,
+    );
+  return { yes, no, scoredFrom };
+}
