@@ -89,7 +89,7 @@ export function isBad(item: object): item is BadRow {
  * an item that `fn` turns down (TraceRejected) goes on as such.
  */
 export async function* eachTrace<A extends { readonly trace: Trace }, B>(
-  items: AsyncIterable<A | BadRow>,
+  items: AsyncIterable<A | BadRow> | Iterable<A | BadRow>,
   fn: (item: A) => B | Promise<B>,
 ): AsyncGenerator<B | BadRow> {
   for await (const item of items) {

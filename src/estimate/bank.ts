@@ -13,7 +13,7 @@ export type BankSource = (typeof BANKS)[number];
 export const NO_BANK = 'uniform:no-bank';
 
 /** A completion counts as correct above this reward [ours]; its reward is its utility, and 0 that of a wrong one. */
-const CORRECT = 0.5;
+export const CORRECT = 0.5;
 /** Distinct entries a group, right ones and wrong ones apart: every one is scored at every exit. */
 const MAX_ENTRIES = 64;
 /** Characters of all groups' entries together, about as many bytes. */

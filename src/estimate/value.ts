@@ -127,6 +127,9 @@ export function ratioValues(logprobs: Float32Array, reference: Float32Array, end
   return summedAttributions(attributions);
 }
 
+/** Status of a trace without a hint: its group has no right mate, or it has no group. */
+export const NO_HINT = 'hint:no-mate';
+
 /**
  * v_k = logistic(Σ_{s_0 ≤ t < exit k} log π(o_t | x, hint) − log π(o_t | x)), summed in float64: ½ at s_0, wherever the tag
  * that opens the thought stands.

@@ -26,6 +26,8 @@ interface AnotherReading {
   readonly promptIds?: Int32Array;
   /** (N) what it scores after every exit point */
   readonly continuations?: readonly Suffix[];
+  /** there was nothing to be told of it */
+  readonly hasHint?: false;
 }
 
 /** Neighbours. */

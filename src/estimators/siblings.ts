@@ -1,9 +1,6 @@
 // `siblings`: the probability of winning by going on, from the outcomes of the trace's mates, weighed by how well their tails fit its states.
-import { usageError } from '../errors.js';
 import { positiveInteger } from '../flag-values.js';
-import { STDIN } from '../io/files/file-bytes.js';
 import type { OutputRow } from '../scored.js';
-import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
 import {
   CALIBRATION,
   calibratedAgain,
@@ -14,12 +11,12 @@ import {
   storedStates,
 } from './calibrated.js';
 import { storedModel } from './calibration.js';
-import type { Call, Estimator, Remade } from './estimator.js';
+import type { Estimator, Remade } from './estimator.js';
 import { farMates } from './far-mates.js';
 import type { WithMates } from './mates.js';
 import { perTrace } from './one-pass.js';
 import { MATELESS, SIBLING_COLUMNS, siblingConfig, siblingValues } from './sibling-values.js';
-import { withMates } from './with-mates.js';
+import { refuseLate, refuseStream, withMates } from './with-mates.js';
 
 /** Measured: docs/fidelity.md. */
 const DEFAULTS = { mates: 3, mateTokens: 40 };
@@ -77,7 +74,8 @@ export const siblings: Estimator = {
   async ask(values, call) {
     const calibration = await givenCalibration(siblings.name, values);
     const { model, ...facts } = calibrationFacts(calibration);
-    refuseWithout(call);
+    refuseLate('--estimator siblings', call.segments);
+    refuseStream(siblings.name, call.inputs);
     const count = (name: keyof typeof DEFAULTS, flag: string): number =>
       positiveInteger(flag, String(values[name] ?? DEFAULTS[name]), DEFAULTS[name]);
     const opts = { mates: count('mates', '--mates'), mateTokens: count('mateTokens', '--mate-tokens') };
@@ -111,18 +109,3 @@ function isAlone({ status }: OutputRow): boolean {
 
 /** Its facts where the calibration stands back: nothing has put values on the reward's scale. */
 const { onRewardScale: _, ...UNFITTED } = siblings;
-
-/** @throws RredcotError (exit 2) for what mates cannot be had with */
-function refuseWithout({ segments: { segmenter }, inputs }: Call): void {
-  const isLate = (name: typeof segmenter) => declarationOf(name).cuts !== undefined;
-  if (isLate(segmenter))
-    throw usageError(
-      `--estimator siblings aligns pieces of text, and --segmenter ${segmenter} has none before the policy has read the trace`,
-      `--segmenter ${SEGMENTERS.filter((name) => !isLate(name)).join('|')}`,
-    );
-  if (inputs.length === 0 || inputs.includes(STDIN))
-    throw usageError(
-      "--estimator siblings looks for a trace's mates in the whole input, which stdin gives once",
-      'name a file',
-    );
-}

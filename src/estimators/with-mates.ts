@@ -1,9 +1,12 @@
 // Gives each trace of a window its mates, and the window the guests that it lacks.
-import { TraceRejected } from '../errors.js';
+import { TraceRejected, usageError } from '../errors.js';
+import { CORRECT } from '../estimate/bank.js';
 import { sharedTokens } from '../estimate/references.js';
 import type { PassJob, Window } from '../estimate/windows.js';
-import { type BadRow, isBad, rejectTrace } from '../rows.js';
-import { candidateExits } from '../segment/segment.js';
+import { STDIN } from '../io/files/file-bytes.js';
+import { type BadRow, eachTrace, isBad, rejectTrace } from '../rows.js';
+import { candidateExits, type SegmentOptions } from '../segment/segment.js';
+import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
 import type { Trace } from '../trace.js';
 import { type Candidate, candidateOf, type FarMates, type Related } from './far-mates.js';
 import { bagsOf, chooseMates, type MateOptions, type Sibling, tailsAt, type WithMates } from './mates.js';
@@ -70,6 +73,64 @@ export async function* withMates<T extends Related>(
     }
     yield { items: given, guests: [...asked.values()].filter(({ trace }) => !present.has(trace)) };
   }
+}
+
+/** Which right mate is looked at: the one with the fewest tokens, or the one whose thought is most like the trace's own. */
+export const WHICH_MATE = ['shortest', 'similar'] as const;
+
+/**
+ * Gives every trace a prompt with the text of a right mate in it; of equal ones it is the first that follows the trace.
+ * @param far as of {@link withMates}
+ * @param prompt makes it of the mate's ids, without its end tokens. @throws TraceRejected
+ */
+export async function* withRightMate<T extends Related>(
+  windows: AsyncIterable<Window<T>>,
+  far: FarMates | undefined,
+  which: (typeof WHICH_MATE)[number],
+  prompt: (item: T, mate: Int32Array) => Int32Array,
+): AsyncGenerator<Window<T>> {
+  const lengthOf = ({ completionIds, pieces }: Member) =>
+    Math.min(completionIds.length, pieces.tokens.textEnd);
+  for await (const { items, guests } of windows) {
+    const groups = candidatesOf(
+      items.filter((item): item is T => !isBad(item)),
+      far,
+    );
+    const hinted = eachTrace(items, async (item): Promise<T> => {
+      const own = candidateOf(item, async () => undefined);
+      const others = othersOf(own, groups.get(item.trace.group) ?? [], Number.POSITIVE_INFINITY);
+      const members = await Promise.all(others.map(({ get }) => get()));
+      const right = members.filter(({ reward }) => (reward.reward as number) > CORRECT);
+      const [mate] =
+        which === 'similar'
+          ? chooseMates({ ...item, bags: bagsOf(item) }, right, 1).map(({ mate: one }) => one)
+          : right.toSorted((a, b) => lengthOf(a) - lengthOf(b));
+      const ids = mate?.completionIds.subarray(0, lengthOf(mate));
+      return { ...item, again: ids ? { promptIds: prompt(item, ids) } : { hasHint: false } };
+    });
+    const given: (T | BadRow)[] = [];
+    for await (const item of hinted) given.push(item);
+    yield { items: given, guests };
+  }
+}
+
+/** @throws RredcotError (exit 2) where the inputs cannot be read twice @param name of the estimator */
+export function refuseStream(name: string, inputs: readonly string[]): void {
+  if (inputs.length === 0 || inputs.includes(STDIN))
+    throw usageError(
+      `--estimator ${name} looks for a trace's mates in the whole input, which stdin gives once`,
+      'name a file',
+    );
+}
+
+/** @throws RredcotError (exit 2) for a segmenter whose pieces are not known before the policy has read the trace @param what is aligned, for the error */
+export function refuseLate(what: string, { segmenter }: SegmentOptions): void {
+  const isLate = (name: typeof segmenter) => declarationOf(name).cuts !== undefined;
+  if (isLate(segmenter))
+    throw usageError(
+      `${what} aligns pieces of text, and --segmenter ${segmenter} has none before the policy has read the trace`,
+      `--segmenter ${SEGMENTERS.filter((name) => !isLate(name)).join('|')}`,
+    );
 }
 
 /** Tokens up to the end of the tail that lies furthest behind; 0 where there is none. */

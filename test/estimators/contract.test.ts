@@ -83,11 +83,15 @@ beforeAll(async () => {
   await cp(PROVER, at('told'), { recursive: true });
   await write('told/hint_template.json', '{"text": "hint {answer}\\n"}');
   await done(`policy build told -o hinted --exit-template ${join(PROVER, 'exit_template.json')}`);
+  await cp(PROVER, at('shown'), { recursive: true });
+  await write('shown/hint_template.json', '{"text": "hint {mate}\\n"}');
+  await done('policy build shown -o told-mates');
   // a policy with another tokenizer
   await cp(PROVER, at('spelt'), { recursive: true });
   await write('spelt/tokenizer.json', (await text('spelt/tokenizer.json')).replace('"<think>"', '"<THINK>"'));
   await done('policy build spelt -o odd');
   await write('hint.json', '{"text": "hint {answer}\\n"}');
+  await write('mate.json', '{"text": "hint {mate}\\n"}');
   await write('ask.json', JSON.stringify({ question: QUESTION, yes: 'y', no: 'n' }));
   await write('words.json', JSON.stringify({ question: QUESTION, yes: 'yes', no: 'nono' }));
   await write('alike.json', JSON.stringify({ question: QUESTION, yes: 'not wrong', no: 'not' }));
@@ -140,8 +144,9 @@ function posterior(
   policy: string,
   row: Row,
   { prompt_ids: prompt, completion_ids: own, answer }: FixtureRow,
+  told: readonly number[] = tokenIds(answer),
 ) {
-  const before = [...prompt, ...Buffer.from(`hint ${answer}\n`)];
+  const before = [...prompt, ...tokenIds('hint '), ...told, ...tokenIds('\n')];
   const { logprobs } = tokenStats(loadOracleModel(policy), [...before, ...own]);
   const hinted = logprobs.subarray(before.length);
   for (const [t, lp] of hinted.entries())
@@ -150,6 +155,27 @@ function posterior(
   return exitsOf(row).map(
     (exit) => 1 / (1 + Math.exp(sum(row.logprobs.slice(2, exit)) - sum(hinted.slice(2, exit)))),
   );
+}
+
+/** By a hint that is the text of a right completion of the group, not the trace's own; of equal ones the first that follows it. */
+function mated(row: Row, fixture: FixtureRow, which: 'shortest' | 'similar', policy = EMBEDDED) {
+  const place = fixtures.indexOf(fixture);
+  const mates = [...fixtures.slice(place + 1), ...fixtures.slice(0, place)].filter(
+    ({ group, reward, completion }) =>
+      group === fixture.group && reward === 1 && completion !== fixture.completion,
+  );
+  const pieces = ({ completion, completion_ids: ids }: FixtureRow) => {
+    // lines of the thought are its pieces, as the policy's tokens are bytes
+    const ends = [...completion.slice(0, completion.indexOf('</think>')).matchAll(/\n/g)].slice(1);
+    const tokens = ends.map(({ index }) => index + 1 - '<think>'.length + 1);
+    return pieceBags(Int32Array.from(ids), 2, Int32Array.from(tokens));
+  };
+  const scores = mates.map((mate) =>
+    which === 'similar' ? align(pieces(fixture), pieces(mate)).similarity : -mate.completion.length,
+  );
+  const { completion_ids: ids } = mates[scores.indexOf(Math.max(...scores))] as FixtureRow;
+  // without its end token
+  return posterior(policy, row, fixture, ids.slice(0, ids.at(-1) === 258 ? -1 : undefined));
 }
 
 /** By what the policy answers to a question. */
@@ -363,6 +389,37 @@ const CASES: readonly Case[] = [
     isVariant: true,
     values: (row, fixture) => posterior(EMBEDDED, row, fixture),
     checked: [0],
+    within: 1e-3,
+  },
+  {
+    name: 'posterior',
+    flags: '--hint mate --hint-template mate.json',
+    isVariant: true,
+    config: { hint: 'mate', hintMate: 'shortest', hintTemplate: { text: 'hint {mate}\n', before: '' } },
+    values: (row, fixture) => mated(row, fixture, 'shortest'),
+    // one of two of the next group
+    checked: [0, 8],
+    within: 1e-3,
+    edits: [
+      edited(({ logprobs: own }) => ({ hint_logprobs: own }), /status is .*, and hint_logprobs are logprobs/),
+      edited(() => ({ status: 'hint:no-mate' }), /status is .*, and hint_logprobs are not logprobs/),
+    ],
+    refused: [
+      ['--hint mate --hint-template hint.json', 'hint.json: '],
+      ['--hint mate --hint-template mate.json --hint-mate longest', '--hint-mate longest: unknown choice'],
+      [
+        '--hint-mate similar --hint-template hint.json',
+        '--hint-mate similar has no meaning with --hint answer',
+      ],
+      ['--hint mate --hint-mate similar --segmenter entropy', '--hint-mate similar aligns pieces of text'],
+    ],
+  },
+  {
+    name: 'posterior',
+    flags: '--hint mate --hint-mate similar --hint-policy told-mates',
+    isVariant: true,
+    values: (row, fixture) => mated(row, fixture, 'similar', PROVER),
+    checked: [5],
     within: 1e-3,
   },
   {

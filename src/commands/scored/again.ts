@@ -12,7 +12,7 @@ import {
   creditOf,
   isOfMates,
 } from '../../estimate/credit.js';
-import { noReferences } from '../../estimate/value.js';
+import { NO_HINT, noReferences } from '../../estimate/value.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimators/calibrated.js';
 import type { Calibration } from '../../estimators/calibration.js';
 import { pr } from '../../estimators/one-pass.js';
@@ -101,7 +101,7 @@ export function again(
   const isGone = (code: string): boolean =>
     (isOfTokens && isOfBank(code)) ||
     (code === UNCALIBRATED && (isOther || calibration !== undefined)) ||
-    (isOther && MATELESS.includes(code));
+    (isOther && (MATELESS.includes(code) || code === NO_HINT));
   const status = [
     ...row.status.filter((code) => !isGone(code)),
     ...(calibration?.standsBack ? [UNCALIBRATED] : []),

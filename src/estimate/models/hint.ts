@@ -7,25 +7,24 @@ import { givenOrOwn } from '../../policy/text/template-file.js';
 import type { BadRow } from '../../rows.js';
 import type { Reference } from '../../trace.js';
 import { joinIds } from '../references.js';
-import { noReferences, posteriorValues } from '../value.js';
+import { NO_HINT, noReferences, posteriorValues } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
 import { openProver, type ReadTokens, readAgain, type SecondPass, tokenCheck } from './prover.js';
 
 /** How a prompt tells the answer. */
 export interface HintTemplate {
-  /** with `{answer}` where the reference stands */
+  /** with `{answer}` where the reference stands, or `{mate}` where a mate's text does */
   readonly text: string;
   /** it goes before the last occurrence of this text in the prompt; to the prompt's end where that is empty */
   readonly before: string;
 }
 
-const HintTemplateSchema = z.strictObject({
-  text: z.string().includes('{answer}'),
-  before: z.string().default(''),
-});
+/** What a hint tells: a reference's answer, or the text of one of the group's right completions. */
+export type Hint = 'answer' | 'mate';
 
 /** Where they are. */
 export interface HintOptions {
+  readonly hint: Hint;
   /** a file; undefined: that of the policy's folder */
   readonly template: string | undefined;
   /** the folder of a policy that reads hints; undefined: the policy itself */
@@ -41,34 +40,47 @@ const READER = { name: 'hint policy', code: 'hint', flag: '--hint-policy' } as c
  * @throws RredcotError (exit 2) where there is no template, or none that is one; as `openProver` for its policy
  */
 export async function openHint(
-  { template: path, policy: folder }: HintOptions,
+  { hint, template: path, policy: folder }: HintOptions,
   own: Pick<OpenModel, 'policy' | 'tokenizer'>,
   opts: ModelChoice,
 ) {
   const reader = folder === undefined ? undefined : await openProver(folder, own.tokenizer, opts, READER);
-  const template = await readTemplate(path, folder ?? own.policy.path);
+  const template = await readTemplate(hint, path, folder ?? own.policy.path);
   const { tokenizer, policy } = reader ?? own;
   const { vocab, maxTokens } = policy.architecture;
   const check = reader?.check ?? tokenCheck(own.tokenizer, tokenizer, vocab, maxTokens, READER);
   const before = await tokenizer.encode(template.before);
+  const [lead = '', tail = ''] = template.text.split(placeOf('mate'));
+  const [leadIds, tailIds] = [await tokenizer.encode(lead), await tokenizer.encode(tail)];
   return {
     template,
     reader,
-    /** Ids of the prompt with the hint in it. @throws TraceRejected (`no_reference`, `hint`, `hint_tokens`, `hint_too_long`) */
-    async hinted({ promptIds, completionIds }: ReadTokens, references: readonly Reference[]) {
+    /** Ids of a hint that tells the answer. @throws TraceRejected (`no_reference`) */
+    async ofAnswer(references: readonly Reference[]): Promise<Int32Array> {
       const answer = bestOf(references);
       // the answer's own dollar signs are no patterns
-      const hint = await tokenizer.encode(template.text.replace('{answer}', () => answer));
-      const prompt = withHint(promptIds, hint, before, template.before);
+      return tokenizer.encode(template.text.replace(placeOf('answer'), () => answer));
+    },
+    /** Ids of a hint that is a mate's text, in the tokens in which it was written. */
+    ofMate: (ids: Int32Array): Int32Array => joinIds(leadIds, ids, tailIds),
+    /** Ids of the prompt with a hint in it. @throws TraceRejected (`hint`, `hint_tokens`, `hint_too_long`) */
+    hinted({ promptIds, completionIds }: ReadTokens, told: Int32Array): Int32Array {
+      const prompt = withHint(promptIds, told, before, template.before);
       check({ promptIds: prompt, completionIds }, []);
       return prompt;
     },
   };
 }
 
-async function readTemplate(path: string | undefined, folder: string): Promise<HintTemplate> {
-  const expected = 'a file with {"text": "… {answer} …", "before": "…"}, with --hint-template';
-  const found = await givenOrOwn(HintTemplateSchema, path, folder, HINT_TEMPLATE, expected);
+function placeOf(hint: Hint): string {
+  return `{${hint}}`;
+}
+
+async function readTemplate(hint: Hint, path: string | undefined, folder: string): Promise<HintTemplate> {
+  const place = placeOf(hint);
+  const schema = z.strictObject({ text: z.string().includes(place), before: z.string().default('') });
+  const expected = `a file with {"text": "… ${place} …", "before": "…"}, with --hint-template`;
+  const found = await givenOrOwn(schema, path, folder, HINT_TEMPLATE, expected);
   if (found !== undefined) return found;
   throw usageError(`${folder}/${HINT_TEMPLATE}: --estimator posterior needs a hint template`, expected);
 }
@@ -109,10 +121,15 @@ export function hintedValues<T extends PassJob>(
     scored,
     how,
     'the reader of the hint',
-    ({ logprobs, segmentation: { exits } }, hinted) => ({
-      values: posteriorValues(logprobs, hinted.logprobs, exits),
-      columns: { hint_logprobs: hinted.logprobs },
-      ...noReferences(exits.length),
-    }),
+    ({ logprobs, segmentation: { exits } }, { logprobs: read }, { hasHint }) => {
+      // without a hint nothing is told by it
+      const hinted = hasHint === false ? logprobs : read;
+      return {
+        values: posteriorValues(logprobs, hinted, exits),
+        columns: { hint_logprobs: hinted },
+        status: hasHint === false ? [NO_HINT] : [],
+        ...noReferences(exits.length),
+      };
+    },
   );
 }

@@ -154,6 +154,8 @@ export interface SecondPass {
 interface SecondJob<T> extends PassJob {
   readonly job: T;
   readonly cut: TraceResult;
+  /** of {@link PassJob.again} */
+  readonly hasHint?: false;
 }
 
 /**
@@ -166,7 +168,7 @@ export async function* readAgain<T extends PassJob>(
   scored: AsyncIterable<Scored<T> | BadRow>,
   { session, window }: SecondPass,
   who: string,
-  valuesOf: (cut: TraceResult, found: TraceResult, job: PassJob) => TraceValues,
+  valuesOf: (cut: TraceResult, found: TraceResult, job: Omit<SecondJob<T>, 'job' | 'cut'>) => TraceValues,
 ): AsyncGenerator<Valued<T> | BadRow> {
   const jobs = eachTrace(scored, ({ job, trace, result }): SecondJob<T> => {
     const { promptIds, completionIds, again } = job;

@@ -6,6 +6,7 @@ export const STATUS_CODES: readonly string[] = [
   'bank:no-solution',
   'bank:row',
   'completion:has-prompt',
+  'hint:no-mate',
   'ids:not-utf8',
   'ids:text-mismatch',
   'mc:lost',
