@@ -24,6 +24,9 @@ const METHODS = [
   ...['loo', 'attention', 'gradient'].map((name) => [name, `--estimator ${name}`]),
   ['progress', '--estimator progress --prover {prover}', 'embedded'],
   ['prm', '--estimator prm --prm {prm}', 'embedded'],
+  ['ratio', '--estimator ratio --ref-policy {prover}', 'embedded'],
+  ['posterior', '--estimator posterior --hint-policy {hint}', 'embedded'],
+  ['posterior mate', '--estimator posterior --hint mate --hint-template {mate.json}'],
   ['mc 8', '--estimator mc --mc-samples 8 --seed 2'],
 ];
 
@@ -41,11 +44,13 @@ function calibrate({ name }, elsewhere, { WORK, how }) {
 async function writeRows(toy, { WORK, how }) {
   const { buildFolder } = await import('./fidelity/prepare.mjs');
   const at = (name) => join(WORK, toy.name, name);
+  // the policies have never read a hint; models/hint has, and of answers alone
+  writeFileSync(at('mate.json'), JSON.stringify({ text: '{mate}\n' }));
   const set = join(ROOT, `fixtures/bench/${toy.name}.parquet`);
   for (const [name, flags, only = toy.name] of METHODS) {
     if (only !== toy.name) continue;
     const stem = name.replaceAll(' ', '-');
-    for (const [, model] of flags.matchAll(/\{(prm|prover)\}/g))
+    for (const [, model] of flags.matchAll(/\{(hint|prm|prover)\}/g))
       buildFolder(join(ROOT, 'models', model), at(model));
     const own = flags.split(' ').filter(Boolean);
     const given = own.map((flag) => flag.replace(/^\{(.*)\}$/, (_, made) => at(made)));
