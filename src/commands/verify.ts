@@ -3,7 +3,7 @@ import { EXIT, type ExitCode, throwIfInterrupted, usageError } from '../errors.j
 import { asksForMean, type CreditOptions, isOfMates } from '../estimate/credit.js';
 import { requestedColumns } from '../estimate/requested.js';
 import { valueColumns } from '../estimators/registry.js';
-import { storedCredit } from '../estimators/stored-credit.js';
+import { knownCredit } from '../estimators/stored-credit.js';
 import { stringifyJson } from '../io/arrow/json.js';
 import { chunkCount, shardOf } from '../io/files/chunks.js';
 import { sumPath } from '../io/files/json-file.js';
@@ -81,9 +81,13 @@ function tellOf(out: string, part: Part | undefined, names: SeenNames | undefine
 type NamedChecks = RowChecks & { readonly names: SeenNames };
 
 /** How the rows of a run or of a file are checked, as far as it says how they were made. */
-function rowChecks(facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>): NamedChecks {
+function rowChecks(
+  path: string,
+  facts: Pick<FileFacts, 'chosen' | 'export' | 'config' | 'vocab' | 'inputs'>,
+): NamedChecks {
   const { config, vocab, inputs } = facts;
-  const credit = storedCredit(config);
+  // what cannot be made again would pass unchecked
+  const credit = config.command === 'score' ? knownCredit(path, config) : undefined;
   const readsMates = credit?.estimator.hasOutcome === true;
   const isGrouped = credit !== undefined && (asksForMean(credit) || config.bank === 'group' || readsMates);
   const names = new SeenNames(isGrouped);
@@ -148,12 +152,13 @@ function segmentColumns({ command, weights }: Readonly<Record<string, unknown>>)
 
 /** The same for what a run or a merged folder is described by. */
 function describedChecks(
+  path: string,
   config: Readonly<Record<string, unknown>>,
   vocab: number | null,
   inputs: number,
 ): NamedChecks {
   const { columns, export: form } = config as { columns?: readonly string[]; export?: ExportName };
-  return rowChecks({ chosen: columns, export: form, config, vocab: vocab ?? undefined, inputs });
+  return rowChecks(path, { chosen: columns, export: form, config, vocab: vocab ?? undefined, inputs });
 }
 
 async function verifyFile(
@@ -181,7 +186,7 @@ async function verifyFile(
         `${path}: has none of our columns (${OWN_COLUMNS.join(', ')}), expected a file of score or segment`,
         'name an output, not an input',
       );
-    const checks = rowChecks(facts);
+    const checks = rowChecks(path, facts);
     names = checks.names;
     return checks;
   };
@@ -205,7 +210,7 @@ async function verifyMerged(
   opts: VerifyOptions,
   log: Log,
 ): Promise<ExitCode> {
-  const checks = describedChecks(record.config, record.vocab, record.inputs);
+  const checks = describedChecks(folder, record.config, record.vocab, record.inputs);
   const traces = await gather(mergedFindings(folder, record, checks), found, opts, (n) =>
     log.progress(`checking: ${count(n)} of ${plural(record.traces, 'trace')}`, { traces: n }),
   );
@@ -227,7 +232,7 @@ async function verifyRun(state: RunState, found: Findings, opts: VerifyOptions, 
     );
   const canReread = unread === undefined && replaced.length === 0;
   const all = shards.reduce((sum, { chunks }) => sum + chunks, 0);
-  const checks = describedChecks(description.config, description.vocab, description.inputs.length);
+  const checks = describedChecks(folder, description.config, description.vocab, description.inputs.length);
   await gather(chunksFindings(state, checks, canReread), found, opts, (n) =>
     log.progress(`checking: ${count(n)} of ${plural(all, 'chunk')}`, { chunks: n }),
   );

@@ -20,7 +20,7 @@ interface Steps {
 type PerSegment = Float64Array | string;
 
 /** What shapes a rule's credit, by its flag. */
-export type RuleFlag = 'residual' | 'even' | 'tau' | 'smooth' | 'penalty' | 'gamma';
+export type RuleFlag = 'residual' | 'even' | 'tau' | 'smooth' | 'gamma';
 
 /** A rule: of segments, whose credit the values' differences decide, or of tokens, whatever the values. */
 export interface Rule {
@@ -42,7 +42,7 @@ export interface Rule {
   readonly flags?: readonly RuleFlag[];
   /** σ has the sign of what a segment did */
   readonly isSigned?: true;
-  /** what happened, and the literal differences, need no b */
+  /** the literal differences need no b */
   readonly needsNoBaseline?: true;
   /** it divides by ζ − v̂(s_0), which means nothing of logarithms and the like */
   readonly needsLevel?: true;
@@ -65,7 +65,7 @@ const NO_GAIN = 'uniform:no-gain';
 const rudder: Rule = {
   words: 'value differences over the return, what they leave unexplained spread evenly; signed',
   isSigned: true,
-  flags: ['residual', 'smooth', 'penalty'],
+  flags: ['residual', 'smooth'],
   ofSegments(steps, { residual }) {
     const { advantage, deltas } = steps;
     return normalised(steps, advantage - sum(deltas), advantage, residual);
@@ -78,7 +78,7 @@ const signed: Rule = {
   isSigned: true,
   needsNoBaseline: true,
   needsLevel: true,
-  flags: ['smooth', 'penalty'],
+  flags: ['smooth'],
   ofSegments(steps) {
     const { reward, last, deltas } = steps;
     const outcome = reward - last;
@@ -86,7 +86,7 @@ const signed: Rule = {
   },
 };
 
-/** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. A factor on one sign cancels. */
+/** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. */
 const share: Rule = {
   words: 'the shares of the value differences that go the way of the reward; not negative',
   flags: ['even', 'smooth'],
@@ -97,18 +97,10 @@ const share: Rule = {
   },
 };
 
-/** σ of a segment ∝ |Δ_k|: how much happened there, whichever way. */
-const abs: Rule = {
-  words: 'the sizes of the value differences; not negative',
-  needsNoBaseline: true,
-  flags: ['smooth', 'penalty'],
-  ofSegments: ({ deltas, ends }) => proportional(deltas.map(Math.abs), ends),
-};
-
 /** σ of a segment ∝ n_k · exp(sign(R*)·Δ_k / τ). */
 const softmax: Rule = {
   words: 'a softmax of the value differences in the direction of the reward; not negative',
-  flags: ['tau', 'smooth', 'penalty'],
+  flags: ['tau', 'smooth'],
   ofSegments({ deltas, advantage, ends }, { tau = 1 }) {
     if (advantage === 0) return NO_RETURN;
     const scores = deltas.map((delta) => (Math.sign(advantage) * delta) / tau);
@@ -201,7 +193,7 @@ const uniform: Rule = {
 
 /** The rules; the default first: METHOD §4 measures them against each other. */
 const RULES = {
-  ...{ share, rudder, signed, softmax, abs },
+  ...{ share, rudder, signed, softmax },
   ...{ surprise, entropy, 'top-entropy': topEntropy, discounted, uniform },
 } as const satisfies Readonly<Record<string, Rule>>;
 export type SigmaRule = keyof typeof RULES;

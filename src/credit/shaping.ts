@@ -1,10 +1,5 @@
-// What is done to differences before they are shared out, and to segments' σ on its way to tokens (METHOD §4).
+// What is done to segments' σ on its way to tokens (METHOD §4).
 import { segmentLength } from './rules.js';
-
-/** `--penalty`: a factor on the differences of segments that lowered the value. */
-export function penalised(deltas: Float64Array, penalty: number): Float64Array {
-  return penalty === 1 ? deltas : deltas.map((delta) => (delta < 0 ? penalty * delta : delta));
-}
 
 /**
  * `--smooth n`: σ averaged over each segment and its n neighbours on either side. Between two segments of n_j and n_k tokens

@@ -2,7 +2,7 @@
 import type { StoredTrace } from '../credit/hierarchical.js';
 import { boundedSteps } from '../credit/martingale.js';
 import { ruleOf, SHARE_EVEN, type SigmaRule } from '../credit/rules.js';
-import { penalised, smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
+import { smoothed, spread, tokenWeights, unsureness } from '../credit/shaping.js';
 import type { Nature } from './nature.js';
 
 export const RESIDUALS = ['uniform', 'answer'] as const;
@@ -21,8 +21,6 @@ export interface SigmaOptions {
   readonly smooth?: number;
   /** γ of `discounted` */
   readonly gamma?: number;
-  /** factor on Δ_k < 0; 1 where absent */
-  readonly penalty?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
   readonly even?: number;
   /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
@@ -83,7 +81,7 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   const deltas = isScaled ? scaleTo(raw, Math.abs(advantage)) : raw;
   const last = values[values.length - 1] as number;
   const read = input.estimator.isAttribution ? attributed(raw, input.estimator, advantage) : deltas;
-  const steps = { ...input, reward, advantage, last, deltas: penalised(read, opts.penalty ?? 1) };
+  const steps = { ...input, reward, advantage, last, deltas: read };
   const perSegment = ofSegments?.(steps, opts);
   if (perSegment === undefined) throw new Error(`--sigma ${opts.rule} has no σ`);
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
@@ -134,12 +132,8 @@ function areFlat(
   return high - low <= FLOAT32_STEP * Math.abs(low);
 }
 
-/**
- * What rules read of an attribution: a_k as it is where R* is 0 or unknown (for `abs`, which asks for no direction), else
- * scaled to Σ|Δ| = |R*|, magnitudes with the sign of R*: what mattered for the outcome is credited with it.
- */
+/** What rules read of an attribution: a_k scaled to Σ|Δ| = |R*|, magnitudes with the sign of R*: what mattered for the outcome is credited with it. */
 function attributed(deltas: Float64Array, { isMagnitude }: Nature, advantage: number): Float64Array {
-  if (!(Math.abs(advantage) > 0)) return deltas;
   const scaled = scaleTo(deltas, Math.abs(advantage));
   if (!isMagnitude) return scaled;
   return scaled.map((delta) => Math.sign(advantage) * Math.abs(delta));

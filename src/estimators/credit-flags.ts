@@ -49,7 +49,6 @@ export function creditFlags(): readonly CreditFlag[] {
     ['--tau <x>', `temperature ${of('tau')} (default: 1)`],
     ['--gamma <x>', `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`],
     ['--smooth <n>', 'σ averaged with that of n segments on either side (default: 0)'],
-    ['--penalty <x>', 'factor on differences below 0 (default: 1)'],
     [
       '--steps <how>',
       `how far values may step where the policy was sure of the segment: ${STEPS.join('|')} (docs/method.md)`,
@@ -91,10 +90,6 @@ const SHAPING = {
       finite('--gamma', text, 'a number above 0 up to 1', '0.99', (x) => x > 0 && x <= 1),
   },
   smooth: { neutral: 0, read: (text: string) => positiveInteger('--smooth', text, 1, 0) },
-  penalty: {
-    neutral: 1,
-    read: (text: string) => finite('--penalty', text, 'a number of at least 0', '2', (x) => x >= 0),
-  },
 } as const;
 const SHAPES = Object.keys(SHAPING) as readonly (keyof typeof SHAPING)[];
 

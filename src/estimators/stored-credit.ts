@@ -1,10 +1,30 @@
 // Reads from a stored configuration the options that its credit was made with.
 import { SIGMA_RULES } from '../credit/rules.js';
+import { usageError } from '../errors.js';
 import { BASELINES, type Baseline, type CreditOptions } from '../estimate/credit.js';
 import { METHODS, NORMALISERS } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
 import type { Config } from './estimator.js';
 import { storedNature } from './registry.js';
+
+/** Flags of earlier versions, without which what they made cannot be made again. */
+const GONE = ['penalty', 'lambda'] as const;
+
+/**
+ * The part of a scored file's configuration that credit follows from.
+ * @throws RredcotError (exit 2) naming what of it this version does not know
+ */
+export function knownCredit(path: string, config: Config): CreditOptions {
+  const credit = storedCredit(config);
+  if (credit !== undefined) return credit;
+  const flag = GONE.find((key) => config[key] !== undefined);
+  const rule = [config.rule].flat().find((each) => oneOf(SIGMA_RULES, each) === undefined);
+  const how = flag !== undefined ? `--${flag} ${config[flag]}` : rule !== undefined && `--sigma ${rule}`;
+  throw usageError(
+    `${path}: was scored ${how ? `with ${how}, which` : 'in a way that'} this version does not know`,
+    'score the traces again, or take the version that has scored them',
+  );
+}
 
 /** The part of a configuration that credit follows from; undefined where it says nothing of that, or what nobody knows. */
 export function storedCredit(config: Config): CreditOptions | undefined {
@@ -20,6 +40,7 @@ export function storedCredit(config: Config): CreditOptions | undefined {
     return undefined;
   if (baseline === undefined || normalisers === undefined) return undefined;
   if (method === undefined || steps === undefined) return undefined;
+  if (GONE.some((key) => config[key] !== undefined)) return undefined;
   return {
     ...{ rule, residual, within, baseline, rewardRange: rangeOf(config.rewardRange) },
     estimator,
@@ -28,8 +49,7 @@ export function storedCredit(config: Config): CreditOptions | undefined {
     ...(steps === 'free' ? {} : { steps }),
     ...(normalisers.length === 0 ? {} : { normalisers }),
     ...numbersOf(config, [
-      ...['even', 'tau', 'gamma', 'smooth', 'penalty', 'alpha', 'beta', 'batchSize'],
-      'maxCompletionLength',
+      ...['even', 'tau', 'gamma', 'smooth', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
     ]),
   };
 }

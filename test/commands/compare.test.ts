@@ -199,10 +199,17 @@ describe('several files', () => {
   it('of this program are called after estimator and rule, and tell of other flags', async () => {
     const score = `score ${FIXTURES} --limit 12 --quiet`;
     await done(`${score} -o pr.parquet`);
-    await done(`${score} -o geo.jsonl --estimator pr-geo --sigma rudder,abs --max-segments 30`);
+    await done(`${score} -o geo.jsonl --estimator pr-geo --sigma rudder,softmax --max-segments 30`);
     // JSON lines by the summary beside them
     const report = await compared('pr.parquet geo.jsonl');
-    expect(report.credits).toEqual(['uniform', 'pr', 'sigma_share', 'pr-geo', 'sigma_rudder', 'sigma_abs']);
+    expect(report.credits).toEqual([
+      'uniform',
+      'pr',
+      'sigma_share',
+      'pr-geo',
+      'sigma_rudder',
+      'sigma_softmax',
+    ]);
     expect(report.refused).toEqual({});
     expect(report.notes.map(({ code }) => code)).toContain('other-segmenter');
     expect(report.files.map(({ estimator }) => estimator)).toEqual(['pr', 'pr-geo']);

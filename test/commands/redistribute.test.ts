@@ -1,8 +1,10 @@
 // What `redistribute` makes of a scored file is what `score` would have made of its input with the same flags, byte for byte.
+import { createHash } from 'node:crypto';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { SIGMA_RULES } from '../../dist/credit/rules.js';
+import { editJson } from '../support/edited-run.js';
 import { readMetadata } from '../support/io-helpers.js';
 import { ROOT, type ScoredRow } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
@@ -27,11 +29,8 @@ beforeAll(async () => {
 describe('a redistributed file', () => {
   it.each([
     ['all rules, the group mean', `--sigma ${SIGMA_RULES.join()}`],
-    ['another baseline', '--sigma rudder,share,abs --baseline value --residual answer'],
-    [
-      'a number, shaped',
-      '--sigma signed,softmax --baseline .25 --tau .2 --smooth 1 --steps smoothed --penalty 2',
-    ],
+    ['another baseline', '--sigma rudder,share,softmax --baseline value --residual answer'],
+    ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --smooth 1 --steps smoothed'],
     [
       'another estimator',
       '--estimator pr-geo --within unsure --even .8 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
@@ -168,8 +167,8 @@ describe('a redistributed file', () => {
     await write('two.jsonl', await fixtureRows(0, 2));
     const mc = '--estimator mc --mc-samples 3 --mc-max-tokens 40 --keep-samples --max-segments 3';
     await done(`score two.jsonl ${mc} -o first.parquet`);
-    await done(`score two.jsonl ${mc} --sigma rudder,abs -o mc.jsonl`);
-    await done('redistribute first.parquet --sigma rudder,abs -o mc-again.jsonl');
+    await done(`score two.jsonl ${mc} --sigma rudder,softmax -o mc.jsonl`);
+    await done('redistribute first.parquet --sigma rudder,softmax -o mc-again.jsonl');
     await expectSame('mc-again.jsonl', 'mc.jsonl');
     // its summary tells what was lost
     expect((await json('mc-again.jsonl.summary.json')).lost_fraction).toBeGreaterThan(0);
@@ -185,7 +184,8 @@ describe('a redistributed file', () => {
   it('of a run folder and of a merged one is that of the file', async () => {
     await score('-o run/ --rows-per-chunk 4');
     await done('merge run -o merged/');
-    for (const from of ['run', 'merged']) await done(`redistribute ${from} --sigma abs -o of-${from}.jsonl`);
+    for (const from of ['run', 'merged'])
+      await done(`redistribute ${from} --sigma softmax -o of-${from}.jsonl`);
     expect(await rows('of-run.jsonl')).toHaveLength(10);
     await expectSame('of-merged.jsonl', 'of-run.jsonl');
   });
@@ -212,6 +212,21 @@ describe('what stored values do not allow', () => {
     ['-o scored.jsonl', /would be written over/],
   ])('%s is refused by name', async (flags, why) => {
     await fails(`redistribute scored.jsonl ${flags}`, 2, why);
+  });
+
+  it('what an earlier version made with a flag that is gone is refused, by verify too', async () => {
+    for (const ending of ['', '.summary.json'])
+      await copyFile(at(`scored.jsonl${ending}`), at(`gone.jsonl${ending}`));
+    await editJson(at('gone.jsonl.summary.json'), ({ config }) =>
+      Object.assign(config as object, { penalty: 2 }),
+    );
+    const seals = ['', '.summary.json'].map(async (ending) => {
+      const hash = createHash('sha256').update(await text(`gone.jsonl${ending}`));
+      return `${hash.digest('hex')}  gone.jsonl${ending}\n`;
+    });
+    await write('gone.jsonl.sha256', (await Promise.all(seals)).join(''));
+    for (const command of ['verify gone.jsonl', 'redistribute gone.jsonl -o never.jsonl'])
+      await fails(command, 2, 'was scored with --penalty 2, which this version does not know');
   });
 
   it('files that are none, or not as they were written, are told', async () => {

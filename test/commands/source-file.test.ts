@@ -59,7 +59,7 @@ it('a row of several inputs names its own, by the path that leads to it, and the
 });
 
 it('what is made of a scored file names the same', async () => {
-  await done('redistribute scored.parquet --sigma abs -o again.parquet');
+  await done('redistribute scored.parquet --sigma softmax -o again.parquet');
   expect(await placesOf('again.parquet')).toEqual(PLACES);
   await done("filter again.parquet -o some.parquet --where 'reward >= 0'");
   expect(await placesOf('some.parquet')).toEqual(PLACES);

@@ -349,9 +349,7 @@ describe('the wrong-trace table', () => {
     ['share', { rule: 'share' }, [0.025, 0.025, 0.925, 0.025]],
     ['residual answer', { residual: 'answer' }, [0, -0.6, 1.4, 0.2]],
     ['signed', { rule: 'signed' }, [0, -0.6, 1.4, 0.2]],
-    ['abs', { rule: 'abs' }, [0, 0.3, 0.7, 0]],
     ['softmax', { rule: 'softmax', tau: 0.1 }, softmaxed([0, -3, 7, 0])],
-    ['a penalty of 2', { penalty: 2 }, [-0.3, -0.9, 2.5, -0.3]],
     ['uniform', { rule: 'uniform' }, [0.25, 0.25, 0.25, 0.25]],
   ] as const)('%s', (_, options, expected) => {
     for (const within of WITHINS) {
@@ -493,12 +491,11 @@ describe('fallbacks', () => {
 
 /** None, as is the default, or some of each. */
 const shaping = fc.oneof(
-  fc.constant({ tau: 1, gamma: 0.99, smooth: 0, penalty: 1, even: 0.1, steps: 'free' as const }),
+  fc.constant({ tau: 1, gamma: 0.99, smooth: 0, even: 0.1, steps: 'free' as const }),
   fc.record({
     tau: fc.constantFrom(0.1, 0.5, 3),
     gamma: fc.constantFrom(0.2, 0.99, 1),
     smooth: fc.constantFrom(0, 1, 2, 20),
-    penalty: fc.constantFrom(0, 0.5, 1, 4),
     even: fc.constantFrom(0, 0.1, 0.8, 1),
     steps: fc.constantFrom('free', 'scaled', 'smoothed'),
   }),
@@ -637,7 +634,7 @@ describe('shaping', () => {
     });
     expect(Object.keys(columns)).toContain('sigma_top_entropy');
     expect(status).toEqual([]);
-    const small = requestedOf({ ...WRONG, reward: 0.5 }, { ...RUDDER, others: ['rudder', 'abs'] });
+    const small = requestedOf({ ...WRONG, reward: 0.5 }, { ...RUDDER, others: ['rudder', 'entropy'] });
     expect(small.status).toEqual(['rudder:small-return']);
   });
 });

@@ -301,7 +301,7 @@ const CASES: readonly Case[] = [
         segments.slice(0, -1).map(({ start, end }) => -Math.min(...logprobs.slice(start ?? 0, end ?? 0))),
       ),
     within: 1e-4,
-    rule: '--sigma rudder,abs',
+    rule: '--sigma rudder,softmax',
     toPr: { refused: 'surprise has scored nothing' },
     // branches share the run of pr: the last bits of what the policy says differ
     fromPr: 'near',

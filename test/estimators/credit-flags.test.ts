@@ -7,17 +7,17 @@ const FLAGS = {
   ...{ within: 'uniform', steps: 'free', rewardRange: '0,1' },
 };
 
-describe('--even, --steps, --tau, --smooth and --penalty', () => {
+describe('--even, --steps, --tau and --smooth', () => {
   it('are what they say', () => {
-    const shaping = { tau: '.5', smooth: '2', penalty: '3', steps: 'scaled' };
+    const shaping = { tau: '.5', smooth: '2', steps: 'scaled' };
     const found = resolveCreditOptions({ ...FLAGS, ...shaping });
-    expect(found).toMatchObject({ tau: 0.5, smooth: 2, penalty: 3, steps: 'scaled' });
+    expect(found).toMatchObject({ tau: 0.5, smooth: 2, steps: 'scaled' });
     expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', even: '.8' })).toMatchObject({ even: 0.8 });
   });
 
   // a run goes on where its configuration is the same: flags that say what holds without them are no other run
   it('that change nothing are as if they had not been given', () => {
-    const neutral = { tau: '1', smooth: '0', penalty: '1', steps: 'free' };
+    const neutral = { tau: '1', smooth: '0', steps: 'free' };
     expect(resolveCreditOptions({ ...FLAGS, ...neutral })).toEqual(resolveCreditOptions(FLAGS));
     const share = { ...FLAGS, sigma: 'share' };
     expect(resolveCreditOptions({ ...share, even: '.1' })).toEqual(resolveCreditOptions(share));

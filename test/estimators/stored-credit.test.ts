@@ -1,7 +1,7 @@
 // What a stored configuration says of credit: what it was made with again, or nothing where it says what nobody knows.
 import { describe, expect, it } from 'vitest';
 import { creditConfig } from '../../dist/estimate/credit.js';
-import { storedCredit } from '../../dist/estimators/stored-credit.js';
+import { knownCredit, storedCredit } from '../../dist/estimators/stored-credit.js';
 import { named } from '../support/estimators.js';
 
 const CREDIT = {
@@ -12,7 +12,6 @@ const CREDIT = {
     normalisers: ['dapo', 'batch_tokens'],
     tau: 0.5,
     smooth: 2,
-    penalty: 3,
     even: 0.8,
     steps: 'scaled',
   } as const),
@@ -35,6 +34,19 @@ describe('storedCredit', () => {
   it.each(['estimator', 'rule', 'residual', 'within', 'baseline'])('gives nothing without %s', (key) => {
     const { [key as 'rule']: _, ...less } = creditConfig(CREDIT);
     expect(storedCredit(less)).toBe(undefined);
+  });
+
+  it.each([
+    [{ penalty: 2 }, '--penalty 2'],
+    [{ lambda: 0.25 }, '--lambda 0.25'],
+    [{ rule: ['share', 'abs'] }, '--sigma abs'],
+    [{ within: 'nowhere' }, 'in a way that'],
+  ])('refuses by name what an earlier version had: %j', (gone, name) => {
+    const config = { ...creditConfig(CREDIT), ...gone };
+    expect(storedCredit(config)).toBe(undefined);
+    expect(() => knownCredit('old.parquet', config)).toThrow(
+      `old.parquet: was scored ${name.startsWith('-') ? `with ${name}, which` : name}`,
+    );
   });
 
   it('needs the weights of an estimator that is calibrated', () => {

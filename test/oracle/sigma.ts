@@ -5,7 +5,6 @@ export type SigmaRule =
   | 'share'
   | 'uniform'
   | 'signed'
-  | 'abs'
   | 'softmax'
   | 'surprise'
   | 'entropy'
@@ -32,7 +31,6 @@ export interface SigmaOptions {
   even?: number; // λ of `share`
   tau?: number; // of `softmax`
   gamma?: number; // of `discounted`
-  penalty?: number; // on Δ < 0
   smooth?: number; // segments on either side
 }
 
@@ -70,13 +68,12 @@ function readDelta({ deltas, attribution, reward, baseline }: SigmaInput, k: num
 
 export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaOptions = {}): SigmaResult {
   const { segmentEnds, reward, baseline } = input;
-  const { residual = 'uniform', even = 0.1, tau = 1, penalty = 1, smooth = 0 } = options;
+  const { residual = 'uniform', even = 0.1, tau = 1, smooth = 0 } = options;
   const lengths = segmentEnds.map((end, k) => end - (segmentEnds[k - 1] ?? 0)); // n_k
   const total = segmentEnds.at(-1) ?? 0; // |o|
   const thoughts = input.deltas.length; // K
   const hasAnswer = segmentEnds.length > thoughts;
-  const unpunished = lengths.map((_, k) => readDelta(input, k) ?? 0); // Δ_{K+1} = 0
-  const deltas = unpunished.map((delta) => delta * (delta < 0 ? penalty : 1));
+  const deltas = lengths.map((_, k) => readDelta(input, k) ?? 0); // Δ_{K+1} = 0
   const uniformShares = lengths.map((length) => length / total);
   const uniform = (uniformBecause?: SigmaResult['uniformBecause']): SigmaResult => ({
     sigma: new Float64Array(total).fill(1 / total),
@@ -146,8 +143,7 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       return byStep(rho, advantage, residual === 'answer' && hasAnswer);
     }
     case 'signed': {
-      // (2) in full: the answer's step ζ − v(s_K);
-      // without a penalty the normaliser telescopes to ζ − v(s_0)
+      // (2) in full: the answer's step ζ − v(s_K); the normaliser telescopes to ζ − v(s_0)
       const last = input.values[thoughts] as number;
       const steps = deltas.reduce((a, b) => a + b, 0);
       return byStep(reward - last, steps + reward - last, hasAnswer);
@@ -158,8 +154,6 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
         deltas.map((delta) => Math.max(0, sign * delta)),
         even,
       );
-    case 'abs':
-      return byWeight(deltas.map(Math.abs), 0);
     case 'softmax': {
       if (sign === 0) return uniform('small-advantage');
       const scores = deltas.map((delta) => (sign * delta) / tau);

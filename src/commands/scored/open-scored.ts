@@ -4,7 +4,7 @@ import { TraceRejected, usageError } from '../../errors.js';
 import { type CreditOptions, creditableOf, creditConfig } from '../../estimate/credit.js';
 import { requestedColumns } from '../../estimate/requested.js';
 import { valueColumns } from '../../estimators/registry.js';
-import { storedCredit } from '../../estimators/stored-credit.js';
+import { knownCredit } from '../../estimators/stored-credit.js';
 import { OUR_COLUMNS, type OurColumn, type OutputColumn } from '../../io/arrow/output-columns.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
 import { statIfThere } from '../../io/files/file-error.js';
@@ -126,12 +126,7 @@ export async function openScored(path: string, log: Log): Promise<Scored> {
   refuseOthers(path, config);
   const part = (await partOf(inputs))?.part;
   const origins = { ...stored.origins, ...(part && { [PART_KEY]: JSON.stringify(part) }) };
-  const credit = storedCredit(config);
-  if (credit === undefined)
-    throw usageError(
-      `${path}: was scored in a way that this version does not know`,
-      'score the traces again',
-    );
+  const credit = knownCredit(path, config);
   const { typed, columns = [] } = await columnsOf(inputs);
   const ours = ourColumns(columns, config);
   const valued = valueColumns(config);
