@@ -48,7 +48,6 @@ export function measuredPart({ puzzles, embedded }) {
     'The share of the token-wise credit, Σ Δ_t², that a cut into at most so many segments keeps:',
     cutsTable(both),
     `Cut at lines, with weights inside: ${within(both)} (the part of it along the credit that tokens get).`,
-    `**What the paper says of attributions.** On the second policy, ${attributions(puzzles)} On the bundled policy, ${attributions(embedded)}`,
   ].join('\n\n');
 }
 
@@ -91,35 +90,6 @@ function within(both) {
   const shares = (name) =>
     both.map((get) => two(get('kept', `newline, within ${name}`)?.value)).join(' and ');
   return ['uniform', 'entropy', 'unsure'].map((name) => `${code(name)} keeps ${shares(name)}`).join(', ');
-}
-
-const isSure = ({ low, high } = {}) => low > 0 || high < 0;
-/** `pr` is the paper's estimator without a thought in the bank, `joint` its formula in full. */
-const OURS = ['pr', 'joint', 'joint-log'];
-const THEIRS = ['loo', 'gradient'];
-
-/** The paper's figure 4 in words, each held against the figures. */
-export function attributions(get) {
-  const [withLoo, withPr] = ['loo', 'pr'].map((name) => get('pearson_with', 'gradient', name));
-  const doAgree = isSure(withLoo) && withLoo.value > 0;
-  const verdict = !doAgree
-    ? 'do not agree beyond chance, otherwise than in the paper'
-    : withLoo.value > withPr.value
-      ? 'agree with each other more than `gradient` does with `pr`, as in the paper'
-      : 'agree, but no more than `gradient` does with `pr`, otherwise than in the paper';
-  const at = (name, last) => get('pearson', name, last)?.value;
-  const lead = (name, last) => at(name, last) - Math.max(...THEIRS.map((other) => at(other, last)));
-  const nearer = OURS.filter((name) => at(name, 'all') !== undefined).map((name) => {
-    const [whole, late] = ['all', 'last 0.25'].map((last) => lead(name, last));
-    const where =
-      whole > 0 && late > 0
-        ? `is nearer to Monte Carlo than both, ${late > whole ? 'most of all' : 'though not most of all'} in the last quarter, as in the paper`
-        : whole > 0 || late > 0
-          ? `is nearer to Monte Carlo than both only ${whole > 0 ? 'over the whole trace' : 'in the last quarter'}, otherwise than in the paper`
-          : 'is not nearer to Monte Carlo than both, otherwise than in the paper';
-    return `${code(name)} ${where}.`;
-  });
-  return `\`gradient\` and \`loo\` ${verdict} (${withInterval(withLoo)}, ${withInterval(withPr)}). ${nearer.join(' ')}`;
 }
 
 /** Puts the measured part into the page. */

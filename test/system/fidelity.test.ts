@@ -15,7 +15,7 @@ const samples = await part('samples');
 const { fineRows, sampledEnds, splitGroups } = await part('traces');
 const { firstMistake } = await part('known-lines');
 const { featureStudy } = await part('feature-study');
-const { attributions, figuresOf, measuredPart, storedFigures } = await part('page');
+const { figuresOf, measuredPart, storedFigures } = await part('page');
 const { csvOf, policyRows } = await part('tables');
 
 const random = seeded(7);
@@ -441,37 +441,5 @@ describe('the figures', () => {
       for (const line of lines)
         expect(line).toMatch(/^\w+,("[^"]*"|[^,"]*),("[^"]*"|[^,"]*),-?[\d.e-]+(,-?[\d.]+,-?[\d.]+|,,)$/);
     }
-  });
-
-  const said = (withLoo: number, pr: readonly [all: number, late: number]) => {
-    const rows: [string, string, string, number][] = [
-      ['pearson_with', 'gradient', 'loo', withLoo],
-      ['pearson_with', 'gradient', 'pr', 0.1],
-      ...['all', 'last 0.25'].flatMap((at): [string, string, string, number][] => [
-        ['pearson', 'loo', at, 0.2],
-        ['pearson', 'gradient', at, 0.1],
-      ]),
-      ['pearson', 'pr', 'all', pr[0]],
-      ['pearson', 'pr', 'last 0.25', pr[1]],
-    ];
-    return attributions(
-      figuresOf(csvOf(rows.map((row) => [...row, row[3] - 0.05, row[3] + 0.05]))),
-    ) as string;
-  };
-
-  it('say what was seen of the sentences of the paper, also where it is otherwise', () => {
-    expect(said(0.3, [0.3, 0.5])).toContain(
-      'agree with each other more than `gradient` does with `pr`, as in the paper (.30',
-    );
-    expect(said(0.3, [0.3, 0.5])).toContain(
-      '`pr` is nearer to Monte Carlo than both, most of all in the last quarter, as in the paper.',
-    );
-    expect(said(0.3, [0.3, 0.25])).toContain('though not most of all in the last quarter, as in the paper');
-    expect(said(0.02, [0.15, 0.5])).toContain('do not agree beyond chance');
-    expect(said(0.08, [0.15, 0.5])).toContain('agree, but no more than `gradient` does with `pr`');
-    expect(said(0.08, [0.15, 0.5])).toContain(
-      '`pr` is nearer to Monte Carlo than both only in the last quarter, otherwise than in the paper',
-    );
-    expect(said(0.08, [0.15, 0.1])).toContain('`pr` is not nearer');
   });
 });
