@@ -172,6 +172,8 @@ describe('a row of any credit', () => {
       method: fc.constantFrom('sigma', 'hierarchical'),
       normalisers: fc.constantFrom([], ['grpo', 'dapo']),
     })
+    // the literal differences are refused of what has no level
+    .filter(({ estimator, rule, others }) => !estimator.noLevel || ![rule, ...others].includes('signed'))
     .map(({ steps, method, others, rule, ...rest }) => ({
       ...{ ...rest, rule, rewardRange: [0, 1], others: others.filter((other) => other !== rule) },
       ...(steps !== 'free' && isMartingale(rest.estimator) && { steps }),
