@@ -1,6 +1,6 @@
 // What a run says of itself, as sums and bounded histograms: gathered trace by trace, kept with each chunk, added up.
 import type { BadRow } from './rows.js';
-import { isFallback, type OutputRow } from './scored.js';
+import { isFallback, type OutputRow, withoutShown } from './scored.js';
 
 /** Traces by a name: a status code, or a number of two significant digits. */
 export type Histogram = Readonly<Record<string, number>>;
@@ -52,7 +52,7 @@ export class Tally {
   private readonly bins = new Map(HISTOGRAMS.map((name) => [name, new Map<string, number>()]));
 
   add(row: OutputRow): void {
-    const { logprobs, sigma, status } = row;
+    const { logprobs, sigma, status } = withoutShown(row);
     if (logprobs !== null && logprobs.length > 0) {
       const sum = logprobs.reduce((total, lp) => total + lp, 0);
       this.count('scored_tokens', logprobs.length);

@@ -1,5 +1,6 @@
 // A scored trace and its segments, as the last stage hands them to what writes or draws them.
 import type { Trace } from './trace.js';
+import { compact, type OwnTokens, ownBefore } from './turns.js';
 
 /** A segment as it is written; token indices are null without a tokenizer. */
 export interface SegmentRow {
@@ -9,7 +10,8 @@ export interface SegmentRow {
   /** code points of `completion`, end exclusive */
   readonly charStart: number | null;
   readonly charEnd: number | null;
-  readonly kind: 'thought' | 'answer';
+  /** `shown`: tokens that the policy was shown between its turns, which have no credit */
+  readonly kind: 'thought' | 'answer' | 'shown';
   /** nats, summed over the segment's tokens */
   readonly entropy: number | null;
   /** v̂ after the segment */
@@ -78,6 +80,44 @@ export function blankRow(trace: Trace): OutputRow {
     sigmaGain: null,
     status: [],
   };
+}
+
+/** Which tokens of a row the policy wrote; undefined where it wrote all of them. */
+export function ownTokens({ segments }: Pick<OutputRow, 'segments'>): OwnTokens | undefined {
+  const shown = segments.filter(({ kind }) => kind === 'shown');
+  if (shown.length === 0) return undefined;
+  const own = new Uint8Array(segments.at(-1)?.end ?? 0).fill(1);
+  for (const { start, end } of shown) own.fill(0, start ?? 0, end ?? 0);
+  return own;
+}
+
+/** The row as if the policy had been shown nothing: what its credit and all figures of it are counted by. */
+export function withoutShown<Row extends Partial<OutputRow> & Pick<OutputRow, 'segments'>>(row: Row): Row {
+  const own = ownTokens(row);
+  if (own === undefined) return row;
+  const before = ownBefore(own);
+  const at = (boundary: number | null) => (boundary === null ? null : (before[boundary] ?? boundary));
+  const of = (list: Float32Array | null | undefined) => list && compact(list, own);
+  const { completionIds, segments } = row;
+  return {
+    ...row,
+    ...(completionIds && { completionIds: compact(completionIds, own) }),
+    ...{ logprobs: of(row.logprobs), entropies: of(row.entropies), sigma: of(row.sigma) },
+    segments: segments
+      .filter(({ kind }) => kind !== 'shown')
+      .map((segment) => ({ ...segment, start: at(segment.start), end: at(segment.end) })),
+  };
+}
+
+/** The segments anew; k counts those of the policy, and one that it was shown has neither value nor credit. */
+export function withOwn(
+  segments: readonly SegmentRow[],
+  of: (segment: SegmentRow, k: number) => SegmentRow,
+): SegmentRow[] {
+  let k = 0;
+  return segments.map((segment) =>
+    segment.kind === 'shown' ? { ...segment, value: null, delta: 0, sigma: 0 } : of(segment, k++),
+  );
 }
 
 export function codePoints(text: string): number {

@@ -1,5 +1,6 @@
 // The nouns of the program: a message, a reference answer and a trace, as every stage hands them on.
 import type { Data } from 'apache-arrow';
+import type { OwnTokens } from './turns.js';
 
 /** One message of a conversation. Fields beside these two (`name`, `tool_calls`, …) are the chat template's to read. */
 export interface Message {
@@ -31,6 +32,8 @@ export interface Trace {
   /** token ids as sampled; where present they are scored as they are and never re-tokenised */
   readonly promptIds?: Int32Array;
   readonly completionIds?: Int32Array;
+  /** which of `completionIds` the policy wrote; absent where it wrote all of them */
+  readonly completionMask?: OwnTokens;
   /** segment ends for `--segmenter given`: token indices, end exclusive */
   readonly segmentEnds?: Int32Array;
   /** segment ends for `--segmenter given`: code points of `completion`, end exclusive */
@@ -49,6 +52,11 @@ export interface Trace {
   /** columns of the joined file that are written beside the row's own */
   readonly joined?: Readonly<Record<string, unknown>>;
   readonly source: TraceSource;
+}
+
+/** Whether it holds tokens that the policy was shown. */
+export function isOfTurns({ completionMask }: Trace): boolean {
+  return completionMask !== undefined;
 }
 
 /** Where a row stands, and its text: enough to name it in an error. */

@@ -37,7 +37,7 @@ export async function openCutter(
         const sums = segmentSums(entropies, allEnds(segmentation));
         return {
           ...{ ...blankRow(trace), promptIds, completionIds, entropies, logprobs, status },
-          segments: segmentRows({ segmentation, chars, entropies: sums }),
+          segments: segmentRows({ segmentation, chars, own: tokens.own, entropies: sums }),
           closesThought: tokens.text.includes(THINK_CLOSE),
         };
       });

@@ -25,6 +25,7 @@ import type { InputRow } from '../rows.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
 import type { Trace } from '../trace.js';
+import { turnsIn } from '../turns.js';
 import type { Mapping } from './job/mapping.js';
 
 /**
@@ -61,7 +62,9 @@ export function policyNeed(
     const place = locate({ columns: first } as InputRow, field, sources);
     return place !== undefined && ('items' in place || (place.value ?? null) !== null);
   };
-  return policy === EMBEDDED_POLICY && has('completion_ids') && has('segment_ends') ? 'nothing' : 'tokens';
+  // turns are cut by their texts
+  const isTold = has('completion_ids') && has('segment_ends') && !has('completion_mask');
+  return policy === EMBEDDED_POLICY && isTold ? 'nothing' : 'tokens';
 }
 
 /** What is said of a run without a pass. */
@@ -101,9 +104,13 @@ export interface Rewarding {
 }
 
 export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method): Rewarding {
-  const textOf = (trace: Trace) => () =>
-    trace.completion ||
-    (need === 'nothing' ? '' : spelledText(trace.completionIds ?? NONE, opened.tokenizer));
+  const textOf = (trace: Trace) => () => {
+    const { completion, completionIds = NONE, completionMask } = trace;
+    const [from, to] = (completionMask && turnsIn(completionMask).at(-1)) ?? [0, completionIds.length];
+    // the answer stands in what the policy wrote last
+    if (completion !== '' && completionMask === undefined) return completion;
+    return need === 'nothing' ? '' : spelledText(completionIds.subarray(from, to), opened.tokenizer);
+  };
   const rewardOf = (trace: Trace) => resolveReward(trace, rewardRange, textOf(trace), marks);
   return {
     rewardOf,
@@ -205,6 +212,11 @@ export function reader(
 /** Of a trace whose row has all of it. */
 function readByRow(trace: Trace, segments: SegmentOptions): ReadTrace {
   const { promptIds = NONE, completionIds = NONE, status = [] } = trace;
+  if (trace.completionMask !== undefined)
+    throw new TraceRejected(
+      'completion_mask',
+      'the first row has none, so that no tokenizer spells the turns: --policy <the policy that wrote the traces>',
+    );
   if (completionIds.length === 0)
     throw new TraceRejected(
       'empty_completion',

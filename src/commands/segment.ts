@@ -24,7 +24,7 @@ export const COLUMNS: readonly OurColumn[] = [
 /** And with one. */
 export const POLICY_COLUMNS: readonly OurColumn[] = [
   ...COLUMNS,
-  ...(['prompt_ids', 'completion_ids', 'logprobs', 'entropies'] as const),
+  ...(['prompt_ids', 'completion_ids', 'completion_mask', 'logprobs', 'entropies'] as const),
 ];
 
 /** Cuts every trace; errors and exit codes as `score`. Without `-o` it prints JSONL. */

@@ -1,13 +1,14 @@
 // From what the policy said of a trace to its row in the output: baseline, σ, segments, status.
 import type { EncodedTrace } from '../policy/text/encode.js';
-import { type OutputRow, UNREAD } from '../scored.js';
+import { type OutputRow, ownTokens, UNREAD, withoutShown } from '../scored.js';
 import { allEnds, type Pieces, segmentRows, segmentSums } from '../segment/segment.js';
 import { THINK_CLOSE } from '../segment/span.js';
+import { compact, type OwnTokens, ownBefore, scattered } from '../turns.js';
 import { bankFault } from './bank.js';
 import type { GroupMean, RewardedTrace } from './baseline.js';
 import { hasLevel, type Nature } from './nature.js';
 import type { ScoredBank } from './references.js';
-import { type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
+import { PROGRESS, type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
 import {
   type Redistribution,
   redistribute,
@@ -55,7 +56,7 @@ export interface ReadyTrace extends EncodedTrace, RewardedTrace, GroupMean, Scor
   readonly pieces: Pieces;
 }
 
-/** What of a trace its credit follows from, all of it as stored. */
+/** What of a trace its credit follows from, all of it as stored, and of the policy's own tokens alone: T counts these. */
 export interface Creditable
   extends GroupMean,
     Pick<SigmaInput, 'ends' | 'answered' | 'values' | 'entropies' | 'logprobs' | 'reward'> {
@@ -63,11 +64,13 @@ export interface Creditable
   readonly utilities: Float32Array;
   /** V(s_0) for a baseline, where the first value has the trace's own outcome in it */
   readonly start?: number | undefined;
+  /** where these tokens stand among those that the policy was shown; undefined where it was shown none */
+  readonly own?: OwnTokens | undefined;
 }
 
 /** What a stored row was credited by, but for its group: float32 as stored. What it lacks counts as nothing. */
 export function creditableOf(row: OutputRow, { isLog }: Nature): Omit<Creditable, keyof GroupMean> {
-  const { segments, requested, reward } = row;
+  const { segments, requested, reward, entropies, logprobs } = withoutShown(row);
   const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
   const T = ends.at(-1) ?? 0;
   const thoughts = segments.filter(({ kind }) => kind === 'thought').map(({ value }) => value);
@@ -82,8 +85,9 @@ export function creditableOf(row: OutputRow, { isLog }: Nature): Omit<Creditable
     start: prior instanceof Float32Array ? prior[0] : undefined,
     reward: reward === null ? null : Math.fround(reward),
     utilities: row.referenceUtilities ?? new Float32Array(0),
-    entropies: row.entropies ?? new Float32Array(T),
-    logprobs: row.logprobs ?? new Float32Array(T),
+    entropies: entropies ?? new Float32Array(T),
+    logprobs: logprobs ?? new Float32Array(T),
+    own: ownTokens(row),
   };
 }
 
@@ -98,7 +102,7 @@ export interface Credit
 
 /** Values to σ: METHOD §4, from what is stored, in float32. @param counts as of {@link requestedOf} */
 export function creditOf(
-  { groupMean, matesMean, groupStd, utilities, start, ...trace }: Creditable,
+  { groupMean, matesMean, groupStd, utilities, start, own, ...trace }: Creditable,
   opts: CreditOptions,
   counts?: Pick<TokenCounts, 'group' | 'batch'>,
 ): Credit {
@@ -112,14 +116,18 @@ export function creditOf(
   const input: SigmaInput = { ...trace, ...made, ...(std === undefined ? {} : { groupStd: std }) };
   const { sigma, deltas, fallback }: Redistribution = redistribute(input, opts);
   const { columns, status } = requestedOf(input, opts, counts);
+  // beside the segments', lists have an entry for each token
+  const placed = Object.entries(columns).map(([name, list]) => {
+    return [name, list instanceof Float32Array && name !== PROGRESS ? scattered(list, own) : list];
+  });
   return {
-    sigma,
+    sigma: scattered(sigma, own),
     deltas,
     baseline: baseline ?? null,
     sigmaEss: sigmaEss(sigma),
     sigmaMaxWeight: sigmaMaxWeight(sigma),
     sigmaGain: sigmaGain(sigma, trace.logprobs),
-    requested: columns,
+    requested: own === undefined ? columns : Object.fromEntries(placed),
     status: fallback === undefined ? status : [fallback, ...status],
   };
 }
@@ -135,7 +143,13 @@ export function creditTrace(
   const { reward } = item.reward;
   const referenceUtilities = Float32Array.from(item.bank, (reference) => reference.utility);
   const ends = allEnds(segmentation);
-  const stored = { ends, answered: segmentation.answered, values, start, entropies, logprobs, reward };
+  const { own } = item.tokens;
+  const before = own && ownBefore(own);
+  const stored = {
+    ends: before === undefined ? ends : ends.map((end) => before[end] as number),
+    ...{ answered: segmentation.answered, values, start, reward, own },
+    ...{ entropies: compact(entropies, own), logprobs: compact(logprobs, own) },
+  };
   const means = { groupMean, matesMean, groupStd };
   const credit = creditOf({ ...stored, ...means, utilities: referenceUtilities }, opts);
   const { sigma, deltas, status, ...summary } = credit;
@@ -146,7 +160,7 @@ export function creditTrace(
     ...(isUnread ? { logprobs: null, entropies: null } : { logprobs, entropies }),
     sigma,
     segments: segmentRows({
-      segmentation,
+      ...{ segmentation, own },
       chars: item.chars,
       ...(isUnread ? {} : { entropies: segmentSums(entropies, ends) }),
       values,

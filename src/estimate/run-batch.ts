@@ -4,6 +4,8 @@ import { inHalves } from '../policy/run/halves.js';
 import type { Branch } from '../policy/run/pack.js';
 import type { PolicyRuns, TraceScores } from '../policy/run/session.js';
 import { candidateExits, mergeSegments, type Segmentation } from '../segment/segment.js';
+import type { TokenFigures } from '../segment/split.js';
+import { silenced } from '../turns.js';
 import { joinIds, type Suffix } from './references.js';
 import { shareTails, tailScores } from './shared-tails.js';
 import type { TraceJob } from './strategy.js';
@@ -42,12 +44,13 @@ async function oneRun(session: PolicyRuns, jobs: readonly TraceJob[]): Promise<T
     jobs.map((job, b) => ({ ...job, branches: (plans[b] as ExitPlan).branches })),
   );
   assertPossible(scored, jobs, session);
-  return scored.map(({ entropies, logprobs, branches: all }, b) => {
+  return scored.map(({ branches: all, ...read }, b) => {
     const { exits, parted } = plans[b] as ExitPlan;
+    const { entropies, logprobs } = ofOwn(read, jobs[b] as TraceJob);
     const segmentation = mergeSegments((jobs[b] as TraceJob).pieces, { entropies, logprobs });
     const chosen = Array.from(segmentation.exits, (exit) => exits.indexOf(exit));
     const some = <X>(of: readonly X[]): X[] => chosen.map((k) => of[k] as X);
-    const { branches, tails } = parted(logprobs, all);
+    const { branches, tails } = parted(read.logprobs, all);
     const result = { entropies, logprobs, segmentation, branches: some(branches) };
     return tails === undefined ? result : { ...result, tails: some(tails) };
   });
@@ -70,7 +73,8 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
       kept,
     );
     assertPossible(trunks, jobs, session);
-    const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, trunks[b] as TraceScores));
+    const figures = jobs.map((job, b) => ofOwn(trunks[b] as TraceScores, job));
+    const segmentations = jobs.map(({ pieces }, b) => mergeSegments(pieces, figures[b] as TokenFigures));
     const plans = jobs.map((job, b) => planExits(job, Array.from((segmentations[b] as Segmentation).exits)));
     const scored = await session.branches(
       kept,
@@ -78,13 +82,20 @@ async function runTwice(session: PolicyRuns, jobs: readonly TraceJob[]): Promise
     );
     assertPossible(scored, jobs, session);
     return plans.map(({ parted }, b) => {
-      const { entropies, logprobs } = trunks[b] as TraceScores;
+      const { logprobs } = trunks[b] as TraceScores;
       const segmentation = segmentations[b] as Segmentation;
-      return { entropies, logprobs, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches) };
+      const own = figures[b] as TokenFigures;
+      return { ...own, segmentation, ...parted(logprobs, (scored[b] as TraceScores).branches) };
     });
   } finally {
     await session.release(kept).catch(() => {}); // a session that has failed keeps nothing
   }
+}
+
+/** What the policy says of its own tokens: of what it was shown it is neither unsure nor surprised. */
+function ofOwn({ entropies, logprobs }: Omit<TraceScores, 'branches'>, { pieces }: TraceJob): TokenFigures {
+  const { own } = pieces.tokens;
+  return { entropies: silenced(entropies, own), logprobs: silenced(logprobs, own) };
 }
 
 /** What is scored of a trace at some of its exits. */

@@ -5,8 +5,9 @@ import { type TraceResult, type TraceValues, traceValues } from '../estimate/val
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
-import type { OutputRow } from '../scored.js';
+import { type OutputRow, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
+import { compact, ownBefore } from '../turns.js';
 import {
   Calibration,
   contentHash,
@@ -129,7 +130,7 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
  * @throws TraceRejected (`feature`) as {@link furtherNumbers}
  */
 export function calibratedValues(
-  job: Pick<ValueJob, 'bank' | 'trace'>,
+  job: Pick<ValueJob, 'bank' | 'trace' | 'tokens'>,
   { branches, segmentation, logprobs }: TraceResult,
   calibration: Calibration,
 ): TraceValues {
@@ -138,10 +139,12 @@ export function calibratedValues(
   const { values, referenceLogprobs, referenceTokens } = found;
   if (calibration.standsBack || referenceTokens.length === 0) return found;
   const { trace } = job;
+  const { own } = job.tokens;
+  const before = own && ownBefore(own);
   const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
-  const ends = segmentation.thoughtEnds;
+  const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
   const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
-  const states = { values, geoValues, ends, logprobs, columns };
+  const states = { values, geoValues, ends, logprobs: compact(logprobs, own), columns };
   return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
 }
 
@@ -175,7 +178,8 @@ export function geoValuesOf(
  * @param further what of them stands in further columns
  * @returns why the row has none, as half a sentence, where that is so
  */
-export function storedStates(row: OutputRow, further: readonly ColumnFeature[] = []): States | string {
+export function storedStates(scored: OutputRow, further: readonly ColumnFeature[] = []): States | string {
+  const row = withoutShown(scored);
   const { logprobs, referenceLogprobs: exits, referenceTokens: tokens, referenceUtilities: utilities } = row;
   if (row.segments.length === 0) return 'it has no segments';
   if (logprobs === null) return 'it has no logprobs';

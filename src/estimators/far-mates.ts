@@ -125,6 +125,7 @@ function textOf({ trace, promptIds, completionIds, pieces, reward }: Related): s
     trace: { id, group, item, source },
     ids: [Array.from(promptIds), Array.from(completionIds)],
     textEnd: pieces.tokens.textEnd,
+    own: pieces.tokens.own && Array.from(pieces.tokens.own),
     thought: pieces.thought,
     ends: Array.from(pieces.ends),
     opts: pieces.opts,
@@ -133,17 +134,18 @@ function textOf({ trace, promptIds, completionIds, pieces, reward }: Related): s
 }
 
 function relatedOf(text: string): Related {
-  const { trace, ids, textEnd, thought, ends, opts, reward } = JSON.parse(text) as {
+  const { trace, ids, textEnd, own, thought, ends, opts, reward } = JSON.parse(text) as {
     readonly trace: Pick<Trace, 'id' | 'group' | 'item' | 'source'>;
     readonly ids: readonly [number[], number[]];
     readonly textEnd: number;
+    readonly own?: number[];
     readonly ends: number[];
     readonly reward: number;
   } & Pick<PassJob['pieces'], 'thought' | 'opts'>;
   const [promptIds, completionIds] = [Int32Array.from(ids[0]), Int32Array.from(ids[1])];
   const source = { ...trace.source, columns: {}, raw: '' };
   const units = new Int32Array(completionIds.length + 1);
-  const tokens = { text: '', units, textEnd };
+  const tokens = { text: '', units, textEnd, ...(own && { own: Uint8Array.from(own) }) };
   return {
     trace: { ...trace, source, prompt: '', completion: '', references: [], reward },
     ...{ promptIds, completionIds, continuations: [], reward: { reward } },

@@ -1,6 +1,7 @@
 // Chooses the mates of a trace among its group: whose thoughts align best, which states correspond, and what is scored of their tails.
 import type { TailsAt } from '../estimate/shared-tails.js';
 import { candidateExits, type Pieces } from '../segment/segment.js';
+import type { TokenText } from '../segment/span.js';
 
 /** What of a trace its mates are chosen by. */
 export interface Sibling {
@@ -8,6 +9,11 @@ export interface Sibling {
   readonly pieces: Pick<Pieces, 'tokens' | 'thought' | 'ends'>;
   readonly bags: PieceBags;
 }
+
+/** What of a mate its tails are taken from. */
+type Tailed = Pick<Sibling, 'completionIds'> & {
+  readonly pieces: { readonly tokens: Pick<TokenText, 'own'> };
+};
 
 /** How mates are used. */
 export interface MateOptions {
@@ -25,7 +31,7 @@ interface Mate<T> {
 }
 
 /** A mate that a trace was given, with its ζ. */
-export interface GivenMate extends Mate<Pick<Sibling, 'completionIds'>> {
+export interface GivenMate extends Mate<Tailed> {
   readonly reward: number;
   /** traces of its group with its completion */
   readonly draws: number;
@@ -71,19 +77,19 @@ export function chooseMates<T extends Sibling>(own: Sibling, others: readonly T[
     });
 }
 
-/** What of a mate's tail is scored where it begins after `from` tokens of its completion; none is left at its end. */
-export function tailFrom(
-  { completionIds }: Pick<Sibling, 'completionIds'>,
-  from: number,
-  length: number,
-): Int32Array {
-  return completionIds.subarray(from, from + length);
+/**
+ * What of a mate's tail is scored where it begins after `from` tokens of its completion: nothing that the mate was shown. None is
+ * left at its end.
+ */
+export function tailFrom({ completionIds, pieces }: Tailed, from: number, length: number): Int32Array {
+  const shown = pieces.tokens.own?.indexOf(0, from) ?? -1;
+  return completionIds.subarray(from, Math.min(from + length, shown < 0 ? completionIds.length : shown));
 }
 
 /** The tails that are scored at an exit, mate after mate; a mate that has none there is left out. */
 export function tailsAt(
   own: Pick<Sibling, 'pieces'>,
-  mates: readonly Mate<Pick<Sibling, 'completionIds'>>[],
+  mates: readonly Mate<Tailed>[],
   { mateTokens }: MateOptions,
 ): TailsAt {
   const places = placesOf(own.pieces);

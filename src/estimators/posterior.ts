@@ -5,6 +5,8 @@ import { NO_HINT, posteriorValues } from '../estimate/value.js';
 import { oneOf } from '../flag-values.js';
 import { FLOAT32_LIST, requestedColumn } from '../io/arrow/output-columns.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
+import { ownTokens, withoutShown } from '../scored.js';
+import { compact } from '../turns.js';
 import { type Asked, type Estimator, type Stage, secondModel, type Values } from './estimator.js';
 import { farMates } from './far-mates.js';
 import { refuseLate, refuseStream, WHICH_MATE, withRightMate } from './with-mates.js';
@@ -43,11 +45,13 @@ export const posterior: Estimator = {
   *remade(row) {
     const hinted = row.requested?.hint_logprobs;
     // without an answer the last state may lie before the end token
-    if (!(hinted instanceof Float32Array) || !row.logprobs || row.segments.at(-1)?.kind !== 'answer') return;
-    const ends = thoughtEnds(row);
+    const { logprobs, segments } = withoutShown(row);
+    if (!(hinted instanceof Float32Array) || !logprobs || segments.at(-1)?.kind !== 'answer') return;
+    const ends = thoughtEnds({ segments });
+    const ofOwn = compact(hinted, ownTokens(row));
     // s_0 lies behind the tag that opens the thought, which is part of the first segment
     for (let start = 0; start <= (ends[0] ?? 0); start++) {
-      const values = posteriorValues(row.logprobs, hinted, Int32Array.of(start, ...ends));
+      const values = posteriorValues(logprobs, ofOwn, Int32Array.of(start, ...ends));
       yield { from: 'logprobs and hint_logprobs', values };
     }
   },

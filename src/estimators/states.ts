@@ -157,9 +157,16 @@ function stateNumbers(cell: unknown, ends: Int32Array): Float64Array | string {
   const K = ends.length;
   let list = Array.from(cell as unknown as ArrayLike<unknown>);
   if (list.some(isSegment)) {
-    const thoughts = list.filter((item) => isSegment(item) && item.kind !== 'answer') as Segment[];
-    if (thoughts.some(({ end }, k) => typeof end === 'number' && end !== ends[k]))
-      return 'has other segments than the trace';
+    const thoughts = list.filter(
+      (item) => isSegment(item) && item.kind !== 'answer' && item.kind !== 'shown',
+    ) as Segment[];
+    let length = 0;
+    // tokens that the policy was shown between them do not count
+    const isOther = ({ start, end }: Segment, k: number) => {
+      length += Number(end) - Number(start ?? length);
+      return typeof end === 'number' && length !== ends[k];
+    };
+    if (thoughts.some(isOther)) return 'has other segments than the trace';
     list = thoughts.map(({ value }) => value ?? null);
     if (list.length !== K) return `has ${list.length} thought segments, the trace ${K}`;
   }

@@ -1,7 +1,7 @@
 // Counts scored traces one by one, for the question whether their run is to be trusted.
 import { type Histogram, Tally } from '../figures.js';
 import type { BadRow } from '../rows.js';
-import { isFallback, type OutputRow } from '../scored.js';
+import { isFallback, type OutputRow, withoutShown } from '../scored.js';
 import { type Distribution, GroupMeans, Positions, Reliability, Sketch, Top } from './gathered.js';
 
 /** A trace whose reward fits none of its values. */
@@ -49,7 +49,8 @@ export class RunCounts {
 
   /** @param values (K+1) v̂(s_0..K) @param place number of the row in the file that is counted */
   add(row: OutputRow, values: Float32Array, place: number): void {
-    const { reward, status, segments, sigma, sigmaEss, sigmaMaxWeight, sigmaGain, logprobs, entropies } = row;
+    const { reward, status, sigmaEss, sigmaMaxWeight, sigmaGain } = row;
+    const { segments, sigma, logprobs, entropies } = withoutShown(row);
     const T = sigma?.length ?? segments.at(-1)?.end ?? 0;
     this.traces++;
     this.tokens += T;

@@ -10,6 +10,11 @@ const LONG_PIECE_CHARACTERS = 1024;
 
 /** The segments of a trace by length. @throws TraceRejected (`empty_completion`) without a text */
 export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
+  if (trace.completionMask !== undefined)
+    throw new TraceRejected(
+      'completion_mask',
+      'the mask counts tokens, and nobody knows which characters these are: leave out --no-policy',
+    );
   if (trace.completion === '')
     throw new TraceRejected(
       'empty_completion',

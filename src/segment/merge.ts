@@ -5,6 +5,7 @@
  * @param ends (P) piece ends as token boundaries, rising
  * @param weights (P) total entropy of each piece (or its length, where there is no policy)
  * @param max pieces that may be left
+ * @param borders ends over which nothing is merged, though more pieces than `max` are left
  * @param limit pairs of no larger sum are merged also where no more than `max` pieces are left; absent: none are
  * @returns the ends that survive, at most `max` of them
  */
@@ -13,24 +14,29 @@ export function mergePieces(
   weights: Float64Array,
   max: number,
   limit = Number.NEGATIVE_INFINITY,
+  borders?: ReadonlySet<number>,
 ): Int32Array {
   const P = ends.length;
   if (P < 2 || (P <= max && limit === Number.NEGATIVE_INFINITY)) return ends;
   const weight = Float64Array.from(weights);
   const next = new Int32Array(P); // P: none
   const previous = new Int32Array(P);
-  const sums = new Float64Array(P); // of the pair (i, next[i])
+  const sums = new Float64Array(P); // of the pair (i, next[i]); infinite where a border lies between them
+  const sumOf = (i: number, j: number) =>
+    borders?.has(ends[j - 1] as number)
+      ? Number.POSITIVE_INFINITY
+      : (weight[i] as number) + (weight[j] as number);
   for (let i = 0; i < P; i++) {
     next[i] = i + 1;
     previous[i] = i - 1;
-    sums[i] = (weight[i] as number) + (weight[i + 1] as number); // the last one has no pair, and is in no heap
+    sums[i] = sumOf(i, i + 1); // the last one has no pair, and is in no heap
   }
   const pairs = new PairHeap(sums, P - 1);
 
   let count = P;
   for (; count > 1; count--) {
     const i = pairs.top();
-    if (count <= max && (sums[i] as number) > limit) break;
+    if ((count <= max && (sums[i] as number) > limit) || sums[i] === Number.POSITIVE_INFINITY) break;
     const j = next[i] as number;
     const after = next[j] as number;
     weight[i] = sums[i] as number;
@@ -40,10 +46,10 @@ export function mergePieces(
     else {
       previous[after] = i;
       pairs.remove(j);
-      pairs.update(i, (weight[i] as number) + (weight[after] as number));
+      pairs.update(i, sumOf(i, after));
     }
     const before = previous[i] as number;
-    if (before >= 0) pairs.update(before, (weight[before] as number) + (weight[i] as number));
+    if (before >= 0) pairs.update(before, sumOf(before, i));
   }
 
   const kept = new Int32Array(count);

@@ -2,14 +2,18 @@
 import { TraceRejected } from '../errors.js';
 import type { SegmentRow } from '../scored.js';
 import type { Trace } from '../trace.js';
+import { type OwnTokens, turnsIn } from '../turns.js';
 import { mergePieces } from './merge.js';
 import { declarationOf, type SegmentOptions, segmentSums } from './segmenters.js';
-import { findThought, type ThoughtSpan, type TokenText } from './span.js';
+import { findThought, type ThoughtSpan, type TokenText, turnTexts } from './span.js';
 import { splitAt, type TokenFigures } from './split.js';
 
 export { type SegmentOptions, segmentSums } from './segmenters.js';
 
-/** A completion's segments as token boundaries. */
+/**
+ * A completion's segments as token boundaries. What the policy is shown behind a turn goes with the turn's last segment: the state
+ * after that is the one in which the policy goes on.
+ */
 export interface Segmentation {
   /** K+1 exit points: exits[0] before the first thought, exits[k] after thought segment k */
   readonly exits: Int32Array;
@@ -41,10 +45,34 @@ export function isCutLate({ opts }: Pieces): boolean {
 export function cutPieces(tokens: TokenText, opts: SegmentOptions, given?: Int32Array): Pieces {
   const thought = findThought(tokens, opts.thoughtTags);
   const { ends: endsOf, likely } = declarationOf(opts.segmenter);
-  const ends = endsOf(tokens, thought, opts, given);
+  const ends = eachTurn(tokens, thought, (turn, span, from) =>
+    endsOf(turn, span, opts, from === 0 ? given : given?.map((end) => end - from)),
+  );
   const most = Math.min(ends.length, opts.maxSegments ?? ends.length);
   const segments = Math.min(most, likely?.(ends.length, opts) ?? ends.length);
   return { tokens, thought, ends, segments, opts };
+}
+
+/**
+ * Piece ends of each turn, which is cut as a completion of its own would be; no piece lies in two turns.
+ * @param cut piece ends of a turn, and its thought's place in it @param from where the turn begins
+ */
+function eachTurn(
+  tokens: TokenText,
+  thought: ThoughtSpan,
+  cut: (turn: TokenText, thought: ThoughtSpan, from: number) => Int32Array,
+): Int32Array {
+  if (tokens.own === undefined) return cut(tokens, thought, 0);
+  const all: number[] = [];
+  const turns = turnTexts(tokens).filter(({ from }) => from < thought.end);
+  for (const [n, { turn, from, to }] of turns.entries()) {
+    const end = Math.min(to, thought.end);
+    const span = { ...thought, start: n === 0 ? thought.start - from : 0, end: end - from };
+    for (const cutAt of cut(turn, span, from)) all.push(cutAt + from);
+    // behind it stands what the policy was shown
+    if (end === to) all[all.length - 1] = turns[n + 1]?.from ?? thought.end;
+  }
+  return Int32Array.from(all);
 }
 
 /** Exit points 0..P if no pieces were merged: the segments' exits are among them, whatever the entropies. */
@@ -69,7 +97,8 @@ export function mergeSegments(pieces: Pieces, figures: TokenFigures | null): Seg
       ? Float64Array.from(ends, (end, k) => end - (ends[k - 1] ?? 0))
       : segmentSums(figures.entropies, ends);
   const max = opts.maxSegments ?? ends.length;
-  const thoughtEnds = mergePieces(ends, weights, max, opts.adaptiveLimit);
+  const borders = tokens.own && new Set(turnsIn(tokens.own).map(([from]) => from));
+  const thoughtEnds = mergePieces(ends, weights, max, opts.adaptiveLimit, borders);
   const T = tokens.units.length - 1;
   const exits = candidateExits({ ...pieces, ends: thoughtEnds });
   return { exits, thoughtEnds, tokens: T, answered: thought.answered && thought.end < T };
@@ -80,7 +109,12 @@ function lateEnds({ tokens, thought, opts }: Pieces, figures: TokenFigures | nul
   const { cuts } = declarationOf(opts.segmenter);
   if (figures === null || cuts === undefined)
     throw new TypeError(`${opts.segmenter} cuts by the policy's figures, and there are none`);
-  return splitAt(cuts(tokens, thought, figures, opts), tokens, thought);
+  return eachTurn(tokens, thought, (turn, span, from) => {
+    const to = from + turn.units.length - 1;
+    const { entropies, logprobs } = figures;
+    const own = { entropies: entropies.subarray(from, to), logprobs: logprobs.subarray(from, to) };
+    return splitAt(cuts(turn, span, own, opts), turn, span);
+  });
 }
 
 /** Ends of all segments, the answer segment included where there is one. */
@@ -103,7 +137,15 @@ interface Cuttable {
 /** @throws TraceRejected (`segments`) for `--segmenter given` without sound ends in the row */
 export function cutTrace({ trace, tokens, chars }: Cuttable, opts: SegmentOptions): Pieces {
   if (!declarationOf(opts.segmenter).isOfRow) return cutPieces(tokens, opts);
-  return cutPieces(tokens, opts, givenBoundaries(trace, chars, tokens.units.length - 1));
+  const given = givenBoundaries(trace, chars, tokens.units.length - 1);
+  const { own } = tokens;
+  const inside = given.find((end) => own !== undefined && own[end - 1] === 0 && own[end] === 0);
+  if (inside !== undefined)
+    throw new TraceRejected(
+      'segments',
+      `a segment ends before token ${inside}, among tokens that the policy was shown, expected ends in what it wrote: --map segment_ends=<path>`,
+    );
+  return cutPieces(tokens, opts, given);
 }
 
 /**
@@ -178,6 +220,8 @@ interface SegmentParts {
   readonly segmentation: Segmentation;
   /** (T+1) code points before each token boundary; null where they are not known */
   readonly chars: Int32Array | null;
+  /** which tokens the policy wrote; absent where it wrote all of them */
+  readonly own?: OwnTokens | undefined;
   /** (K or K+1) nats; absent without a policy */
   readonly entropies?: Float64Array;
   /** (K+1) v̂ at exits 0..K */
@@ -188,10 +232,14 @@ interface SegmentParts {
   readonly sigma?: Float32Array;
 }
 
-/** (K or K+1) segments in order; what is absent is null. No value is estimated after the answer: there ζ is known. */
+/**
+ * (K or K+1) segments in order, and between them what the policy was shown; what is absent is null. No value is estimated after the
+ * answer: there ζ is known.
+ */
 export function segmentRows({
   segmentation,
   chars,
+  own,
   entropies,
   values,
   deltas,
@@ -201,19 +249,27 @@ export function segmentRows({
   const K = segmentation.thoughtEnds.length;
   const rows: SegmentRow[] = [];
   for (let k = 0; k < ends.length; k++) {
-    const start = k === 0 ? 0 : (ends[k - 1] as number);
-    const end = ends[k] as number;
-    rows.push({
-      start,
-      end,
-      charStart: chars?.[start] ?? null,
-      charEnd: chars?.[end] ?? null,
-      kind: k < K ? 'thought' : 'answer',
-      entropy: entropies?.[k] ?? null,
-      value: k < K ? (values?.[k + 1] ?? null) : null,
-      delta: deltas?.[k] ?? null,
-      sigma: sigma === undefined ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
-    });
+    for (const [start, end] of runsOf(own, k === 0 ? 0 : (ends[k - 1] as number), ends[k] as number)) {
+      const isShown = own?.[start] === 0;
+      rows.push({
+        start,
+        end,
+        charStart: chars?.[start] ?? null,
+        charEnd: chars?.[end] ?? null,
+        kind: isShown ? 'shown' : k < K ? 'thought' : 'answer',
+        entropy: entropies === undefined ? null : isShown ? 0 : (entropies[k] as number),
+        value: k < K && !isShown ? (values?.[k + 1] ?? null) : null,
+        delta: deltas === undefined ? null : isShown ? 0 : (deltas[k] as number),
+        sigma: sigma === undefined ? null : sigma.subarray(start, end).reduce((sum, s) => sum + s, 0),
+      });
+    }
   }
   return rows;
+}
+
+/** Stretches of tokens that are all the policy's, or that it was all shown. */
+function runsOf(own: OwnTokens | undefined, from: number, to: number): (readonly [number, number])[] {
+  const cuts = [from];
+  if (own !== undefined) for (let t = from + 1; t < to; t++) if (own[t] !== own[t - 1]) cuts.push(t);
+  return cuts.map((start, n) => [start, cuts[n + 1] ?? to]);
 }

@@ -3,7 +3,7 @@ import { usageError } from '../errors.js';
 import { attributeOf, type Flag, finite, positiveInteger } from '../flag-values.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { plural } from '../plural.js';
-import type { OutputRow } from '../scored.js';
+import type { OutputRow, SegmentRow } from '../scored.js';
 import { sentenceCuts } from './sentences.js';
 import type { ThoughtSpan, ThoughtTags, TokenText } from './span.js';
 import {
@@ -311,22 +311,34 @@ function atLeastZero(flag: string, text: string, example: string): number {
  */
 export function segmentFaults(row: OutputRow, config: Readonly<Record<string, unknown>>): string[] {
   const opts = config as Partial<SegmentOptions>;
-  const thoughts = storedThoughts(row);
-  const K = thoughts.ends.length;
+  const turns = storedTurns(row);
+  const K = turns.reduce((sum, { ends }) => sum + ends.length, 0);
   if (row.segments.length === 0) return [];
+  // no segment lies in two turns
+  const most = Math.max(Number(opts.maxSegments), turns.length);
   return [
-    ...(typeof opts.maxSegments === 'number' && K > opts.maxSegments
-      ? [`has ${plural(K, 'thought segment')}, expected at most ${opts.maxSegments}`]
+    ...(typeof opts.maxSegments === 'number' && K > most
+      ? [`has ${plural(K, 'thought segment')}, expected at most ${most}`]
       : []),
-    ...(segmenterNamed(opts.segmenter)?.faults?.(thoughts, opts) ?? []),
+    ...turns.flatMap((turn) => segmenterNamed(opts.segmenter)?.faults?.(turn, opts) ?? []),
   ];
 }
 
-function storedThoughts(row: OutputRow): StoredThoughts {
+/** The thoughts of each of the row's turns, counted from where it begins. */
+function storedTurns(row: OutputRow): StoredThoughts[] {
   const isByLength = row.status.includes('segments:by-length');
-  const ends = thoughtEnds(row);
-  // cut by length, the row has no figures but the input's own
-  const whole = (list: Float32Array | null) =>
-    isByLength || list === null || list.length < (ends.at(-1) ?? 0) ? null : list;
-  return { ends, isByLength, entropies: whole(row.entropies), logprobs: whole(row.logprobs) };
+  const turns: SegmentRow[][] = [[]];
+  for (const segment of row.segments)
+    if (segment.kind === 'shown') turns.push([]);
+    else if (segment.kind === 'thought') turns.at(-1)?.push(segment);
+  return turns.flatMap((segments, n) => {
+    if (segments.length === 0 && n > 0) return [];
+    const start = segments[0]?.start ?? 0;
+    const ends = thoughtEnds({ segments }).map((end) => end - start);
+    const to = start + (ends.at(-1) ?? 0);
+    // cut by length, the row has no figures but the input's own
+    const own = (list: Float32Array | null) =>
+      isByLength || list === null || list.length < to ? null : list.subarray(start, to);
+    return [{ ends, isByLength, entropies: own(row.entropies), logprobs: own(row.logprobs) }];
+  });
 }

@@ -1,4 +1,5 @@
 // Finds where a completion's thought begins and ends, and maps positions of its text to token boundaries.
+import { type OwnTokens, turnsIn } from '../turns.js';
 
 /** A completion of T tokens beside its text: boundary t (0..T) lies before token t, at units[t] UTF-16 units. */
 export interface TokenText {
@@ -7,6 +8,8 @@ export interface TokenText {
   readonly units: Int32Array;
   /** first boundary that has the whole text before it; end tokens that the text does not show come after */
   readonly textEnd: number;
+  /** which tokens the policy wrote; absent where it wrote all of them */
+  readonly own?: OwnTokens;
 }
 
 /** The thought's place in a completion, as token boundaries. */
@@ -73,6 +76,46 @@ export function tagStatus(text: string, tags: ThoughtTags | undefined, before: s
  * exit 0 whether its chat template put the tag into the prompt or the policy wrote it [ours].
  */
 export function findThought(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
+  const turns = turnTexts(tokens);
+  const [first, last] = [turns[0], turns.at(-1)];
+  if (tokens.own === undefined || first === undefined || last === undefined)
+    return thoughtOfTurn(tokens, named);
+  // all turns but the last are thought: that one alone may close with an answer
+  const [opened, closed] = [first, last].map(({ turn }) => thoughtOfTurn(turn, named)) as [
+    ThoughtSpan,
+    ThoughtSpan,
+  ];
+  const answered = closed.answered && last.from + closed.end < last.to;
+  const end = answered ? last.from + closed.end : tokens.units.length - 1;
+  const tags = opened.tags ?? closed.tags;
+  return { start: first.from + opened.start, end, answered, ...(tags && { tags }) };
+}
+
+/** A turn of the policy as a text of its own. */
+export interface Turn {
+  readonly turn: TokenText;
+  /** token boundaries in the completion, end exclusive */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The policy's turns, each as the text that it wrote there; a completion that is all its own is one. */
+export function turnTexts({ text, units, textEnd, own }: TokenText): Turn[] {
+  const spans = own === undefined ? [[0, units.length - 1] as const] : turnsIn(own);
+  return spans.map(([from, to]) => {
+    const [begin, end] = [units[from] as number, units[to] as number];
+    return {
+      turn: {
+        text: text.slice(begin, end),
+        units: units.subarray(from, to + 1).map((unit) => unit - begin),
+        textEnd: Math.min(Math.max(0, textEnd - from), to - from),
+      },
+      ...{ from, to },
+    };
+  });
+}
+
+function thoughtOfTurn(tokens: TokenText, named?: ThoughtTags): ThoughtSpan {
   const { text, units } = tokens;
   const tags = tagsOf(text, named);
   const start = tags === undefined ? 0 : thoughtStart(tokens, tags);

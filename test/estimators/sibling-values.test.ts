@@ -15,6 +15,13 @@ interface ScoredMate {
   readonly logprobs: Float32Array | undefined;
 }
 
+/** All of it is the policy's own. */
+const toldMate = ({ mate, ...told }: ScoredMate) => ({
+  draws: 1,
+  ...told,
+  mate: { ...mate, pieces: { tokens: {} } },
+});
+
 const siblingValues = (
   prior: Parameters<typeof valuesOf>[0],
   result: Omit<Parameters<typeof valuesOf>[1], 'logprobs'> & { readonly logprobs?: Float32Array },
@@ -25,7 +32,7 @@ const siblingValues = (
   valuesOf(
     prior,
     { logprobs: new Float32Array(0), ...result },
-    { ...own, reward: { reward }, mates: mates.map((mate) => ({ draws: 1, ...mate })) },
+    { ...own, reward: { reward }, mates: mates.map(toldMate) },
     mates.map(({ logprobs }) => logprobs),
     opts,
   );

@@ -68,7 +68,7 @@ export interface ScoredSegment {
   readonly end: number | null;
   readonly char_start: number | null;
   readonly char_end: number | null;
-  readonly kind: 'thought' | 'answer';
+  readonly kind: 'thought' | 'answer' | 'shown';
   readonly entropy: number;
   readonly value: number | null;
   readonly delta: number;

@@ -1,8 +1,9 @@
 // What `score` and `segment` have in common: inputs, mapping, run and output opened, the command's stages run, all closed.
-import { EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
+import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
 import type { GroupBanks } from '../../estimate/bank.js';
-import type { TextColumn, WrittenColumn } from '../../io/arrow/output-columns.js';
+import { type TextColumn, type WrittenColumn, withoutMask } from '../../io/arrow/output-columns.js';
 import { chunkCount } from '../../io/files/chunks.js';
+import { mapRow } from '../../io/map/map.js';
 import type { Needs } from '../../io/map/sources.js';
 import { columnarColumns } from '../../io/read/inputs.js';
 import { watchInputs } from '../../io/read/unchanged.js';
@@ -18,9 +19,9 @@ import { watchPolicy } from '../../policy/unchanged.js';
 import type { Log } from '../../report/log.js';
 import type { TokenMeter } from '../../report/progress.js';
 import { isWorker } from '../../report/worker-log.js';
-import type { BadRow } from '../../rows.js';
-import type { OutputRow } from '../../scored.js';
-import type { Trace } from '../../trace.js';
+import { type BadRow, type InputRow, isBad, rejectTrace } from '../../rows.js';
+import { type OutputRow, ownTokens } from '../../scored.js';
+import { isOfTurns, type Trace } from '../../trace.js';
 import { type JobInputs, logMapping } from './mapping.js';
 import { openRun, type Run } from './open-run.js';
 import type { JobOptions } from './options.js';
@@ -133,7 +134,9 @@ export async function runJob(
     // nobody knows what follows in a stream
     const part = survey !== undefined ? survey.part : limit !== undefined ? limitPart(limit) : input?.part;
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-    const layout = outputLayout(source.columns, mapping, { ...job, text, choice, typed });
+    const hasTurns = survey?.hasTurns ?? isFirstOfTurns(mapping, needs);
+    const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
+    const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
     const again = command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;
     if (again !== undefined) log.warn('scored_already', again);
     for (const column of layout.passThrough)
@@ -156,10 +159,27 @@ export async function runJob(
       ...{ target, run, ...written, maxRejects, expected, meter, part, log, signal, isPieces: chunks > 1 },
       ...{ isGrouped: reward !== undefined, policy: made, valueName: job.valueName },
     };
-    if (opts.workers === undefined) await writeRows(job.stages(source, run), sink);
+    const rows = columns === job.columns ? job.stages(source, run) : refusingTurns(job.stages(source, run));
+    if (opts.workers === undefined) await writeRows(rows, sink);
     else await shareRows({ command, ...opts.workers }, sink);
     return EXIT.done;
   });
+}
+
+/** Of a stream that nobody surveys the first row says whether its traces have several turns. */
+function isFirstOfTurns({ first, map, hasRow }: JobInputs['mapping'], needs: Needs): boolean {
+  const traces = hasRow ? mapRow({ columns: first, stem: '', row: 0 } as InputRow, map, needs) : [];
+  return [...traces].some((trace) => !isBad(trace) && isOfTurns(trace));
+}
+
+/** Traces of several turns have no place in an output without their mask. */
+async function* refusingTurns(rows: AsyncIterable<OutputRow | BadRow>): AsyncGenerator<OutputRow | BadRow> {
+  const reason =
+    'it has several turns, and the first row has one, so that the output has no completion_mask: name a file in place of a stream, or --columns with completion_mask';
+  for await (const row of rows)
+    yield isBad(row) || ownTokens(row) === undefined
+      ? row
+      : rejectTrace(row.trace, new TraceRejected('turns', reason));
 }
 
 /** The policy, and others that run beside it, which have to stay what they are. */

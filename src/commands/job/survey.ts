@@ -16,7 +16,7 @@ import { type Named, SeenNames } from '../../report/names.js';
 import type { Warning } from '../../report/run-figures.js';
 import { RejectTally } from '../../report/summary.js';
 import { type BadRow, type InputRow, isBad, type RowIndex } from '../../rows.js';
-import type { Trace } from '../../trace.js';
+import { isOfTurns, type Trace } from '../../trace.js';
 import { type MaxRejects, refuseHopeless } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
 
@@ -42,6 +42,8 @@ export interface Survey {
   readonly index?: RowIndex;
   /** what has cut the job's rows out of a data set: its limit, or what has made the inputs */
   readonly part?: Part;
+  /** a trace has several turns */
+  readonly hasTurns?: true;
   /** what stands against the names of its traces; nothing where the rows were counted alone */
   readonly warnings: readonly Warning[];
 }
@@ -85,7 +87,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   const [mib, total] = [2 ** 20, inputs.reduce((sum, { size }) => sum + (size ?? 0), 0)];
   let [rows, traces, bytes, told] = [0, 0, 0, 0];
   let lastRow: number | undefined;
-  let [isCut, hasGroup, isEnded] = [false, false, true];
+  let [isCut, hasGroup, hasTurns, isEnded] = [false, false, false, true];
   const onBytes = (read: number): void => {
     throwIfInterrupted(signal);
     bytes += read;
@@ -127,6 +129,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
       }
       hasTrace = true;
       hasGroup ||= trace.group !== undefined;
+      hasTurns ||= isOfTurns(trace);
       traces++;
       names.add(rewardOf ? namedTrace(trace, opts.spans) : { id: trace.id, prompt: null }, isTaken);
       opts.rewards?.add(trace);
@@ -158,6 +161,7 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
     ...(banks && { banks: banks.dump() }),
     ...(part && { part }),
     ...(index && { index }),
+    ...(hasTurns && { hasTurns }),
     warnings: names.warnings,
   };
 }

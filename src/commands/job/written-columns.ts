@@ -113,7 +113,8 @@ export function chosenColumns(
 
 /** What a trace is made of, and the same in every run. */
 const OF_TRACES: readonly OurColumn[] = [
-  ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids', 'reward'] as const),
+  ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids'] as const),
+  ...(['completion_mask', 'reward'] as const),
 ];
 
 /** undefined where the row was not scored, or nothing of that is written again */

@@ -20,7 +20,7 @@ import { MATELESS } from '../../estimators/sibling-values.js';
 import { float32Text } from '../../io/arrow/json.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
 import { thoughtEnds } from '../../io/scored/stored-rows.js';
-import type { OutputRow } from '../../scored.js';
+import { type OutputRow, withOwn, withoutShown } from '../../scored.js';
 import type { Scored } from './open-scored.js';
 
 /** What a first pass over the file found. */
@@ -60,7 +60,7 @@ export function withCredit(
     sigma,
     reward,
     valueStart: values[0] as number,
-    segments: row.segments.map((segment, k) => ({
+    segments: withOwn(row.segments, (segment, k) => ({
       ...segment,
       value: segment.kind === 'thought' ? (values[k + 1] as number) : null,
       delta: deltas[k] as number,
@@ -159,7 +159,8 @@ export function sameRange({ rewardRange: a }: CreditOptions, { rewardRange: b }:
 }
 
 /** (K+1) values of another estimator, from what the row stores of its references or tokens. */
-function valuesOf(row: OutputRow, credit: CreditOptions, calibration?: Calibration): Float32Array {
+function valuesOf(scored: OutputRow, credit: CreditOptions, calibration?: Calibration): Float32Array {
+  const row = withoutShown(scored);
   const { referenceLogprobs, referenceTokens, referenceUtilities, logprobs, trace } = row;
   const [tokens, utilities] = [
     referenceTokens ?? new Int32Array(0),

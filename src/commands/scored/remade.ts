@@ -15,7 +15,7 @@ import type { Config, Remade } from '../../estimators/estimator.js';
 import { estimatorNamed, valueColumns } from '../../estimators/registry.js';
 import { type Cells, thoughtEnds } from '../../io/scored/stored-rows.js';
 import { plural } from '../../plural.js';
-import { type OutputRow, UNREAD } from '../../scored.js';
+import { type OutputRow, UNREAD, withOwn, withoutShown } from '../../scored.js';
 import { segmentSums } from '../../segment/segment.js';
 import { withCredit } from './again.js';
 
@@ -146,10 +146,16 @@ function listOf(row: OutputRow, name: 'logprobs' | 'entropies'): Float32Array | 
   return row[name] ?? (row.status.includes(UNREAD) ? new Float32Array(row.sigma?.length ?? 0) : undefined);
 }
 
+/** σ and log p of the policy's own tokens. */
+function ofOwn(row: OutputRow) {
+  const own = withoutShown(row);
+  return { sigma: own.sigma, logprobs: listOf(own, 'logprobs') };
+}
+
 /** The row with the sums over its lists. @param stored has those of lists that nobody knows */
 function summed(row: OutputRow, stored = row): OutputRow {
-  const { sigma, entropies, segments } = row;
-  const logprobs = listOf(row, 'logprobs');
+  const { entropies, segments } = row;
+  const { sigma, logprobs } = ofOwn(row);
   const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
   const sums = entropies?.length === ends.at(-1) && entropies && segmentSums(entropies, ends);
   return {
@@ -245,7 +251,7 @@ function* valueWays(row: OutputRow, { estimator }: CreditOptions, config: Config
     const segments =
       values === undefined
         ? row.segments
-        : row.segments.map((segment, k) =>
+        : withOwn(row.segments, (segment, k) =>
             segment.kind === 'thought' ? { ...segment, value: values[k + 1] as number } : segment,
           );
     const valueStart = values?.[0] ?? row.valueStart;
@@ -258,9 +264,10 @@ function remadeValues(
   { fromLogprobs, fromStored }: CreditOptions['estimator'],
   config: Config,
 ): Iterable<Remade> {
-  const { logprobs, referenceLogprobs: exits, referenceTokens: tokens, referenceUtilities: utilities } = row;
+  const { referenceLogprobs: exits, referenceTokens: tokens, referenceUtilities: utilities } = row;
+  const { logprobs, segments } = withoutShown(row);
   if (fromLogprobs)
-    return logprobs ? [{ from: 'logprobs', values: fromLogprobs(logprobs, thoughtEnds(row)) }] : [];
+    return logprobs ? [{ from: 'logprobs', values: fromLogprobs(logprobs, thoughtEnds({ segments })) }] : [];
   if (fromStored === undefined) return estimatorNamed(config.estimator)?.remade?.(row, config) ?? [];
   if (!exits || !tokens || !utilities) return [];
   const values = Float32Array.from(exits, (own) => fromStored({ logprobs: own, tokens, utilities }));
@@ -269,12 +276,12 @@ function remadeValues(
 
 /** Expected rewards and probabilities lie in 0..1; what comes with values has an entry for each exit, or for each token. */
 function shapeFaults(row: OutputRow, { estimator }: CreditOptions, config: Config): string[] {
-  const { values, ends } = creditableOf(row, estimator);
+  const { values } = creditableOf(row, estimator);
   const faults: string[] = [];
   const k =
     estimator.onRewardScale || estimator.hasOutcome ? values.findIndex((v) => !(v >= 0 && v <= 1)) : -1;
   if (k >= 0) faults.push(`the value of exit ${k} is ${values[k]}, expected 0 to 1`);
-  const [exits, tokens] = [values.length, ends.at(-1)];
+  const [exits, tokens] = [values.length, row.segments.at(-1)?.end];
   for (const { name, type } of valueColumns(config)) {
     if (type.kind !== 'list' || type.element.kind !== 'float32') continue;
     const list = row.requested?.[name] as Float32Array | null | undefined;

@@ -199,12 +199,13 @@ export function lightOf(
   to: CreditOptions,
 ): Light | TraceRejected {
   const { group, segments, reward, status } = columns;
-  const end = Array.isArray(segments) ? segments.at(-1)?.end : undefined;
+  const own = Array.isArray(segments) ? segments.filter(({ kind }) => kind !== 'shown') : [];
+  const tokens = own.reduce((sum, { start, end }) => sum + (Number(end) - Number(start)), 0);
   try {
     return {
       group: typeof group === 'string' ? group : undefined,
       reward: rewardOf(typeof reward === 'number' ? reward : null, String(status).split(';'), from, to),
-      tokens: typeof end === 'number' ? end : 0,
+      tokens: Number.isFinite(tokens) ? tokens : 0,
     };
   } catch (error) {
     if (error instanceof TraceRejected) return error;

@@ -7,7 +7,7 @@ import { didYouMean } from '../../flag-values.js';
 import type { OurColumn } from '../../io/arrow/output-columns.js';
 import { mayBeStatus, STATUS_CODES } from '../../io/scored/status-codes.js';
 import { mean } from '../../report/run-counts.js';
-import type { OutputRow } from '../../scored.js';
+import { type OutputRow, withoutShown } from '../../scored.js';
 import type { Scored } from './open-scored.js';
 
 /** What a figure is for a trace: a number, words of which one has to fit, or nothing. */
@@ -105,7 +105,10 @@ export function parseWhere(
   );
   return {
     text,
-    holds: (row) => alternatives.some((all) => all.every((fits) => fits(row, credit.estimator))),
+    holds: (row) => {
+      const own = withoutShown(row);
+      return alternatives.some((all) => all.every((fits) => fits(own, credit.estimator)));
+    },
   };
 }
 

@@ -43,7 +43,8 @@ export function attributedValues<T extends PassJob>(
   return eachTrace(scored, async ({ job, trace, result }) => {
     const { branches, segmentation } = result;
     const { promptIds, completionIds, continuations } = job;
-    const read = { promptIds, completionIds, exits: segmentation.exits, continuations };
+    const { own } = job.pieces.tokens;
+    const read = { promptIds, completionIds, exits: segmentation.exits, continuations, own };
     const last = branches[branches.length - 1] ?? [];
     const attributions = await attributionsOf(session, read, last, opts).catch((error: unknown) => {
       throw error instanceof ImpossibleNumberError ? impossible(trace, error, session) : error;
@@ -123,8 +124,10 @@ export function sequenceOf(
   );
 }
 
-/** Numbers of a sequence's tokens summed over each segment. @returns (K) */
-export function overSegments(tokens: Float32Array, { promptIds, exits }: Ablated): Float64Array {
+/** Numbers of a sequence's tokens summed over each segment, but for tokens that the policy was shown. @returns (K) */
+export function overSegments(found: Float32Array, { promptIds, exits, own }: Ablated): Float64Array {
+  const shown = (t: number) => own?.[t - promptIds.length] === 0;
+  const tokens = own === undefined ? found : found.map((x, t) => (shown(t) ? 0 : x));
   return Float64Array.from({ length: exits.length - 1 }, (_, k) => {
     const at = (exit: number) => promptIds.length + (exits[exit] as number);
     return tokens.subarray(at(k), at(k + 1)).reduce((sum, x) => sum + x, 0);

@@ -2,6 +2,7 @@
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
 import type { Branch } from '../../policy/run/pack.js';
 import type { ModelSession, TraceScores } from '../../policy/run/session.js';
+import type { OwnTokens } from '../../turns.js';
 import { joinIds, type Suffix } from '../references.js';
 import { assertPossible, branchAt, nextKept } from '../run-batch.js';
 import { BATCH_ROWS } from '../strategy.js';
@@ -22,6 +23,8 @@ export interface Ablated {
   readonly exits: Int32Array;
   /** (N) */
   readonly continuations: readonly Suffix[];
+  /** which tokens of the completion the policy wrote; absent where it wrote all of them */
+  readonly own?: OwnTokens | undefined;
 }
 
 /** What reads branches on a trunk. */

@@ -58,12 +58,17 @@ export async function* sampledValues<T extends Job>(
 
 /** The states of a trace; a state that fills the context has nothing to write. */
 function begin(
-  { trace, promptIds, completionIds }: PassJob,
+  { trace, promptIds, completionIds, pieces }: PassJob,
   { segmentation }: TraceResult,
   maxTokens: number,
   samples: number,
   sampling: SamplingOptions,
 ): { begun: Begun; exits: readonly number[] } {
+  if (pieces.tokens.own !== undefined)
+    throw new TraceRejected(
+      'turns',
+      'it has several turns, and nobody answers what is sampled in their place: another --estimator',
+    );
   const starts: Start[] = [];
   const exits: number[] = []; // number of the exit of each start
   for (const [k, end] of segmentation.exits.entries()) {

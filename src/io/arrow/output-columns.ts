@@ -1,7 +1,7 @@
 // The output's columns: the input's that pass through, then ours (DESIGN §4), each with type and accessor.
 
 import type { Field } from 'apache-arrow';
-import type { OutputRow } from '../../scored.js';
+import { type OutputRow, ownTokens } from '../../scored.js';
 import type { ColumnType, PassThroughColumn } from './schema.js';
 
 /** A column of the output. */
@@ -53,6 +53,12 @@ const OURS = [
   { name: 'completion', type: STRING, value: (row) => row.trace.completion },
   { name: 'prompt_ids', type: INT32_LIST, value: (row) => row.promptIds },
   { name: 'completion_ids', type: INT32_LIST, value: (row) => row.completionIds },
+  // of runs with traces of several turns alone
+  {
+    name: 'completion_mask',
+    type: INT32_LIST,
+    value: (row) => Int32Array.from(ownTokens(row) ?? new Uint8Array(row.segments.at(-1)?.end ?? 0).fill(1)),
+  },
   { name: 'logprobs', type: FLOAT32_LIST, value: (row) => row.logprobs },
   { name: 'finish_reason', type: STRING, value: (row) => row.finish ?? null },
   { name: 'entropies', type: FLOAT32_LIST, value: (row) => row.entropies },
@@ -107,6 +113,11 @@ export type WrittenColumn = OurColumn | OutputColumn;
 
 /** All our columns, in the order in which they are written. */
 export const OUR_COLUMNS: readonly OurColumn[] = OURS.map(({ name }) => name);
+
+/** The columns of a run whose traces have one turn each. */
+export function withoutMask(columns: readonly WrittenColumn[]): readonly WrittenColumn[] {
+  return columns.filter((column) => columnName(column) !== 'completion_mask');
+}
 
 /** Those of our columns that are written where no column of the input holds the same text. */
 export const TEXT_COLUMNS = ['prompt', 'completion'] as const satisfies readonly OurColumn[];

@@ -20,7 +20,8 @@ import { buildTrace, type Cell, type Cells, type TracePlace } from './trace-fiel
 
 /** What says something of a completion, and nothing of its prompt. */
 const OF_COMPLETIONS: readonly Field[] = [
-  ...(['completion', 'completion_ids', 'reward', 'segment_ends', 'segment_char_ends', 'values'] as const),
+  ...(['completion', 'completion_ids', 'completion_mask', 'reward'] as const),
+  ...(['segment_ends', 'segment_char_ends', 'values'] as const),
 ];
 
 /** Yields a row's traces in order; a trace, or a whole row, that does not fit comes out as a `BadRow`. */

@@ -13,6 +13,7 @@ export const FIELDS = [
   'completion',
   'prompt_ids',
   'completion_ids',
+  'completion_mask',
   'reference',
   'solution',
   'reward',

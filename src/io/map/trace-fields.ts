@@ -4,6 +4,7 @@ import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
 import type { InputRow } from '../../rows.js';
 import type { Reference, Trace } from '../../trace.js';
+import type { OwnTokens } from '../../turns.js';
 import { asNumber, describeKeys, describeValue } from '../arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from './held-completion.js';
 import { completionText, parseMessages } from './messages.js';
@@ -48,6 +49,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const group = name(cells, 'group') ?? place.group;
     const promptIds = int32List(cells, 'prompt_ids', 'ids');
     const completionIds = int32List(cells, 'completion_ids', 'ids');
+    const completionMask = needs.completion === false ? undefined : maskOf(cells, completionIds);
     const segmentEnds = int32List(cells, 'segment_ends', 'map');
     const segmentCharEnds = int32List(cells, 'segment_char_ends', 'map');
     const values = valueList(cells);
@@ -64,7 +66,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
       completion,
-      ...present({ promptIds, completionIds }),
+      ...present({ promptIds, completionIds, completionMask }),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes
@@ -177,6 +179,34 @@ function int32List(cells: Cells, field: Field, code: 'ids' | 'map'): Int32Array 
     ids[i] = item;
   }
   return ids;
+}
+
+/**
+ * Which of the completion's tokens the policy wrote.
+ * @returns undefined where it wrote all of them
+ * @throws Mismatch (`completion_mask`) for anything but 0 and 1, one for each of the completion's ids, and at least one 1
+ */
+function maskOf(cells: Cells, ids: Int32Array | undefined): OwnTokens | undefined {
+  const { path = 'completion_mask', value } = cells.get('completion_mask') ?? {};
+  if (value === undefined || value === null) return undefined;
+  const refuse = (found: string, cure = '--map completion_mask=<path>') => {
+    return new Mismatch('completion_mask', `completion_mask: ${found}: ${cure}`);
+  };
+  if (!Array.isArray(value))
+    throw refuse(`${path} is ${describeValue(value)}, expected a list of 0 and 1, one for each token`);
+  if (ids === undefined)
+    throw refuse(`${path} counts tokens, and the row has no completion_ids`, '--map completion_ids=<path>');
+  if (value.length !== ids.length)
+    throw refuse(
+      `${path} has ${plural(value.length, 'entry', 'entries')}, completion_ids ${ids.length}, expected as many`,
+    );
+  const list: readonly unknown[] = value;
+  const wrong = list.findIndex((bit) => typeof bit !== 'boolean' && bit !== 0 && bit !== 1);
+  if (wrong >= 0) throw refuse(`${path}[${wrong}] is ${describeValue(list[wrong])}, expected 0 or 1`);
+  const own = Uint8Array.from(list, Number);
+  if (own.length > 0 && !own.includes(1))
+    throw refuse(`${path} has no 1, expected one at least: a token that the policy wrote`);
+  return own.includes(0) ? own : undefined;
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */

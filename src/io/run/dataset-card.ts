@@ -33,6 +33,7 @@ const MEANINGS: Readonly<Record<OurColumn, string>> = {
   completion: 'the text that `char_start` and `char_end` count in',
   prompt_ids: 'token ids of the prompt, as scored',
   completion_ids: 'T token ids of the completion, as scored',
+  completion_mask: '1 for a completion token that the policy wrote, 0 for one that it was shown',
   logprobs: 'log-probability of each completion token under the policy, nats, temperature 1',
   finish_reason: '`stop`: ended by itself; `length`: cut at the limit of tokens',
   entropies: "entropy of the policy's distribution at each completion token, nats",

@@ -21,7 +21,7 @@ const LOGIT_TOLERANCE = 1e-4;
 /** ids of 32 bits, where the policy's vocabulary is not known */
 const MOST_TOKENS = 2 ** 31;
 /** lists with one entry a completion token; `--columns` may leave out any of them */
-const TOKEN_LISTS = ['completion_ids', 'logprobs', 'entropies', 'sigma'] as const;
+const TOKEN_LISTS = ['completion_ids', 'completion_mask', 'logprobs', 'entropies', 'sigma'] as const;
 const SCALARS = ['value_start', 'reward', 'baseline', 'sigma_ess', 'sigma_max_weight', 'sigma_gain'] as const;
 const SEGMENT_SCALARS = ['entropy', 'value', 'delta', 'sigma'] as const;
 /** Columns that no scored row lacks. */
@@ -72,6 +72,7 @@ export function checkRow(row: Cells, { isScored = 'sigma' in row, vocab }: RowRu
       fault(`${name} is null`);
   checkRanges(row, vocab, fault);
   if (isList(row.sigma)) checkSigma(row.sigma, fault);
+  checkTurns(row, fault);
   if (isScored) checkNulls(row, fault);
   checkSegments(row, tokens ?? lastEnd(row), fault);
   checkReferences(row, fault);
@@ -153,8 +154,10 @@ function checkNulls(row: Cells, fault: Fault): void {
     const never = codes.includes(UNREAD) ? { delta, sigma } : { entropy, delta, sigma };
     for (const [name, cell] of Object.entries(never))
       if (typeof cell !== 'number') fault(`segments[${k}].${name} is ${cell}`);
-    if (kind === 'answer' && value !== null)
-      fault(`segments[${k}].value is ${value}, expected none after the answer`);
+    if (kind !== 'thought' && value !== null)
+      fault(
+        `segments[${k}].value is ${value}, expected none after ${kind === 'answer' ? 'the answer' : 'what was shown'}`,
+      );
     if (kind === 'thought' && value === null && !isZeroBank(row, 'value', Number.NEGATIVE_INFINITY))
       fault(`segments[${k}].value is null`);
   }
@@ -165,6 +168,33 @@ function checkSigma(sigma: ArrayLike<unknown>, fault: Fault): void {
   const bound = SIGMA_TOLERANCE * Math.max(1, size);
   // a NaN is no sum either, but has been told already
   if (Math.abs(sum - 1) > bound) fault(`Σσ is ${sum}, expected 1 ± ${bound.toPrecision(2)}`);
+}
+
+/** Where the segments say that the policy was shown something, the mask says it too, and nothing is the policy's: all numbers are 0. */
+function checkTurns(row: Cells, fault: Fault): void {
+  const { completion_mask: mask } = row;
+  const segments = segmentsOf(row);
+  for (const [k, { start, end, kind, ...numbers }] of segments.entries()) {
+    const isShown = kind === 'shown';
+    const bits = isList(mask) ? Array.prototype.slice.call(mask, Number(start), Number(end)) : [];
+    const wrong = bits.findIndex((bit) => Number(bit) !== (isShown ? 0 : 1));
+    if (wrong >= 0)
+      fault(
+        `completion_mask[${Number(start) + wrong}] is ${bits[wrong]}, and segments[${k}] is ${isShown ? 'shown' : 'of the policy'}`,
+      );
+    if (!isShown) continue;
+    for (const name of ['logprobs', 'entropies', 'sigma']) {
+      const list = row[name];
+      const own = isList(list) ? Array.prototype.slice.call(list, Number(start), Number(end)) : [];
+      const at = own.findIndex((x) => x !== 0);
+      if (at >= 0) fault(`${name}[${Number(start) + at}] is ${own[at]}, expected 0 for what was shown`);
+    }
+    for (const name of ['entropy', 'delta', 'sigma'])
+      if ((numbers[name] ?? 0) !== 0)
+        fault(`segments[${k}].${name} is ${numbers[name]}, expected 0 for what was shown`);
+  }
+  if (segments.length > 0 && segments.every(({ kind }) => kind === 'shown'))
+    fault('nothing of it is what the policy wrote');
 }
 
 /** Sum and sum of magnitudes of the entries from..to (exclusive). */
@@ -199,7 +229,8 @@ function checkSegments(row: Cells, tokens: number | null, fault: Fault) {
       }
       end = to;
     }
-    if (kind !== 'thought' && !(kind === 'answer' && k === segments.length - 1))
+    const isLast = segments.slice(k + 1).every((other) => other.kind === 'shown');
+    if (kind !== 'thought' && kind !== 'shown' && !(kind === 'answer' && isLast))
       fault(`segments[${k}].kind is ${kind}, expected thoughts and at most one answer behind them`);
     if (tokens === null || charStart !== null || charTo !== null) {
       if (charStart !== charEnd || typeof charTo !== 'number' || charTo < charEnd)

@@ -120,7 +120,7 @@ function segmentOf(segment: Cells): SegmentRow {
     end: numberOrNull(segment.end),
     charStart: numberOrNull(segment.char_start),
     charEnd: numberOrNull(segment.char_end),
-    kind: segment.kind === 'answer' ? 'answer' : 'thought',
+    kind: segment.kind === 'answer' || segment.kind === 'shown' ? segment.kind : 'thought',
     entropy: numberOrNull(segment.entropy),
     value: numberOrNull(segment.value),
     delta: numberOrNull(segment.delta),
@@ -140,7 +140,7 @@ export function isCut({ segments, status, sigma }: Cells): boolean {
   );
 }
 
-/** (K) ends of a row's thought segments, in tokens, or in characters where it has no tokens. */
+/** (K) ends of a row's thought segments, in tokens, or in characters where it has no tokens. @param row without what was shown */
 export function thoughtEnds({ segments }: Pick<OutputRow, 'segments'>): Int32Array {
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   return Int32Array.from(thoughts, ({ end, charEnd }) => end ?? charEnd ?? 0);

@@ -1,7 +1,8 @@
 // The credits of a stored row's thought segments: its own, and those in columns that a user names.
 import { usageError } from '../../errors.js';
 import type { InputRow } from '../../rows.js';
-import { isFallback } from '../../scored.js';
+import { isFallback, ownTokens, withoutShown } from '../../scored.js';
+import { compact } from '../../turns.js';
 import { type FieldPath, parsePath, resolvePath } from '../map/sources.js';
 import { type Cells, isList, oursOf, storedRow } from './stored-rows.js';
 
@@ -99,7 +100,9 @@ export function traceCredits(
   const { columns } = row;
   if (!isList(columns.segments) || columns.segments.length === 0)
     throw new CreditFault('no segments, expected a row that was scored or cut');
-  const { segments, trace, valueStart, baseline, logprobs, status } = storedRow(oursOf(columns, READ), row);
+  const whole = storedRow(oursOf(columns, READ), row);
+  const { segments, trace, valueStart, baseline, logprobs, status } = withoutShown(whole);
+  const own = ownTokens(whole);
   const thoughts = segments.filter(({ kind }) => kind === 'thought');
   const K = thoughts.length;
   const unit = segments[0]?.end === null ? 'charEnd' : 'end';
@@ -128,7 +131,8 @@ export function traceCredits(
   if (isKnown(sigmas)) credits.set(SIGMA, sigmas);
   if (unit === 'end')
     for (const [name, list] of Object.entries(columns))
-      if (name.startsWith('sigma_') && isList(list) && list.length === total) credits.set(name, sums(list));
+      if (name.startsWith('sigma_') && isList(list) && list.length === (own?.length ?? total))
+        credits.set(name, sums(compact(Float32Array.from(list, Number), own)));
   const values = Float64Array.from(
     [valueStart, ...thoughts.map(({ value }) => value)],
     (value) => value ?? Number.NaN,

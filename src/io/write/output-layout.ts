@@ -191,10 +191,9 @@ export function renamedText({ name, as, isJoined }: PassThroughColumn): string {
   return `${isJoined ? 'joined' : 'input'} column "${name}" has the name of an output column: written as "${as}"`;
 }
 
-const REPEATABLE = ['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'reward'] as const satisfies (
-  | OurColumn
-  | 'prompt'
-)[];
+const REPEATABLE = [
+  ...(['id', 'group', 'prompt', 'prompt_ids', 'completion_ids', 'completion_mask', 'reward'] as const),
+] as const satisfies (OurColumn | 'prompt')[];
 
 const SAMPLED: readonly string[] = ['id', 'completion_ids', 'reward'];
 

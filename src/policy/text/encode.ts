@@ -3,6 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { beginsWithPrompt, checkPrompt } from '../../io/map/held-completion.js';
 import { type ThoughtSpan, type TokenText, tagStatus } from '../../segment/span.js';
 import type { Trace } from '../../trace.js';
+import type { OwnTokens } from '../../turns.js';
 import { alignNormalized, alignTokens } from './align.js';
 import type { PolicyTokenizer, Spelling } from './tokenizer.js';
 
@@ -70,7 +71,17 @@ export async function encodeBehind(
     );
   const completion = align(trace, completionIds, tokenizer);
   const status = [...(trace.status ?? []), ...completion.status];
-  return { trace, promptIds, completionIds, ...completion, status };
+  const { completionMask: own } = trace;
+  const tokens =
+    own === undefined ? completion.tokens : inTurns(completion.tokens, completionIds, own, tokenizer);
+  return { trace, promptIds, completionIds, ...completion, tokens, status };
+}
+
+/** The text of several turns: no state comes after the end token of the last one, whatever the policy was shown behind it. */
+function inTurns(tokens: TokenText, ids: Int32Array, own: OwnTokens, tokenizer: Spelling): TokenText {
+  const ownEnd = own.lastIndexOf(1) + 1;
+  const textEnd = Math.min(tokens.textEnd, withoutEndTokens(ids.subarray(0, ownEnd), tokenizer).length);
+  return { ...tokens, textEnd, own };
 }
 
 /** {@link tagStatus} of an encoded trace, which may have been given by its ids alone. */

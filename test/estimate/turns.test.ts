@@ -1,0 +1,118 @@
+// Credit over the policy's own tokens: every rule against formulas with a mask, and the decoder of stored rows against the maker.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { withCredit } from '../../dist/commands/scored/again.js';
+import { SIGMA_RULES } from '../../dist/credit/rules.js';
+import {
+  type CreditOptions,
+  creditableOf,
+  creditTrace,
+  type ReadyTrace,
+} from '../../dist/estimate/credit.js';
+import type { OutputRow } from '../../dist/scored.js';
+import { cutPieces, mergeSegments } from '../../dist/segment/segment.js';
+import { sigmaOfTurns, TURN_RULES } from '../oracle/turns.js';
+import { named } from '../support/estimators.js';
+import { traceOf } from '../support/io-helpers.js';
+import { letters } from '../support/tokens.js';
+
+const LINE = fc.constantFrom('ab\n', 'abcd\n', 'a b c\n');
+/** Turns of lines, what is shown behind each, and numbers for as many tokens as there may be. */
+const SAID = fc.record({
+  turns: fc.array(fc.array(LINE, { minLength: 1, maxLength: 3 }), { minLength: 1, maxLength: 3 }),
+  isAnswered: fc.boolean(),
+  reward: fc.constantFrom(0, 1),
+  numbers: fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 120, maxLength: 120 }),
+  values: fc.array(fc.integer({ min: 0, max: 16 }), { minLength: 12, maxLength: 12 }),
+});
+type Said = typeof SAID extends fc.Arbitrary<infer T> ? T : never;
+
+function credited({ turns, isAnswered, reward, numbers, values }: Said, opts: Partial<CreditOptions>) {
+  const parts = turns.flatMap((lines) => [lines.join(''), '[shown]\n']);
+  if (isAnswered) parts.push('#### 4');
+  const own = Uint8Array.from(parts.flatMap((part, n) => Array(part.length).fill(n % 2 === 0 ? 1 : 0)));
+  const tokens = { ...letters(parts.join('')), own };
+  const of = (scale: number) => Float32Array.from(own, (m, t) => (m ? ((numbers[t] ?? 1) * scale) / 400 : 0));
+  const figures = { entropies: of(2), logprobs: of(-3) };
+  const segmentation = mergeSegments(cutPieces(tokens, { segmenter: 'newline', fixedLength: 4 }), figures);
+  const K = segmentation.thoughtEnds.length;
+  const item = {
+    ...{ trace: traceOf({}), promptIds: Int32Array.of(1), completionIds: new Int32Array(own.length) },
+    ...{ chars: tokens.units, tokens, status: [], reward: { reward, status: [] }, groupMean: 0.25 },
+    ...{ bank: [{ answer: '4', utility: 1 }], continuations: [] },
+  } as unknown as ReadyTrace;
+  const credit: CreditOptions = {
+    ...({ rule: 'share', residual: 'uniform', within: 'uniform', baseline: 'group' } as const),
+    ...{ estimator: named('pr'), rewardRange: [0, 1] as const, ...opts },
+  };
+  const exits = Float32Array.from({ length: K + 1 }, (_, k) => (values[k] as number) / 16);
+  const ofValues = { values: exits, referenceLogprobs: [], referenceTokens: new Int32Array(0) };
+  const row = creditTrace(item, { ...figures, segmentation, branches: [] }, ofValues, credit);
+  return { row, own, figures, credit, K };
+}
+
+const sumOf = (list: Iterable<number>) => [...list].reduce((sum, x) => sum + x, 0);
+const segmentNumbers = ({ segments }: OutputRow) => {
+  let k = -1;
+  return segments.flatMap(({ start, end, kind }) => {
+    if (kind !== 'shown') k++;
+    return Array<number>((end as number) - (start as number)).fill(k);
+  });
+};
+
+describe('σ of several turns', () => {
+  it.each(TURN_RULES)('%s is what the formulas give with a mask', (rule) => {
+    fc.assert(
+      fc.property(SAID, fc.constantFrom('uniform', 'entropy'), (said, within) => {
+        const { row, own, figures } = credited(said, { rule, within });
+        fc.pre(!row.status.some((code) => code.startsWith('uniform:')));
+        const input = {
+          ...{ mask: [...own], segments: segmentNumbers(row), ...figures, advantage: said.reward - 0.25 },
+          deltas: row.segments.flatMap(({ kind, delta }) => (kind === 'thought' ? [delta as number] : [])),
+        };
+        const expected = sigmaOfTurns(rule, input, within as 'uniform' | 'entropy');
+        const off = expected.filter((s, t) => !(Math.abs(s - (row.sigma?.[t] ?? 9)) < 1e-5));
+        expect(off).toEqual([]);
+      }),
+    );
+  });
+
+  it.each(SIGMA_RULES)(
+    '%s sums to 1 over the policy’s tokens and is 0 on the others; so are all lists of tokens',
+    (rule) => {
+      fc.assert(
+        fc.property(SAID, fc.constantFrom('uniform', 'entropy', 'unsure'), (said, within) => {
+          const asked = { rule, within, others: ['rudder', 'surprise'], normalisers: ['grpo'] } as const;
+          const { row, own } = credited(said, asked as Partial<CreditOptions>);
+          const {
+            sigma_rudder: rudder,
+            sigma_surprise: surprise,
+            normaliser_grpo: grpo,
+          } = row.requested ?? {};
+          for (const list of [row.sigma, rudder, surprise] as Float32Array[]) {
+            expect(list).toHaveLength(own.length);
+            expect(sumOf(list)).toBeCloseTo(1, 4);
+            expect(list.filter((s, t) => own[t] === 0 && !Object.is(s, 0))).toHaveLength(0);
+          }
+          const T = sumOf(own);
+          expect(grpo).toBeCloseTo(1 / T, 9);
+          const most = Math.max(...(row.sigma ?? []).map(Math.abs)) * T;
+          expect(row.sigmaMaxWeight).toBeCloseTo(most, 3);
+          if (rule === 'uniform') expect(row.sigmaGain).toBeCloseTo(1, 5);
+          for (const { kind, ...numbers } of row.segments.filter((segment) => segment.kind === 'shown'))
+            expect(numbers).toMatchObject({ entropy: 0, delta: 0, sigma: 0, value: null });
+        }),
+      );
+    },
+  );
+
+  it('is made again from the stored row, bit for bit', () => {
+    fc.assert(
+      fc.property(SAID, (said) => {
+        const { row, credit } = credited(said, { rule: 'share', within: 'entropy', others: ['rudder'] });
+        const again = withCredit(row, { ...creditableOf(row, credit.estimator), groupMean: 0.25 }, credit);
+        expect(again).toEqual(row);
+      }),
+    );
+  });
+});
