@@ -34,6 +34,10 @@ export interface Trace {
   readonly completionIds?: Int32Array;
   /** which of `completionIds` the policy wrote; absent where it wrote all of them */
   readonly completionMask?: OwnTokens;
+  /** in the place of ids: the messages behind the prompt, of which the chat template makes them and the mask */
+  readonly turns?: readonly Message[];
+  /** what the policy was told of its tools, for the chat template; of such traces alone */
+  readonly tools?: unknown;
   /** segment ends for `--segmenter given`: token indices, end exclusive */
   readonly segmentEnds?: Int32Array;
   /** segment ends for `--segmenter given`: code points of `completion`, end exclusive */
@@ -55,8 +59,8 @@ export interface Trace {
 }
 
 /** Whether it holds tokens that the policy was shown. */
-export function isOfTurns({ completionMask }: Trace): boolean {
-  return completionMask !== undefined;
+export function isOfTurns({ completionMask, turns }: Trace): boolean {
+  return completionMask !== undefined || turns !== undefined;
 }
 
 /** Where a row stands, and its text: enough to name it in an error. */

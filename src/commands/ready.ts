@@ -10,6 +10,7 @@ import { type AnswerMarks, type Reward, resolveReward } from '../estimate/reward
 import type { Asked, Opened, ValueJob } from '../estimators/estimator.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import { locate } from '../io/map/map.js';
+import { completionText } from '../io/map/messages.js';
 import type { Field } from '../io/map/sources.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import type { OpenPolicy } from '../policy/run/open-model.js';
@@ -24,7 +25,7 @@ import {
 import type { InputRow } from '../rows.js';
 import { cutByRow, cutTrace, type Pieces, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf } from '../segment/segmenters.js';
-import type { Trace } from '../trace.js';
+import { isOfTurns, type Trace } from '../trace.js';
 import { turnsIn } from '../turns.js';
 import type { Mapping } from './job/mapping.js';
 
@@ -105,7 +106,9 @@ export interface Rewarding {
 
 export function rewarding({ need, opened, rewardRange, marks, bank, nature }: Method): Rewarding {
   const textOf = (trace: Trace) => () => {
-    const { completion, completionIds = NONE, completionMask } = trace;
+    const { completion, completionIds = NONE, completionMask, turns } = trace;
+    const last = turns?.findLast(({ role }) => role === 'assistant');
+    if (last !== undefined) return completionText([last]) ?? last.content;
     const [from, to] = (completionMask && turnsIn(completionMask).at(-1)) ?? [0, completionIds.length];
     // the answer stands in what the policy wrote last
     if (completion !== '' && completionMask === undefined) return completion;
@@ -202,9 +205,14 @@ export function reader(
   }
   return async (given, room) => {
     if (need === 'pass') return read(given, maxTokens - room);
-    if (need === 'nothing') return readByRow(given, segments);
     const hasPrompt = given.promptIds !== undefined || given.prompt.length > 0;
-    const isOfPolicy = policy.path !== EMBEDDED_POLICY && hasPrompt;
+    const isOfPolicy = need !== 'nothing' && policy.path !== EMBEDDED_POLICY && hasPrompt;
+    if (!isOfPolicy && (need === 'nothing' ? isOfTurns(given) : given.turns !== undefined))
+      throw new TraceRejected(
+        'turns',
+        'it has several turns, which a policy has to spell: --policy <the one that wrote the traces>',
+      );
+    if (need === 'nothing') return readByRow(given, segments);
     return isOfPolicy ? read(given, Number.POSITIVE_INFINITY) : readCompletion(given);
   };
 }
@@ -212,11 +220,6 @@ export function reader(
 /** Of a trace whose row has all of it. */
 function readByRow(trace: Trace, segments: SegmentOptions): ReadTrace {
   const { promptIds = NONE, completionIds = NONE, status = [] } = trace;
-  if (trace.completionMask !== undefined)
-    throw new TraceRejected(
-      'completion_mask',
-      'the first row has none, so that no tokenizer spells the turns: --policy <the policy that wrote the traces>',
-    );
   if (completionIds.length === 0)
     throw new TraceRejected(
       'empty_completion',

@@ -1,7 +1,7 @@
 // Cuts a trace where there is no policy: characters stand in for tokens, and their number for entropy.
 import { TraceRejected } from '../errors.js';
 import { blankRow, type OutputRow } from '../scored.js';
-import type { Trace } from '../trace.js';
+import { isOfTurns, type Trace } from '../trace.js';
 import { cutPieces, cutTrace, mergeSegments, type SegmentOptions, segmentRows } from './segment.js';
 import { tagStatus } from './span.js';
 
@@ -10,10 +10,10 @@ const LONG_PIECE_CHARACTERS = 1024;
 
 /** The segments of a trace by length. @throws TraceRejected (`empty_completion`) without a text */
 export function byLength(trace: Trace, segments: SegmentOptions): OutputRow {
-  if (trace.completionMask !== undefined)
+  if (isOfTurns(trace))
     throw new TraceRejected(
-      'completion_mask',
-      'the mask counts tokens, and nobody knows which characters these are: leave out --no-policy',
+      'turns',
+      'it has several turns, and without a policy nobody knows which characters it wrote: leave out --no-policy',
     );
   if (trace.completion === '')
     throw new TraceRejected(

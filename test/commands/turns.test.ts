@@ -106,6 +106,65 @@ describe('a mask of token ids', () => {
   });
 });
 
+describe('messages', () => {
+  it('of several turns score as their ids with a mask do, and of one turn as text does', async () => {
+    const [one, two] = await fixtureRows(0, 2);
+    const said = (row: FixtureRow | undefined, cut: number) => {
+      const { prompt, completion, answer, id, group, reward } = row as FixtureRow;
+      const at = completion.split('\n').slice(0, cut).join('\n').length + 1;
+      const [first, rest] = [completion.slice(0, at), completion.slice(at)];
+      const assistant = (content: string) => ({ role: 'assistant', content });
+      const parts = [assistant(first), { role: 'tool', content: TOOL }, assistant(rest)];
+      return {
+        messages: {
+          prompt: [{ role: 'user', content: prompt }],
+          completion: parts,
+          answer,
+          id,
+          group,
+          reward,
+        },
+        ids: {
+          ...{ prompt, answer, id, group, reward },
+          completion_ids: [first, TOOL, rest].flatMap(tokenIds),
+          completion_mask: [first, TOOL, rest].flatMap((part, n) => tokenIds(part).map(() => 1 - (n % 2))),
+        },
+        plain: { prompt, completion, answer, id, group, reward },
+        whole: {
+          prompt: [{ role: 'user', content: prompt }],
+          completion: [assistant(completion)],
+          answer,
+          id,
+          group,
+          reward,
+        },
+      };
+    };
+    const both = [said(one, 3), said(two, 2)];
+    const numbers = async (form: keyof (typeof both)[number]) => {
+      await write(
+        `${form}.jsonl`,
+        both.map((each) => each[form]),
+      );
+      await done(`score ${form}.jsonl --quiet -o ${form}.out.jsonl`);
+      const scored = await rows<TurnRow>(`${form}.out.jsonl`);
+      const texts = [
+        'prompt',
+        'completion',
+        'input_completion',
+        'input_prompt',
+        'source_file',
+        'input_completion_mask',
+      ];
+      return scored.map((row) =>
+        Object.fromEntries(Object.entries(row).filter(([name]) => !texts.includes(name))),
+      );
+    };
+    expect(await numbers('messages')).toEqual(await numbers('ids'));
+    expect(await numbers('whole')).toEqual(await numbers('plain'));
+  });
+});
+
 describe('a mask that is none', () => {
   it('is rejected by row: another length or value, no list, no token of the policy, no ids', async () => {
     const [own] = given;
@@ -133,7 +192,7 @@ describe('a mask that is none', () => {
     await write('inside.jsonl', [{ ...given[0], segment_ends: [inside] }]);
     expect(await codes('score inside.jsonl --segmenter given')).toEqual(['segments']);
     expect(await codes('score turns.jsonl --limit 1 --estimator mc --mc-samples 1')).toEqual(['turns']);
-    expect(await codes('segment turns.jsonl --no-policy --limit 1')).toEqual(['completion_mask']);
+    expect(await codes('segment turns.jsonl --no-policy --limit 1')).toEqual(['turns']);
   });
 
   it('turns behind a first row of one turn need a file, or a name for the column', async () => {

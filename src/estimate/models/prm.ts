@@ -55,7 +55,7 @@ export async function openPrm(
   const { policy, tokenizer } = model;
   return {
     ...{ ...model, reference },
-    async promptIds({ promptIds: _, ...trace }) {
+    async promptIds({ promptIds: _, turns: __, ...trace }) {
       const given =
         trace.prompt.length > 0 ? trace.prompt : of.decode(_ ?? new Int32Array(0)).toString('utf8');
       const prompt = reference ? askedWith(given, bestAnswer(trace), policy.withReference) : given;

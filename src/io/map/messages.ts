@@ -66,6 +66,14 @@ export function completionText(value: unknown): string | null {
   return typeof thought === 'string' && thought !== '' ? withThought(thought, content) : content;
 }
 
+/** The messages of a completion that takes more than one turn: several, or one that calls a tool. @returns undefined for anything else */
+export function severalTurns(value: unknown): readonly Message[] | undefined {
+  const messages = Array.isArray(value) ? parseMessages(value) : [];
+  if ('problem' in messages || !messages.some(({ role }) => role === 'assistant')) return undefined;
+  const calls = messages[0]?.tool_calls;
+  return messages.length > 1 || (Array.isArray(calls) && calls.length > 0) ? messages : undefined;
+}
+
 /** A thought and the text after it as one completion. */
 export function withThought(thought: string, solution: string): string {
   return `<think>\n${thought.trim()}\n</think>\n\n${solution}`;

@@ -14,6 +14,7 @@ export const FIELDS = [
   'prompt_ids',
   'completion_ids',
   'completion_mask',
+  'tools',
   'reference',
   'solution',
   'reward',

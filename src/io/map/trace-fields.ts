@@ -3,11 +3,11 @@
 import { markedAnswer } from '../../boxed.js';
 import { plural } from '../../plural.js';
 import type { InputRow } from '../../rows.js';
-import type { Reference, Trace } from '../../trace.js';
+import type { Message, Reference, Trace } from '../../trace.js';
 import type { OwnTokens } from '../../turns.js';
 import { asNumber, describeKeys, describeValue } from '../arrow/json.js';
 import { beginsWithPrompt, checkPrompt } from './held-completion.js';
-import { completionText, parseMessages } from './messages.js';
+import { completionText, parseMessages, severalTurns } from './messages.js';
 import { mapText, meantPath, proposePaths } from './propose.js';
 import { fromSolution, parseReferences } from './references.js';
 import { type Field, Mismatch, type Needs } from './sources.js';
@@ -55,8 +55,17 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const values = valueList(cells);
     const promptText = cells.get('prompt_text')?.value;
     const isRead = needs.completion !== false;
-    const completion = isRead ? textField(row, cells, 'completion', completionIds === undefined) : '';
-    if (isRead && (completionIds === undefined ? completion === '' : completionIds.length === 0)) {
+    const turns = isRead ? turnsOf(cells, completionIds, completionMask) : undefined;
+    const completion = !isRead
+      ? ''
+      : turns === undefined
+        ? textField(row, cells, 'completion', completionIds === undefined)
+        : turns.map(({ content }) => content).join('\n');
+    if (
+      isRead &&
+      turns === undefined &&
+      (completionIds === undefined ? completion === '' : completionIds.length === 0)
+    ) {
       const field = completionIds === undefined ? 'completion' : 'completion_ids';
       throw new Mismatch(
         'empty_completion',
@@ -66,7 +75,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
       completion,
-      ...present({ promptIds, completionIds, completionMask }),
+      ...present({ promptIds, completionIds, completionMask, turns }),
+      ...(turns && present({ tools: toolsOf(cells) })),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes
@@ -207,6 +217,36 @@ function maskOf(cells: Cells, ids: Int32Array | undefined): OwnTokens | undefine
   if (own.length > 0 && !own.includes(1))
     throw refuse(`${path} has no 1, expected one at least: a token that the policy wrote`);
   return own.includes(0) ? own : undefined;
+}
+
+/**
+ * The messages of several turns, where there are no ids, which would decide.
+ * @throws Mismatch (`completion_mask`) for ids beside them without a mask
+ */
+function turnsOf(
+  cells: Cells,
+  ids: Int32Array | undefined,
+  mask: OwnTokens | undefined,
+): readonly Message[] | undefined {
+  const { path = 'completion', value } = cells.get('completion') ?? {};
+  const turns = severalTurns(value);
+  if (ids === undefined || turns === undefined) return turns;
+  if (mask !== undefined || turns.every(({ role }) => role === 'assistant')) return undefined;
+  throw new Mismatch(
+    'completion_mask',
+    `completion_mask: ${path} has several turns, and nothing says which of completion_ids the policy wrote: --map completion_mask=<path>`,
+  );
+}
+
+/** What a chat template is given as `tools`; as text where a data set keeps it so. */
+function toolsOf(cells: Cells): unknown {
+  const { value = null } = cells.get('tools') ?? {};
+  if (typeof value !== 'string') return value ?? undefined;
+  try {
+    return JSON.parse(value);
+  } catch {
+    throw new Mismatch('map', 'tools: is no JSON, expected a list of them: --map tools=<path>');
+  }
 }
 
 /** Values at exit points. A column that merely happens to be called `values` is no promise. */

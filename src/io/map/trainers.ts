@@ -1,7 +1,7 @@
 // Presets of what trainers dump, and of the plain formats that they read.
 
 import { describeValue } from '../arrow/json.js';
-import { completionText, isDialogue, parseMessages } from './messages.js';
+import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
 import { at, groupBy, mismatch, type Preset, preset, rule, ruleForEach, shortHash } from './preset.js';
 import type { Columns, Rule } from './sources.js';
 
@@ -189,12 +189,18 @@ const openrlhf = preset({
   ],
 });
 
-/** The messages up to the assistant's last, which is the completion. */
-function lastTurn(columns: Columns, path: string): { prompt: readonly unknown[]; completion: string } {
+/** The messages up to the assistant's last, which is the completion; of several turns up to the user's last. */
+function lastTurn(
+  columns: Columns,
+  path: string,
+): { readonly prompt: readonly unknown[]; readonly completion: unknown } {
   const messages = at(columns, path);
   if (!Array.isArray(messages)) return mismatch(`${path} is ${describeValue(messages)}, expected messages`);
   const parsed = parseMessages(messages);
   if ('problem' in parsed) return mismatch(`${path}${parsed.problem}`);
+  const behindUser = parsed.findLastIndex(({ role }) => role === 'user') + 1;
+  const own = messages.slice(behindUser);
+  if (behindUser > 0 && severalTurns(own)) return { prompt: messages.slice(0, behindUser), completion: own };
   const completion = completionText(messages.slice(-1));
   return completion === null
     ? mismatch(`the last of ${path} is of the ${parsed.at(-1)?.role}, expected the assistant's`)

@@ -163,7 +163,8 @@ export class ChatRenderer {
     return this.thread.close();
   }
 
-  private async ask(request: ChatRequest): Promise<string> {
+  /** A conversation as it stands, whoever speaks last. @throws as {@link render} */
+  async ask(request: ChatRequest): Promise<string> {
     const reply = await this.thread.call('render', [request]).catch((error: unknown): ChatReply => {
       if (error instanceof StoppedError) return { error: error.message };
       throw error;

@@ -14,6 +14,7 @@ export interface ChatInit {
 export interface ChatRequest {
   readonly messages: readonly Message[];
   readonly addGenerationPrompt: boolean;
+  readonly tools?: unknown;
 }
 
 /** `broken`: the template itself does not parse. */
@@ -22,14 +23,15 @@ export type ChatReply = { readonly text: string } | { readonly error: string; re
 const { source, variables, maxLength } = workerData as ChatInit;
 let template: Template | undefined;
 
-function render({ messages, addGenerationPrompt }: ChatRequest): ChatReply {
+function render({ messages, addGenerationPrompt, tools }: ChatRequest): ChatReply {
   try {
     template ??= new Template(source);
   } catch (error) {
     return { error: String((error as Error)?.message ?? error), broken: true };
   }
   try {
-    const text = template.render({ ...variables, messages, add_generation_prompt: addGenerationPrompt });
+    const own = { messages, add_generation_prompt: addGenerationPrompt, ...(tools ? { tools } : {}) };
+    const text = template.render({ ...variables, ...own });
     if (text.length <= maxLength) return { text };
     return { error: `made ${text.length} characters, expected at most ${maxLength}` };
   } catch (error) {

@@ -5,6 +5,7 @@ import type { Log } from '../../report/log.js';
 import type { Message, Trace } from '../../trace.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
+import { renderedTurns } from './turns.js';
 
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
@@ -41,6 +42,8 @@ export class Prompts {
    * @throws TraceRejected (`chat_template`) for messages that cannot be rendered
    */
   async prepare(trace: Trace): Promise<Trace> {
+    if (trace.turns !== undefined)
+      return { ...trace, ...(await renderedTurns(trace, this.chat, this.tokenizer)) };
     // ids are what the policy read, whatever the row shows beside them
     if (trace.promptIds !== undefined) return trace;
     if (typeof trace.prompt === 'string' && MESSAGES_AS_TEXT.test(trace.prompt)) {
