@@ -1,8 +1,9 @@
 // Presets of what trainers dump, and of the plain formats that they read.
 
 import { describeValue } from '../arrow/json.js';
+import { AGENTS, gapped } from './agents.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
-import { at, groupBy, mismatch, type Preset, preset, rule, ruleForEach, shortHash } from './preset.js';
+import { at, groupBy, mismatch, type Preset, preset, rule, shortHash } from './preset.js';
 import type { Columns, Rule } from './sources.js';
 
 const STRIPPED =
@@ -18,8 +19,8 @@ function unwrappedList(value: unknown): unknown {
   return Array.isArray(value) && Array.isArray(value[0]) ? unwrapped(value) : value;
 }
 
-/** The sampled tokens of a padded NeMo-RL row: the one run of ones in its mask. */
-function sampledTokens(columns: Columns): { ids: readonly unknown[]; start: number; end: number } {
+/** The sampled tokens of a padded NeMo-RL row: from the first one in its mask to the last one. */
+function sampledTokens(columns: Columns) {
   const ids = unwrappedList(columns.token_ids);
   const mask = unwrappedList(columns.token_loss_mask);
   if (!Array.isArray(ids) || !Array.isArray(mask) || ids.length !== mask.length)
@@ -29,10 +30,7 @@ function sampledTokens(columns: Columns): { ids: readonly unknown[]; start: numb
   const start = mask.findIndex((bit) => Number(bit) === 1);
   const end = mask.findLastIndex((bit) => Number(bit) === 1) + 1;
   if (start < 0) return mismatch('token_loss_mask has no 1, so no token was sampled');
-  const gap = mask.findIndex((bit, t) => t > start && t < end && Number(bit) !== 1);
-  return gap < 0
-    ? { ids, start, end }
-    : mismatch(`token_loss_mask has a gap at ${gap}: the trace has several turns, expected one`);
+  return { ids: ids as readonly unknown[], bits: mask.slice(start, end).map(Number), start, end };
 }
 
 const nemoRl = preset({
@@ -44,10 +42,13 @@ const nemoRl = preset({
       const { ids, start } = sampledTokens(columns);
       return ids.slice(0, start);
     }),
-    completion_ids: rule('token_ids where token_loss_mask is 1', (columns) => {
+    completion_ids: rule('token_ids from the first 1 of token_loss_mask to the last', (columns) => {
       const { ids, start, end } = sampledTokens(columns);
       return ids.slice(start, end);
     }),
+    completion_mask: rule('token_loss_mask there, where it has a 0', (columns) =>
+      gapped(sampledTokens(columns).bits),
+    ),
     // with dynamic sampling `rewards` has a row for every trace sampled, these for those that were kept
     reward: ['filtered_rewards', 'rewards'].map((name) => rule(name, (columns) => unwrapped(columns[name]))),
     group: rule("the file's name and a hash of the prompt's ids", (columns, row) => {
@@ -62,7 +63,11 @@ const tokens = preset({
   name: 'tokens',
   what: 'token ids of prompts and completions',
   columns: ['prompt_ids', 'completion_ids'],
-  fields: { prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
+  fields: {
+    ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
+    // what TRL's rollout_func gives back, and what its trainer calls it
+    completion_mask: ['completion_mask', 'env_mask', 'tool_mask'],
+  },
 });
 
 /** The prompt of verl's key `<uid>_<session>_<output>`. */
@@ -86,72 +91,6 @@ const verlRollout = preset({
     ],
   },
   notes: [STRIPPED],
-});
-
-/** One turn of a trace in prime-rl's dump: what each of its nodes adds, put together. */
-interface OneTurn {
-  readonly prompt: readonly unknown[];
-  readonly completion: readonly unknown[];
-}
-
-/** The traces of an episode, as their graphs of messages have them. @throws Mismatch for one of several turns or branches */
-function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: readonly Columns[] })[] {
-  const traces = columns.traces;
-  if (!Array.isArray(traces) || traces.length === 0)
-    return mismatch(`traces is ${describeValue(traces)}, expected those of an episode that was run`);
-  const bad = traces.findIndex((trace) => !Array.isArray(trace?.nodes) || trace.nodes.length === 0);
-  return bad < 0 ? traces : mismatch(`traces[${bad}].nodes has no message, expected the ids of a trace`);
-}
-
-/** The ids of a trace: all before the first sampled one, and the sampled ones. */
-function oneTurn({ nodes }: { readonly nodes: readonly Columns[] }, n: number): OneTurn {
-  const branch = nodes.findIndex(({ parent }, i) => (parent ?? -1) !== i - 1);
-  if (branch >= 0)
-    return mismatch(`traces[${n}].nodes[${branch}] is a branch, expected one conversation a trace`);
-  const list = (name: string) => nodes.flatMap((node) => (node[name] ?? []) as unknown[]);
-  const [ids, mask] = [list('token_ids'), list('mask')];
-  const start = mask.indexOf(true);
-  if (start < 0 || ids.length !== mask.length)
-    return mismatch(
-      `traces[${n}] has ${ids.length} token_ids and ${mask.length} of mask, expected sampled ids`,
-    );
-  const end = mask.indexOf(false, start);
-  if (end >= 0) return mismatch(`traces[${n}] has several turns, or ids behind its turn, expected one turn`);
-  return { prompt: ids.slice(0, start), completion: ids.slice(start) };
-}
-
-/** The sum of what was weighed in, as verifiers makes a trace's reward; null where nothing was. */
-function weighedReward({ rewards }: Columns): number | null {
-  const found = Object.values((rewards ?? {}) as Record<string, Columns | null>).filter(
-    (each) => each !== null,
-  );
-  return found.length === 0
-    ? null
-    : found.reduce((sum, { score, weight }) => sum + Number(score) * Number(weight ?? 1), 0);
-}
-
-const primeRl = preset({
-  name: 'prime-rl',
-  what: "prime-rl's rollouts/step_<n>/…/traces.jsonl",
-  columns: ['task', 'traces'],
-  fits: ({ traces }) => Array.isArray(traces),
-  fields: {
-    id: ruleForEach('traces[].id', (columns) => episodeTraces(columns).map(({ id }) => id)),
-    prompt_ids: ruleForEach('traces[].nodes[].token_ids before the first that mask has', (columns) =>
-      episodeTraces(columns).map((trace, n) => oneTurn(trace, n).prompt),
-    ),
-    completion_ids: ruleForEach('traces[].nodes[].token_ids that mask has', (columns) =>
-      episodeTraces(columns).map((trace, n) => oneTurn(trace, n).completion),
-    ),
-    reference: 'task.data.answer',
-    reward: ruleForEach('traces[].rewards, each score times its weight', (columns) =>
-      episodeTraces(columns).map(weighedReward),
-    ),
-    group: ['group.id', rule('a hash of task.data', (columns) => shortHash(at(columns, 'task.data')))],
-  },
-  notes: [
-    'the answer is task.data.answer where the task has it under this name: --map reference=task.data.<name>',
-  ],
 });
 
 const trlCompletions = preset({
@@ -240,7 +179,9 @@ const promptCompletion = preset({
 });
 
 /** Dumps with columns of their own. */
-export const DUMPS: readonly Preset[] = [nemoRl, tokens, verlRollout, primeRl, trlCompletions, openrlhf];
+export const DUMPS: readonly Preset[] = [
+  ...[nemoRl, tokens, ...AGENTS, verlRollout, trlCompletions, openrlhf],
+];
 
 /** Formats that others may look like: recognised last. */
 export const PLAIN_ROWS: readonly Preset[] = [chat, chatMessages, promptCompletion];
