@@ -248,6 +248,16 @@
       element('span', { class: 'key' }, element('span', { class: 'seg p3' }, 'blue'), ' more likely'),
       element('span', { class: 'key' }, element('span', { class: 'seg m3' }, 'orange'), ' less likely'),
       'Each step of the shade doubles σ·T; at 1, uniform, there is none. ',
+      ...(trace.segments.some(({ shown }) => shown)
+        ? [
+            element(
+              'span',
+              { class: 'key' },
+              element('span', { class: 'seg shown' }, 'faint'),
+              ' shown to the policy',
+            ),
+          ]
+        : []),
       ...candidates(trace),
     );
   }
@@ -273,7 +283,7 @@
       const option = element('span', {
         role: 'option',
         id: `s-${c}-${k}`,
-        class: `seg ${toneOf(segment.shade[c])}`,
+        class: `seg ${segment.shown ? 'shown' : toneOf(segment.shade[c])}`,
         'aria-selected': 'false',
       });
       for (const [n, piece] of segment.pieces.entries()) {
@@ -314,8 +324,10 @@
   }
 
   function told(trace, c, k) {
-    const { from, to, answer, value, delta, entropy, sigma, weight } = trace.segments[k];
-    const before = k === 0 ? trace.start : trace.segments[k - 1].value;
+    const { from, to, answer, shown, value, delta, entropy, sigma, weight } = trace.segments[k];
+    if (shown)
+      return `segment ${k + 1} of ${trace.segments.length} · tokens ${from} to ${to} · shown to the policy`;
+    const before = trace.segments.slice(0, k).findLast((other) => !other.shown)?.value ?? trace.start;
     const parts = [
       `segment ${k + 1} of ${trace.segments.length}${answer ? ', the answer' : ''}`,
       from === null ? null : `tokens ${from} to ${to}`,
@@ -354,11 +366,11 @@
 
   function table(trace) {
     const names = trace.credits;
-    const body = trace.segments.map(({ from, to, answer, value, delta, entropy, sigma, weight }, k) =>
+    const body = trace.segments.map(({ from, to, answer, shown, value, delta, entropy, sigma, weight }, k) =>
       element(
         'tr',
         {},
-        element('th', { scope: 'row' }, answer ? 'answer' : `${k + 1}`),
+        element('th', { scope: 'row' }, answer ? 'answer' : shown ? 'shown' : `${k + 1}`),
         ...[from === null ? '–' : `${from}–${to}`, number(value), signed(delta), number(entropy)].map(
           (cell) => element('td', {}, cell),
         ),

@@ -4,6 +4,7 @@ import type { Field } from '../io/map/sources.js';
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import type { Trace } from '../trace.js';
+import { turnsIn } from '../turns.js';
 import { section as lined } from './lines.js';
 
 /** What is to be said of a row. */
@@ -80,7 +81,8 @@ function presetLines({ name, what, why, notes }: NonNullable<Inspection['preset'
 function traceLines(trace: Trace, { fields, traces }: Inspection): string[] {
   const from = (field: keyof Inspection['fields']) =>
     fields[field] === undefined ? '' : `, from ${fields[field]}`;
-  const { promptIds, completionIds, references, segmentEnds, segmentCharEnds } = trace;
+  const { promptIds, completionIds, completionMask, turns, references } = trace;
+  const { segmentEnds, segmentCharEnds } = trace;
   const place = traces === 1 ? 'the only one of the row' : `one of ${traces} in the row`;
   return [
     ...section('trace', [
@@ -92,8 +94,9 @@ function traceLines(trace: Trace, { fields, traces }: Inspection): string[] {
       ...idLines(promptIds, from('prompt_ids')),
     ]),
     ...section('completion', [
-      ...textLines(trace.completion, from('completion')),
+      ...(turns ? promptLines(turns, from('completion')) : textLines(trace.completion, from('completion'))),
       ...idLines(completionIds, from('completion_ids')),
+      ...maskLines(completionMask, from('completion_mask')),
     ]),
     ...section(
       'references',
@@ -129,6 +132,12 @@ function idLines(ids: Int32Array | undefined, from: string): string[] {
     : [
         `${plural(ids.length, 'token id')}${from}: ${[...ids.subarray(0, 8)].join(' ')}${ids.length > 8 ? ' …' : ''}`,
       ];
+}
+
+function maskLines(own: Trace['completionMask'], from: string): string[] {
+  if (own === undefined) return [];
+  const tokens = own.reduce((sum, isOwn) => sum + isOwn, 0);
+  return [`${plural(turnsIn(own).length, 'turn')}, ${count(tokens)} tokens of the policy's${from}`];
 }
 
 function endLines(ends: Int32Array | undefined, from: string): string[] {

@@ -46,6 +46,11 @@ export function shaded(text: string, shade: number, depth: Depth): string {
   return `\u001b[${start}m${text}\u001b[0m`;
 }
 
+/** A text that is there to be read along: faint. */
+export function dimmed(text: string, depth: Depth): string {
+  return depth === 1 || text === '' ? text : `\u001b[2m${text}\u001b[0m`;
+}
+
 /** A text in blue where the sign is above 0, in orange below. */
 export function tinted(text: string, sign: number, depth: Depth): string {
   if (sign === 0 || depth === 1) return text;

@@ -24,12 +24,19 @@ export function turnsOf(
   isMagnitude: boolean,
 ): Turn[] {
   const outcome = Math.sign((reward ?? 0.5) - (baseline ?? 0.5));
-  const tokens = segments.at(-1)?.end ?? null;
+  const tokens = ownCount(segments);
   return segments.flatMap(({ kind, delta, sigma, start, end }, segment) => {
     if (kind !== 'thought' || delta === null) return [];
     const change = isMagnitude ? outcome * Math.abs(delta) : delta;
     return [{ segment, change, sigma, weight: weightOf(sigma, start, end, tokens) }];
   });
+}
+
+/** T: the policy's tokens; null without a tokenizer. */
+function ownCount(segments: DrawnTrace['segments']): number | null {
+  const all = segments.at(-1)?.end ?? null;
+  const shown = segments.filter(({ kind }) => kind === 'shown');
+  return all && shown.reduce((left, { start, end }) => left - ((end ?? 0) - (start ?? 0)), all);
 }
 
 /** Mean σ·T of a segment, in tokens; null where that is unknown. */
@@ -140,7 +147,7 @@ function segmentsOf(
   isLowered: boolean,
 ) {
   const characters = [...trace.completion];
-  const tokens = segments.at(-1)?.end ?? null;
+  const tokens = ownCount(segments);
   let next = 0;
   const shown = segments.map((segment) => {
     const { start: from, end: to, charStart, charEnd, kind, value, delta, entropy } = segment;
@@ -165,6 +172,8 @@ function segmentsOf(
       from,
       to,
       answer: kind === 'answer',
+      /** tokens that the policy was shown; absent of its own */
+      ...(kind === 'shown' && { shown: true as const }),
       value,
       delta,
       entropy,

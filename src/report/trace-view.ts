@@ -2,7 +2,7 @@
 import { count, plural } from '../plural.js';
 import { escapeControls } from '../printable.js';
 import { clipped, columnsOf, LABEL, section, spark, thinned, wrapped } from './lines.js';
-import { type Depth, depthOf, shaded, tinted } from './terminal.js';
+import { type Depth, depthOf, dimmed, shaded, tinted } from './terminal.js';
 import {
   type DrawnTrace,
   shortNumber,
@@ -158,7 +158,9 @@ function tableOf(
     line(start, null, null, '(start)'),
     ...segments.map((segment) => {
       const { value, delta, answer, sigma } = segment;
-      return line(value, answer ? null : delta, sigma[0] ?? null, lineOf(segment));
+      const isOwn = segment.shown === undefined;
+      const share = isOwn ? (sigma[0] ?? null) : null;
+      return line(value, answer || !isOwn ? null : delta, share, lineOf(segment));
     }),
   ];
   const cut = all === true ? 0 : lines.length - MAX_LINES;
@@ -169,9 +171,11 @@ function tableOf(
 
 /** Text of a segment on one line; control characters are made visible, so that a trace cannot drive the terminal. */
 function lineOf(segment: TraceRecord['segments'][number]): string {
-  if (segment.pieces.length === 0) return segment.answer ? '(answer)' : '(thought)';
+  if (segment.pieces.length === 0)
+    return segment.answer ? '(answer)' : segment.shown ? '(shown)' : '(thought)';
   // a segment of nothing but line breaks is shown as these
-  return escapeControls(textOf(segment).replace(/(?<=[^\n])\n+$/, ''));
+  const text = escapeControls(textOf(segment).replace(/(?<=[^\n])\n+$/, ''));
+  return segment.shown ? `(shown) ${text}` : text;
 }
 
 function valueBar(value: number, columns: number): string {
@@ -210,10 +214,13 @@ function turnLines({ segments, start, valueName, decisive, harmful }: ShownTrace
 function textLines({ segments }: TraceRecord, room: number, { depth, all }: ViewOptions): string[] {
   const lines = segments.flatMap((segment, k) => {
     const [weight = null] = segment.weight;
-    const mark = `[${k + 1}${weight === null ? '' : `, ${shortNumber(weight)}`}] `;
+    const said = segment.shown ? ', shown' : weight === null ? '' : `, ${shortNumber(weight)}`;
+    const mark = `[${k + 1}${said}] `;
+    const drawn = (line: string) =>
+      segment.shown ? dimmed(line, depth) : shaded(line, segment.shade[0] ?? 0, depth);
     const most = all ? Number.POSITIVE_INFINITY : SEGMENT_LINES;
     return folded(textOf(segment).replace(/\n+$/, ''), room - mark.length, most).map(
-      (line, n) => `${n === 0 ? mark : ' '.repeat(mark.length)}${shaded(line, segment.shade[0] ?? 0, depth)}`,
+      (line, n) => `${n === 0 ? mark : ' '.repeat(mark.length)}${drawn(line)}`,
     );
   });
   if (depth === 1) return lines;

@@ -1,5 +1,8 @@
 // Traces of several turns through the whole program: masks of token ids, what is written of them, and what is turned down.
+import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { packTrace } from '../../dist/report/page/scored-page.js';
+import { traceRecord } from '../../dist/report/trace-record.js';
 import { continuationLogprobs, extend, loadOracleModel, start } from '../oracle/llama.js';
 import { valueAt } from '../oracle/rredcot.js';
 import { exitTemplate, TOLERANCE, tokenIds } from '../support/oracle-comparison.js';
@@ -212,6 +215,68 @@ describe('dumps of trainers', () => {
         some.map((row) => [row.completion_ids, row.completion_mask]),
       );
     }
+  });
+});
+
+describe('what is shown of turns, and handed on', () => {
+  it('inspect marks what the policy was shown, in the trace and in the row; a page packs it', async () => {
+    const { stdout } = await done('inspect turns.out.jsonl --row 0');
+    expect(stdout).toMatch(/│ +\(shown\) \[tool: /);
+    expect(stdout).toContain('[2, shown] [tool: ');
+    const { stdout: row } = await done('inspect turns.jsonl --row 1');
+    const own = given[1]?.completion_mask.filter((bit) => bit === 1).length;
+    expect(row).toContain(`2 turns, ${own} tokens of the policy's, from completion_mask`);
+    const [scored] = await rows<TurnRow>('turns.out.jsonl');
+    const { segments, sigma, completion } = scored as TurnRow;
+    const drawn = segments.map(({ char_start: charStart, char_end: charEnd, ...rest }) => ({
+      ...rest,
+      charStart,
+      charEnd,
+    }));
+    const record = traceRecord(
+      {
+        ...(scored as TurnRow),
+        segments: drawn,
+        valueStart: 0.5,
+        status: [],
+        trace: { id: 't', completion },
+      } as never,
+      { credits: [] },
+    );
+    expect(record.segments.map(({ shown }) => shown)).toEqual(
+      segments.map(({ kind }) => (kind === 'shown' ? true : undefined)),
+    );
+    // mean weight over the policy's tokens is 1
+    const T = given[0]?.completion_mask.filter((bit) => bit === 1).length as number;
+    const mean = record.segments.reduce(
+      (sum, { weight, from, to, shown }) =>
+        sum + (shown ? 0 : (weight[0] as number) * ((to as number) - (from as number))),
+      0,
+    );
+    expect(mean / T).toBeCloseTo(1, 4);
+    const credits = [{ name: 'share', sigma: Float32Array.from(sigma) }];
+    const { packed } = packTrace({ ...record, credits, entropies: null, row: 0, kinds: [] } as never);
+    const page = JSON.parse(gunzipSync(Buffer.from(packed, 'base64')).toString());
+    expect(page.line.weights[0].reduce((sum: number, w: number) => sum + w, 0) / T).toBeCloseTo(1, 2);
+  });
+
+  it('exports of tokens carry the mask and weigh over the policy’s tokens; steps of prm have all of the text', async () => {
+    const own = given.map(({ completion_mask: mask }) => mask.filter((bit) => bit === 1).length);
+    type Episode = { advantages: number[]; scores: number; completion_mask: number[] };
+    await done('score turns.jsonl --baseline 0.5 --export vineppo -o episodes.jsonl');
+    const episodes = await rows<Episode>('episodes.jsonl');
+    expect(episodes.map((each) => each.completion_mask)).toEqual(given.map((row) => row.completion_mask));
+    for (const [n, { advantages, scores }] of episodes.entries())
+      expect(advantages.reduce((sum, a) => sum + a, 0) / (own[n] as number)).toBeCloseTo(scores - 0.5, 4);
+    await done('score turns.jsonl --export tinker -o datums.jsonl');
+    const datums = await rows<{ weights: number[]; completion_mask: number[] }>('datums.jsonl');
+    for (const [n, { weights }] of datums.entries())
+      expect(weights.reduce((sum, w) => sum + w, 0)).toBeCloseTo(own[n] as number, 3);
+    await done('score turns.jsonl --export prm --sigma rudder --baseline value -o steps.jsonl');
+    const steps = await rows<{ completions: string[]; input_completion?: string; id: string }>('steps.jsonl');
+    const whole = new Map((await rows<TurnRow>('turns.out.jsonl')).map((row) => [row.id, row.completion]));
+    expect(steps.length).toBeGreaterThan(0);
+    for (const { id, completions } of steps) expect(completions.join('')).toBe(whole.get(id));
   });
 });
 

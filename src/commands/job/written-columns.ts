@@ -88,7 +88,8 @@ export function writtenColumns(
         `--export ${exportName} writes ${names}, all of them`,
         'leave out --columns or --export',
       );
-    return { columns: form.columns, texts: [], export: form };
+    const mask = form.isOfTokens ? (['completion_mask'] as const) : [];
+    return { columns: [...form.columns, ...mask], texts: [], export: form };
   }
   return { ...chosenColumns(all, chosen), export: undefined };
 }

@@ -1,7 +1,7 @@
 // The trainers' own forms of a scored trace: which columns stand in for ours, and how a trace fills them.
 
 import { TraceRejected } from '../../errors.js';
-import type { OutputRow, SegmentRow } from '../../scored.js';
+import { type OutputRow, ownTokens, type SegmentRow } from '../../scored.js';
 import {
   FLOAT32,
   FLOAT32_LIST,
@@ -15,6 +15,8 @@ import type { ColumnType } from '../arrow/schema.js';
 /** A trainer's own form of a scored trace. */
 export interface Export<Row extends object = object> {
   readonly columns: readonly OutputColumn[];
+  /** it has lists of tokens, beside which a mask stands where traces have several turns */
+  readonly isOfTokens?: boolean;
   /** @throws TraceRejected (`export`) for a trace that has no such form */
   readonly row: (row: OutputRow) => Row;
 }
@@ -22,9 +24,10 @@ export interface Export<Row extends object = object> {
 function form<Row extends object>(
   types: { readonly [column in keyof Row & string]: ColumnType },
   row: (credited: CreditedRow, row: OutputRow) => Row,
+  isOfTokens = false,
 ): Export<Row> {
   const columns = Object.entries<ColumnType>(types).map(([name, type]) => requestedColumn(name, type));
-  return { columns, row: (scored) => row(credited(scored), scored) };
+  return { columns, isOfTokens, row: (scored) => row(credited(scored), scored) };
 }
 
 /** A scored trace with what an export reads; T tokens. */
@@ -33,6 +36,8 @@ interface CreditedRow {
   readonly completionIds: Int32Array; // (T)
   readonly logprobs: Float32Array; // (T)
   readonly sigma: Float32Array; // (T)
+  /** those of T that are the policy's */
+  readonly ownCount: number;
   /** ζ */
   readonly reward: number;
   /** R* = ζ − b: the advantage of the whole trace, which σ spreads over its tokens */
@@ -50,7 +55,8 @@ function credited(row: OutputRow): CreditedRow {
     throw notExported(
       'the trace has no baseline, and an advantage needs one: --baseline value or <number>, or --map group=<path>',
     );
-  return { promptIds, completionIds, logprobs, sigma, reward, advantage: reward - baseline };
+  const ownCount = ownTokens(row)?.reduce((sum, isOwn) => sum + isOwn, 0) ?? sigma.length;
+  return { promptIds, completionIds, logprobs, sigma, ownCount, reward, advantage: reward - baseline };
 }
 
 function notExported(reason: string): TraceRejected {
@@ -75,7 +81,14 @@ const prm = form(
     // messages are rendered, unless the row has their ids
     if (typeof prompt !== 'string' || prompt === '')
       throw notExported('the row has no prompt text, expected some: --map prompt=<path>');
-    const steps = segments.filter(({ charStart, charEnd }) => charStart !== charEnd || charStart === null);
+    const own = segments.filter(
+      ({ charStart, charEnd, kind }) => kind !== 'shown' && (charStart !== charEnd || charStart === null),
+    );
+    // what the policy was shown stands with the step before it
+    const steps = own.map((step, k) => ({
+      ...step,
+      charEnd: own[k + 1]?.charStart ?? segments.at(-1)?.charEnd ?? null,
+    }));
     return {
       prompt,
       completions: stepTexts(completion, steps),
@@ -109,7 +122,7 @@ const tinker = form(
     advantages: FLOAT32_LIST,
     weights: FLOAT32_LIST,
   },
-  ({ promptIds, completionIds, logprobs, sigma, advantage }) => {
+  ({ promptIds, completionIds, logprobs, sigma, ownCount, advantage }) => {
     const P = promptIds.length; // at least 1: the policy reads no completion without a prompt
     const N = P + completionIds.length - 1;
     const ids = new Int32Array(N + 1);
@@ -126,9 +139,10 @@ const tinker = form(
       target_tokens: ids.subarray(1),
       logprobs: afterPrompt(logprobs),
       advantages: afterPrompt(sigma.map((s) => advantage * s)),
-      weights: afterPrompt(sigma.map((s) => s * sigma.length)),
+      weights: afterPrompt(sigma.map((s) => s * ownCount)),
     };
   },
+  true,
 );
 
 /**
@@ -142,12 +156,13 @@ const vineppo = form(
     scores: FLOAT32, // ζ
     advantages: FLOAT32_LIST, // (T)
   },
-  ({ promptIds, completionIds, sigma, reward, advantage }) => ({
+  ({ promptIds, completionIds, sigma, ownCount, reward, advantage }) => ({
     query_token_ids: promptIds,
     response_token_ids: completionIds,
     scores: reward,
-    advantages: sigma.map((s) => advantage * s * sigma.length),
+    advantages: sigma.map((s) => advantage * s * ownCount),
   }),
+  true,
 );
 
 export const EXPORT_FORMS = { prm, tinker, vineppo };

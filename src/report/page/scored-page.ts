@@ -40,12 +40,14 @@ export type PageRecord = ReturnType<typeof pageRecord>;
 function pageRecord({ credits, entropies, ...trace }: PageTrace) {
   const tokens = credits[0]?.sigma.length ?? trace.tokens ?? 0;
   const each = Math.max(1, Math.ceil(tokens / POINTS));
+  const shown = trace.segments.filter((segment) => segment.shown);
+  const T = shown.reduce((left, { from, to }) => left - ((to ?? 0) - (from ?? 0)), tokens);
   // a point for `each` tokens: their highest entropy, and the mean σ·T by credit
   const line = {
     each,
     entropy: entropies && points(entropies, each, (part) => part.reduce((most, x) => Math.max(most, x))),
     weights: credits.map(({ sigma }) =>
-      points(sigma, each, (part) => (part.reduce((sum, x) => sum + x, 0) / part.length) * tokens),
+      points(sigma, each, (part) => (part.reduce((sum, x) => sum + x, 0) / part.length) * T),
     ),
   };
   return { ...trace, tokens, credits: credits.map(({ name }) => name), line };
