@@ -57,7 +57,10 @@ const OURS = [
   {
     name: 'completion_mask',
     type: INT32_LIST,
-    value: (row) => Int32Array.from(ownTokens(row) ?? new Uint8Array(row.segments.at(-1)?.end ?? 0).fill(1)),
+    value: (row) => {
+      const own = ownTokens(row) ?? new Uint8Array(row.segments.at(-1)?.end ?? 0).fill(1);
+      return own.length === 0 ? null : Int32Array.from(own);
+    },
   },
   { name: 'logprobs', type: FLOAT32_LIST, value: (row) => row.logprobs },
   { name: 'finish_reason', type: STRING, value: (row) => row.finish ?? null },

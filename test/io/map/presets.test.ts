@@ -136,7 +136,6 @@ describe('--preset', () => {
 
   it.each([
     ['nemo-rl', { token_ids: [1, 2, 3], token_loss_mask: [0, 1] }, 'lists of one length'],
-    ['nemo-rl', { token_ids: [1, 2, 3], token_loss_mask: [1, 0, 1] }, 'gap at 1'],
     ['nemo-rl', { token_ids: [1], token_loss_mask: [0] }, 'no token was sampled'],
     ['chat', { messages: [{ role: 'user', content: 'q' }] }, "expected the assistant's"],
     [
