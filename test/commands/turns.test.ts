@@ -147,11 +147,11 @@ describe('messages', () => {
     const both = [said(one, 3), said(two, 2)];
     const numbers = async (form: keyof (typeof both)[number]) => {
       await write(
-        `${form}.jsonl`,
+        `as-${form}.jsonl`,
         both.map((each) => each[form]),
       );
-      await done(`score ${form}.jsonl --quiet -o ${form}.out.jsonl`);
-      const scored = await rows<TurnRow>(`${form}.out.jsonl`);
+      await done(`score as-${form}.jsonl --quiet -o as-${form}.out.jsonl`);
+      const scored = await rows<TurnRow>(`as-${form}.out.jsonl`);
       const texts = [
         'prompt',
         'completion',
@@ -287,7 +287,10 @@ describe('a mask that is none', () => {
       [{ completion_mask: [1] }, 'completion_mask has 1 entry, completion_ids'],
       [{ completion_mask: 'ab' }, 'expected a list of 0 and 1'],
       [{ completion_ids: [97], completion_mask: [0] }, 'has no 1'],
-      [{ completion_ids: [97, 98], completion_mask: [1, 2] }, 'completion_mask[1] is 2, expected 0 or 1'],
+      [
+        { completion_ids: [97, 98], completion_mask: [1, 2] },
+        'completion_mask[1] is the number 2, expected 0 or 1',
+      ],
       [{ completion_ids: null, completion: 'a', completion_mask: [1] }, 'has no completion_ids'],
     ] as const;
     await write('bad.jsonl', [own as object, ...bad.map(([change]) => ({ ...own, ...change }))]);
