@@ -429,7 +429,7 @@ const CASES: readonly Case[] = [
     values: ratios,
     checked: [0],
     within: 2e-3,
-    rule: '--sigma rudder,abs',
+    rule: '--sigma rudder,softmax',
     toPr: { refused: 'ratio has scored nothing' },
     fromPr: NOT_STORED,
     dryRun: /with the second pass/,
