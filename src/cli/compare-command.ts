@@ -1,11 +1,10 @@
 // The flags and help of the commands that hold credits against each other, or against a benchmark's truth: `compare` and `bench`.
 import type { Command } from 'commander';
-import type { BenchMeaning } from '../commands/bench.js';
 import { type ExitCode, usageError } from '../errors.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
+import { type BenchColumn, MEANINGS } from '../io/scored/bench-credits.js';
 import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal.js';
-import { type LogFlags, logged, logOf } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 
 interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
@@ -88,8 +87,8 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     });
 }
 
-type BenchFlags = LogFlags & {
-  readonly [flag in 'half' | 'name' | 'madeBy' | 'seed' | 'output' | BenchMeaning]?: string;
+type BenchFlags = {
+  readonly [flag in 'half' | 'name' | 'madeBy' | 'seed' | 'output' | BenchColumn['meaning']]?: string;
 };
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
@@ -113,8 +112,8 @@ export function addBenchCommand(program: Command, done: (code: ExitCode) => void
     .option('--made-by <text>', 'how the credits were made; the row keeps it')
     .option('--seed <n>', 'seed of the intervals and of the shuffled credit', '0')
     .option('-o, --output <file>', 'the row', 'row.json')
-    .addHelpText('after', '\nExample:\n  rredcot bench puzzles credits.parquet -o row.json\n');
-  logged(command).action(async (set: string, credits: string | undefined, flags: BenchFlags) => {
+    .addHelpText('after', '\nExample:\n  rredcot bench embedded credits.parquet -o row.json\n');
+  command.action(async (set: string, credits: string | undefined, flags: BenchFlags) => {
     const columns = MEANINGS.filter((meaning) => flags[meaning] !== undefined);
     const [meaning] = columns;
     if (columns.length > 1)
@@ -128,11 +127,9 @@ export function addBenchCommand(program: Command, done: (code: ExitCode) => void
     };
     const { bench } = await import('../commands/bench.js');
     const write = (text: string) => process.stdout.write(text);
-    done(await bench(set, credits, opts, write, await logOf(flags)));
+    done(await bench(set, credits, opts, write));
   });
 }
-
-const MEANINGS = ['credit', 'values', 'tokens'] as const;
 
 function resolved(flags: CompareFlags) {
   if (flags.json && flags.csv)

@@ -4,40 +4,29 @@ import { basename } from 'node:path';
 import { type BenchRow, benchFigures } from '../compare/bench.js';
 import { type CreditTable, NO_LABEL } from '../compare/credit-table.js';
 import { dataError, EXIT, type ExitCode, TraceRejected, usageError } from '../errors.js';
-import { isMartingale, type Nature } from '../estimate/nature.js';
+import { isMartingale } from '../estimate/nature.js';
 import { storedNature } from '../estimators/registry.js';
 import { sha256OfFile } from '../io/files/file-bytes.js';
 import { writeText } from '../io/files/json-file.js';
-import { parsePath } from '../io/map/sources.js';
 import { fileStem, readRows, resolveInputs } from '../io/read/inputs.js';
+import { type BenchColumn, benchCredit } from '../io/scored/bench-credits.js';
 import {
   type BenchSet,
   type BenchTrace,
   besideCredits,
-  bySegment,
   readBenchSet,
   shuffledCredits,
 } from '../io/scored/bench-set.js';
-import { isList } from '../io/scored/stored-rows.js';
-import {
-  type CreditColumn,
-  CreditFault,
-  columnCredit,
-  DELTA,
-  listAt,
-  traceCredits,
-} from '../io/scored/trace-credits.js';
+import { CreditFault } from '../io/scored/trace-credits.js';
 import { packageFile } from '../package-files.js';
-import { plural } from '../plural.js';
 import { drawBench } from '../report/bench-view.js';
-import type { Log } from '../report/log.js';
-import { type InputRow, isBad } from '../rows.js';
+import { isBad } from '../rows.js';
 import { refuseInputs, refuseUnreplaceable } from './job/target.js';
 import { accountOf } from './scored/open-scored.js';
 
 export interface BenchOptions {
   /** where a row's credits are, and what its numbers are; undefined: what the columns' names say, or a scored file's own */
-  readonly column: (Omit<CreditColumn, 'meaning'> & { readonly meaning: BenchMeaning }) | undefined;
+  readonly column: BenchColumn | undefined;
   readonly half: 'choose' | 'judge' | 'all';
   readonly name: string | undefined;
   /** how the credits were made, which the row keeps */
@@ -45,9 +34,6 @@ export interface BenchOptions {
   readonly seed: number;
   readonly output: string;
 }
-
-/** `credit` (K), a number a segment; `values` (K+1), of its exits; `tokens` (T), a number a token, summed over a segment. */
-export type BenchMeaning = 'credit' | 'values' | 'tokens';
 
 /** The sets that ship. */
 export const SETS = ['embedded', 'puzzles', 'bifurcation'] as const;
@@ -62,7 +48,6 @@ export async function bench(
   credits: string | undefined,
   opts: BenchOptions,
   write: (text: string) => void,
-  log: Log,
 ): Promise<ExitCode> {
   const path = await setPath(set);
   const inputs = await resolveInputs([path]);
@@ -87,10 +72,9 @@ export async function bench(
     groups: new Set(own.traces.map(({ group }) => group)).size,
     segments: own.traces.reduce((sum, { cuts }) => sum + cuts.length, 0),
     ...{ tokens_spent: read.spent, left_out: read.leftOut },
+    ...(read.foreign > 0 && { other_policy: read.foreign }),
     figures: figuresOf(own, read, opts.seed),
   };
-  for (const [code, { count, first }] of Object.entries(read.leftOut))
-    log.warn(code, `${plural(count, 'trace')} left out (${code}), first ${first}`);
   await writeText(opts.output, textOf(row));
   write(drawBench(row));
   return EXIT.done;
@@ -120,6 +104,8 @@ interface Credits {
   /** (K+1) by id, where what was given are values on the reward's scale */
   readonly values: ReadonlyMap<string, ArrayLike<number>>;
   readonly spent: number | null;
+  /** traces to which another policy than theirs has given log-probabilities */
+  readonly foreign: number;
   readonly leftOut: BenchRow['left_out'];
 }
 
@@ -132,6 +118,10 @@ async function readCredits(
   const inputs = await resolveInputs([path]);
   const { config } = await accountOf(path, inputs);
   const nature = config && storedNature(config);
+  const made = {
+    isMagnitude: nature?.isMagnitude === true,
+    hasLevel: nature !== undefined && isMartingale(nature),
+  };
   const known = new Map(set.traces.map((trace) => [trace.id, trace]));
   const left = new Set(wanted.map(({ id }) => id));
   const credits = new Map<string, Float64Array>();
@@ -140,7 +130,7 @@ async function readCredits(
   const leave = (code: string, reason: string) => {
     leftOut[code] = { count: (leftOut[code]?.count ?? 0) + 1, first: leftOut[code]?.first ?? reason };
   };
-  let [spent, tokens] = [0, 0];
+  let [spent, tokens, foreign] = [0, 0, 0];
   for await (const row of readRows(inputs)) {
     const place = `${basename(path)}:${row.row}`;
     if (isBad(row)) {
@@ -162,7 +152,7 @@ async function readCredits(
     if (!left.has(trace.id) && !credits.has(trace.id)) continue;
     try {
       if (credits.has(trace.id)) throw new CreditFault(`id ${JSON.stringify(id)} is there twice`);
-      const found = creditOf(row, trace, column, nature);
+      const found = benchCredit(row, trace, column, made);
       const at = found.credit.findIndex((x) => !Number.isFinite(x));
       if (at >= 0) throw new CreditFault(`the credit of segment ${at} is no finite number`);
       credits.set(trace.id, found.credit);
@@ -170,6 +160,7 @@ async function readCredits(
       if (found.values !== undefined) values.set(trace.id, found.values);
       spent += typeof tokens_spent === 'number' ? tokens_spent : Number.NaN;
       tokens += trace.T;
+      foreign += Number(found.isForeign);
     } catch (error) {
       if (!(error instanceof CreditFault || error instanceof TraceRejected)) throw error;
       leave(error instanceof CreditFault ? 'credit' : error.code, `${place}: ${error.message}`);
@@ -189,56 +180,10 @@ async function readCredits(
     name: typeof steps === 'string' && steps !== 'free' ? `${named} ${steps}` : named,
     credits,
     values,
-    spent: spent >= 0 ? spent / tokens : null,
+    ...{ spent: spent >= 0 ? spent / tokens : null, foreign },
     leftOut,
   };
 }
-
-/** @throws CreditFault, TraceRejected for a row whose numbers are not those of the trace's segments */
-function creditOf(
-  row: InputRow,
-  trace: BenchTrace,
-  column: BenchOptions['column'],
-  nature: Nature | undefined,
-): { readonly credit: Float64Array; readonly values?: ArrayLike<number> } {
-  const { columns } = row;
-  const K = trace.cuts.length;
-  const name = column?.path.text;
-  const isOurs = isList(columns.segments) && (columns.segments as ArrayLike<unknown>).length > 0;
-  if (isOurs && (name === undefined || name === DELTA || name.startsWith('sigma'))) {
-    const own = traceCredits(
-      row,
-      { columns: [], firstWrong: undefined, reward: undefined },
-      { isMagnitude: nature?.isMagnitude === true },
-    );
-    const ends = `${trace.unit} ${trace.cuts.join(' ')}`;
-    if (own.segments !== K || !`${own.ends} `.startsWith(`${ends} `))
-      throw new CreditFault('is cut at other places than the set: score it with --segmenter given');
-    const credit = own.credits.get(name ?? DELTA);
-    if (credit === undefined) throw new CreditFault(`has no ${name ?? DELTA}, and its status says why`);
-    return {
-      credit,
-      ...(nature && isMartingale(nature) && (name ?? DELTA) === DELTA && { values: own.values }),
-    };
-  }
-  const meaning = column?.meaning ?? MEANINGS.find((each) => columns[each] !== undefined);
-  if (meaning === undefined)
-    throw new CreditFault(
-      `has none of the columns ${MEANINGS.join(', ')}: --credit, --values or --tokens <path>`,
-    );
-  const path = column?.path ?? parsePath(meaning);
-  const numbers = listAt(columns, path, `--${meaning}`);
-  if (numbers === null) throw new CreditFault(`has nothing at ${path.text}`);
-  if (meaning === 'tokens') {
-    if (numbers.length !== trace.T)
-      throw new CreditFault(`${path.text} has ${numbers.length} numbers, expected ${trace.T}, one a token`);
-    return { credit: bySegment(trace.cuts, numbers) };
-  }
-  const found = columnCredit(columns, { name: path.text, meaning, path }, K);
-  return { credit: found as Float64Array, ...(meaning === 'values' && { values: numbers }) };
-}
-
-const MEANINGS = ['credit', 'values', 'tokens'] as const;
 
 /** All figures of a set's traces; what always stands beside the credit is made of all of them. */
 function figuresOf({ traces, isExact }: BenchSet, read: Credits, seed: number): BenchRow['figures'] {
@@ -251,9 +196,11 @@ function figuresOf({ traces, isExact }: BenchSet, read: Credits, seed: number): 
     ({ id, cuts }) => read.credits.get(id) ?? new Float64Array(cuts.length).fill(Number.NaN),
   );
   const flat = (lists: readonly Float64Array[]) => Float64Array.from(lists.flatMap((own) => [...own]));
+  const offsets = new Int32Array(traces.length + 1);
+  for (const [i, { cuts }] of traces.entries()) offsets[i + 1] = (offsets[i] as number) + cuts.length;
   const beside = traces.map((trace) => besideCredits(trace, baseline(trace)));
   const table: CreditTable = {
-    offsets: Int32Array.from([0, ...traces], (_, i) => flat(credits.slice(0, i)).length),
+    offsets,
     rewards: Float64Array.from(traces, ({ reward }) => reward),
     groups: Int32Array.from(traces, ({ group }) => names.indexOf(group)),
     firstWrong: Int32Array.from(traces, ({ firstWrong }) => firstWrong ?? NO_LABEL),

@@ -21,6 +21,8 @@ export interface BenchRow {
   readonly segments: number;
   /** tokens read and written for the credits, a token of the completions; null where the file does not say */
   readonly tokens_spent: number | null;
+  /** of the counted, those that a file's own policy is not the writer of; absent where there are none */
+  readonly other_policy?: number;
   readonly left_out: Readonly<Record<string, { readonly count: number; readonly first: string }>>;
   readonly figures: readonly BenchFigure[];
 }

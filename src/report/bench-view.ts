@@ -46,6 +46,11 @@ export function drawBench(row: BenchRow): string {
     ...(row.tokens_spent === null ? [] : [`${row.tokens_spent.toFixed(1)} tokens were spent for a token`]),
     '[ ]: 95 % of the resamples of groups.',
     ...marksText(figures),
+    ...(row.other_policy === undefined
+      ? []
+      : [
+          `! ${plural(row.other_policy, 'trace')} scored by another policy than the one that wrote them: values of others' states`,
+        ]),
     ...Object.entries(row.left_out).map(
       ([code, { count, first }]) =>
         `! left out: ${plural(count, 'trace')} (${code}), first ${escapeControls(first)}`,

@@ -75,8 +75,8 @@ describe('the help', () => {
       'rredcot score fixtures/chains.jsonl --limit 128 -o scored.parquet --quiet',
       'rredcot score fixtures/chains.jsonl --limit 16 -o out/ --quiet',
       'rredcot policy build ./checkpoint -o ./policy',
-      'rredcot bench puzzles > puzzles.jsonl',
-      'rredcot score puzzles.jsonl -o credits.parquet --segmenter given --quiet',
+      'rredcot bench embedded > embedded.jsonl',
+      'rredcot score embedded.jsonl -o credits.parquet --segmenter given --quiet',
     ];
     for (const line of before) await runLine(folder, line);
     // what example policy check reads is made by Python, where there is a transformers

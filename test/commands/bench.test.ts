@@ -153,6 +153,21 @@ describe('rows', () => {
     expect(figure(row, 'hit_at_1')).toBeUndefined();
   });
 
+  it('of another policy than the one that wrote the traces say so', async () => {
+    await write('walks.jsonl', jsonLines(walks()));
+    await done('score walks.jsonl --estimator surprise --segmenter given -o foreign.parquet --quiet');
+    const { said } = await done('bench bifurcation foreign.parquet');
+    expect(said).toContain('! 96 traces scored by another policy than the one that wrote them');
+    const row: BenchRow = await json('row.json');
+    expect(row.other_policy).toBe(96);
+    await write('own.jsonl', (await done('bench embedded --half judge')).stdout);
+    await done('score own.jsonl --segmenter given -o own.parquet --quiet');
+    const own = await done('bench embedded own.parquet --half judge');
+    expect(own.said).not.toContain('another policy');
+    const ownRow: BenchRow = await json('row.json');
+    expect(ownRow).not.toHaveProperty('other_policy');
+  });
+
   it('of surprise are what its estimator and a column a token make of it', async () => {
     const sign = new Map(walks().map((row) => [row.group, 0]));
     for (const { group, reward } of walks()) sign.set(group, (sign.get(group) as number) + reward / 8);

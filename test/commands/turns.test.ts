@@ -152,14 +152,7 @@ describe('messages', () => {
       );
       await done(`score as-${form}.jsonl --quiet -o as-${form}.out.jsonl`);
       const scored = await rows<TurnRow>(`as-${form}.out.jsonl`);
-      const texts = [
-        'prompt',
-        'completion',
-        'input_completion',
-        'input_prompt',
-        'source_file',
-        'input_completion_mask',
-      ];
+      const texts = ['prompt', 'completion', 'input_completion', 'input_prompt', 'source_file'];
       return scored.map((row) =>
         Object.fromEntries(Object.entries(row).filter(([name]) => !texts.includes(name))),
       );
@@ -278,6 +271,21 @@ describe('what is shown of turns, and handed on', () => {
     expect(steps.length).toBeGreaterThan(0);
     for (const { id, completions } of steps) expect(completions.join('')).toBe(whole.get(id));
   });
+});
+
+describe('a mask of token ids', () => {
+  it.each(['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'])(
+    'that a trainer calls %s is taken, and is written once',
+    async (name) => {
+      const row = { prompt_ids: [97], completion_ids: [98, 99, 100, 101], answer: '7', reward: 1 };
+      await write(`${name}.jsonl`, [{ ...row, [name]: [1, 0, 0, 1] }]);
+      const { said } = await done(`score ${name}.jsonl --estimator surprise -o ${name}.out.jsonl`);
+      expect(said).not.toContain('has the name of an output column');
+      const [scored] = await rows<Record<string, unknown>>(`${name}.out.jsonl`);
+      expect(scored?.completion_mask).toEqual([1, 0, 0, 1]);
+      expect(Object.keys(scored ?? {})).not.toContain('input_completion_mask');
+    },
+  );
 });
 
 describe('a mask that is none', () => {

@@ -65,8 +65,10 @@ const tokens = preset({
   columns: ['prompt_ids', 'completion_ids'],
   fields: {
     ...{ prompt_ids: 'prompt_ids', completion_ids: 'completion_ids' },
-    // what TRL's rollout_func gives back, and what its trainer calls it
-    completion_mask: ['completion_mask', 'env_mask', 'tool_mask'],
+    // as verl, slime and OpenRLHF call it; what TRL's rollout_func gives back, and what its trainer calls it
+    completion_mask: [
+      ...['completion_mask', 'response_mask', 'loss_mask', 'action_mask', 'env_mask', 'tool_mask'],
+    ],
   },
 });
 

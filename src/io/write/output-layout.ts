@@ -206,7 +206,8 @@ function isRepeated(
   const name = REPEATABLE.find((ours) => ours === column);
   if (name === undefined) return false;
   const sources = map.mapped.get(name) ?? map.defaults.get(name) ?? [];
-  if (sources.some((source) => source.text !== name)) return false;
+  // others stand behind it for inputs that lack it
+  if (sources[0] !== undefined && sources[0].text !== name) return false;
   // in an exploded row ids get a number appended, so the row's own id is another value
   if (name === 'id') return type.kind === 'string' && !explodes(map);
   // our text of a prompt is what the policy read, which the row's own need not be
