@@ -192,12 +192,21 @@ describe('dumps of trainers', () => {
       const rewards = { correct: { score: reward, weight: 1 } };
       return { task: { data: { answer } }, traces: [{ id: 't', nodes, rewards }], group: { id: 'g' } };
     },
+    skyrl: ({ prompt_ids, completion_ids: ids, completion_mask: mask, reward, answer }: Given) => ({
+      ...{
+        prompt_token_ids: [prompt_ids],
+        response_ids: [ids],
+        loss_masks: [mask],
+        rewards: [reward],
+        answer,
+      },
+    }),
     tokens: ({ prompt_ids, completion_ids, completion_mask: env_mask, reward, answer }: Given) => ({
       ...{ prompt_ids, completion_ids, env_mask, reward, answer },
     }),
   };
 
-  it('have their masks in the output, to the token, without a flag: verl, prime-rl and verifiers, TRL', async () => {
+  it('have their masks in the output, to the token, without a flag: verl, prime-rl and verifiers, SkyRL, TRL', async () => {
     const some = given.filter((_, n) => n % 2 === 0).slice(0, 2);
     for (const [name, form] of Object.entries(forms)) {
       await write(`${name}.jsonl`, some.map(form));

@@ -142,5 +142,54 @@ const verifiers = preset({
   },
 });
 
+/** SkyRL has a number a trajectory, or one a token, which it adds up. */
+const total = (reward: unknown): unknown =>
+  Array.isArray(reward) ? reward.reduce((sum: number, each) => sum + Number(each), 0) : reward;
+
+/** The prompts of a batch, of which each row is a whole trajectory. */
+function wholePrompts({ prompt_token_ids: prompts, is_last_step: last }: Columns): readonly unknown[] {
+  if (!Array.isArray(prompts))
+    return mismatch(`prompt_token_ids is ${describeValue(prompts)}, expected lists of ids`);
+  const step = Array.isArray(last) ? last.indexOf(false) : -1;
+  return step < 0
+    ? prompts
+    : mismatch(`is_last_step[${step}] is false, expected whole trajectories and not their steps`);
+}
+
+const SKYRL = { name: 'skyrl', what: "SkyRL's GeneratorOutput and evaluations" };
+
+const skyrlBatch = preset({
+  ...SKYRL,
+  columns: ['prompt_token_ids', 'response_ids', 'loss_masks', 'rewards'],
+  fields: {
+    prompt_ids: ruleForEach('prompt_token_ids[]', wholePrompts),
+    ...{ completion_ids: 'response_ids[]', completion_mask: 'loss_masks[]' },
+    reward: ruleForEach('rewards[], of tokens their sum', ({ rewards }) =>
+      Array.isArray(rewards) ? rewards.map(total) : [],
+    ),
+    group: [
+      'trajectory_ids[].instance_id',
+      ruleForEach('the row and a hash of prompt_token_ids[]', (columns, row) =>
+        wholePrompts(columns).map((ids) => `${row.stem}/${row.row}/${shortHash(ids)}`),
+      ),
+    ],
+  },
+  notes: ['it has no references: --map reference=<path>, or --join <file> --join-on <field=field>'],
+});
+
+const skyrlEvaluation = preset({
+  ...SKYRL,
+  columns: ['input_prompt', 'output_response', 'score', 'env_extras'],
+  fields: {
+    ...{ prompt: 'input_prompt', completion: 'output_response' },
+    reference: 'env_extras.reward_spec.ground_truth',
+    reward: rule('score, of tokens their sum', ({ score }) => total(score)),
+    group: rule("the file's name and a hash of input_prompt", ({ input_prompt: prompt }, row) => {
+      return `${row.stem}/${shortHash(prompt)}`;
+    }),
+  },
+  notes: ['it has no mask: what tools said is text among the thought'],
+});
+
 /** Recognised before others that have such columns, too. */
-export const AGENTS: readonly Preset[] = [verlAgent, primeRl, verifiers];
+export const AGENTS: readonly Preset[] = [verlAgent, primeRl, verifiers, skyrlBatch, skyrlEvaluation];

@@ -60,8 +60,11 @@ export function rule(text: string, value: (columns: Columns, row: InputRow) => u
 }
 
 /** A rule that gives a value for each trace of the row. */
-export function ruleForEach(text: string, value: (columns: Columns) => readonly unknown[]): Rule {
-  return { text, each: true, value: (row) => value(row.columns) };
+export function ruleForEach(
+  text: string,
+  value: (columns: Columns, row: InputRow) => readonly unknown[],
+): Rule {
+  return { text, each: true, value: (row) => value(row.columns, row) };
 }
 
 /** Turns a row down because it is not as the preset says. */
