@@ -74,7 +74,7 @@ const COMMON: Readonly<Record<string, readonly string[]>> = {
     ...['--output', '--map', '--preset', '--device', '--workers', '--shard', '--limit'],
   ],
   redistribute: [
-    ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--steps', '--calibration'],
+    ...['--estimator', '--sigma', '--baseline', '--within', '--even', '--cap', '--steps', '--calibration'],
     ...['--reward-range', '--method', '--output', '--columns'],
   ],
 };

@@ -20,7 +20,7 @@ interface Steps {
 type PerSegment = Float64Array | string;
 
 /** What shapes a rule's credit, by its flag. */
-export type RuleFlag = 'residual' | 'even' | 'tau' | 'smooth' | 'gamma';
+export type RuleFlag = 'residual' | 'even' | 'cap' | 'tau' | 'smooth' | 'gamma';
 
 /** A rule: of segments, whose credit the values' differences decide, or of tokens, whatever the values. */
 export interface Rule {
@@ -89,7 +89,7 @@ const signed: Rule = {
 /** g_k/Σg, g_k = max(0, sign(R*)·Δ_k): what is shared out beside the part that is even. */
 const share: Rule = {
   words: 'the shares of the value differences that go the way of the reward; not negative',
-  flags: ['even', 'smooth'],
+  flags: ['even', 'cap', 'smooth'],
   ofSegments({ deltas, advantage, ends }) {
     if (advantage === 0) return NO_RETURN;
     const gains = deltas.map((delta) => Math.max(0, Math.sign(advantage) * delta));

@@ -58,20 +58,24 @@ export function unsureness(logprob: number): number {
 /**
  * σ_t = (1−λ) m_t · σ of one token of its segment + λ/T.
  * @param perSegment (K) @param weights (T) of {@link tokenWeights} @param even λ, spread over all tokens alike
+ * @param cap largest σ_t·T, before what is above it is spread over all tokens alike
  */
 export function spread(
   perSegment: Float64Array,
   ends: Int32Array,
   weights: Float64Array,
   even = 0,
+  cap = Number.POSITIVE_INFINITY,
 ): Float32Array {
   const T = weights.length;
-  const sigma = new Float32Array(T);
+  const sigma = new Float64Array(T);
   let start = 0;
   for (const [k, end] of ends.entries()) {
     for (let t = start; t < end; t++)
       sigma[t] = (1 - even) * (weights[t] as number) * (perSegment[k] as number) + even / T;
     start = end;
   }
-  return sigma;
+  const cut = sigma.map((s) => Math.max(0, s - cap / T));
+  const rest = cut.reduce((sum, c) => sum + c, 0) / T;
+  return Float32Array.from(sigma, (s, t) => s - (cut[t] as number) + rest);
 }

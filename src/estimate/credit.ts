@@ -38,14 +38,14 @@ export interface CreditOptions extends RequestOptions {
 /** The options as a configuration has them: the same keys in the same order, what was not asked for left out. */
 export function creditConfig({ estimator, rule, others = [], ...rest }: CreditOptions) {
   const { baseline, residual, within, rewardRange, ...shaping } = rest;
-  const { steps, even, tau, gamma, smooth, method, alpha, beta } = shaping;
+  const { steps, even, cap, tau, gamma, smooth, method, alpha, beta } = shaping;
   const { normalisers, batchSize, maxCompletionLength } = shaping;
   return {
     estimator: estimator.name,
     ...estimator.config,
     rule: others.length === 0 ? rule : [rule, ...others],
     ...{ baseline, residual, within, rewardRange },
-    ...{ steps, even, tau, gamma, smooth, method, alpha, beta },
+    ...{ steps, even, cap, tau, gamma, smooth, method, alpha, beta },
     ...(method === 'hierarchical' && { returnEquivalent: false }),
     ...{ normalisers, batchSize, maxCompletionLength },
   };

@@ -23,6 +23,8 @@ export interface SigmaOptions {
   readonly gamma?: number;
   /** λ of `share`: the part of σ that falls on all tokens alike; .1 where absent */
   readonly even?: number;
+  /** most of a weight σ_t·T of `share`, what is above it falls on all tokens alike; none where absent */
+  readonly cap?: number;
   /** how far values may step: as they are, by Δ_k (1 − π_k), or smoothed by 1 − π_k; `free` where absent */
   readonly steps?: (typeof STEPS)[number];
 }
@@ -87,7 +89,8 @@ export function redistribute(input: SigmaInput, opts: SigmaOptions): Redistribut
   if (typeof perSegment === 'string') return uniform(perSegment, deltas);
   const smooth = smoothed(perSegment, ends, opts.smooth ?? 0);
   const even = flags?.includes('even') ? (opts.even ?? SHARE_EVEN) : 0;
-  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), even);
+  const cap = flags?.includes('cap') ? opts.cap : undefined;
+  const sigma = spread(smooth, ends, tokenWeights(input, opts.within), even, cap);
   return { sigma, deltas: Float32Array.from(deltas) };
 }
 

@@ -46,6 +46,10 @@ export function creditFlags(): readonly CreditFlag[] {
       '--even <x>',
       `${of('even')}, the part of σ that falls on all tokens alike, 0 to 1 (default: ${SHARE_EVEN})`,
     ],
+    [
+      '--cap <w>',
+      `${of('cap')}, most that a token weighs, σ·T: what is above falls on all tokens alike, 1 or more (default: none)`,
+    ],
     ['--tau <x>', `temperature ${of('tau')} (default: 1)`],
     ['--gamma <x>', `${of('gamma')}, what a token has of the next one's credit (default: ${DISCOUNT})`],
     ['--smooth <n>', 'σ averaged with that of n segments on either side (default: 0)'],
@@ -82,6 +86,10 @@ const SHAPING = {
   even: {
     neutral: SHARE_EVEN,
     read: (text: string) => finite('--even', text, 'a number from 0 to 1', '0.5', (x) => x >= 0 && x <= 1),
+  },
+  cap: {
+    neutral: Number.POSITIVE_INFINITY,
+    read: (text: string) => finite('--cap', text, 'a number from 1 on', '4', (x) => x >= 1),
   },
   tau: { neutral: 1, read: (text: string) => finite('--tau', text, 'a number above 0', '0.5', (x) => x > 0) },
   gamma: {

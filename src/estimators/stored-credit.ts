@@ -49,7 +49,7 @@ export function storedCredit(config: Config): CreditOptions | undefined {
     ...(steps === 'free' ? {} : { steps }),
     ...(normalisers.length === 0 ? {} : { normalisers }),
     ...numbersOf(config, [
-      ...['even', 'tau', 'gamma', 'smooth', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
+      ...['even', 'cap', 'tau', 'gamma', 'smooth', 'alpha', 'beta', 'batchSize', 'maxCompletionLength'],
     ]),
   };
 }

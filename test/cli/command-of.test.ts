@@ -68,7 +68,7 @@ describe('the command that summary prints', () => {
     [
       'token weights',
       'traces.jsonl',
-      ['--within', 'entropy', '--even', '.8', '--steps', 'scaled', '--bank', 'group'],
+      ['--within', 'entropy', '--even', '.8', '--cap', '4', '--steps', 'scaled', '--bank', 'group'],
       /--bank group/,
     ],
   ])('%s', async (name, input, flags, said) => {

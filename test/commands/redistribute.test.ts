@@ -33,7 +33,7 @@ describe('a redistributed file', () => {
     ['a number, shaped', '--sigma signed,softmax --baseline .25 --tau .2 --smooth 1 --steps smoothed'],
     [
       'another estimator',
-      '--estimator pr-geo --within unsure --even .8 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
+      '--estimator pr-geo --within unsure --even .8 --cap 4 --steps scaled --normalisers grpo,dr_grpo --max-completion-length 256',
     ],
     ['the mates', '--sigma rudder,share --baseline rloo'],
     ['right against wrong', '--estimator snis --sigma share,rudder --baseline group'],

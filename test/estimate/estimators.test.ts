@@ -497,6 +497,7 @@ const shaping = fc.oneof(
     gamma: fc.constantFrom(0.2, 0.99, 1),
     smooth: fc.constantFrom(0, 1, 2, 20),
     even: fc.constantFrom(0, 0.1, 0.8, 1),
+    cap: fc.constantFrom(1, 1.5, 4, Number.POSITIVE_INFINITY),
     steps: fc.constantFrom('free', 'scaled', 'smoothed'),
   }),
 );

@@ -7,12 +7,13 @@ const FLAGS = {
   ...{ within: 'uniform', steps: 'free', rewardRange: '0,1' },
 };
 
-describe('--even, --steps, --tau and --smooth', () => {
+describe('--even, --cap, --steps, --tau and --smooth', () => {
   it('are what they say', () => {
     const shaping = { tau: '.5', smooth: '2', steps: 'scaled' };
     const found = resolveCreditOptions({ ...FLAGS, ...shaping });
     expect(found).toMatchObject({ tau: 0.5, smooth: 2, steps: 'scaled' });
     expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', even: '.8' })).toMatchObject({ even: 0.8 });
+    expect(resolveCreditOptions({ ...FLAGS, sigma: 'share', cap: '4' })).toMatchObject({ cap: 4 });
   });
 
   // a run goes on where its configuration is the same: flags that say what holds without them are no other run
@@ -26,6 +27,8 @@ describe('--even, --steps, --tau and --smooth', () => {
   it.each([
     [{ even: '.5' }, '--even has no meaning with --sigma softmax'],
     [{ sigma: 'share', even: '1.5' }, '--even 1.5: expected a number from 0 to 1'],
+    [{ cap: '4' }, '--cap has no meaning with --sigma softmax'],
+    [{ sigma: 'share', cap: '.9' }, '--cap .9: expected a number from 1 on'],
     [{ steps: 'bold' }, '--steps bold'],
     [{ steps: 'scaled', sigma: 'entropy' }, '--steps scaled has no meaning with --sigma entropy'],
     [{ steps: 'scaled', estimator: 'surprise' }, 'sums of attributions'],

@@ -13,6 +13,7 @@ const CREDIT = {
     tau: 0.5,
     smooth: 2,
     even: 0.8,
+    cap: 4,
     steps: 'scaled',
   } as const),
   ...({ batchSize: 8, maxCompletionLength: 100 } as const),

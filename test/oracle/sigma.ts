@@ -29,6 +29,7 @@ export interface SigmaOptions {
   residual?: 'uniform' | 'answer';
   within?: 'uniform' | 'entropy' | 'unsure';
   even?: number; // λ of `share`
+  cap?: number; // largest σ_t·T of `share`, before what is above it is shared out
   tau?: number; // of `softmax`
   gamma?: number; // of `discounted`
   smooth?: number; // segments on either side
@@ -148,12 +149,21 @@ export function computeSigma(rule: SigmaRule, input: SigmaInput, options: SigmaO
       const steps = deltas.reduce((a, b) => a + b, 0);
       return byStep(reward - last, steps + reward - last, hasAnswer);
     }
-    case 'share':
+    case 'share': {
       if (sign === 0) return uniform('small-advantage');
-      return byWeight(
+      const whole = byWeight(
         deltas.map((delta) => Math.max(0, sign * delta)),
         even,
       );
+      if (options.cap === undefined || whole.uniformBecause !== undefined) return whole;
+      const most = options.cap / total;
+      const kept = whole.sigma.reduce((sum, s) => sum + Math.min(s, most), 0);
+      const sigma = whole.sigma.map((s) => Math.min(s, most) + (1 - kept) / total);
+      const shares = segmentEnds.map((end, k) =>
+        sigma.slice(end - (lengths[k] as number), end).reduce((a, b) => a + b, 0),
+      );
+      return { sigma, segmentShares: shares };
+    }
     case 'softmax': {
       if (sign === 0) return uniform('small-advantage');
       const scores = deltas.map((delta) => (sign * delta) / tau);
