@@ -146,9 +146,9 @@ export function trainingTable(logs) {
 /** Every sweep with a task's weak policy, whatever its steps, its rate's course and its clipping. */
 const SWEEPS = {
   sparse: ['sparse', 'sparse-clipped', 'within-sparse', 'within-falling', 'within-again'],
-  dense: ['dense', 'within-dense', 'within-dense-falling'],
+  dense: ['dense', 'within-dense', 'within-dense-falling', 'within-dense-capped'],
 };
-const POOLED = ['share calibrated', 'share pr', 'within calibrated', 'within pr'];
+const POOLED = ['share calibrated', 'share pr', 'within calibrated', 'within pr', 'within calibrated capped'];
 
 /** One figure over all pairs of a task that an arm has, so that no claim rests on the best sweep: shares of steps with 95 % intervals, differences, p. */
 export function pooledTable(task, sweeps) {
@@ -183,7 +183,7 @@ export function pooledTable(task, sweeps) {
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again', 'dense-falling']) {
+  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again', 'dense-falling', 'dense-capped']) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));
