@@ -21,19 +21,6 @@ def weighted(rows, scored, scale, column="sigma"):
     return [plain[i] if row is None else np.asarray(row[column], np.float32) * scale[i] for i, row in enumerate(scored)]
 
 
-def capped(scored, largest):
-    """Rows whose σ_t·T is at most `largest` before what is cut off is spread evenly over the trace: Σσ stays 1."""
-    found = []
-    for row in scored:
-        if row is None:
-            found.append(None)
-            continue
-        sigma = np.asarray(row["sigma"])
-        cut = np.minimum(sigma, largest / len(sigma))
-        found.append({**row, "sigma": cut + (sigma.sum() - cut.sum()) / len(sigma)})
-    return found
-
-
 def as_advantage(rows, scored, by_length=True):
     """`token_advantage` in place of A·w, a mean (or a sum) over the trace's tokens, a mean over traces; a trace that was rejected counts nothing."""
     return [(np.asarray(row["token_advantage"], np.float32) if row else np.zeros(len(sent["completion_ids"]), np.float32))

@@ -21,7 +21,6 @@ from model import Llama
 
 EARLY = 0.7        # at this share of the steps all held-out problems are looked at, as at the end
 CALIBRATED_ON = 4  # steps whose scored traces the calibrated value is fitted to
-LARGEST = 4        # of σ_t·T where it is capped
 WITHIN = ["--within", "entropy", "--even", "0.8"]  # credit inside a segment, as stage0_within.py found it best
 
 # flags of `score` for arms that one call makes
@@ -36,7 +35,7 @@ ONE_CALL = {
 CALIBRATED = {
     "share calibrated": ["--estimator", "calibrated"],
     "within calibrated": ["--estimator", "calibrated", *WITHIN],
-    "within calibrated capped": ["--estimator", "calibrated", *WITHIN],
+    "within calibrated capped": ["--estimator", "calibrated", *WITHIN, "--cap", "4"],
     "within calibrated, even .1": ["--estimator", "calibrated", "--within", "entropy"],
     "rudder calibrated": ["--estimator", "calibrated", "--sigma", "rudder", "--baseline", "group"],
     "segment calibrated": ["--estimator", "calibrated", "--method", "segment"],
@@ -78,7 +77,7 @@ class Credit:
         if self.arm.startswith("segment"):
             found = arms.as_advantage(rows, scored)
         else:
-            found = arms.weighted(rows, arms.capped(scored, LARGEST) if self.arm.endswith("capped") else scored, scale)
+            found = arms.weighted(rows, scored, scale)
         gains = [row["sigma_gain"] for row, a in zip(scored, scale) if a and row and row.get("sigma_gain") is not None]
         statuses = collections.Counter(row["status"].split(";")[0] if row else "rejected" for row in scored)
         return found, self.tool.seconds - started, statuses, float(np.mean(gains)) if gains else None
