@@ -36,7 +36,11 @@ export interface Trace {
   readonly completionMask?: OwnTokens;
   /** in the place of ids: the messages behind the prompt, of which the chat template makes them and the mask */
   readonly turns?: readonly Message[];
-  /** what the policy was told of its tools, for the chat template; of such traces alone */
+  /** the same beside ids, which decide what the policy read: for an environment that goes on */
+  readonly spoken?: readonly Message[];
+  /** the messages of its prompt, and what came behind it; absent where the prompt was text */
+  readonly dialogue?: { readonly prompt: readonly Message[]; readonly behind: readonly Message[] };
+  /** what the policy was told of its tools, for the chat template; of traces of several turns, and of prompts alone */
   readonly tools?: unknown;
   /** segment ends for `--segmenter given`: token indices, end exclusive */
   readonly segmentEnds?: Int32Array;

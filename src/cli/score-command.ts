@@ -7,7 +7,7 @@ import { BANKS } from '../estimate/bank.js';
 import { scoresReferences } from '../estimate/nature.js';
 import type { CreditFlags } from '../estimators/credit-flags.js';
 import type { FlagValues } from '../estimators/estimator.js';
-import { resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
+import { askedEnvironment, resolveSampling, samplingFlags } from '../estimators/sampling-flags.js';
 import { oneOf, positiveInteger } from '../flag-values.js';
 import { EMBEDDED_POLICY } from '../policy/embedded.js';
 import { lazily } from './declare.js';
@@ -156,7 +156,8 @@ export function addSample(
         const method = resolveSampling(flags, '--max-tokens', flags.maxTokens);
         const samples = positiveInteger('--samples', flags.samples, 8);
         const { signal } = interruption;
-        const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, signal };
+        const environment = await askedEnvironment(flags);
+        const job = { ...runOptions(flags), policy: flags.policy, samples, ...method, environment, signal };
         interruption.limitTime(parseTimeLimit(flags.timeLimit));
         done(await sample(inputs, { ...job, ...sharing(command, inputs) }, log));
       },

@@ -1,8 +1,16 @@
 // `rredcot sample`: lets the policy write completions of prompts, as traces that `score` reads.
 import { type ExitCode, TraceRejected } from '../errors.js';
 import { continued } from '../estimate/models/continued.js';
+import { type Episode, standingAt } from '../estimate/models/episodes.js';
 import { type Judge, judged, type Reward } from '../estimate/reward.js';
-import type { OurColumn } from '../io/arrow/output-columns.js';
+import type { AskedEnvironment } from '../estimators/sampling-flags.js';
+import {
+  columnName,
+  INT32_LIST,
+  type OurColumn,
+  requestedColumn,
+  STRING,
+} from '../io/arrow/output-columns.js';
 import { windowOf } from '../io/files/chunks.js';
 import { noteProof } from '../policy/run/canary.js';
 import { openWriting } from '../policy/run/continue.js';
@@ -12,6 +20,7 @@ import { rowKey } from '../policy/run/sampling.js';
 import { graphFor } from '../policy/run/session.js';
 import { encodePrompt, promptStatus, spelledText } from '../policy/text/encode.js';
 import { stopsOf } from '../policy/text/stops.js';
+import type { Spelling } from '../policy/text/tokenizer.js';
 import type { Log } from '../report/log.js';
 import { TokenMeter } from '../report/progress.js';
 import { type BadRow, eachTrace, isBad } from '../rows.js';
@@ -30,6 +39,8 @@ export interface SampleOptions extends JobOptions {
   readonly samples: number;
   readonly sampling: SamplingOptions;
   readonly judge: Judge;
+  /** who answers the policy's turns; absent: a completion is one turn */
+  readonly environment?: AskedEnvironment;
 }
 
 /** What it writes. */
@@ -37,6 +48,31 @@ export const COLUMNS: readonly OurColumn[] = [
   ...(['id', 'group', 'prompt', 'completion', 'prompt_ids', 'completion_ids', 'logprobs'] as const),
   ...(['finish_reason', 'reward', 'source_file', 'source_row', 'source_item', 'status'] as const),
 ];
+
+const MESSAGE = {
+  kind: 'struct',
+  fields: [
+    { name: 'role', type: STRING },
+    { name: 'content', type: STRING },
+  ],
+} as const;
+
+/** What stands in the places of these columns where turns are played. */
+const OF_TURNS = [
+  requestedColumn('completion', { kind: 'list', element: MESSAGE }, 'the messages behind the prompt'),
+  requestedColumn('completion_mask', INT32_LIST, 'which of `completion_ids` the policy wrote: 1 or 0'),
+];
+
+/** The columns of turns: messages that score and an environment read, and their mask. */
+function columnsOfTurns(chosen: readonly OurColumn[] | undefined) {
+  const { columns, texts } = chosenColumns([...COLUMNS, 'completion_mask'], chosen);
+  const all = [...columns, ...texts.filter((name) => name === 'completion')];
+  const ofTurns = (name: string) => OF_TURNS.find((column) => columnName(column) === name);
+  return {
+    columns: all.map((column) => ofTurns(columnName(column)) ?? column),
+    texts: texts.filter((name) => name !== 'completion'),
+  };
+}
 
 /** Samples completions of every prompt; errors and exit codes as `score`. */
 export async function sample(paths: readonly string[], opts: SampleOptions, log: Log): Promise<ExitCode> {
@@ -46,7 +82,9 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
   const { policy, device, tokenizer, prompts } = opened;
   const { architecture, exitTemplate } = policy;
   const meter = new TokenMeter();
+  await using environment = await opts.environment?.open(signal);
   const choosing = {
+    players: environment && { environment, prompts, tokenizer },
     ...sampling,
     batch,
     stops: await stopsOf(policy, sampling.stop, tokenizer, log),
@@ -70,7 +108,8 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       const [exit, most] = [ids.length, Math.min(sampling.maxTokens, room)];
       const keys = Array.from({ length: samples }, (_, m) => rowKey(sampling.seed, trace.id, 0, m));
       const starts = keys.map((key) => ({ exit, key, most }));
-      return { trace: { ...trace, prompt }, begun: { ids, starts }, status };
+      const standings = environment && keys.map(() => standingAt(trace, NONE, undefined, 0));
+      return { trace: { ...trace, prompt }, begun: { ids, starts }, standings, status };
     });
 
     const session = await openWriting(policy, device);
@@ -84,46 +123,26 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
       });
       for await (const item of written) {
         if (isBad(item)) yield item;
-        else for (const [m, own] of item.written.entries()) yield sampleRow(item, own, m);
+        else for (const [m, own] of item.written.entries()) yield sampledRow(item, own, m, how);
       }
     } finally {
       await session.close();
     }
   }
 
-  function sampleRow(
-    { trace, begun, status }: { trace: Trace; begun: { ids: Int32Array }; status: readonly string[] },
-    { ids, logprobs, finish }: Written,
-    m: number,
-  ): OutputRow {
-    const completion = spelledText(ids, tokenizer);
-    const { reward, status: why } = rewardOf(trace, completion);
-    const place = {
-      id: `${trace.id}/${m}`,
-      group: trace.group ?? trace.id,
-      item: (trace.item ?? 0) * samples + m,
-    };
-    return {
-      ...blankRow({ ...trace, ...place, completion }),
-      promptIds: begun.ids,
-      completionIds: ids,
-      logprobs,
-      finish,
-      reward,
-      status: [...new Set([...status, ...why])],
-    };
-  }
-
-  function rewardOf({ references, prompt }: Trace, completion: string): Reward {
-    if (references.length === 0) return { reward: null, status: [] };
-    return judged(completion, references, exitTemplate, judge, typeof prompt === 'string' ? prompt : '');
-  }
-
+  const how = {
+    ...{ samples, tokenizer },
+    judge({ references, prompt }: Trace, text: string): Reward {
+      if (references.length === 0) return { reward: null, status: [] };
+      return judged(text, references, exitTemplate, judge, typeof prompt === 'string' ? prompt : '');
+    },
+  };
   const job = {
     command: 'sample' as const,
     output: (stem: string) => ({ path: `${stem}.samples.jsonl` }),
-    ...chosenColumns(COLUMNS, opts.columns),
-    config: { samples, ...sampling, judge, chatTemplateArgs },
+    ...(environment ? columnsOfTurns(opts.columns) : chosenColumns(COLUMNS, opts.columns)),
+    hasTurns: environment !== undefined,
+    config: { samples, ...sampling, judge, chatTemplateArgs, ...opts.environment?.config },
     policy,
     passes: { precision: graphFor(policy, device).precision },
     needs: { prompt: true, references: false, completion: false },
@@ -135,3 +154,35 @@ export async function sample(paths: readonly string[], opts: SampleOptions, log:
   };
   return await runJob(await openInputs(paths, opts, log), opts, job, log);
 }
+
+const NONE = new Int32Array(0);
+
+/** A row of the output: the completion `m` of a prompt. */
+function sampledRow(
+  { trace, begun, status }: { trace: Trace; begun: { ids: Int32Array }; status: readonly string[] },
+  { ids, logprobs, finish, messages, own, reward: earned = null }: Written & Partial<Episode>,
+  m: number,
+  { samples, tokenizer, judge }: { samples: number; tokenizer: Spelling; judge: Judging },
+): OutputRow {
+  const completion = spelledText(ids, tokenizer);
+  // of several turns the answer stands in the last; what an environment says counts
+  const verdict = () => judge(trace, messages?.at(-1)?.content ?? completion);
+  const { reward, status: why } = earned === null ? verdict() : { reward: earned, status: [] };
+  const place = {
+    id: `${trace.id}/${m}`,
+    group: trace.group ?? trace.id,
+    item: (trace.item ?? 0) * samples + m,
+  };
+  return {
+    ...blankRow({ ...trace, ...place, completion }),
+    promptIds: begun.ids,
+    completionIds: ids,
+    logprobs,
+    finish,
+    reward,
+    status: [...new Set([...status, ...why])],
+    ...(own && { requested: { completion: messages, completion_mask: Int32Array.from(own) } }),
+  };
+}
+
+type Judging = (trace: Trace, text: string) => Reward;

@@ -12,7 +12,7 @@ import { type Flag, oneOf, positiveInteger } from '../flag-values.js';
 import { stopsOf } from '../policy/text/stops.js';
 import { TokenMeter } from '../report/progress.js';
 import type { Asked, Estimator, FlagValues } from './estimator.js';
-import { resolveSampling, samplingFlags } from './sampling-flags.js';
+import { askedEnvironment, resolveSampling, samplingFlags } from './sampling-flags.js';
 
 const OF = 'of mc and mc-truncated: ';
 
@@ -36,7 +36,7 @@ const OF_SAMPLES = {
   flags: FLAGS,
   configKeys: [
     ...['mcSamples', 'mcMaxTokens', 'mcUnfinished', 'temperature', 'topP', 'seed', 'judge', 'keepSamples'],
-    'stop',
+    ...['stop', 'environment'],
   ],
   columns: ({ keepSamples }) => monteCarloColumns(keepSamples === true),
   remade: (row, { mcUnfinished }) =>
@@ -58,8 +58,9 @@ export const mcTruncated: Estimator = {
   ask: (values) => sampled(values, MOST.truncated),
 };
 
-function sampled(values: FlagValues, most: number): Asked {
+async function sampled(values: FlagValues, most: number): Promise<Asked> {
   const { mcSamples = '20', mcMaxTokens = most, mcUnfinished = 'zero', keepSamples = false } = values;
+  const asked = await askedEnvironment(values);
   const opts: MonteCarloOptions = {
     samples: positiveInteger('--mc-samples', String(mcSamples), 20),
     unfinished: oneOf('--mc-unfinished', String(mcUnfinished), UNFINISHED),
@@ -67,19 +68,22 @@ function sampled(values: FlagValues, most: number): Asked {
     ...resolveSampling(values, '--mc-max-tokens', String(mcMaxTokens)),
   };
   return {
-    config: monteCarloConfig(opts),
-    readsReferences: true,
-    async open({ policy, tokenizer, marks, signal, log }) {
+    config: { ...monteCarloConfig(opts), ...asked?.config },
+    readsReferences: asked === undefined,
+    async open({ policy, tokenizer, prompts, marks, signal, log }) {
       const { openWriting } = await import('../policy/run/continue.js');
       const { SamplingTally, sampledValues } = await import('../estimate/models/sampled.js');
       const stops = await stopsOf(policy, opts.sampling.stop, tokenizer, log);
       const meter = new TokenMeter();
       const { maxTokens } = policy.architecture;
+      const environment = await asked?.open(signal);
+      const players = environment && { environment, prompts, tokenizer };
       return {
         openSession: openWriting,
         meter,
+        [Symbol.asyncDispose]: async () => environment?.[Symbol.asyncDispose](),
         start({ session, window }) {
-          const writer = { session, tokenizer, marks, stops, maxTokens };
+          const writer = { session, tokenizer, marks, stops, maxTokens, players };
           const how = { ...opts, signal, onTokens: (tokens: number) => meter.add(tokens) };
           return {
             values: (scored) => sampledValues(scored, writer, how, window),

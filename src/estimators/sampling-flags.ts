@@ -16,6 +16,10 @@ export function samplingFlags(of = ''): readonly Flag[] {
       `${of}a token that ends a completion, beside those that the policy names (default: none)`,
     ],
     [
+      '--environment <file>',
+      `${of}module that answers each turn of the policy's, or ends the episode: code that runs, at most 30 s an answer (docs/sampling.md)`,
+    ],
+    [
       '--judge <how>',
       `${of}reward: compare (docs/answers.md)|exact (the answer's very text) (default: compare)`,
     ],
@@ -48,3 +52,19 @@ export function resolveSampling(values: FlagValues, maxTokensFlag: string, maxTo
   };
   return { sampling, judge: oneOf('--judge', text('judge', 'compare'), JUDGES) };
 }
+
+/**
+ * The module that `--environment` names, read; undefined without the flag.
+ * @throws RredcotError for a file that cannot be read
+ */
+export async function askedEnvironment({ environment: path }: FlagValues) {
+  if (path === undefined) return undefined;
+  const { Environment, readEnvironment } = await import('../estimate/models/environment.js');
+  const file = await readEnvironment(String(path));
+  return {
+    config: { environment: { sha256: file.sha256 } },
+    open: (signal: AbortSignal) => Environment.open(file, { signal }),
+  };
+}
+
+export type AskedEnvironment = Awaited<ReturnType<typeof askedEnvironment>>;

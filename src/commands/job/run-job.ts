@@ -65,6 +65,8 @@ export interface Job {
   readonly rewardAsIs: boolean;
   /** completions are the command's own, not the input's */
   readonly isSampled?: boolean;
+  /** its rows have several turns, whatever the input's have */
+  readonly hasTurns?: boolean;
   /** filled by the survey, for references from a trace's group */
   readonly banks?: GroupBanks | undefined;
   /** how values are called in the trace that is drawn at the end; undefined where there are none */
@@ -134,7 +136,7 @@ export async function runJob(
     // nobody knows what follows in a stream
     const part = survey !== undefined ? survey.part : limit !== undefined ? limitPart(limit) : input?.part;
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
-    const hasTurns = survey?.hasTurns ?? isFirstOfTurns(mapping, needs);
+    const hasTurns = job.hasTurns || (survey?.hasTurns ?? isFirstOfTurns(mapping, needs));
     const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);
     const layout = outputLayout(source.columns, mapping, { ...job, columns, text, choice, typed });
     const again = command === 'score' ? scoredAlready(inputs, mapping.first, choice) : undefined;

@@ -1,27 +1,17 @@
 // Puts a stream of traces that are to be continued to the policy: neighbours share a batch, results in input order.
 import { TraceRejected } from '../../errors.js';
-import {
-  type Begun,
-  type ContinueOptions,
-  continueTraces,
-  type PolicyWrites,
-} from '../../policy/run/continue.js';
+import { type ContinueOptions, continueTraces, type PolicyWrites } from '../../policy/run/continue.js';
 import { inHalves } from '../../policy/run/halves.js';
 import type { Written } from '../../policy/run/sampling.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
-
-/** A trace with the states from which it is continued. */
-export interface Continuable {
-  readonly trace: Trace;
-  readonly begun: Begun;
-}
+import { type Continuable, type Episode, type Players, playEpisodes } from './episodes.js';
 
 export interface Continued<T> {
   readonly item: T;
   readonly trace: Trace;
   /** in the order of the starts */
-  readonly written: readonly Written[] | TraceRejected;
+  readonly written: readonly (Written & Partial<Episode>)[] | TraceRejected;
 }
 
 /**
@@ -31,9 +21,10 @@ export interface Continued<T> {
 export async function* continued<T extends Continuable>(
   items: AsyncIterable<T | BadRow>,
   session: PolicyWrites,
-  opts: ContinueOptions,
+  opts: ContinueOptions & { readonly players?: Players | undefined },
   windowOf: (ordinal: number) => number,
 ): AsyncGenerator<Continued<T> | BadRow> {
+  const { players } = opts;
   let held: (T | BadRow)[] = [];
   let [rows, window] = [0, -1];
   async function* flush(): AsyncGenerator<Continued<T> | BadRow> {
@@ -41,9 +32,16 @@ export async function* continued<T extends Continuable>(
     [held, rows] = [[], 0];
     const own = whole.filter((item) => !isBad(item)) as T[];
     const written = await inHalves(
-      own.map(({ begun }) => begun),
-      (traces): Promise<(Written[] | TraceRejected)[]> => continueTraces(session, traces, opts),
-      ({ ids }) =>
+      own,
+      (each): Promise<(Written[] | TraceRejected)[]> =>
+        players === undefined
+          ? continueTraces(
+              session,
+              each.map(({ begun }) => begun),
+              opts,
+            )
+          : playEpisodes(session, each, opts, players),
+      ({ begun: { ids } }) =>
         new TraceRejected(
           'out_of_memory',
           `the machine has not enough memory to continue its ${ids.length} tokens: run it where there is more`,

@@ -1,7 +1,7 @@
 // Values the exits of traces by completions that are sampled there, and measures what that would take.
 import { TraceRejected } from '../../errors.js';
 import { count, plural } from '../../plural.js';
-import { type Begun, continueTraces, type PolicyWrites, type Start } from '../../policy/run/continue.js';
+import { continueTraces, type PolicyWrites, type Start } from '../../policy/run/continue.js';
 import { rowKey, type SamplingOptions, type Written } from '../../policy/run/sampling.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
@@ -14,6 +14,7 @@ import { type AnswerMarks, judged } from '../reward.js';
 import { noReferences, type TraceResult } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
 import { continued } from './continued.js';
+import { type Continuable, type Episode, type Players, type Standing, standingAt } from './episodes.js';
 import {
   type MonteCarloOptions,
   type MonteCarloValues,
@@ -29,6 +30,8 @@ export interface SampledFrom {
   readonly stops: readonly number[];
   /** tokens of the longest sequence */
   readonly maxTokens: number;
+  /** who answers what it writes; absent: a completion is one turn */
+  readonly players?: Players | undefined;
 }
 
 interface Job extends PassJob {
@@ -43,12 +46,12 @@ export async function* sampledValues<T extends Job>(
   opts: MonteCarloOptions & { readonly signal: AbortSignal; readonly onTokens: (count: number) => void },
   windowOf: (ordinal: number) => number,
 ): AsyncGenerator<Valued<T> | BadRow> {
-  const { session, stops, maxTokens } = policy;
+  const { session, stops, players } = policy;
   const { samples, sampling, signal, onTokens } = opts;
   const begun = eachTrace(scored, ({ job, trace, result }) => {
-    return { job, trace, result, ...begin(job, result, maxTokens, samples, sampling) };
+    return { job, trace, result, ...begin(job, result, policy, samples, sampling) };
   });
-  const how = { ...sampling, stops, signal, onTokens };
+  const how = { ...sampling, stops, signal, onTokens, players };
   yield* eachTrace(continued(begun, session, how, windowOf), ({ item, written }) => {
     if (written instanceof TraceRejected) throw written;
     const { job, trace, result, exits } = item;
@@ -60,42 +63,48 @@ export async function* sampledValues<T extends Job>(
 function begin(
   { trace, promptIds, completionIds, pieces }: PassJob,
   { segmentation }: TraceResult,
-  maxTokens: number,
+  { maxTokens, players }: SampledFrom,
   samples: number,
   sampling: SamplingOptions,
-): { begun: Begun; exits: readonly number[] } {
-  if (pieces.tokens.own !== undefined)
+): Omit<Continuable, 'trace'> & { exits: readonly number[] } {
+  const { own } = pieces.tokens;
+  if (own !== undefined && players === undefined)
     throw new TraceRejected(
       'turns',
-      'it has several turns, and nobody answers what is sampled in their place: another --estimator',
+      'it has several turns, and nobody answers what is sampled in their place: --environment <file>, or another --estimator',
     );
   const starts: Start[] = [];
+  const standings: Standing[] = [];
   const exits: number[] = []; // number of the exit of each start
   for (const [k, end] of segmentation.exits.entries()) {
     const exit = promptIds.length + end;
     const most = Math.min(sampling.maxTokens, maxTokens - exit);
+    const standing = players && standingAt(trace, completionIds, own, end);
     for (let m = 0; m < samples && most > 0; m++) {
       starts.push({ exit, key: rowKey(sampling.seed, trace.id, k, m), most });
       exits.push(k);
+      if (standing !== undefined) standings.push(standing);
     }
   }
-  return { begun: { ids: joinIds(promptIds, completionIds), starts }, exits };
+  return { begun: { ids: joinIds(promptIds, completionIds), starts }, standings, exits };
 }
 
 function valuesOf(
   { references, trace, completionIds }: Job,
   { segmentation }: TraceResult,
   exits: readonly number[],
-  written: readonly Written[],
+  written: readonly (Written & Partial<Episode>)[],
   { tokenizer, marks }: SampledFrom,
   { judge, unfinished, keep, samples: M }: MonteCarloOptions,
 ): MonteCarloValues {
   const prompt = typeof trace.prompt === 'string' ? trace.prompt : '';
-  const samples = written.map(({ ids, finish }, i): Sample => {
+  const samples = written.map(({ ids, finish, messages, reward = null }, i): Sample => {
     const exit = exits[i] as number;
-    const whole = joinIds(completionIds.subarray(0, segmentation.exits[exit]), ids);
-    const text = spelledText(whole, tokenizer);
-    const utility = finish === 'length' ? null : judged(text, references, marks, judge, prompt).reward;
+    const whole = () => joinIds(completionIds.subarray(0, segmentation.exits[exit]), ids);
+    // of several turns the answer stands in the last
+    const text = messages?.at(-1)?.content ?? spelledText(whole(), tokenizer);
+    const found = () => judged(text, references, marks, judge, prompt).reward;
+    const utility = finish === 'length' ? null : (reward ?? found());
     return { exit, completion: spelledText(ids, tokenizer), ids, finish, utility };
   });
   const utilities = Array.from(segmentation.exits, (_, k) => {

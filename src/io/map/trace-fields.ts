@@ -56,6 +56,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const promptText = cells.get('prompt_text')?.value;
     const isRead = needs.completion !== false;
     const turns = isRead ? turnsOf(cells, completionIds, completionMask) : undefined;
+    const spoken = isRead && turns === undefined ? severalTurns(cells.get('completion')?.value) : undefined;
     const completion = !isRead
       ? ''
       : turns === undefined
@@ -75,8 +76,8 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const texts = {
       prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
       completion,
-      ...present({ promptIds, completionIds, completionMask, turns }),
-      ...(turns && present({ tools: toolsOf(cells) })),
+      ...present({ promptIds, completionIds, completionMask, turns, spoken }),
+      ...((spoken ?? turns) !== undefined || !isRead ? present({ tools: toolsOf(cells) }) : {}),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes

@@ -152,10 +152,10 @@ export class ChatRenderer {
    * @throws TraceRejected (`chat_template`) for messages that the template does not take
    * @throws RredcotError (exit 2) for a template that does not parse, or has not ended several times
    */
-  async render(messages: readonly Message[]): Promise<string> {
+  async render(messages: readonly Message[], tools?: unknown): Promise<string> {
     const last = messages.at(-1);
     const continues = last?.role === 'assistant';
-    const text = await this.ask({ messages, addGenerationPrompt: !continues });
+    const text = await this.ask({ messages, addGenerationPrompt: !continues, tools });
     return continues ? throughContent(text, last.content) : text;
   }
 

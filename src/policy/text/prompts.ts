@@ -5,7 +5,7 @@ import type { Log } from '../../report/log.js';
 import type { Message, Trace } from '../../trace.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import { renderedTurns } from './turns.js';
+import { renderedTurns, shownBehind } from './turns.js';
 
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
@@ -41,7 +41,22 @@ export class Prompts {
    * The trace with a prompt of text and its ids, where anything had to be done; its status says what.
    * @throws TraceRejected (`chat_template`) for messages that cannot be rendered
    */
-  async prepare(trace: Trace): Promise<Trace> {
+  async prepare(given: Trace): Promise<Trace> {
+    const { prompt, turns, spoken: behind = turns ?? [] } = given;
+    const trace = await this.prepared(given);
+    return typeof prompt === 'string' ? trace : { ...trace, dialogue: { prompt, behind } };
+  }
+
+  /** As {@link shownBehind} has it. */
+  shownBehind(
+    before: Parameters<typeof shownBehind>[0],
+    next: readonly Message[],
+    isClosed: boolean,
+  ): Promise<Int32Array> {
+    return shownBehind(before, next, isClosed, this.chat, this.tokenizer);
+  }
+
+  private async prepared(trace: Trace): Promise<Trace> {
     if (trace.turns !== undefined)
       return { ...trace, ...(await renderedTurns(trace, this.chat, this.tokenizer)) };
     // ids are what the policy read, whatever the row shows beside them
@@ -94,7 +109,7 @@ export class Prompts {
   private async rendered(trace: Trace): Promise<Trace> {
     const { chat } = this;
     if (chat === undefined || typeof trace.prompt === 'string') return trace;
-    const text = await chat.render(trace.prompt);
+    const text = await chat.render(trace.prompt, trace.tools);
     if (!this.told.has('first')) {
       this.told.add('first');
       const more = text.length > SHOWN ? `… (${text.length} characters)` : '';

@@ -1,0 +1,182 @@
+// Lets the policy go on in turns with an environment: from each state until the environment ends the episode, or a limit of tokens does.
+import { TraceRejected } from '../../errors.js';
+import { stringifyJson } from '../../io/arrow/json.js';
+import {
+  type Begun,
+  type ContinueOptions,
+  continueTraces,
+  type PolicyWrites,
+} from '../../policy/run/continue.js';
+import { type RowKey, rowKey, type Written } from '../../policy/run/sampling.js';
+import { spelledText } from '../../policy/text/encode.js';
+import type { Prompts } from '../../policy/text/prompts.js';
+import type { Spelling } from '../../policy/text/tokenizer.js';
+import type { Message, Trace } from '../../trace.js';
+import { type OwnTokens, turnsIn } from '../../turns.js';
+import { joinIds } from '../references.js';
+import type { Environment } from './environment.js';
+
+/** What an episode came to; T tokens, those that the policy was shown among them, whose log-probabilities are 0. */
+export interface Episode extends Written {
+  /** (T) */
+  readonly own: OwnTokens;
+  /** behind those before its state; the first is the turn in which that lay, whole */
+  readonly messages: readonly Message[];
+  /** null where the environment has not said it */
+  readonly reward: number | null;
+}
+
+/** What turns are played with. */
+export interface Players {
+  readonly environment: Environment;
+  readonly prompts: Pick<Prompts, 'shownBehind'>;
+  readonly tokenizer: Spelling;
+}
+
+/** A conversation up to a state of its trace. */
+export interface Standing {
+  /** all before the turn in which the policy goes on */
+  readonly before: readonly Message[];
+  /** the state's last tokens: what it has written of that turn */
+  readonly begun: Int32Array;
+}
+
+/** A trace with the states from which it is continued. */
+export interface Continuable {
+  readonly trace: Trace;
+  readonly begun: Begun;
+  /** of each start, where turns are played */
+  readonly standings?: readonly Standing[] | undefined;
+}
+
+/**
+ * Where a trace stands after so many tokens of its completion.
+ * @param own which of these the policy wrote; undefined: all
+ * @throws TraceRejected (`turns`) where nobody knows its messages, or they are others than its turns
+ */
+export function standingAt(
+  { dialogue }: Trace,
+  completionIds: Int32Array,
+  own: OwnTokens | undefined,
+  end: number,
+): Standing {
+  if (dialogue === undefined || dialogue.prompt.at(-1)?.role === 'assistant')
+    throw new TraceRejected(
+      'turns',
+      `its prompt is ${dialogue ? "messages that end with the assistant's" : 'text'}, expected messages before its turn, which --environment goes on with: --map prompt=<path>`,
+    );
+  const { prompt, behind } = dialogue;
+  if (own === undefined) return { before: prompt, begun: completionIds.subarray(0, end) };
+  const turns = turnsIn(own);
+  const said = behind.flatMap(({ role }, n) => (role === 'assistant' ? [n] : []));
+  if (said.length !== turns.length)
+    throw new TraceRejected(
+      'turns',
+      `the policy has ${turns.length} turns by completion_mask and ${said.length} messages, expected as many, which --environment goes on with: --map completion=<path of its messages>`,
+    );
+  const n = turns.findLastIndex(([from], i) => i === 0 || from <= end);
+  const [from] = turns[n] as (typeof turns)[number];
+  const before = [...prompt, ...behind.slice(0, said[n])];
+  return { before, begun: completionIds.subarray(Math.min(from, end), end) };
+}
+
+/** An episode under way: the start `n` of the trace `b`. */
+interface Live {
+  readonly b: number;
+  readonly n: number;
+  readonly key: RowKey;
+  /** tokens that it may still have */
+  readonly left: number;
+  /** all that the policy reads, its state included */
+  readonly ids: Int32Array;
+  readonly standing: Standing;
+  readonly parts: readonly (Pick<Written, 'ids' | 'logprobs'> & { readonly isOwn: 0 | 1 })[];
+  readonly messages: readonly Message[];
+}
+
+/**
+ * Plays every trace on from each of its starts, whose `most` tokens hold what the policy is shown, too. A turn is written for all
+ * episodes at once, then each is answered.
+ * @returns a list a trace in the order of its starts; what its environment, or its template, cannot take costs the trace alone
+ */
+export async function playEpisodes(
+  session: PolicyWrites,
+  stages: readonly Continuable[],
+  opts: ContinueOptions,
+  players: Players,
+): Promise<(Episode[] | TraceRejected)[]> {
+  const played: (Episode[] | TraceRejected)[] = stages.map(() => []);
+  const rows = stages.map(({ trace: { source, joined } }) =>
+    JSON.parse(stringifyJson({ ...source.columns, ...joined })),
+  );
+  let live: Live[] = stages.flatMap(({ begun: { ids, starts }, standings = [] }, b) =>
+    starts.map(({ exit, key, most }, n) => {
+      const standing = standings[n] as Standing;
+      return { b, n, key, left: most, ids: ids.subarray(0, exit), standing, parts: [], messages: [] };
+    }),
+  );
+  let begun = stages.map((stage) => stage.begun);
+  for (let turn = 1; live.length > 0; turn++) {
+    const written = (await continueTraces(session, begun, opts)).flat();
+    const next: Live[] = [];
+    for (const [i, one] of live.entries()) {
+      const own = played[one.b] as Episode[] | TraceRejected;
+      if (own instanceof TraceRejected) continue;
+      const after = await afterTurn(
+        one,
+        written[i] as Written,
+        rows[one.b],
+        stages[one.b]?.trace,
+        players,
+      ).catch((error: unknown) => {
+        if (error instanceof TraceRejected) return error;
+        throw error;
+      });
+      if (after instanceof TraceRejected) played[one.b] = after;
+      else if ('finish' in after) own[one.n] = after;
+      else next.push(after);
+    }
+    live = next.filter(({ b }) => !(played[b] instanceof TraceRejected));
+    // other random numbers than those of the turn before
+    begun = live.map(({ ids, key, left }) => {
+      return { ids, starts: [{ exit: ids.length, key: rowKey(...key, turn), most: left }] };
+    });
+  }
+  return played;
+}
+
+/** What becomes of an episode behind one more turn of the policy's. @throws TraceRejected */
+async function afterTurn(
+  one: Live,
+  { ids, logprobs, finish }: Written,
+  row: unknown,
+  trace: Trace | undefined,
+  { environment, prompts, tokenizer }: Players,
+): Promise<Live | Episode> {
+  const { standing, key } = one;
+  const begun = one.messages.length === 0 ? standing.begun : NONE;
+  const turn = { role: 'assistant', content: spelledText(joinIds(begun, ids), tokenizer) };
+  const messages = [...one.messages, turn];
+  const parts = [...one.parts, { ids, logprobs, isOwn: 1 } as const];
+  const ended = (reward: number | null, why: Written['finish']): Episode => ({
+    ids: joinIds(...parts.map((part) => part.ids)),
+    logprobs: Float32Array.from(parts.flatMap((part) => [...part.logprobs])),
+    own: Uint8Array.from(parts.flatMap((part) => Array(part.ids.length).fill(part.isOwn))),
+    ...{ finish: why, messages, reward },
+  });
+  if (finish === 'length') return ended(null, finish);
+  const all = [...standing.before, ...messages];
+  const answer = await environment.answer({ messages: all, row, seed: rowKey(...key, 'environment')[0] });
+  if ('reward' in answer) return ended(answer.reward, finish);
+  const isClosed = tokenizer.isSpecial(ids.at(-1) as number);
+  const shown = await prompts.shownBehind({ messages: all, tools: trace?.tools }, answer.messages, isClosed);
+  const left = one.left - ids.length - shown.length;
+  // an answer without room for a turn behind it is not shown
+  if (left < 1) return ended(null, 'length');
+  return {
+    ...{ ...one, left, ids: joinIds(one.ids, ids, shown), messages: [...messages, ...answer.messages] },
+    parts: [...parts, { ids: shown, logprobs: new Float32Array(shown.length), isOwn: 0 }],
+  };
+}
+
+const NONE = new Int32Array(0);
