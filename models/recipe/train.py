@@ -25,7 +25,8 @@ def sequence(puzzle, rng, exits):
     # the last line's exit is the trunk's own ending
     ends = tree.exit_points(prompt, chain.lines)[:-1]
     # the label is the answer to which this chain leads in the end: v is then the sampled chains' own success rate
-    return tree.with_exits(prompt, completion, rng.sample(ends, min(exits, len(ends))), chain.answer)
+    shown = puzzle.shown(completion) if hasattr(puzzle, "shown") else None
+    return tree.with_exits(prompt, completion, rng.sample(ends, min(exits, len(ends))), chain.answer, shown=shown)
 
 
 def micro_batches(puzzle, rng, count, size, exits):
@@ -64,7 +65,7 @@ def rate_at(progress):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", choices=("task", "puzzles"), default="task", help="module that draws problems and writes chains")
+    parser.add_argument("--task", choices=("task", "puzzles", "calculator"), default="task", help="module that draws problems and writes chains")
     parser.add_argument("--steps", type=int, default=1600)
     parser.add_argument("--micro", type=int, default=8, help="sequences a micro-batch (small ones stay in the cache)")
     parser.add_argument("--accumulate", type=int, default=4, help="micro-batches a step")

@@ -13,10 +13,11 @@ def exit_points(prompt, lines):
     return [int(n) for n in np.cumsum([len(prompt) + 2] + [len(task.encode(line)) for line in lines])]
 
 
-def with_exits(prompt, completion, ends, answer, score_trunk=True):
-    """One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored)."""
+def with_exits(prompt, completion, ends, answer, score_trunk=True, shown=None):
+    """One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored, as all that is `shown`)."""
     trunk = prompt + completion
-    ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + (completion if score_trunk else [-1] * len(completion))
+    scored = [i if score_trunk and not (shown and shown[t]) else -1 for t, i in enumerate(completion)]
+    ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + scored
     positions, owner, limit = list(range(len(ids))), [0] * len(ids), list(range(1, len(ids) + 1))
     # a branch is the template (not scored) and the answer; the closer is a target only
     branch = TEMPLATE + task.encode(answer)
