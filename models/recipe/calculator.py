@@ -1,7 +1,5 @@
 """The policy that calls a tool: the recurrences of `task.py`, whose results a calculator gives in turns of its own. Calls may be wrong, results never are."""
-from functools import lru_cache
 import random
-import re
 from task import EXIT, FAMILIES, OPERANDS, Chain, Problem, aggregate, compute, letter, prompt_text
 
 # the odds of the training distribution; sampled traces show about the same

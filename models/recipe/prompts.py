@@ -5,7 +5,7 @@ import json
 import task
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--task", choices=("task", "puzzles"), default="task")
+parser.add_argument("--task", choices=("task", "puzzles", "calculator"), default="task")
 parser.add_argument("--seed", default="held-out-1", help="a name that no other set has")
 parser.add_argument("--problems", type=int, default=24, help="a family")
 parser.add_argument("--label", help="samples of these problems (JSON lines): prints the first wrong line of each instead")
@@ -18,7 +18,9 @@ for family in puzzle.FAMILIES:
         name = f"{family}-{number:04d}"
         known[prompt] = problem
         if args.label is None:
-            print(json.dumps({"id": name, "group": name, "prompt": prompt, "prompt_ids": task.encode(prompt),
-                              "answer": puzzle.true_answer(problem)}))
+            # turns are played from messages
+            asked = {"prompt": [{"role": "user", "content": prompt.rstrip("\n")}]} if hasattr(puzzle, "shown") else {
+                "prompt": prompt, "prompt_ids": task.encode(prompt)}
+            print(json.dumps({"id": name, "group": name, **asked, "answer": puzzle.true_answer(problem)}))
 for row in map(json.loads, open(args.label, encoding="utf-8") if args.label else ()):
     print(json.dumps({"id": row["id"], "mistake": puzzle.first_mistake(known[row["prompt"]], row["completion"])}))

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ChatRenderer } from '../../../dist/policy/text/chat-template.js';
 import { type LoadedTokenizer, loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
-import { renderedTurns } from '../../../dist/policy/text/turns.js';
+import { renderedTurns, shownBehind } from '../../../dist/policy/text/turns.js';
 import type { Message } from '../../../dist/trace.js';
 import { traceOf } from '../../support/io-helpers.js';
 import { EMBEDDED } from '../../support/program.js';
@@ -84,4 +84,26 @@ it('a template that drops an earlier thought, a prompt of text and a policy with
     'turns',
     expect.stringContaining('the policy has no chat template'),
   ]);
+});
+
+it('what is put behind a turn is what the template writes there, whatever it makes of the turn; one that is not closed is', async () => {
+  const shown = async (source: string, messages: readonly Message[], isClosed = true) => {
+    const chat = new ChatRenderer({ file: 'a template', source, variables: {} });
+    renderers.push(chat);
+    const ids = await shownBehind({ messages }, [{ role: 'tool', content: '4' }], isClosed, chat, tokenizer);
+    return tokenizer.decode(ids).toString('utf8');
+  };
+  const [call] = TURNS as [Message];
+  const behind = '\n<tool>\n4<|end|>\n<assistant>\n';
+  expect(await shown(CHATML, [...PROMPT, call])).toBe(behind);
+  expect(await shown(CHATML, [...PROMPT, call], false)).toBe(`<|end|>${behind}`);
+  expect(await shown(CHATML.replaceAll('<|end|>', ''), [...PROMPT, call], false)).toBe(
+    '<tool>\n4<assistant>\n',
+  );
+  await expect(shown(FORGETFUL, [...PROMPT, call])).rejects.toMatchObject({
+    ...{
+      code: 'turns',
+      reason: expect.stringContaining('renders all 2 messages otherwise once later ones are there'),
+    },
+  });
 });
