@@ -18,7 +18,7 @@ const MEMORY_MB = 4096;
 export type Answer = { readonly messages: readonly Message[] } | { readonly reward: number | null };
 
 const EXPECTED = '{messages: [{role, content}, …]}, {reward: 0 to 1}, or null at the end of an episode';
-const HINT = 'docs/sampling.md#turns-with-an-environment has one of 12 lines';
+const HINT = 'docs/sampling.md#turns-with-an-environment has one';
 
 // no `name`, no `tool_calls`: what is written of a message is these two
 const Role = z.string().regex(/^(?!assistant$)./, "expected a role that is not the policy's own");

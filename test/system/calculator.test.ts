@@ -1,0 +1,126 @@
+// The policy that calls a tool: its credit and values against exact ones, and its masks against dumps made by trainers' own rules.
+import { beforeAll, describe, expect, it } from 'vitest';
+import {
+  changes,
+  comparedOf,
+  type Message,
+  meanOf,
+  type Played,
+  play,
+  within,
+} from '../support/calculator.js';
+import { tokenIds } from '../support/oracle-comparison.js';
+import { openScene } from '../support/scene.js';
+
+const scene = await openScene();
+const { done, rows, write } = scene;
+let played: Played[];
+
+beforeAll(async () => {
+  played = await play(scene);
+  await done('score played.jsonl --policy policy --quiet -o pr.jsonl');
+  await done('calibrate pr.jsonl -o calibration.json');
+  await done(
+    'score played.jsonl --policy policy --estimator calibrated --calibration calibration.json --quiet -o calibrated.jsonl',
+  );
+});
+
+describe('values and credit of turns', () => {
+  it.each([
+    ['pr', 0.3],
+    ['calibrated', 0.5],
+  ])('%s follows the exact values inside traces', async (name, least) => {
+    const traces = comparedOf(await rows<Played>(`${name}.jsonl`), played);
+    expect(traces.length).toBeGreaterThan(0.85 * played.length);
+    expect(within(traces)).toBeGreaterThan(least);
+  });
+
+  it('the credit of a wrong call lies on the call: not on what the tool says, nor on the line that repeats it', async () => {
+    const traces = comparedOf(await rows<Played>('calibrated.jsonl'), played);
+    const lost: Record<string, number[]> = {};
+    let [found, wrong, guessed] = [0, 0, 0];
+    for (const { row, states, values } of traces) {
+      for (const list of [row.sigma, row.logprobs])
+        expect(list.filter((x, t) => row.completion_mask[t] === 0 && x !== 0)).toEqual([]);
+      const [own, exact] = [changes(values), changes(states.map(({ value }) => value))];
+      for (const [k, change] of own.entries()) {
+        const { kind } = states[k + 1] as (typeof states)[number];
+        lost[kind] ??= [];
+        lost[kind].push(change);
+      }
+      const decisive = exact.indexOf(Math.min(...exact));
+      const isCall = states[decisive + 1]?.kind === 'wrong call';
+      if (row.reward !== 0 || !isCall || (exact[decisive] as number) > -0.2) continue;
+      [wrong, guessed] = [wrong + 1, guessed + 1 / own.length];
+      if (own.indexOf(Math.min(...own)) === decisive) found++;
+    }
+    expect(meanOf(lost['wrong call'] as number[])).toBeLessThan(-0.1);
+    for (const kind of ['right call', 'aggregate'])
+      expect(meanOf(lost[kind] as number[])).toBeGreaterThan(-0.03);
+    expect(wrong).toBeGreaterThan(20);
+    expect(found / wrong).toBeGreaterThan(0.6);
+    expect(guessed / wrong).toBeLessThan(0.2);
+  });
+});
+
+/** What a rollout is made of, by the messages alone: its turns as the policy wrote them, and the text between them. */
+function partsOf(row: Played) {
+  const messages = row.completion as unknown as Message[];
+  return messages.flatMap(({ role, content }) => {
+    const isOwn = role === 'assistant';
+    return [{ isOwn, ids: isOwn ? [...tokenIds(content), 258] : tokenIds(`\n${content}\n`) }];
+  });
+}
+
+const ones = (ids: readonly number[], bit: number) => ids.map(() => bit);
+
+/** A rollout as each trainer's own loop makes it. */
+const FORMS: Readonly<Record<string, (row: Played, n: number) => object>> = {
+  // AgentLoopOutput: response_mask is 1 for tokens of the model, 0 for those of a tool's response
+  'verl-agent': (row) => {
+    const [response_ids, response_mask]: [number[], number[]] = [[], []];
+    for (const { isOwn, ids } of partsOf(row)) {
+      response_ids.push(...ids);
+      response_mask.push(...ones(ids, isOwn ? 1 : 0));
+    }
+    const { prompt_ids, reward, answer } = row;
+    return { prompt_ids, response_ids, response_mask, reward_score: reward, ground_truth: answer };
+  },
+  // a graph of messages, a node each with the ids it adds; sampled ones are true
+  'prime-rl': (row, n) => {
+    const nodes = [{ isOwn: false, ids: row.prompt_ids }, ...partsOf(row)].map(({ isOwn, ids }, i) => ({
+      ...(i > 0 && { parent: i - 1 }),
+      ...{ token_ids: ids, mask: ids.map(() => isOwn) },
+    }));
+    const rewards = { correct: { score: row.reward, weight: 1 } };
+    const task = { data: { answer: row.answer } };
+    return { task, traces: [{ id: `t${n}`, nodes, rewards }], group: { id: row.group } };
+  },
+  // rollout_func: completion_ids with env_mask, 1 for the model's tokens
+  tokens: (row) => {
+    const parts = partsOf(row);
+    return {
+      ...{ prompt_ids: row.prompt_ids, completion_ids: parts.flatMap(({ ids }) => ids) },
+      env_mask: parts.flatMap(({ isOwn, ids }) => ones(ids, Number(isOwn))),
+      ...{ reward: row.reward, answer: row.answer, group: row.group },
+    };
+  },
+};
+
+it.each(Object.entries(FORMS))(
+  'masks of sampled traces are those of a %s dump to the token, and both have the same credit',
+  async (name, form) => {
+    const some = played.filter(({ status }) => status === 'reward:compared').slice(0, 16);
+    await write(`${name}.jsonl`, some.map(form));
+    const { said } = await done(`score ${name}.jsonl --policy policy --baseline value -o ${name}.out.jsonl`);
+    expect(said).toContain(`preset ${name} `);
+    await write('some.jsonl', some);
+    await done('score some.jsonl --policy policy --baseline value --overwrite --quiet -o some.out.jsonl');
+    const numbers = (row: Played) => [row.completion_ids, row.completion_mask, row.sigma, row.value_start];
+    const scored = await rows<Played>(`${name}.out.jsonl`);
+    expect(scored.map((row) => [row.completion_ids, row.completion_mask])).toEqual(
+      some.map((row) => [row.completion_ids, row.completion_mask]),
+    );
+    expect(scored.map(numbers)).toEqual((await rows<Played>('some.out.jsonl')).map(numbers));
+  },
+);
