@@ -13,7 +13,7 @@ it('values by completions in turns follow the exact ones', async () => {
     played.filter((_, n) => n % 4 === 0),
   );
   await done(
-    `score few.jsonl --policy policy --estimator mc --mc-samples 32 --environment ${CALCULATOR} -o mc.jsonl`,
+    `score few.jsonl --policy policy --estimator mc --mc-samples 8 --environment ${CALCULATOR} -o mc.jsonl`,
   );
   const traces = comparedOf(await rows<Played>('mc.jsonl'), played);
   expect(traces.length).toBeGreaterThan(40);
