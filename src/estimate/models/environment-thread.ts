@@ -7,7 +7,7 @@ import { serve } from '../../thread.js';
 import type { Message } from '../../trace.js';
 
 export interface EnvironmentInit {
-  /** absolute */
+  /** absolute, in the process */
   readonly path: string;
   readonly sha256: string;
 }

@@ -27,15 +27,8 @@ const Shown = z.strictObject({
 });
 const Over = z.strictObject({ reward: z.number().min(0).max(1) });
 
-/** A module named by `--environment`, as it was read when the run began. */
-export interface EnvironmentFile {
-  readonly path: string;
-  /** of its bytes: part of the run's identity */
-  readonly sha256: string;
-}
-
-/** @throws RredcotError for a file that cannot be read */
-export async function readEnvironment(path: string): Promise<EnvironmentFile> {
+/** A module as it was read when the run began; its hash is part of what the run is. @throws RredcotError for a file that cannot be read */
+export async function readEnvironment(path: string): Promise<EnvironmentInit> {
   const bytes = await readFile(path).catch((error: unknown) => {
     throw fileError(error, path, 'read');
   });
@@ -51,7 +44,7 @@ export class Environment implements AsyncDisposable {
 
   /** @throws RredcotError (exit 2) for a module that does not load, or whose default export is no function */
   static async open(
-    { path, sha256 }: EnvironmentFile,
+    { path, sha256 }: EnvironmentInit,
     { signal, timeoutMs = TIMEOUT_MS }: { readonly signal: AbortSignal; readonly timeoutMs?: number },
   ): Promise<Environment> {
     const workerData: EnvironmentInit = { path: resolve(path), sha256 };

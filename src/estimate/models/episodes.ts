@@ -10,7 +10,8 @@ import {
 import { type RowKey, rowKey, type Written } from '../../policy/run/sampling.js';
 import { spelledText } from '../../policy/text/encode.js';
 import type { Prompts } from '../../policy/text/prompts.js';
-import type { Spelling } from '../../policy/text/tokenizer.js';
+import type { PolicyTokenizer } from '../../policy/text/tokenizer.js';
+import { shownBehind } from '../../policy/text/turns.js';
 import type { Message, Trace } from '../../trace.js';
 import { type OwnTokens, turnsIn } from '../../turns.js';
 import { joinIds } from '../references.js';
@@ -29,8 +30,8 @@ export interface Episode extends Written {
 /** What turns are played with. */
 export interface Players {
   readonly environment: Environment;
-  readonly prompts: Pick<Prompts, 'shownBehind'>;
-  readonly tokenizer: Spelling;
+  readonly prompts: Pick<Prompts, 'chat'>;
+  readonly tokenizer: PolicyTokenizer;
 }
 
 /** A conversation up to a state of its trace. */
@@ -60,19 +61,23 @@ export function standingAt(
   own: OwnTokens | undefined,
   end: number,
 ): Standing {
-  if (dialogue === undefined || dialogue.prompt.at(-1)?.role === 'assistant')
-    throw new TraceRejected(
+  const refuse = (found: string, field: string) =>
+    new TraceRejected(
       'turns',
-      `its prompt is ${dialogue ? "messages that end with the assistant's" : 'text'}, expected messages before its turn, which --environment goes on with: --map prompt=<path>`,
+      `${found}, which --environment goes on with: --map ${field}=<path of messages>`,
     );
+  if (dialogue === undefined || dialogue.prompt.at(-1)?.role === 'assistant') {
+    const found = dialogue === undefined ? 'text' : "messages that end with the assistant's";
+    throw refuse(`its prompt is ${found}, expected messages before its turn`, 'prompt');
+  }
   const { prompt, behind } = dialogue;
   if (own === undefined) return { before: prompt, begun: completionIds.subarray(0, end) };
   const turns = turnsIn(own);
   const said = behind.flatMap(({ role }, n) => (role === 'assistant' ? [n] : []));
   if (said.length !== turns.length)
-    throw new TraceRejected(
-      'turns',
-      `the policy has ${turns.length} turns by completion_mask and ${said.length} messages, expected as many, which --environment goes on with: --map completion=<path of its messages>`,
+    throw refuse(
+      `the policy has ${turns.length} turns by completion_mask and ${said.length} messages, expected as many`,
+      'completion',
     );
   const n = turns.findLastIndex(([from], i) => i === 0 || from <= end);
   const [from] = turns[n] as (typeof turns)[number];
@@ -90,6 +95,8 @@ interface Live {
   /** all that the policy reads, its state included */
   readonly ids: Int32Array;
   readonly standing: Standing;
+  readonly row: unknown;
+  readonly tools: unknown;
   readonly parts: readonly (Pick<Written, 'ids' | 'logprobs'> & { readonly isOwn: 0 | 1 })[];
   readonly messages: readonly Message[];
 }
@@ -106,15 +113,14 @@ export async function playEpisodes(
   players: Players,
 ): Promise<(Episode[] | TraceRejected)[]> {
   const played: (Episode[] | TraceRejected)[] = stages.map(() => []);
-  const rows = stages.map(({ trace: { source, joined } }) =>
-    JSON.parse(stringifyJson({ ...source.columns, ...joined })),
-  );
-  let live: Live[] = stages.flatMap(({ begun: { ids, starts }, standings = [] }, b) =>
-    starts.map(({ exit, key, most }, n) => {
+  let live: Live[] = stages.flatMap(({ trace, begun: { ids, starts }, standings = [] }, b) => {
+    const row = JSON.parse(stringifyJson({ ...trace.source.columns, ...trace.joined }));
+    return starts.map(({ exit, key, most }, n) => {
       const standing = standings[n] as Standing;
-      return { b, n, key, left: most, ids: ids.subarray(0, exit), standing, parts: [], messages: [] };
-    }),
-  );
+      const own = { row, tools: trace.tools, standing, parts: [], messages: [] };
+      return { b, n, key, left: most, ids: ids.subarray(0, exit), ...own };
+    });
+  });
   let begun = stages.map((stage) => stage.begun);
   for (let turn = 1; live.length > 0; turn++) {
     const written = (await continueTraces(session, begun, opts)).flat();
@@ -122,19 +128,14 @@ export async function playEpisodes(
     for (const [i, one] of live.entries()) {
       const own = played[one.b] as Episode[] | TraceRejected;
       if (own instanceof TraceRejected) continue;
-      const after = await afterTurn(
-        one,
-        written[i] as Written,
-        rows[one.b],
-        stages[one.b]?.trace,
-        players,
-      ).catch((error: unknown) => {
-        if (error instanceof TraceRejected) return error;
-        throw error;
-      });
-      if (after instanceof TraceRejected) played[one.b] = after;
-      else if ('finish' in after) own[one.n] = after;
-      else next.push(after);
+      try {
+        const after = await afterTurn(one, written[i] as Written, players);
+        if ('finish' in after) own[one.n] = after;
+        else next.push(after);
+      } catch (error) {
+        if (!(error instanceof TraceRejected)) throw error;
+        played[one.b] = error;
+      }
     }
     live = next.filter(({ b }) => !(played[b] instanceof TraceRejected));
     // other random numbers than those of the turn before
@@ -149,11 +150,9 @@ export async function playEpisodes(
 async function afterTurn(
   one: Live,
   { ids, logprobs, finish }: Written,
-  row: unknown,
-  trace: Trace | undefined,
   { environment, prompts, tokenizer }: Players,
 ): Promise<Live | Episode> {
-  const { standing, key } = one;
+  const { standing, key, row, tools } = one;
   const begun = one.messages.length === 0 ? standing.begun : NONE;
   const turn = { role: 'assistant', content: spelledText(joinIds(begun, ids), tokenizer) };
   const messages = [...one.messages, turn];
@@ -169,7 +168,13 @@ async function afterTurn(
   const answer = await environment.answer({ messages: all, row, seed: rowKey(...key, 'environment')[0] });
   if ('reward' in answer) return ended(answer.reward, finish);
   const isClosed = tokenizer.isSpecial(ids.at(-1) as number);
-  const shown = await prompts.shownBehind({ messages: all, tools: trace?.tools }, answer.messages, isClosed);
+  const shown = await shownBehind(
+    { messages: all, tools },
+    answer.messages,
+    isClosed,
+    prompts.chat,
+    tokenizer,
+  );
   const left = one.left - ids.length - shown.length;
   // an answer without room for a turn behind it is not shown
   if (left < 1) return ended(null, 'length');

@@ -5,7 +5,7 @@ import type { Log } from '../../report/log.js';
 import type { Message, Trace } from '../../trace.js';
 import { ChatRenderer, loadChatTemplate, type PolicyFiles } from './chat-template.js';
 import type { PolicyTokenizer } from './tokenizer.js';
-import { renderedTurns, shownBehind } from './turns.js';
+import { renderedTurns } from './turns.js';
 
 /** Characters of the first rendered prompt that the log shows. */
 const SHOWN = 400;
@@ -20,7 +20,7 @@ export class Prompts {
   private readonly told = new Set<string>();
 
   private constructor(
-    private readonly chat: ChatRenderer | undefined,
+    readonly chat: ChatRenderer | undefined,
     private readonly tokenizer: PolicyTokenizer,
     private readonly log: Pick<Log, 'info' | 'warn'>,
   ) {}
@@ -45,15 +45,6 @@ export class Prompts {
     const { prompt, turns, spoken: behind = turns ?? [] } = given;
     const trace = await this.prepared(given);
     return typeof prompt === 'string' ? trace : { ...trace, dialogue: { prompt, behind } };
-  }
-
-  /** As {@link shownBehind} has it. */
-  shownBehind(
-    before: Parameters<typeof shownBehind>[0],
-    next: readonly Message[],
-    isClosed: boolean,
-  ): Promise<Int32Array> {
-    return shownBehind(before, next, isClosed, this.chat, this.tokenizer);
   }
 
   private async prepared(trace: Trace): Promise<Trace> {

@@ -58,6 +58,7 @@ it('the policy wrote what stands between what opens a turn and its end token, an
 it('tools are told to the template; words behind the last turn are no part of the trace; one turn has no mask', async () => {
   const { prompt } = await rendered(CHATML, TURNS, { tools: [{}, {}] });
   expect(prompt).toBe('[2]<user>\n2+2?<|end|>\n<assistant>\n');
+  expect(await renderers.at(-1)?.render(PROMPT, [{}, {}])).toBe(prompt);
   const shown: Message = { role: 'tool', content: 'late' };
   expect((await rendered(CHATML, [...TURNS, shown])).completion).toBe((await rendered(CHATML)).completion);
   const [call] = TURNS as [Message];
