@@ -5,8 +5,8 @@ import { dataError, EXIT, type ExitCode, RredcotError, throwIfInterrupted, usage
 import { scoredWith, storedStates } from '../estimators/calibrated.js';
 import { type CalibrationFile, calibrationFile, type ScoredWith } from '../estimators/calibration.js';
 import { type FitTrace, fitCalibration, groupPlace } from '../estimators/calibration-fit.js';
-import { estimatorNamed } from '../estimators/registry.js';
-import { type ColumnFeature, FEATURES, stateFeatures } from '../estimators/states.js';
+import { storedNature } from '../estimators/registry.js';
+import { type Base, type ColumnFeature, FEATURES_OF, stateFeatures } from '../estimators/states.js';
 import { HashSet } from '../io/arrow/hash-set.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
 import { addressError, assertHere } from '../io/files/elsewhere.js';
@@ -37,10 +37,14 @@ export interface CalibrateOptions {
 }
 
 /** Columns without which nothing can be fitted. */
-const NEEDED: readonly OurColumn[] = [
-  ...(['segments', 'logprobs', 'reference_logprobs', 'reference_tokens', 'reference_utilities'] as const),
-  ...(['reward', 'id'] as const),
-];
+const NEEDED: readonly OurColumn[] = ['segments', 'logprobs', 'reward', 'id'];
+const OF_REFERENCES = ['reference_logprobs', 'reference_tokens', 'reference_utilities'] as const;
+/** Further ones, by whose values are calibrated. */
+const NEEDED_OF: Readonly<Record<Base, readonly OurColumn[]>> = {
+  pr: OF_REFERENCES,
+  ask: [...OF_REFERENCES, 'entropies'],
+  none: ['entropies'],
+};
 
 /**
  * Fits the calibrated value to the rewards of scored traces, and writes it. Rows are read once; their features lie in a
@@ -61,10 +65,10 @@ export async function calibrate(
   const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
   const scratch = await openScratch(join(dirname(output), name));
   try {
-    const { skipped, ...common } = await gather(paths, further, scratch, signal, log);
-    const F = FEATURES.length + further.length;
-    const fit = await fitCalibration(() => fitTraces(scratch, signal), F);
-    const file = calibrationFile(fit, { rredcot: VERSION, skipped, ...common }, further);
+    const { base, ...common } = await gather(paths, further, scratch, signal, log);
+    const F = FEATURES_OF[base].length + further.length;
+    const fit = await fitCalibration(() => fitTraces(scratch, signal), F, base !== 'none');
+    const file = calibrationFile(fit, { rredcot: VERSION, ...common }, further, base);
     await writeText(output, `${JSON.stringify(file, null, 1)}\n`);
     report(file, output, log);
     return EXIT.done;
@@ -80,7 +84,7 @@ async function gather(
   scratch: Scratch,
   signal: AbortSignal,
   log: Log,
-): Promise<ScoredWith & { readonly skipped: Record<string, number> }> {
+): Promise<ScoredWith & { readonly skipped: Record<string, number>; readonly base: Base }> {
   for (const path of paths) await assertFinished(path);
   // each trace of a file that is given twice would count twice
   await resolveInputs(paths);
@@ -93,13 +97,20 @@ async function gather(
     'which policy scored it',
     'by another policy',
   );
+  let base: Base | undefined;
   const ways = new Agreement<NonNullable<ScoredWith['scored_with']>>(
     'with which flags it was scored',
     'with other flags',
   );
   for (const path of paths) {
     const { account, columns, part, rows } = await opened(path);
-    checkFile(path, columns, account, further);
+    const own = checkFile(path, columns, account, further);
+    base ??= own;
+    if (own !== base)
+      throw usageError(
+        `${path}: its values are ${WHOSE[own]}, those of ${paths[0]} ${WHOSE[base]}`,
+        'files of one estimator',
+      );
     const { policy = null, config } = account;
     const way = config === undefined ? null : scoredWith(config);
     for (const told of [policies.add(policy && { ...policy }, path), ways.add(way, path)])
@@ -114,7 +125,7 @@ async function gather(
       const place = `${row.file}: row ${row.row}`;
       if (isBad(row)) throw dataError(`${place}: ${row.rejection.reason}`, HINT);
       const stored = storedRow(row.columns, row);
-      const found = traceOf(stored, further);
+      const found = traceOf(stored, further, own);
       if (typeof found !== 'string') {
         const { features, reward, place: at } = found;
         if (!seen.add(likeness(stored, found)) && again.traces++ === 0) again.first = place;
@@ -133,7 +144,7 @@ async function gather(
       example === undefined
         ? `${paths.join(', ')}: no trace`
         : `no trace of ${left} can be fitted to, the first: ${example}`,
-      'rredcot score with rewards and references in the rows',
+      'rredcot score with rewards in the rows, and references, or --estimator ask or surprise, which need none',
     );
   if (again.traces > 0)
     log.warn(
@@ -144,6 +155,7 @@ async function gather(
   return {
     policy: policies.common,
     scored_with: ways.common,
+    base: base as Base,
     skipped: Object.fromEntries([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
@@ -176,13 +188,13 @@ async function opened(path: string) {
 }
 
 /** A trace as the fit takes it, or why it does not. */
-function traceOf(row: OutputRow, further: readonly ColumnFeature[]): FitTrace | string {
+function traceOf(row: OutputRow, further: readonly ColumnFeature[], base: Base): FitTrace | string {
   const { reward, trace } = row;
   if (reward === null) return 'its reward is unknown';
   if (!(reward >= 0 && reward <= 1)) return `its reward is ${reward}, expected 0 to 1`;
-  const states = storedStates(row, further);
+  const states = storedStates(row, further, base);
   if (typeof states === 'string') return states;
-  const features = stateFeatures(states, further);
+  const features = stateFeatures(states, further, base);
   // what a trace is left out with: its group, or itself
   return { features, reward: Math.fround(reward), place: groupPlace(trace.group ?? trace.id) };
 }
@@ -201,18 +213,35 @@ async function* fitTraces(scratch: Scratch, signal: AbortSignal): AsyncGenerator
   }
 }
 
-/** @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind */
+/** Whose values a file has, where it is one of those that are calibrated. */
+const WHOSE: Readonly<Record<Base, string>> = { pr: 'of references', ask: 'of ask', none: 'of neither' };
+
+/** Whose values are to be calibrated: of a file that says nothing of its estimator `pr`, where nothing was scored none. */
+function baseOf({ config }: Account): Base | undefined {
+  const nature = config && storedNature(config);
+  if (nature === undefined) return 'pr';
+  if (nature.scores === 'questions') return 'ask';
+  if (nature.scores === 'nothing') return nature.isOfRow ? undefined : 'none';
+  return nature.scores === 'answers' && !nature.isOfProver ? 'pr' : undefined;
+}
+
+/**
+ * @returns whose values it has
+ * @throws RredcotError (exit 2) for a file that has not what is needed, or v̂ of another kind
+ */
 function checkFile(
   path: string,
   columns: readonly string[] | undefined,
-  { config }: Account,
+  account: Account,
   further: readonly ColumnFeature[],
-): void {
-  const missing = columns === undefined ? [] : NEEDED.filter((name) => !columns.includes(name));
+): Base {
+  const base = baseOf(account);
+  const needed = [...NEEDED, ...NEEDED_OF[base ?? 'pr']];
+  const missing = columns === undefined ? [] : needed.filter((name) => !columns.includes(name));
   if (missing.length > 0)
     throw usageError(
       `${path}: has no column ${missing.join(', ')}, expected a file of score`,
-      `score without --columns and --export, or with --columns ${NEEDED.join(',')},group`,
+      `score without --columns and --export, or with --columns ${needed.join(',')},group`,
     );
   const absent = columns && further.find(({ column }) => !columns.includes(column));
   if (absent !== undefined)
@@ -220,21 +249,21 @@ function checkFile(
       `${path}: has no column ${absent.column} (--features ${absent.name})`,
       'score rows that have it, or --join <file> --join-on id --join-columns <its name there>',
     );
-  const estimator = estimatorNamed(config?.estimator);
-  if (estimator !== undefined && (estimator.scores !== 'answers' || estimator.isOfProver))
+  if (base === undefined)
     throw usageError(
-      `${path}: was scored with --estimator ${estimator.name}, expected one that scores answers at exit points`,
+      `${path}: was scored with --estimator ${account.config?.estimator}, expected one that scores answers at exit points, or asks there, or scores nothing`,
       'score with --estimator pr',
     );
+  return base;
 }
 
 function report(file: CalibrationFile, output: string, log: Log): void {
   log.text(`\n${drawCalibration(file).join('\n')}\n`);
-  const { stands_back, traces, groups, log_loss } = file;
+  const { stands_back, traces, groups, log_loss, estimator } = file;
   if (stands_back !== null)
     log.warn(
       'calibration_stands_back',
-      `${STANDS_BACK[stands_back]}: with it, --estimator calibrated leaves the values of pr as they are (status value:uncalibrated)`,
+      `${STANDS_BACK[stands_back]}: with it, --estimator calibrated ${estimator === 'none' ? 'has no values' : `leaves the values of ${estimator} as they are (status value:uncalibrated)`}`,
     );
   log.record('calibrated', { traces, groups, stands_back, log_loss, output });
   log.info(`written to ${output}`);

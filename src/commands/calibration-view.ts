@@ -23,7 +23,9 @@ export function drawCalibration(file: CalibrationFile): string[] {
   ];
   if (file.log_loss !== null) {
     lines.push('', 'log loss on groups that the weights have not seen, nats a trace');
-    for (const [name, title] of LOSSES) lines.push(`  ${title.padEnd(34)} ${fixed(file.log_loss[name])}`);
+    for (const [name, title] of LOSSES)
+      if (file.estimator !== 'none' || !name.startsWith('value'))
+        lines.push(`  ${title.padEnd(34)} ${fixed(file.log_loss[name])}`);
   }
   if (file.weights !== null) {
     lines.push('', 'weights, for one standard deviation');

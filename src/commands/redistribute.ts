@@ -208,6 +208,12 @@ async function calibrationOf(
       asked === 'siblings' ? 'its values are kept as they are: leave it out' : 'add --estimator calibrated',
     );
   const found = await readCalibration(calibration);
+  const { estimator: base } = found.model;
+  if (base !== 'pr')
+    throw usageError(
+      `--calibration ${calibration}: is of ${base === 'ask' ? 'the values of ask' : 'no values'}, and here those of references are exchanged`,
+      'rredcot score --estimator calibrated with it',
+    );
   const policy = metadata.get(POLICY_KEY);
   const own = { policy: policy === undefined ? null : JSON.parse(policy), scored_with: scoredWith(config) };
   const doubt = calibrationDoubt(found, own);

@@ -1,5 +1,5 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
-import { traceValues } from '../estimate/value.js';
+import { type TraceResult, traceValues } from '../estimate/value.js';
 import { askedIds, noAskTemplate, readAskTemplate } from '../policy/text/ask-template.js';
 import type { Estimator, Opened } from './estimator.js';
 import { contrast, perTrace, utilitiesOf } from './one-pass.js';
@@ -41,18 +41,17 @@ export const ask: Estimator = {
           },
         },
         start: () => ({
-          values: perTrace((job, { branches }) => {
-            const answers =
-              also === undefined ? branches : branches.map(([own]) => apart(own as Float32Array));
-            return traceValues(answers, utilitiesOf(job), ask);
-          }),
+          values: perTrace((job, { branches }) => traceValues(answersOf(branches), utilitiesOf(job), ask)),
         }),
       };
     },
   }),
 };
 
-/** Of a branch that has both answers, each. */
-function apart(own: Float32Array): Float32Array[] {
-  return [own.subarray(0, 1), own.subarray(1)];
+/** (K+1) of both answers' log-probabilities, where one branch may have had both. */
+export function answersOf(branches: TraceResult['branches']): TraceResult['branches'] {
+  return branches.map((answers) => {
+    const [own] = answers;
+    return own === undefined || answers.length > 1 ? answers : [own.subarray(0, 1), own.subarray(1)];
+  });
 }

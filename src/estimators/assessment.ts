@@ -10,10 +10,10 @@ export const LogLoss = z.strictObject({
   constant: z.number(),
   /** the mean reward of the trace's mates, with the constant as one more of them; null where groups are too many */
   group_mean: z.number().nullable(),
-  /** v̂ as it is */
-  value: z.number(),
+  /** v̂ as it is; null where nothing was scored */
+  value: z.number().nullable(),
   /** the same regression on v̂ alone */
-  value_fitted: z.number(),
+  value_fitted: z.number().nullable(),
 });
 
 /** The states whose value fell between `from` and `to`. */
@@ -66,24 +66,26 @@ export class Assessment {
   readonly #bins = Array.from({ length: BINS }, () => ({ states: 0, weight: 0, value: 0, reward: 0 }));
   /**
    * @param folds (1+F) of each fold, fitted without it
-   * @param values the same on v̂ alone
+   * @param values the same on v̂ alone; null where there is none
    * @param constants of each fold: the mean reward of the others
    * @param groups rewards of all traces
    */
   constructor(
     private readonly folds: readonly Float64Array[],
-    private readonly values: readonly Float64Array[],
+    private readonly values: readonly Float64Array[] | null,
     private readonly constants: readonly number[],
     private readonly groups: GroupRewards,
   ) {}
 
-  /** @param z (F) standardised features of a state @param value its v̂ */
+  /** @param z (F) standardised features of a state @param value its v̂, where there is one */
   addState(z: Float64Array, value: number, reward: number, fold: number, weight: number): void {
     const logit = logitOf(this.folds[fold] as Float64Array, z);
     const calibrated = sigmoid(logit);
     this.#calibrated += weight * crossEntropy(logit, reward);
-    this.#valueFitted += weight * crossEntropy(logitOf(this.values[fold] as Float64Array, z), reward);
-    this.#value += weight * lossOf(value, reward);
+    if (this.values !== null) {
+      this.#valueFitted += weight * crossEntropy(logitOf(this.values[fold] as Float64Array, z), reward);
+      this.#value += weight * lossOf(value, reward);
+    }
     const bin = this.#bins[Math.min(BINS - 1, Math.floor(calibrated * BINS))];
     if (bin === undefined) return;
     bin.states++;
@@ -110,8 +112,8 @@ export class Assessment {
         calibrated: this.#calibrated / traces,
         constant: this.#constant / traces,
         group_mean: this.#groupMean === null ? null : this.#groupMean / traces,
-        value: this.#value / traces,
-        value_fitted: this.#valueFitted / traces,
+        value: this.values === null ? null : this.#value / traces,
+        value_fitted: this.values === null ? null : this.#valueFitted / traces,
       },
       reliability: this.#bins.map(({ states, weight, value, reward }, n) => ({
         from: n / BINS,

@@ -1,13 +1,15 @@
 // `calibrated`: the probability of winning by going on, fitted to rewards by `rredcot calibrate`: V(s) in the place of v̂(s), also for the states of a stored row.
 import { isDeepStrictEqual } from 'node:util';
 import { dataError, TraceRejected, usageError } from '../errors.js';
-import { type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
+import type { Nature } from '../estimate/nature.js';
+import { noReferences, type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
 import type { Flag } from '../flag-values.js';
 import { readGivenJson } from '../io/files/json-file.js';
 import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { type OutputRow, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
+import { answersOf, ask } from './ask.js';
 import {
   Calibration,
   contentHash,
@@ -19,14 +21,14 @@ import {
   storedModel,
 } from './calibration.js';
 import { FOLDS, groupPlace } from './calibration-fit.js';
-import type { Asked, Config, Estimator, FlagValues, ValueJob } from './estimator.js';
-import { geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
-import { type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
+import type { Asked, Call, Config, Estimator, FlagValues, Opened, Scene, ValueJob } from './estimator.js';
+import { contrast, geometricMean, perTrace, pr, rightNow, utilitiesOf } from './one-pass.js';
+import { type Base, type ColumnFeature, columnNumbers, type States, writtenCell } from './states.js';
 
 /** Of the estimators whose values are put on the reward's scale. */
 export const CALIBRATION: Flag = [
   '--calibration <file>',
-  'of --estimator calibrated and siblings: what rredcot calibrate has written (default: none; both need it)',
+  'of --estimator calibrated and siblings, which need it: what rredcot calibrate has written; of siblings `none`, for values from outcomes alone',
 ];
 
 /** @throws RredcotError (exit 2) where none is named, or it is none; 65 where it was edited */
@@ -50,15 +52,17 @@ export const calibrated: Estimator = {
   faults: calibrationFaults,
   stored({ calibration }) {
     const model = storedModel(calibration);
-    return model && (model.stands_back === null ? calibrated : pr);
+    return model && (model.stands_back === null ? ofBase(calibrated, model) : NOW[model.estimator]);
   },
-  async ask(values) {
+  async ask(values, call) {
     const calibration = await givenCalibration(calibrated.name, values);
-    const { model, ...facts } = calibrationFacts(calibration);
+    const { model, open, ...facts } = calibrationFacts(calibration, calibrated, call);
+    const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
       ...facts,
-      ...(calibration.standsBack && { nature: pr }),
-      open: () => ({
+      ...(now && { nature: now }),
+      open: async (scene) => ({
+        ...(await open(scene)),
         config: model,
         start: () => ({ values: perTrace((job, result) => calibratedValues(job, result, calibration)) }),
       }),
@@ -66,14 +70,51 @@ export const calibrated: Estimator = {
   },
 };
 
-/** What an estimator has to say of its calibration; where that stands back, values are as they are. */
+/** Whose values are calibrated; where nothing was scored a calibration that stands back leaves none. */
+const NOW: Readonly<Record<Base, Estimator | undefined>> = { pr, ask, none: undefined };
+
+/** An estimator's facts, with what a model needs scored. */
+export function ofBase<T extends Nature>(own: T, { estimator }: Pick<StoredModel, 'estimator'>): T {
+  return { ...own, scores: NOW[estimator]?.scores ?? 'nothing' };
+}
+
+/** Status that says what a value was made of, where no reference was. */
+const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
+  pr: [],
+  ask: ['value:asked'],
+  none: ['value:thought'],
+};
+
+/**
+ * What an estimator has to say of its calibration; where that stands back, values are as they are.
+ * @returns open: what is asked at exit points, where the calibrated values are those of `ask`
+ * @throws RredcotError (exit 2) where it stands back from nothing
+ */
 export function calibrationFacts(
   calibration: Calibration,
-): Required<Pick<Asked, 'doubt' | 'status'>> & { readonly model: Config } {
+  own: Estimator,
+  call: Call,
+): Required<Pick<Asked, 'doubt' | 'status' | 'nature'>> & {
+  readonly model: Config;
+  open(scene: Scene): Promise<Pick<Opened, 'question'>>;
+} {
+  const { model, standsBack, file } = calibration;
+  const base = model.estimator;
+  if (standsBack && base === 'none')
+    throw usageError(
+      `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
+      'rredcot calibrate more traces, or --estimator siblings --calibration none',
+    );
   return {
-    status: calibration.standsBack ? [UNCALIBRATED] : [],
+    nature: ofBase(own, model),
+    status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
     doubt: ({ policy, config }) => calibrationDoubt(calibration, { policy, scored_with: scoredWith(config) }),
-    model: { calibration: calibration.model },
+    model: { calibration: model },
+    async open(scene) {
+      const asked = base === 'ask' ? await ask.ask?.({}, call, ask) : undefined;
+      const question = (await asked?.open(scene))?.question;
+      return question === undefined ? {} : { question };
+    },
   };
 }
 
@@ -87,7 +128,7 @@ export function calibrationFaults({ status }: OutputRow, { calibration }: Config
   ];
 }
 
-/** Status where a calibration stands back: the values are those of `pr`. */
+/** Status where a calibration stands back: the values are those of `pr`, or `ask`. */
 export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
@@ -116,7 +157,7 @@ export function scoredWith(config: Readonly<Record<string, unknown>>): ScoredWit
 /** Why the values that a calibration gives these traces are not to be trusted as they are, as a warning; undefined: they are. */
 export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string | undefined {
   if (file.stands_back !== null)
-    return `the calibration stands back (${file.stands_back}): the values of pr stay as they are, status ${UNCALIBRATED}`;
+    return `the calibration stands back (${file.stands_back}): the values of ${file.estimator} stay as they are, status ${UNCALIBRATED}`;
   const doubts = [
     ...(isDeepStrictEqual(file.policy, own.policy) ? [] : ['by another policy']),
     ...(isDeepStrictEqual(file.scored_with, own.scored_with) ? [] : ['with other segments or flags']),
@@ -126,26 +167,35 @@ export function calibrationDoubt({ file }: Calibration, own: ScoredWith): string
 }
 
 /**
- * V(s_0..K); v̂ where the calibration stands back. A trace without a reference has no v̂: its values stay 0.
+ * V(s_0..K); v̂ where the calibration stands back. Where one needs a reference, a trace without has no v̂: its values stay 0.
  * @throws TraceRejected (`feature`) as {@link furtherNumbers}
  */
 export function calibratedValues(
   job: Pick<ValueJob, 'bank' | 'trace' | 'tokens'>,
-  { branches, segmentation, logprobs }: TraceResult,
+  { branches, segmentation, logprobs, entropies }: TraceResult,
   calibration: Calibration,
 ): TraceValues {
   const utilities = utilitiesOf(job);
-  const found = traceValues(branches, utilities, pr);
+  const nature = NOW[calibration.model.estimator];
+  const answers = nature === ask ? answersOf(branches) : branches;
+  const scored = nature && traceValues(answers, utilities, nature);
+  const found = scored ?? noValues(segmentation.exits.length);
   const { values, referenceLogprobs, referenceTokens } = found;
-  if (calibration.standsBack || referenceTokens.length === 0) return found;
+  if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
   const { trace } = job;
   const { own } = job.tokens;
   const before = own && ownBefore(own);
   const geoValues = geoValuesOf(referenceLogprobs, referenceTokens, utilities);
   const ends = segmentation.thoughtEnds.map((end) => before?.[end] ?? end);
   const columns = furtherNumbers(calibration, (name) => writtenCell(trace, name), ends);
-  const states = { values, geoValues, ends, logprobs: compact(logprobs, own), columns };
+  const ofTokens = { logprobs: compact(logprobs, own), entropies: compact(entropies, own) };
+  const states = { values, geoValues, ends, ...ofTokens, columns };
   return { ...found, values: calibration.values(trace.group ?? trace.id, states) };
+}
+
+/** Of states of which nothing is known. @param exits K+1 */
+export function noValues(exits: number): TraceValues {
+  return { values: new Float32Array(exits), ...noReferences(exits) };
 }
 
 /**
@@ -176,17 +226,37 @@ export function geoValuesOf(
 /**
  * The states of a stored row.
  * @param further what of them stands in further columns
+ * @param base what was scored there, if anything was
  * @returns why the row has none, as half a sentence, where that is so
  */
-export function storedStates(scored: OutputRow, further: readonly ColumnFeature[] = []): States | string {
+export function storedStates(
+  scored: OutputRow,
+  further: readonly ColumnFeature[] = [],
+  base: Base = 'pr',
+): States | string {
   const row = withoutShown(scored);
-  const { logprobs, referenceLogprobs: exits, referenceTokens: tokens, referenceUtilities: utilities } = row;
+  const {
+    logprobs,
+    entropies,
+    referenceLogprobs: exits,
+    referenceTokens: tokens,
+    referenceUtilities: utilities,
+  } = row;
   if (row.segments.length === 0) return 'it has no segments';
   if (logprobs === null) return 'it has no logprobs';
   const ends = thoughtEnds(row);
   const isRising = ends.every((end, k) => end > (ends[k - 1] ?? 0));
   if (!isRising || (ends.at(-1) ?? 0) > logprobs.length)
     return `its segments end at ${ends.join(', ')}, with ${logprobs.length} tokens`;
+  const columns = columnNumbers(further, (name) => row.trace.source.columns[name], ends);
+  if (typeof columns === 'string') return columns;
+  if (base !== 'pr' && !entropies?.every(Number.isFinite)) return 'it has no finite entropies';
+  if (!logprobs.every(Number.isFinite)) return NOT_FINITE;
+  const read = { ends, logprobs, columns, ...(base !== 'pr' && entropies && { entropies }) };
+  if (base === 'none') {
+    const none = new Float32Array(ends.length + 1);
+    return { ...read, values: none, geoValues: none };
+  }
   if (utilities === null || exits === null) return 'it has no reference_logprobs';
   if (utilities.length === 0) return 'it has no reference';
   if (exits.length !== ends.length + 1)
@@ -196,12 +266,13 @@ export function storedStates(scored: OutputRow, further: readonly ColumnFeature[
     return `reference_logprobs does not have ${utilities.length} entries at every exit`;
   if (tokens?.length !== utilities.length || !tokens.every((count) => count > 0))
     return `its reference_tokens are not ${utilities.length} counts`;
-  const values = Float32Array.from(exits, (exit) => rightNow({ logprobs: exit, tokens, utilities }));
-  const geoValues = geoValuesOf(exits, tokens, utilities);
-  if (!values.every(Number.isFinite) || !logprobs.every(Number.isFinite)) return 'its numbers are not finite';
-  const columns = columnNumbers(further, (name) => row.trace.source.columns[name], ends);
-  return typeof columns === 'string' ? columns : { values, geoValues, ends, logprobs, columns };
+  const readValue = base === 'ask' ? contrast : rightNow;
+  const values = Float32Array.from(exits, (exit) => readValue({ logprobs: exit, tokens, utilities }));
+  if (!values.every(Number.isFinite)) return NOT_FINITE;
+  return { ...read, values, geoValues: geoValuesOf(exits, tokens, utilities) };
 }
+
+const NOT_FINITE = 'its numbers are not finite';
 
 /**
  * What V(s_0..K) of a stored row may be: by the weights of all traces, or by those of its fold, which are all folds where the row
@@ -209,7 +280,7 @@ export function storedStates(scored: OutputRow, further: readonly ColumnFeature[
  */
 export function calibratedAgain(row: OutputRow, model: StoredModel | undefined): Float32Array[] {
   if (!model || model.stands_back !== null) return [];
-  const states = storedStates(row, furtherOf(model));
+  const states = storedStates(row, furtherOf(model), model.estimator);
   if (typeof states === 'string') return [];
   const { group } = row.trace;
   const folds = group === undefined ? Array.from({ length: FOLDS }, (_, n) => n) : [groupPlace(group).fold];

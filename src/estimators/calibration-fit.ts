@@ -19,8 +19,8 @@ export const L2 = 1;
 const MIN_GROUPS = 5;
 /** Newton's method takes 6 to 10. */
 const MAX_PASSES = 200;
-/** What `v̂ alone` is fitted on: its logarithmic odds, and itself. */
-const VALUE_FEATURES = [FEATURES.indexOf('logit_value'), FEATURES.indexOf('value')];
+/** What `v̂ alone` is fitted on, where there is one: its logarithmic odds, and itself, which come first. */
+const VALUE_FEATURES = [0, 1];
 
 /** Why a calibration is not to be used. */
 type StandBack = 'too-few-groups' | 'one-reward' | 'no-gain';
@@ -48,10 +48,12 @@ export interface Fit {
  * sums alone; the same traces in the same order give the same bits.
  * @param pass the traces, in the same order at every call
  * @param F features of a state
+ * @param hasValue whether a v̂ is the first two of them
  */
 export async function fitCalibration(
   pass: () => AsyncIterable<FitTrace>,
   F: number = FEATURES.length,
+  hasValue = true,
 ): Promise<Fit> {
   const { moments, rewards, groupRewards, ...seen } = await survey(pass(), F);
   const meanReward = rewards.mean();
@@ -68,7 +70,7 @@ export async function fitCalibration(
     Array.from({ length: F }, (_, f) => f),
     true,
   );
-  const values = await fitFolds(pass, found.scale, VALUE_FEATURES, false);
+  const values = hasValue ? await fitFolds(pass, found.scale, VALUE_FEATURES, false) : null;
   const weights = { whole: whole.pop() as Float64Array, folds: whole };
   const constants = Array.from({ length: FOLDS }, (_, fold) => rewards.mean(fold));
   const assessment = new Assessment(weights.folds, values, constants, groupRewards);
@@ -83,7 +85,7 @@ export async function fitCalibration(
   }
   const quality = assessment.quality();
   const { calibrated, constant, value } = quality.logLoss;
-  const isGain = calibrated < constant && calibrated < value;
+  const isGain = calibrated < constant && (value === null || calibrated < value);
   return { ...found, weights, quality, standsBack: isGain ? null : 'no-gain' };
 }
 

@@ -4,7 +4,14 @@ import { z } from 'zod';
 import { LogLoss, Reliability } from './assessment.js';
 import { type Fit, FOLDS, groupPlace, KnownGroups, L2 } from './calibration-fit.js';
 import { logitOf, sigmoid, standardise } from './logistic.js';
-import { type ColumnFeature, columnFeature, FEATURES, type States, stateFeatures } from './states.js';
+import {
+  type Base,
+  type ColumnFeature,
+  columnFeature,
+  FEATURES_OF,
+  type States,
+  stateFeatures,
+} from './states.js';
 
 const Count = z.int().nonnegative();
 const PerFeature = z.array(z.number());
@@ -16,10 +23,8 @@ const ModelShape = {
   /** null: the calibration is used; else why it stands back */
   stands_back: z.enum(['too-few-groups', 'one-reward', 'no-gain']).nullable(),
   /** whose v̂ φ is made of */
-  estimator: z.literal('pr'),
-  features: z.array(z.string()).refine((names) => FEATURES.every((name, f) => names[f] === name), {
-    error: `expected ${FEATURES.join(', ')}, and further ones behind them`,
-  }),
+  estimator: z.enum(['pr', 'ask', 'none']),
+  features: z.array(z.string()),
   mean: PerFeature,
   sd: z.array(z.number().positive()),
   /** of all traces; null where there was nothing to fit */
@@ -69,14 +74,15 @@ export function calibrationFile(
   fit: Fit,
   about: ScoredWith & Pick<CalibrationFile, 'rredcot' | 'skipped'>,
   further: readonly ColumnFeature[] = [],
+  base: Base = 'pr',
 ): CalibrationFile {
   const { traces, states, groups, meanReward, scale, weights, quality, standsBack } = fit;
   const content: Omit<CalibrationFile, 'sha256'> = {
     version: 1,
     rredcot: about.rredcot,
     stands_back: standsBack,
-    estimator: 'pr',
-    features: [...FEATURES, ...further.map(({ name }) => name)],
+    estimator: base,
+    features: [...FEATURES_OF[base], ...further.map(({ name }) => name)],
     mean: [...scale.mean],
     sd: [...scale.sd],
     weights: weights && [...weights.whole],
@@ -115,8 +121,12 @@ export function parseCalibration(found: unknown): CalibrationFile | string {
   return misfit(data) ?? data;
 }
 
-/** Which list has not a number for each feature, and how many it has; undefined: all do. */
-function misfit({ features, mean, sd, weights, fold_weights: folds }: StoredModel): string | undefined {
+/** Which features are none of its values, or which list has not a number for each; undefined: all is as it should be. */
+function misfit(model: StoredModel): string | undefined {
+  const { features, mean, sd, weights, fold_weights: folds } = model;
+  const own = FEATURES_OF[model.estimator];
+  if (!own.every((name, f) => features[f] === name))
+    return `features: expected ${own.join(', ')}, and further ones behind them`;
   const lists = { mean: [mean], sd: [sd], weights: weights ? [weights] : [], fold_weights: folds ?? [] };
   for (const [name, all] of Object.entries(lists)) {
     const expected = features.length + (name.endsWith('weights') ? 1 : 0);
@@ -173,8 +183,8 @@ export class Calibration {
 }
 
 /** The features that stand in columns of a trace's row. */
-export function furtherOf({ features }: StoredModel): ColumnFeature[] {
-  return features.slice(FEATURES.length).map(columnFeature);
+export function furtherOf({ estimator, features }: StoredModel): ColumnFeature[] {
+  return features.slice(FEATURES_OF[estimator].length).map(columnFeature);
 }
 
 /** V(s_0..K) by the weights of a fold, or of all traces (null). @throws Error for a model without weights */
@@ -184,7 +194,7 @@ export function modelValues(model: StoredModel, states: States, fold: number | n
   const all = Float64Array.from(weights);
   const scale = { mean: Float64Array.from(model.mean), sd: Float64Array.from(model.sd) };
   const F = model.features.length;
-  const features = stateFeatures(states, furtherOf(model));
+  const features = stateFeatures(states, furtherOf(model), model.estimator);
   const z = new Float64Array(F);
   return Float32Array.from(states.values, (_, k) => {
     standardise(features, k * F, scale, z);

@@ -50,6 +50,7 @@ interface Mated extends Partial<WithMates> {
  * mates but began as the trace did, each counts as a half of one up to the state at which they part.
  * @param prior V_c: the calibrated values (K+1)
  * @param needed (mates) of (T) log-probabilities of each mate's own tokens, nats; undefined where the policy could not read it
+ * @param hasPrior whether there is a V_c: without the reference that it is made of there is none
  */
 export function siblingValues(
   prior: TraceValues,
@@ -61,6 +62,7 @@ export function siblingValues(
   { pieces, reward: { reward: own }, mates = [], begunAlike = [], draws = 1 }: Mated,
   needed: readonly (Float32Array | undefined)[],
   { mateTokens }: MateOptions,
+  hasPrior: boolean = prior.referenceTokens.length > 0,
 ): Required<TraceValues> {
   const places = placesOf(pieces);
   const [ownTimes, ...times] = drawnTimes([
@@ -68,8 +70,7 @@ export function siblingValues(
     ...mates.map((mate, n) => ({ draws: mate.draws, logprobs: needed[n] })),
   ]) as [number, ...number[]];
   const drawn = own === null ? 0 : ownTimes;
-  // without a reference there is no V_c
-  const [c, lambda] = prior.referenceTokens.length === 0 ? [0, 0] : [PRIOR, PRIOR_SHARE];
+  const [c, lambda] = hasPrior ? [PRIOR, PRIOR_SHARE] : [0, 0];
   const states = Array.from(segmentation.exits, (exit, k) => {
     const place = places.get(exit) as number;
     const sums = { weights: 0, squares: 0, rewards: 0 };

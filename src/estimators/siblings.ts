@@ -8,6 +8,8 @@ import {
   calibrationFacts,
   calibrationFaults,
   givenCalibration,
+  noValues,
+  ofBase,
   storedStates,
 } from './calibrated.js';
 import { storedModel } from './calibration.js';
@@ -42,8 +44,10 @@ export const siblings: Estimator = {
     const prior = row.requested?.value_prior;
     if (!(prior instanceof Float32Array)) return;
     const model = storedModel(calibration);
-    const states = model && model.stands_back !== null ? storedStates(row) : undefined;
+    const states = model && model.stands_back !== null ? storedStates(row, [], model.estimator) : undefined;
     const priors = typeof states === 'object' ? [states.values] : calibratedAgain(row, model);
+    // from outcomes alone
+    if (calibration === NO_CALIBRATION) priors.push(new Float32Array(prior.length));
     const alone = isAlone(row)
       ? { values: prior, columns: { value_ess: new Float32Array(prior.length) } }
       : undefined;
@@ -68,12 +72,16 @@ export const siblings: Estimator = {
     ];
   },
   stored({ calibration }) {
+    if (calibration === NO_CALIBRATION) return ofBase(UNFITTED, { estimator: 'none' });
     const model = storedModel(calibration);
-    return model && (model.stands_back === null ? siblings : UNFITTED);
+    return model && ofBase(model.stands_back === null ? siblings : UNFITTED, model);
   },
   async ask(values, call) {
-    const calibration = await givenCalibration(siblings.name, values);
-    const { model, ...facts } = calibrationFacts(calibration);
+    const calibration =
+      values.calibration === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, values);
+    const { model, open, ...facts } = calibration
+      ? calibrationFacts(calibration, siblings, call)
+      : FROM_OUTCOMES;
     refuseLate('--estimator siblings', call.segments);
     refuseStream(siblings.name, call.inputs);
     const count = (name: keyof typeof DEFAULTS, flag: string): number =>
@@ -81,18 +89,25 @@ export const siblings: Estimator = {
     const opts = { mates: count('mates', '--mates'), mateTokens: count('mateTokens', '--mate-tokens') };
     return {
       ...facts,
-      ...(calibration.standsBack && { nature: UNFITTED }),
+      ...(calibration?.standsBack && { nature: ofBase(UNFITTED, calibration.model) }),
       config: siblingConfig(opts),
       readsMates: true,
-      open: ({ policy, log, signal }) => ({
+      open: async (scene) => ({
+        ...(await open(scene)),
         config: model,
         async start({ window, whole }) {
+          const { policy, log, signal } = scene;
           const far = whole && (await farMates(whole, window, log, signal));
           return {
             together: (windows) => withMates(windows, far?.mates, opts, policy.architecture.maxTokens),
             values: perTrace((job, result, needed) => {
-              const prior = calibratedValues(job, result, calibration);
-              return siblingValues(prior, result, job as typeof job & Partial<WithMates>, needed, opts);
+              const prior = calibration
+                ? calibratedValues(job, result, calibration)
+                : noValues(result.segmentation.exits.length);
+              const mated = job as typeof job & Partial<WithMates>;
+              // what is made of the thought alone is always there
+              const hasPrior = calibration?.model.estimator === 'none' || prior.referenceTokens.length > 0;
+              return siblingValues(prior, result, mated, needed, opts, hasPrior);
             }),
             [Symbol.asyncDispose]: async () => far?.[Symbol.asyncDispose](),
           };
@@ -102,10 +117,20 @@ export const siblings: Estimator = {
   },
 };
 
+/** In the place of a calibration: values from outcomes alone, which no reference and no fit has a say in. */
+const NO_CALIBRATION = 'none';
+
 /** Whether a stored row says that no mate counts. */
 function isAlone({ status }: OutputRow): boolean {
   return status.some((code) => MATELESS.includes(code));
 }
 
-/** Its facts where the calibration stands back: nothing has put values on the reward's scale. */
+/** Its facts where no calibration counts: nothing has put values on the reward's scale. */
 const { onRewardScale: _, ...UNFITTED } = siblings;
+
+const FROM_OUTCOMES = {
+  nature: ofBase(UNFITTED, { estimator: 'none' }),
+  status: ['value:outcomes'],
+  model: { calibration: NO_CALIBRATION },
+  open: async () => ({}),
+};

@@ -1,9 +1,9 @@
-// What the calibrated value knows of a state: v̂ there, two ways, how surprising the thought up to it was (METHOD §3), and columns of the row (`calibrate --features`).
+// What the calibrated value knows of a state: v̂ there, where something was scored, how surprising the thought up to it was (METHOD §3), and columns of the row (`calibrate --features`).
 import { usageError } from '../errors.js';
 import { OUR_COLUMNS } from '../io/arrow/output-columns.js';
 import type { Trace } from '../trace.js';
 
-/** φ(s_k), in the order in which weights stand: a calibration file names them. Further ones stand behind them. */
+/** φ(s_k) of `pr`, in the order in which weights stand: a calibration file names them. Further ones stand behind them. */
 export const FEATURES = [
   'logit_value',
   'value',
@@ -16,6 +16,19 @@ export const FEATURES = [
   'geo_value',
 ] as const;
 
+const ALL: readonly string[] = [...FEATURES, 'entropy_sum'];
+const OF_THOUGHT = FEATURES.slice(2, 7);
+
+/** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
+export type Base = 'pr' | 'ask' | 'none';
+
+/** The features of each, in the order in which weights stand; a value's logarithmic odds and itself come first. */
+export const FEATURES_OF: Readonly<Record<Base, readonly string[]>> = {
+  pr: FEATURES,
+  ask: [...FEATURES.slice(0, 2), ...OF_THOUGHT, 'entropy_sum'],
+  none: [...OF_THOUGHT, 'entropy_sum'],
+};
+
 /** v̂ is held this far from 0 and 1 where a logarithm is taken of it. */
 const CLIP = 1e-4;
 /** nats: a token less likely than about one in ten */
@@ -23,7 +36,7 @@ const IMPROBABLE = -2.3;
 
 /** A trace's states: K+1 of them, the last after `ends[K−1]` tokens. */
 export interface States {
-  /** (K+1) v̂(s_0..K): the probability of the references now (`pr`) */
+  /** (K+1) v̂(s_0..K): the probability of the references now (`pr`), or of yes (`ask`); not read where nothing was scored */
   readonly values: Float32Array;
   /** (K+1) the same of one token of them (`pr-geo`): a long reference is improbable whatever the thought was worth */
   readonly geoValues: Float32Array;
@@ -31,6 +44,8 @@ export interface States {
   readonly ends: Int32Array;
   /** (T) log p of the completion's tokens, nats; nothing behind `ends[k−1]` is read for s_k */
   readonly logprobs: Float32Array;
+  /** (T) entropies there, nats; of `pr` not read */
+  readonly entropies?: Float32Array;
   /** (K+1) by column, for features that read one; NaN where nothing is known */
   readonly columns?: ReadonlyMap<string, Float64Array>;
 }
@@ -42,27 +57,31 @@ export function clipped(value: number): number {
 
 /**
  * φ(s_0..K), one state after the other: (K+1)·F; NaN where a column has no number for a state.
- * @param further features behind {@link FEATURES}
+ * @param further features behind those of `base`
  */
 export function stateFeatures(
-  { values, geoValues, ends, logprobs, columns }: States,
+  { values, geoValues, ends, logprobs, entropies, columns }: States,
   further: readonly ColumnFeature[] = [],
+  base: Base = 'pr',
 ): Float64Array {
-  const F = FEATURES.length + further.length;
+  const places = FEATURES_OF[base].map((name) => ALL.indexOf(name));
+  const F = places.length + further.length;
   const features = new Float64Array(values.length * F);
-  let [lowest, second, sum, improbable] = [0, 0, 0, 0];
+  let [lowest, second, sum, improbable, unsure] = [0, 0, 0, 0, 0];
   let t = 0;
   for (let k = 0; k < values.length; k++) {
     for (const end = k === 0 ? 0 : (ends[k - 1] as number); t < end; t++) {
       const logprob = logprobs[t] as number;
       sum += logprob;
+      unsure += entropies?.[t] ?? 0;
       if (logprob < IMPROBABLE) improbable++;
       if (logprob < lowest) [lowest, second] = [logprob, lowest];
       else if (logprob < second) second = logprob;
     }
     const [value, geo] = [values[k] as number, geoValues[k] as number];
     const surprise = [t, lowest, sum, improbable, lowest + second];
-    features.set([heldLogit(value), value, ...surprise, heldLogit(geo), geo], k * F);
+    const all = [heldLogit(value), value, ...surprise, heldLogit(geo), geo, unsure];
+    for (const [f, place] of places.entries()) features[k * F + f] = all[place] as number;
   }
   for (const [n, { column, isLowest }] of further.entries()) {
     const numbers = columns?.get(column);
@@ -71,7 +90,7 @@ export function stateFeatures(
       const own = numbers?.[k] ?? Number.NaN;
       // what is not known is no number to be lower than
       if (!(own >= least)) least = Number.isNaN(own) ? least : own;
-      features[k * F + FEATURES.length + n] = isLowest ? least : own;
+      features[k * F + places.length + n] = isLowest ? least : own;
     }
   }
   return features;

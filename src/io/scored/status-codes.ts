@@ -37,6 +37,9 @@ export const STATUS_CODES: readonly string[] = [
   'uniform:no-weight',
   'uniform:one-sided-bank',
   'uniform:small-return',
+  'value:asked',
+  'value:outcomes',
+  'value:thought',
   'value:uncalibrated',
 ];
 

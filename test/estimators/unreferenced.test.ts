@@ -1,0 +1,195 @@
+// `calibrated` and `siblings` of traces without a reference: what their values are made of, by the formulas, and what does not go together.
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { CalibrationFile } from '../../dist/estimators/calibration.js';
+import { FEATURES_OF, stateFeatures } from '../../dist/estimators/states.js';
+import { oracleFeatures } from '../oracle/calibration.js';
+import { faultsOf } from '../support/faults.js';
+import { PROVER, type ScoredRow, storedValues } from '../support/program.js';
+import { fixtureRows, openScene } from '../support/scene.js';
+import { madeTraces, scoredLine, summaryText } from '../support/scored-traces.js';
+
+type Row = ScoredRow & { readonly value_prior: number[]; readonly value_ess: number[] };
+
+const { at, config, done, fails, json, rows, write } = await openScene();
+
+beforeAll(async () => {
+  const fixtures = await fixtureRows(0, 16);
+  const bare = fixtures.map(({ answer: _, ...row }) => row);
+  await write('bare.jsonl', bare);
+  await write(
+    'unlike.jsonl',
+    bare.map((row, n) => ({ ...row, group: 'one', id: `${n}`, prompt: `${n}\n`, prompt_ids: undefined })),
+  );
+});
+
+/** Rows of made-up traces as an estimator that scores no reference leaves them, and their calibration. */
+async function fitted(name: string, stored: object, more: object = {}): Promise<CalibrationFile> {
+  const made = madeTraces(12, 8).map((trace) =>
+    scoredLine(trace, { entropies: trace.logprobs.map((lp) => -lp / 2), ...more }),
+  );
+  await write(`${name}.jsonl`, made);
+  await write(`${name}.jsonl.summary.json`, summaryText(stored as Record<string, unknown>));
+  await done(`calibrate ${name}.jsonl -o ${name}.json`);
+  return json(`${name}.json`);
+}
+
+/** V(s_k) by the weights of all traces, from what a row has stored; P(yes) in front where one was asked for. */
+function expectedValues(row: ScoredRow, { mean, sd, weights }: CalibrationFile, yes?: readonly number[]) {
+  const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => Number(end));
+  const { logprobs, entropies } = row as unknown as { logprobs: number[]; entropies: number[] };
+  const values = yes ?? [0, ...ends].map(() => 0.5);
+  return oracleFeatures({ values, geo: values, ends, logprobs }).map((nine, k) => {
+    const unsure = entropies.slice(0, k === 0 ? 0 : ends[k - 1]).reduce((sum, h) => sum + h, 0);
+    const phi = [...(yes === undefined ? [] : nine.slice(0, 2)), ...nine.slice(2, 7), unsure];
+    const logit = phi.reduce(
+      (sum, x, f) =>
+        sum + ((weights as number[])[f + 1] as number) * ((x - (mean[f] as number)) / (sd[f] as number)),
+      (weights as number[])[0] as number,
+    );
+    return 1 / (1 + Math.exp(-logit));
+  });
+}
+
+function expectClose(found: readonly number[], expected: readonly number[]): void {
+  expect(found.length).toBe(expected.length);
+  for (const [k, value] of expected.entries()) expect(found[k]).toBeCloseTo(value, 5);
+}
+
+describe('a calibration without a reference', () => {
+  it('looks at the thought alone where nothing was scored, and every row says so', async () => {
+    await done('score bare.jsonl --estimator surprise -o surprise.jsonl');
+    const file = await fitted('thought', await config('surprise.jsonl'), {
+      reference_logprobs: [],
+      reference_tokens: [],
+      reference_utilities: [],
+    });
+    expect(file).toMatchObject({ estimator: 'none', stands_back: null, traces: 96 });
+    expect(file.features).toEqual(FEATURES_OF.none);
+    expect(file.log_loss).toMatchObject({ value: null, value_fitted: null });
+    await done('score bare.jsonl --estimator calibrated --calibration thought.json -o of-thought.jsonl');
+    const found = await rows('of-thought.jsonl');
+    for (const row of found) {
+      expect(row.status).toBe('value:thought');
+      expectClose(storedValues(row), expectedValues(row, file));
+    }
+    // a baseline on the reward's scale
+    expect(found.map(({ baseline }) => baseline)).toEqual(found.map((row) => row.value_start));
+    await done('verify of-thought.jsonl');
+    const said = await config('of-thought.jsonl');
+    expect(faultsOf(found[0] as object, said)).toBe('');
+    expect(faultsOf({ ...found[0], value_start: 0.5 }, said)).toContain('from the calibration');
+    await fails(
+      'redistribute surprise.jsonl --estimator calibrated --calibration thought.json -o no.jsonl',
+      2,
+      'is of no values, and here those of references are exchanged',
+    );
+  });
+
+  it('looks at P(yes) where the policy was asked', async () => {
+    const policy = 'asked';
+    await cp(PROVER, at('asking'), { recursive: true });
+    await write('asking/ask_template.json', JSON.stringify({ question: '\nright? ', yes: 'y', no: 'n' }));
+    await done(`policy build asking -o ${policy} --exit-template ${join(PROVER, 'exit_template.json')}`);
+    await done(`score bare.jsonl --policy ${policy} --estimator ask -o ask.jsonl`);
+    // of each made-up v̂ the odds of yes
+    const two = madeTraces(12, 8).map((trace) =>
+      scoredLine(trace, {
+        entropies: trace.logprobs.map((lp) => -lp / 2),
+        reference_logprobs: trace.values.map((p) => [Math.log(p) - 3, Math.log(1 - p + 1e-9) - 3]),
+        reference_tokens: [1, 1],
+        reference_utilities: [1, 0],
+      }),
+    );
+    await write('yes.jsonl', two);
+    await write('yes.jsonl.summary.json', summaryText(await config('ask.jsonl')));
+    await done('calibrate yes.jsonl -o yes.json');
+    const file: CalibrationFile = await json('yes.json');
+    expect(file).toMatchObject({ estimator: 'ask', stands_back: null, features: FEATURES_OF.ask });
+    const flags = `--policy ${policy} --estimator calibrated --calibration yes.json`;
+    await done(`score bare.jsonl ${flags} -o of-yes.jsonl`);
+    const asked = await rows('ask.jsonl');
+    for (const [n, row] of (await rows('of-yes.jsonl')).entries()) {
+      expect(row.status).toBe('value:asked');
+      expectClose(storedValues(row), expectedValues(row, file, storedValues(asked[n] as ScoredRow)));
+    }
+    await done('verify of-yes.jsonl');
+    await fails(
+      'calibrate yes.jsonl surprise.jsonl -o no.json',
+      2,
+      'surprise.jsonl: its values are of neither',
+    );
+    await fails(
+      'score bare.jsonl --estimator calibrated --calibration yes.json -o no.jsonl',
+      2,
+      'needs a question',
+    );
+  });
+
+  it('that stands back has nothing to leave as it is', async () => {
+    await done('calibrate surprise.jsonl -o back.json');
+    await fails(
+      'score bare.jsonl --estimator calibrated --calibration back.json -o no.jsonl',
+      2,
+      'stands back (too-few-groups), and without a reference or a question there is no value',
+    );
+  });
+});
+
+describe('siblings without a reference', () => {
+  it('mixes outcomes with what the thought says', async () => {
+    await done('score bare.jsonl --estimator siblings --calibration thought.json -o mixed.jsonl');
+    const alone = await rows('of-thought.jsonl');
+    for (const [n, row] of (await rows<Row>('mixed.jsonl')).entries()) {
+      expectClose(row.value_prior, storedValues(alone[n] as ScoredRow));
+      expect(row.status.split(';')).toContain('value:thought');
+      // a quarter of it is the prior's, the rest an outcome's at most
+      for (const [k, value] of storedValues(row).entries()) {
+        const prior = row.value_prior[k] as number;
+        expect(value).toBeGreaterThanOrEqual(0.25 * prior - 1e-6);
+        expect(value).toBeLessThanOrEqual(0.75 + 0.25 * prior + 1e-6);
+      }
+    }
+    await done('verify mixed.jsonl');
+  });
+
+  it('is the mean of outcomes alone with --calibration none: of one outcome that itself, of no mate nothing', async () => {
+    const flags = '--estimator siblings --calibration none';
+    for (const reward of [0, 1]) {
+      await write(
+        'alike.jsonl',
+        (await rows<object>('bare.jsonl')).map((row) => ({ ...row, reward })),
+      );
+      await done(`score alike.jsonl ${flags} -o alike.out.jsonl --overwrite`);
+      for (const row of await rows<Row>('alike.out.jsonl')) {
+        expect(row.status.split(';')).toContain('value:outcomes');
+        expect(storedValues(row).every((value) => Math.abs(value - reward) < 1e-6)).toBe(true);
+        expect(row.baseline).toBe(reward);
+      }
+    }
+    await done(`score bare.jsonl ${flags} -o outcomes.jsonl`);
+    await done('verify outcomes.jsonl');
+    const found = await rows<Row>('outcomes.jsonl');
+    expect(found.some((row) => storedValues(row).some((value) => value > 0.01 && value < 0.99))).toBe(true);
+    await done('redistribute outcomes.jsonl --sigma rudder -o again.jsonl');
+    await done('verify again.jsonl');
+    await done(`score unlike.jsonl ${flags} -o alone.jsonl`);
+    for (const row of await rows<Row>('alone.jsonl')) {
+      expect(row.status).toContain('siblings:no-mate;');
+      expect(storedValues(row).every((value) => value === 0)).toBe(true);
+    }
+  });
+});
+
+it('has features of no reference only where there is none', () => {
+  const states = {
+    ...{ values: Float32Array.of(0.5, 0.25), geoValues: Float32Array.of(0.5, 0.75) },
+    ...{ ends: Int32Array.of(2), logprobs: Float32Array.of(-1, -3, -9) },
+    entropies: Float32Array.of(0.5, 1.5, 7),
+  };
+  const ofThought = [2, -3, -4, 1, -4, 2];
+  expect(Array.from(stateFeatures(states, [], 'none')).slice(6)).toEqual(ofThought);
+  const asked = Array.from(stateFeatures(states, [], 'ask')).slice(8);
+  expect(asked.map((x) => Number(x.toFixed(6)))).toEqual([-1.098612, 0.25, ...ofThought]);
+});
