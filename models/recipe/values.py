@@ -15,15 +15,19 @@ parser.add_argument("--task", choices=("reach",), default="reach")
 parser.add_argument("--model", default="../reach/model.safetensors")
 parser.add_argument("--seed", default="bench-1", help="a name that no other set has")
 parser.add_argument("--problems", type=int, default=24)
+parser.add_argument("--first", type=int, default=0, help="the first of them that is sampled")
 parser.add_argument("--traces", type=int, default=4, help="a problem")
 parser.add_argument("--half", type=int, default=32, help="completions of an exit in either of two halves")
 args = parser.parse_args()
 puzzle = importlib.import_module(args.task)
 torch.set_num_threads(1)
 model = checkpoint.load(Llama(), args.model)
-generator = torch.Generator().manual_seed(1)
 (family,) = puzzle.FAMILIES
 for number, problem in enumerate(puzzle.problems(args.seed, family, args.problems)):
+    if number < args.first:
+        continue
+    # its own stream, so that parts may be made apart
+    generator = torch.Generator().manual_seed(number)
     prompt = puzzle.prompt_text(problem)
     ids = task.encode(prompt)
     group = f"bench-{family}-{number:04d}"
