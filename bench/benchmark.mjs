@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { table, two, withInterval } from './fidelity/figures.mjs';
+import { table, withInterval } from './fidelity/figures.mjs';
 import { ROOT, rredcot } from './fidelity/program.mjs';
 
 const ROWS = join(ROOT, 'docs/benchmark');
@@ -140,11 +140,8 @@ function storedRows(set) {
 }
 
 /** What is told of the toys. */
-const COLUMNS = [
-  ['share', 'share', 'all', withInterval],
-  ['first wrong', 'hit_at_1', 'all', ({ value }) => two(value)],
-];
-const TOYS = ['puzzles', 'embedded'];
+const COLUMNS = [['share', 'share', 'all', withInterval]];
+const TOYS = ['puzzles', 'embedded', 'reach'];
 const find = ({ figures } = { figures: [] }, credit, measure, traces) =>
   figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
 
@@ -172,18 +169,12 @@ function toysTable(all) {
     return line(`\`${name}\`${rows.map((row) => (row ? less(row) : '')).join('')}`, rows, 'row');
   });
   const whole = all.map((of) => of.find(({ name }) => name === 'siblings outcomes'));
-  const beside = ['uniform', 'outcome', 'surprise', 'entropy', 'shuffled'].map((credit) =>
+  const beside = ['uniform', 'surprise', 'entropy', 'shuffled'].map((credit) =>
     line(`*${credit}*`, whole, credit),
-  );
-  const chance = COLUMNS.flatMap(([, measure, traces]) =>
-    whole.map((row) => two(find(row, 'row', measure, traces)?.chance)),
   );
   return table(
     ['', ...COLUMNS.flatMap(([head]) => TOYS.map((set, n) => (n === 0 ? `${head}, ${set}` : set)))],
-    [
-      ...[...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
-      ['*chance*', ...chance],
-    ],
+    [...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
   );
 }
 

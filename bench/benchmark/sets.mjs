@@ -154,9 +154,7 @@ export function sampleFit(toy = TESTED) {
   const file = join(WORK, toy.name, 'fit.jsonl');
   const how = ['--task', toy.name, '--model', join(toy.checkpoint, 'model.safetensors'), '--problems', '48'];
   execFileSync('python3', ['sample.py', ...how, '--out', file], { cwd: join(ROOT, 'models/recipe') });
-  const taken = new Set(
-    python('values.py', '--seed', SEED, '--traces', '1', '--half', '1').map(({ prompt }) => prompt),
-  );
+  const taken = new Set(readLines(join(WORK, toy.name, 'traces.jsonl')).map(({ prompt }) => prompt));
   writeLines(
     file,
     readLines(file).filter(({ prompt }) => !taken.has(prompt)),
