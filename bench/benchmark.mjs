@@ -1,16 +1,16 @@
-// `node bench/benchmark.mjs [--sets | --rows | --published <data>]`: samples the sets; scores them and writes the rows; always makes docs/benchmark.md's table of the rows that are there.
+// `node bench/benchmark.mjs [--sets | --rows | --tested [--sets] | --published <data>]`: samples the sets; scores them and writes the rows, or those of the task with a test alone; always makes docs/benchmark.md's table of the rows that are there.
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { table, two, withInterval } from './fidelity/figures.mjs';
+import { table, withInterval } from './fidelity/figures.mjs';
 import { ROOT, rredcot } from './fidelity/program.mjs';
 
 const ROWS = join(ROOT, 'docs/benchmark');
 const PAGE = join(ROOT, 'docs/benchmark.md');
 const MARKS = ['<!-- rows: bench/benchmark.mjs -->', '<!-- end of the rows -->'];
 
-/** Flags by name of the row; `{…}` is made by what is said below. */
+/** Flags by name of the row, and the toy that it is of: of all, or of those that have references where none is named; `{…}` is made by what is said below. */
 const METHODS = [
   ['pr', ''],
   ['pr scaled', '--steps scaled'],
@@ -26,7 +26,18 @@ const METHODS = [
   ['prm', '--estimator prm --prm {prm}', 'embedded'],
   ['ratio', '--estimator ratio --ref-policy {prover}', 'embedded'],
   ['posterior', '--estimator posterior --hint-policy {hint}', 'embedded'],
-  ['posterior mate', '--estimator posterior --hint mate --hint-template {mate.json}'],
+  ['posterior mate', '--estimator posterior --hint mate --hint-template {mate.json}', 'all'],
+  ['calibrated thought', '--estimator calibrated --calibration {thought.json}', 'all'],
+  ['calibrated thought scaled', '--estimator calibrated --calibration {thought.json} --steps scaled', 'all'],
+  ['siblings outcomes', '--estimator siblings --calibration none', 'all'],
+  ['siblings outcomes scaled', '--estimator siblings --calibration none --steps scaled', 'reach'],
+  ['siblings thought', '--estimator siblings --calibration {thought.json}', 'all'],
+  ['ask', '--estimator ask', 'reach'],
+  ['ask scaled', '--estimator ask --steps scaled', 'reach'],
+  ['calibrated asked', '--estimator calibrated --calibration {asked.json}', 'reach'],
+  ['calibrated asked scaled', '--estimator calibrated --calibration {asked.json} --steps scaled', 'reach'],
+  ['siblings asked', '--estimator siblings --calibration {asked.json}', 'reach'],
+  ['ratio', '--estimator ratio --ref-policy {older}', 'reach'],
   ['mc 8', '--estimator mc --mc-samples 8 --seed 2'],
 ];
 
@@ -36,8 +47,16 @@ function calibrate({ name }, elsewhere, { WORK, how }) {
   const fixtures = join(ROOT, `fixtures/${name === 'puzzles' ? 'puzzles' : 'chains'}.jsonl`);
   rredcot('score', fixtures, '-o', at('fit.parquet'), '--segmenter', 'newline', ...how);
   rredcot('calibrate', at('fit.parquet'), '-o', at('calibration.json'));
+  calibrateBy('surprise', fixtures, at('thought.json'), how);
   mkdirSync(join(WORK, elsewhere), { recursive: true });
   copyFileSync(at('calibration.json'), join(WORK, elsewhere, 'elsewhere.json'));
+}
+
+/** Fits a calibration to what needs no reference. */
+function calibrateBy(estimator, traces, output, how) {
+  const scored = `${output}.parquet`;
+  rredcot('score', traces, '-o', scored, '--estimator', estimator, '--segmenter', 'newline', ...how);
+  rredcot('calibrate', scored, '-o', output);
 }
 
 /** Scores a set by every method and writes the rows of its judged half. @param toy of sets.mjs */
@@ -47,11 +66,12 @@ async function writeRows(toy, { WORK, how }) {
   // the policies have never read a hint; models/hint has, and of answers alone
   writeFileSync(at('mate.json'), JSON.stringify({ text: '{mate}\n' }));
   const set = join(ROOT, `fixtures/bench/${toy.name}.parquet`);
-  for (const [name, flags, only = toy.name] of METHODS) {
-    if (only !== toy.name) continue;
+  for (const [name, flags, only] of METHODS) {
+    if (only === undefined ? toy.isTested : only !== 'all' && only !== toy.name) continue;
     const stem = name.replaceAll(' ', '-');
     for (const [, model] of flags.matchAll(/\{(hint|prm|prover)\}/g))
       buildFolder(join(ROOT, 'models', model), at(model));
+    if (flags.includes('{older}')) buildFolder(at('older-checkpoint'), at('older'));
     const own = flags.split(' ').filter(Boolean);
     const given = own.map((flag) => flag.replace(/^\{(.*)\}$/, (_, made) => at(made)));
     const output = at(`${stem}.parquet`);
@@ -59,7 +79,7 @@ async function writeRows(toy, { WORK, how }) {
     const madeBy = [
       'rredcot score',
       `fixtures/bench/${toy.name}.parquet`,
-      ...(toy.checkpoint ? ['--policy puzzles'] : []),
+      ...(toy.checkpoint ? [`--policy ${toy.name}`] : []),
       '--segmenter given',
       flags,
     ]
@@ -68,6 +88,18 @@ async function writeRows(toy, { WORK, how }) {
       .trim();
     judge(toy.name, output, stem, '--name', name, '--made-by', madeBy);
   }
+}
+
+/** Rows of the policy that has no reference. */
+async function writeTestedRows({ TESTED, WORK, folderOf, sampleFit }) {
+  const how = ['--policy', folderOf(TESTED), '--overwrite', '--quiet'];
+  const fit = sampleFit();
+  for (const [estimator, name] of [
+    ['surprise', 'thought'],
+    ['ask', 'asked'],
+  ])
+    calibrateBy(estimator, fit, join(WORK, TESTED.name, `${name}.json`), how);
+  await writeRows(TESTED, { WORK, how });
 }
 
 function judge(set, credits, stem, ...flags) {
@@ -107,16 +139,9 @@ function storedRows(set) {
     .map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')));
 }
 
-/** What is told of both toys. */
-const COLUMNS = [
-  ['share', 'share', 'all', withInterval],
-  ...[
-    ['sign', 'sign_of_large', 'all'],
-
-    ['first wrong', 'hit_at_1', 'all'],
-  ].map((column) => [...column, ({ value }) => two(value)]),
-];
-const TOYS = ['puzzles', 'embedded'];
+/** What is told of the toys. */
+const COLUMNS = [['share', 'share', 'all', withInterval]];
+const TOYS = ['puzzles', 'embedded', 'reach'];
 const find = ({ figures } = { figures: [] }, credit, measure, traces) =>
   figures.find((f) => f.credit === credit && f.measure === measure && f.traces === traces);
 
@@ -143,19 +168,13 @@ function toysTable(all) {
     const rows = all.map((of) => of.find((row) => row.name === name));
     return line(`\`${name}\`${rows.map((row) => (row ? less(row) : '')).join('')}`, rows, 'row');
   });
-  const whole = all.map((of) => of.find(({ name }) => name === 'pr'));
-  const beside = ['uniform', 'outcome', 'surprise', 'entropy', 'shuffled'].map((credit) =>
+  const whole = all.map((of) => of.find(({ name }) => name === 'siblings outcomes'));
+  const beside = ['uniform', 'surprise', 'entropy', 'shuffled'].map((credit) =>
     line(`*${credit}*`, whole, credit),
-  );
-  const chance = COLUMNS.flatMap(([, measure, traces]) =>
-    whole.map((row) => two(find(row, 'row', measure, traces)?.chance)),
   );
   return table(
     ['', ...COLUMNS.flatMap(([head]) => TOYS.map((set, n) => (n === 0 ? `${head}, ${set}` : set)))],
-    [
-      ...[...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
-      ['*chance*', ...chance],
-    ],
+    [...own, ...beside].sort((a, b) => b.share - a.share).map(({ cells }) => cells),
   );
 }
 
@@ -178,6 +197,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (mode === '--sets') {
     sets.writeBifurcation();
     for (const toy of sets.TOYS) sets.sampleToy(toy);
+    sets.writeTested();
   } else if (mode === '--rows') {
     const [one, other] = sets.TOYS.map((toy) => {
       const how = ['--policy', sets.folderOf(toy), '--overwrite', '--quiet'];
@@ -186,8 +206,12 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     calibrate(one.toy, other.toy.name, one.with);
     calibrate(other.toy, one.toy.name, other.with);
     for (const { toy, with: how } of [one, other]) await writeRows(toy, how);
-    for (const set of ['bifurcation', ...sets.TOYS.map(({ name }) => name)])
-      writeStranger(set, join(sets.WORK, set));
+    await writeTestedRows(sets);
+    for (const set of ['bifurcation', ...TOYS]) writeStranger(set, join(sets.WORK, set));
+  } else if (mode === '--tested') {
+    if (rest.includes('--sets')) sets.writeTested();
+    await writeTestedRows(sets);
+    writeStranger('reach', join(sets.WORK, 'reach'));
   } else if (mode === '--published') sets.writePublished(...rest);
   if (existsSync(ROWS)) writeFileSync(PAGE, pageWith(rowsPart()));
 }

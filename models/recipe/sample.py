@@ -1,4 +1,4 @@
-"""Sample the fixtures: problems with 8 completions each at T = 1, rewarded by exact arithmetic."""
+"""Sample the fixtures: problems with 8 completions each at T = 1, rewarded by exact arithmetic, or by the task's test."""
 import argparse
 import importlib
 import json
@@ -11,23 +11,24 @@ LIMIT = 320  # tokens, prompt included; a trace that has not ended by then is cu
 
 
 def row(puzzle, family, number, index, problem, prompt_ids, completion_ids):
-    answer, completion = puzzle.true_answer(problem), task.decode(completion_ids)
+    completion, is_tested = task.decode(completion_ids), hasattr(puzzle, "passes")
+    answer = None if is_tested else puzzle.true_answer(problem)
     group = f"{family}-{number:04d}"
     return {
         "id": f"{group}/{index}", "group": group, "family": family,
         "prompt": puzzle.prompt_text(problem), "prompt_ids": prompt_ids,
         "completion": completion, "completion_ids": completion_ids,
-        "answer": answer,
+        **({} if is_tested else {"answer": answer}),
         # what the task knows besides: a right chain, or which line of this one is wrong
         **({"solution": "".join(task.write_chain(problem).lines)} if puzzle is task
            else {"mistake": puzzle.first_mistake(problem, completion)}),
-        "reward": int(task.final_answer(completion) == answer),
+        "reward": int(puzzle.passes(problem, completion) if is_tested else task.final_answer(completion) == answer),
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", choices=("task", "puzzles"), default="task")
+    parser.add_argument("--task", choices=("task", "puzzles", "reach"), default="task")
     parser.add_argument("--model", default="../embedded/model.safetensors")
     parser.add_argument("--out", default="../../fixtures/chains.jsonl")
     parser.add_argument("--seed", type=int, default=1)

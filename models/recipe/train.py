@@ -17,7 +17,9 @@ WITHOUT_EXITS = 0.4  # of the training: the chain is learned first
 
 
 def sequence(puzzle, rng, exits):
-    """A random chain with that many of its exits; `puzzle` draws problems and writes chains."""
+    """A random chain with that many of its exits; `puzzle` draws problems and writes chains, or makes the sequence itself."""
+    if hasattr(puzzle, "sequence"):
+        return puzzle.sequence(rng, exits)
     problem = puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES))
     chain = puzzle.draw_chain(rng, problem)
     prompt = task.encode(puzzle.prompt_text(problem))
@@ -65,8 +67,11 @@ def rate_at(progress):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", choices=("task", "puzzles", "calculator"), default="task", help="module that draws problems and writes chains")
+    parser.add_argument("--task", choices=("task", "puzzles", "calculator", "reach"), default="task", help="module that draws problems and writes chains")
     parser.add_argument("--steps", type=int, default=1600)
+    parser.add_argument("--begin", help="weights of a policy to begin with, such as the embedded one's, which can reckon")
+    parser.add_argument("--first", type=int, default=0, help="the first step, where another run has made those before it")
+    parser.add_argument("--stop", type=int, help="stop after so many of the steps: an older checkpoint of the same run")
     parser.add_argument("--micro", type=int, default=8, help="sequences a micro-batch (small ones stay in the cache)")
     parser.add_argument("--accumulate", type=int, default=4, help="micro-batches a step")
     parser.add_argument("--muon-rate", type=float, default=0.02)
@@ -80,13 +85,14 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     rng = random.Random(f"train-{args.seed}")
-    model = Llama(CONFIG)
+    model = Llama(CONFIG) if args.begin is None else checkpoint.load(Llama(CONFIG), args.begin)
     print("arguments", {k: v for k, v in vars(args).items() if k != "out"}, "odds", puzzle.ODDS)
     print("parameters", sum(p.numel() for p in model.parameters()), flush=True)
     optimizer = Optimizer(model)
     tokens, started, totals = 0, time.time(), [0.0, 0, 0.0, 0]
     pool = []
-    for step in range(args.steps):
+    last = args.steps if args.stop is None else args.stop
+    for step in range(args.first, last):
         progress = step / args.steps
         if not pool:
             pool = micro_batches(puzzle, rng, 16 * args.accumulate, args.micro, EXITS if progress >= WITHOUT_EXITS else 0)
@@ -94,11 +100,11 @@ def main():
         totals, tokens = [a + b for a, b in zip(totals, found)], tokens + seen
         rate = rate_at(progress)
         optimizer.step(args.muon_rate * rate, args.adam_rate * rate)
-        if (step + 1) % 50 == 0 or step == 0:
+        if (step + 1) % 50 == 0 or step == args.first:
             print(f"step {step + 1} tokens {tokens} seconds {time.time() - started:.0f} "
                   f"trunk {totals[0] / max(1, totals[1]):.4f} exit {totals[2] / max(1, totals[3]):.4f}", flush=True)
             totals = [0.0, 0, 0.0, 0]
-        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
+        if (step + 1) % args.save_every == 0 or step + 1 == last:
             checkpoint.save(model, args.out, args.kind)
 
 

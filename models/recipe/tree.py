@@ -14,19 +14,25 @@ def exit_points(prompt, lines):
 
 
 def with_exits(prompt, completion, ends, answer, score_trunk=True, shown=None):
-    """One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored, as all that is `shown`)."""
+    """A chain with the exit template (not scored), the answer and the closer behind some of its exits."""
+    return with_branches(prompt, completion, [(end, TEMPLATE, task.encode(answer) + CLOSER) for end in ends], score_trunk, shown)
+
+
+def with_branches(prompt, completion, branches, score_trunk=True, shown=None):
+    """
+    One flat sequence: ids, positions, owner (0 trunk, 1.. branches), limit (trunk tokens seen), targets (-1: not scored, as all that is `shown`).
+    A branch is (tokens of the trunk that it sees, its own that are not scored, those that are).
+    """
     trunk = prompt + completion
     scored = [i if score_trunk and not (shown and shown[t]) else -1 for t, i in enumerate(completion)]
     ids, targets = trunk[:-1], [-1] * (len(prompt) - 1) + scored
     positions, owner, limit = list(range(len(ids))), [0] * len(ids), list(range(1, len(ids) + 1))
-    # a branch is the template (not scored) and the answer; the closer is a target only
-    branch = TEMPLATE + task.encode(answer)
-    scored = [-1] * (len(TEMPLATE) - 1) + task.encode(answer) + CLOSER
-    for number, end in enumerate(ends, 1):
-        ids, targets = ids + branch, targets + scored
-        positions += range(end, end + len(branch))
-        owner += [number] * len(branch)
-        limit += [end] * len(branch)
+    for number, (end, given, scored) in enumerate(branches, 1):
+        own = given + scored[:-1]  # the last token is a target only
+        ids, targets = ids + own, targets + [-1] * (len(given) - 1) + scored
+        positions += range(end, end + len(own))
+        owner += [number] * len(own)
+        limit += [end] * len(own)
     return ids, positions, owner, limit, targets
 
 

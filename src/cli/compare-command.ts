@@ -95,7 +95,7 @@ type BenchFlags = {
 export function addBenchCommand(program: Command, done: (code: ExitCode) => void): void {
   const command = program
     .command('bench')
-    .argument('<set>', 'embedded, puzzles, bifurcation, or a file of another set')
+    .argument('<set>', 'embedded, puzzles, bifurcation, reach, or a file of another set')
     .argument(
       '[credits]',
       'credits of its traces, by id, in any form that is read; without them the traces are printed',

@@ -36,7 +36,7 @@ export interface BenchOptions {
 }
 
 /** The sets that ship. */
-export const SETS = ['embedded', 'puzzles', 'bifurcation'] as const;
+export const SETS = ['embedded', 'puzzles', 'bifurcation', 'reach'] as const;
 
 /**
  * @param set name of a set that ships, or a file of another
