@@ -135,6 +135,12 @@ export function resolveCreditOptions(
   const [rule, ...others] = rules as [SigmaRule, ...SigmaRule[]];
   const isLevel = hasLevel(estimator);
   const baseline = resolveBaseline(flags.baseline ?? 'auto');
+  const { hasOutcome, onRewardScale, scores } = estimator;
+  if (baseline === 'value' && hasOutcome && !onRewardScale && scores === 'nothing')
+    throw usageError(
+      `--baseline value: from outcomes alone --estimator ${estimator.name} has no value in front of the trace's own`,
+      'use --baseline group or a number, or --calibration <file>',
+    );
   if (!isLevel && baseline === 'value' && rules.some((each) => ruleOf(each).reads ?? ruleOf(each).ofSegments))
     throw usageError(
       `the values of --estimator ${estimator.name} are ${estimator.noLevel}, so v̂(s_0) is no baseline for a reward`,

@@ -71,6 +71,7 @@ export const siblings: Estimator = {
         : [`value_ess[${few}] is ${effective[few]}, expected ${Math.round(least)} or more`]),
     ];
   },
+  withFlags: ({ calibration }) => (calibration === NO_CALIBRATION ? FROM_OUTCOMES.nature : siblings),
   stored({ calibration }) {
     if (calibration === NO_CALIBRATION) return ofBase(UNFITTED, { estimator: 'none' });
     const model = storedModel(calibration);

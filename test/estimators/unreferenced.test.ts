@@ -174,6 +174,9 @@ describe('siblings without a reference', () => {
     expect(found.some((row) => storedValues(row).some((value) => value > 0.01 && value < 0.99))).toBe(true);
     await done('redistribute outcomes.jsonl --sigma rudder -o again.jsonl');
     await done('verify again.jsonl');
+    const why = 'has no value in front of the trace';
+    await fails(`score bare.jsonl ${flags} --baseline value -o no.jsonl`, 2, why);
+    await fails('redistribute outcomes.jsonl --baseline value -o no.jsonl', 2, why);
     await done(`score unlike.jsonl ${flags} -o alone.jsonl`);
     for (const row of await rows<Row>('alone.jsonl')) {
       expect(row.status).toContain('siblings:no-mate;');
