@@ -81,9 +81,9 @@ export async function bench(
 }
 
 async function setPath(set: string): Promise<string> {
-  const isThere = await stat(set).catch(() => null);
-  if (isThere !== null) return set;
+  // a policy's folder may have the name of its task: a file of that name is ./reach
   if ((SETS as readonly string[]).includes(set)) return packageFile(`fixtures/bench/${set}.parquet`);
+  if ((await stat(set).catch(() => null)) !== null) return set;
   throw usageError(`${set}: is no set that ships, and no file`, `rredcot bench ${SETS.join('|')}, or a file`);
 }
 

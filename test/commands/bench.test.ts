@@ -46,6 +46,11 @@ beforeAll(async () => {
 });
 
 describe('the sets that ship', () => {
+  it('come before a file or a folder of their name, such as that of a policy', async () => {
+    await write('reach', '{}');
+    expect(lines((await done('bench reach')).stdout)[0]?.id).toBe('bench-reach-0000/0');
+  });
+
   it('have no problem of the fixtures, and whole groups in either half', () => {
     const known = ['chains', 'puzzles'].flatMap((name) =>
       lines(readFileSync(join(ROOT, `fixtures/${name}.jsonl`), 'utf8')),
