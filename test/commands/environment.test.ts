@@ -151,11 +151,13 @@ describe('mc --environment', () => {
     }
   });
 
-  it('needs messages as many as turns, and somebody who answers', async () => {
+  it('needs messages as many as turns, of the conversation that the policy has read, and somebody who answers', async () => {
     const [row] = played as [Played];
     const bad = [
       { ...row, prompt: 'text' },
       { ...row, completion: messagesOf(row).slice(2) },
+      { ...row, completion: messagesOf(row).map((each) => ({ ...each, content: `${each.content}?` })) },
+      { ...row, prompt: [{ role: 'user', content: 'start 9: a+9 top?' }] },
     ];
     await write('bad.jsonl', [...bad, row]);
     const line = `score bad.jsonl --policy policy --estimator mc --mc-samples 1 --max-rejects 9 --overwrite -o bad.out.jsonl`;
@@ -164,6 +166,8 @@ describe('mc --environment', () => {
     expect((await reasons()).map(({ code, reason }) => [code, reason])).toEqual([
       ['turns', expect.stringContaining('its prompt is text, expected messages')],
       ['turns', expect.stringMatching(/has \d turns by completion_mask and \d messages/)],
+      ['turns', expect.stringContaining("completion_ids do not spell the assistant's message")],
+      ['turns', expect.stringContaining("prompt_ids do not spell the user's message")],
     ]);
     await fails(line, 65, '--environment <file>');
   });

@@ -85,6 +85,37 @@ export function standingAt(
   return { before, begun: completionIds.subarray(Math.min(from, end), end) };
 }
 
+/**
+ * Ids decide what the policy reads, and messages what the environment is told: these have to be one conversation.
+ * @throws TraceRejected (`turns`) for a message that the ids do not spell, in its order: the last of the prompt, and all behind it
+ */
+export function assertOneConversation(
+  { dialogue }: Trace,
+  promptIds: Int32Array,
+  completionIds: Int32Array,
+  tokenizer: PolicyTokenizer,
+): void {
+  if (dialogue === undefined) return;
+  const sides = [
+    ['prompt', dialogue.prompt.slice(-1), promptIds],
+    ['completion', dialogue.behind, completionIds],
+  ] as const;
+  for (const [field, messages, ids] of sides) {
+    const text = spelledText(ids, tokenizer);
+    let at = 0;
+    for (const { role, content } of messages) {
+      const said = content.trim();
+      const found = text.indexOf(said, at);
+      if (found < 0)
+        throw new TraceRejected(
+          'turns',
+          `${field}_ids do not spell the ${role}'s message ${JSON.stringify(said.slice(0, 40))}, and --environment would be told it: --map ${field}=<path of messages>`,
+        );
+      at = found + said.length;
+    }
+  }
+}
+
 /** An episode under way: the start `n` of the trace `b`. */
 interface Live {
   readonly b: number;

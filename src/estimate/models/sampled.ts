@@ -14,7 +14,14 @@ import { type AnswerMarks, judged } from '../reward.js';
 import { noReferences, type TraceResult } from '../value.js';
 import type { PassJob, Scored, Valued } from '../windows.js';
 import { continued } from './continued.js';
-import { type Continuable, type Episode, type Players, type Standing, standingAt } from './episodes.js';
+import {
+  assertOneConversation,
+  type Continuable,
+  type Episode,
+  type Players,
+  type Standing,
+  standingAt,
+} from './episodes.js';
 import {
   type MonteCarloOptions,
   type MonteCarloValues,
@@ -73,6 +80,7 @@ function begin(
       'turns',
       'it has several turns, and nobody answers what is sampled in their place: --environment <file>, or another --estimator',
     );
+  if (players !== undefined) assertOneConversation(trace, promptIds, completionIds, players.tokenizer);
   const starts: Start[] = [];
   const standings: Standing[] = [];
   const exits: number[] = []; // number of the exit of each start

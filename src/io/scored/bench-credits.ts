@@ -1,4 +1,4 @@
-// A row that holds credit for a trace of the benchmark in, its credit by segment out: numbers of anybody's, or a scored file's own.
+// Reads the credit of each segment that somebody gives a trace of the benchmark: numbers of anybody's, or a scored file's own.
 import type { InputRow } from '../../rows.js';
 import { parsePath } from '../map/sources.js';
 import { type BenchTrace, bySegment } from './bench-set.js';
