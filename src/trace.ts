@@ -36,9 +36,7 @@ export interface Trace {
   readonly completionMask?: OwnTokens;
   /** in the place of ids: the messages behind the prompt, of which the chat template makes them and the mask */
   readonly turns?: readonly Message[];
-  /** the same beside ids, which decide what the policy read: for an environment that goes on */
-  readonly spoken?: readonly Message[];
-  /** the messages of its prompt, and what came behind it; absent where the prompt was text */
+  /** the messages of its prompt, and of several turns what came behind it; absent where the prompt is text */
   readonly dialogue?: { readonly prompt: readonly Message[]; readonly behind: readonly Message[] };
   /** what the policy was told of its tools, for the chat template; of traces of several turns, and of prompts alone */
   readonly tools?: unknown;

@@ -56,7 +56,7 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
     const promptText = cells.get('prompt_text')?.value;
     const isRead = needs.completion !== false;
     const turns = isRead ? turnsOf(cells, completionIds, completionMask) : undefined;
-    const spoken = isRead && turns === undefined ? severalTurns(cells.get('completion')?.value) : undefined;
+    const behind = isRead ? severalTurns(cells.get('completion')?.value) : undefined;
     const completion = !isRead
       ? ''
       : turns === undefined
@@ -73,11 +73,13 @@ export function buildTrace(row: InputRow, cells: Cells, place: TracePlace, needs
         `${field}: ${cells.get(field)?.path ?? field} is empty, expected what the policy wrote: --map ${field}=<path>`,
       );
     }
+    const asked = prompt(row, cells, needs.prompt && promptIds === undefined);
+    const dialogue = typeof asked === 'string' ? undefined : { prompt: asked, behind: behind ?? [] };
     const texts = {
-      prompt: prompt(row, cells, needs.prompt && promptIds === undefined),
+      prompt: asked,
       completion,
-      ...present({ promptIds, completionIds, completionMask, turns, spoken }),
-      ...((spoken ?? turns) !== undefined || !isRead ? present({ tools: toolsOf(cells) }) : {}),
+      ...present({ promptIds, completionIds, completionMask, turns, dialogue }),
+      ...(behind !== undefined || !isRead ? present({ tools: toolsOf(cells) }) : {}),
       ...(typeof promptText === 'string' ? { promptText } : {}),
     };
     // what nobody reads may be what it likes

@@ -41,13 +41,7 @@ export class Prompts {
    * The trace with a prompt of text and its ids, where anything had to be done; its status says what.
    * @throws TraceRejected (`chat_template`) for messages that cannot be rendered
    */
-  async prepare(given: Trace): Promise<Trace> {
-    const { prompt, turns, spoken: behind = turns ?? [] } = given;
-    const trace = await this.prepared(given);
-    return typeof prompt === 'string' ? trace : { ...trace, dialogue: { prompt, behind } };
-  }
-
-  private async prepared(trace: Trace): Promise<Trace> {
+  async prepare(trace: Trace): Promise<Trace> {
     if (trace.turns !== undefined)
       return { ...trace, ...(await renderedTurns(trace, this.chat, this.tokenizer)) };
     // ids are what the policy read, whatever the row shows beside them
