@@ -1,4 +1,4 @@
-// `npm run train-proof [-- --arms <a,b> --density sparse|dense --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
+// `npm run train-proof [-- --arms <a,b> --density sparse|dense|minus --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
 // seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -35,8 +35,8 @@ function refuse(what, cure) {
   process.exit(2);
 }
 const arms = flags.arms.split(',').map((name) => name.trim());
-if (!['sparse', 'dense'].includes(flags.density))
-  refuse(`--density ${flags.density}`, '--density sparse|dense');
+if (!['sparse', 'dense', 'minus'].includes(flags.density))
+  refuse(`--density ${flags.density}`, '--density sparse|dense|minus');
 const NUMBERS = ['steps', 'problems', 'copies', 'look', 'held-out'];
 for (const name of ['seeds', 'first-seed', 'jobs', ...NUMBERS])
   if (!/^[1-9]\d*$/.test(flags[name]))

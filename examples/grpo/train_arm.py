@@ -27,6 +27,7 @@ WITHIN = ["--within", "entropy", "--even", "0.8"]  # credit inside a segment, as
 ONE_CALL = {
     "share pr": [],
     "within pr": WITHIN,
+    "within pr capped 8": [*WITHIN, "--cap", "8"],
     "surprise": ["--sigma", "surprise"],
     "entropy": ["--sigma", "entropy"],
     "share surprise": ["--estimator", "surprise"],
@@ -36,6 +37,7 @@ CALIBRATED = {
     "share calibrated": ["--estimator", "calibrated"],
     "within calibrated": ["--estimator", "calibrated", *WITHIN],
     "within calibrated capped": ["--estimator", "calibrated", *WITHIN, "--cap", "4"],
+    "within calibrated capped 8": ["--estimator", "calibrated", *WITHIN, "--cap", "8"],
     "within calibrated, even .1": ["--estimator", "calibrated", "--within", "entropy"],
     "rudder calibrated": ["--estimator", "calibrated", "--sigma", "rudder", "--baseline", "group"],
     "segment calibrated": ["--estimator", "calibrated", "--method", "segment"],
