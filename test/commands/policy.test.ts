@@ -5,7 +5,7 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { compareReference, compareRuns } from '../../dist/policy/run/check.js';
-import type { Branch, PackedTrace } from '../../dist/policy/run/pack.js';
+import type { Branch, PackedTrace } from '../../dist/policy/run/placed.js';
 import type { ModelSession } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { type Json, LLAMA, writeCheckpoint } from '../support/checkpoints.js';

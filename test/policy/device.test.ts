@@ -384,6 +384,7 @@ describe('placement', () => {
     const dims = [positions, architecture.headDim / 2];
     const int64 = (...values: bigint[]) =>
       new Tensor('int64', BigInt64Array.from(values), [1, values.length]);
+    const row = (value: bigint) => new Tensor('int64', BigInt64Array.of(value), [1, 1, 1]);
     const { layers, kvHeads, headDim } = architecture;
     const none = new Tensor('float32', new Float32Array(0), [1, kvHeads, 0, headDim]);
     const past = Object.fromEntries(
@@ -398,12 +399,12 @@ describe('placement', () => {
         sin: new Tensor('float32', sin, dims),
         rows: int64(0n),
         targets: int64(2n),
-        branch_ids: int64(0n),
-        branch_pos: int64(0n),
-        branch_exit: int64(0n),
-        branch_number: int64(-1n),
-        group_from: int64(0n, 0n),
-        group_to: int64(1n, 0n),
+        branch_ids: row(0n),
+        branch_pos: row(0n),
+        branch_exit: row(0n),
+        branch_number: row(-1n),
+        trunk_from: int64(0n, 0n),
+        trunk_to: int64(1n, 0n),
         limb_from: int64(0n, 0n),
         limb_to: int64(1n, 0n),
         limb_rows: int64(),

@@ -2,7 +2,7 @@
 import { rmSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { buildPolicyFolder } from '../../dist/policy/run/build.js';
-import type { Branch } from '../../dist/policy/run/pack.js';
+import type { Branch } from '../../dist/policy/run/placed.js';
 import { ModelSession, type TraceScores } from '../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../oracle/families.js';
 import { seeded } from '../oracle/toy.js';

@@ -1,6 +1,6 @@
 // `--estimator loo`: a segment counts for what the answer's log-probability loses without it.
 import { OutOfMemoryError, TraceRejected } from '../../errors.js';
-import type { Branch } from '../../policy/run/pack.js';
+import type { Branch } from '../../policy/run/placed.js';
 import type { ModelSession, TraceScores } from '../../policy/run/session.js';
 import type { OwnTokens } from '../../turns.js';
 import { joinIds, type Suffix } from '../references.js';

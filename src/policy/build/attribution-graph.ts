@@ -1,15 +1,9 @@
 // Builds the graphs of two attributions: how much attention tokens get from the scored ones, and the gradient of these.
 import type { Architecture } from './architecture.js';
 import { FAMILIES } from './families.js';
-import {
-  type LayerNodes,
-  MICROSOFT,
-  type SequenceLayers,
-  sequenceInputs,
-  sequenceLayers,
-} from './forward.js';
+import { type LayerNodes, type SequenceLayers, sequenceInputs, sequenceLayers } from './forward.js';
 import { type Weight, type WeightSource, weightSource } from './layers.js';
-import { Graph } from './onnx.js';
+import { Graph, MICROSOFT } from './onnx.js';
 import { cast } from './precision.js';
 
 /**

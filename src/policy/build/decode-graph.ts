@@ -2,7 +2,7 @@
 import type { Architecture } from './architecture.js';
 import { layerWindow } from './families.js';
 import { rowLayers, type Weight } from './layers.js';
-import { DTYPE, Graph } from './onnx.js';
+import { DTYPE, Graph, MICROSOFT } from './onnx.js';
 import { cast, type Precision } from './precision.js';
 import { sampler } from './sampler.js';
 
@@ -148,7 +148,6 @@ export interface Pair {
 }
 
 const HIDDEN = -1e30;
-const MICROSOFT = { domain: 'com.microsoft' };
 
 /**
  * One token of every row: q [G·R,heads·hd], k, v [G·R,kvHeads·hd] → attended [G·R,heads·hd], and the block with the new

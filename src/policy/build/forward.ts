@@ -1,11 +1,10 @@
 // The forward pass of one sequence in plain nodes, with everything within reach that attention and gradients are read from.
 import type { Architecture } from './architecture.js';
-import { rotate } from './attention.js';
+import { rotate } from './branch-attention.js';
 import { FAMILIES, layerWindow } from './families.js';
 import type { WeightSource } from './layers.js';
-import type { Graph } from './onnx.js';
+import { type Graph, MICROSOFT } from './onnx.js';
 
-export const MICROSOFT = { domain: 'com.microsoft' };
 const HIDDEN = -1e30;
 
 /** A graph's inputs by name. S tokens of a trace and its references, n of them scored. */

@@ -1,6 +1,7 @@
 // Builds the graphs of a Llama-style model that read traces: one that scores references at their exit points, one that judges steps.
 import { type Architecture, type Head, isScore } from './architecture.js';
-import { type BranchInputs, branchAttention, limbKeys, type Rope, trunkAttention } from './attention.js';
+import { type Rope, trunkAttention } from './attention.js';
+import { type BranchInputs, branchAttention, limbKeys } from './branch-attention.js';
 import { FAMILIES } from './families.js';
 import { lastOfHead, rowLayers, type Weight } from './layers.js';
 import { Graph } from './onnx.js';
@@ -49,9 +50,9 @@ export function expectedWeights(arch: Architecture, head?: Head): Map<string, re
 }
 
 /**
- * The scoring graph: B traces of S tokens each, causal (the trunk), and G groups of R rows in which branches stand. A
- * branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the trunk may come as keys
- * and values of an earlier run; with P = 0 there are none.
+ * The scoring graph: B traces of S tokens each, causal (the trunk), and G groups in which branches stand, R rows for each of
+ * W traces abreast. A branch is a run of rows that sees its trace up to its exit point, and itself. What precedes the trunk
+ * may come as keys and values of an earlier run; with P = 0 there are none.
  *
  * Of traces that begin alike the trunk may be the beginning alone: what follows in each, its limb, stands among the branch
  * rows, cut into branches that see the ones before. N limbs of up to L rows; with L = 0 there are none.
@@ -60,11 +61,11 @@ export function expectedWeights(arch: Architecture, head?: Head): Map<string, re
  * the trunk with one idle row as its branches; the branches after a trunk that is one idle token long.
  *
  * in  ids [B,S] i64 · past_k_i, past_v_i [B,kvHeads,P,headDim] f32 per layer, keys after rotation
- *     branch_ids, branch_pos, branch_exit, branch_number [G,R] i64: token, position, number of the trace's tokens in
- *     sight, which branch · group_from, group_to [G,2] i64: trace and first key, next trace and next key of what the group needs
+ *     branch_ids, branch_pos, branch_exit, branch_number [G,W,R] i64: token, position, number of the trace's tokens in
+ *     sight, which branch · trunk_from, trunk_to [G,2] i64: first trace and key, next trace and key of what the group needs
  *     limb_from, limb_to [G,2] i64: limb and first key, next limb and next key of what it needs behind the trunk
- *     limb_rows [N,L] i64: rows of the flattened [G·R] · past_limb_k_i, past_limb_v_i [N,kvHeads,Q,headDim] f32: limbs of an earlier run
- *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·R] to read
+ *     limb_rows [N,L] i64: rows of the flattened [G·W·R] · past_limb_k_i, past_limb_v_i [N,kvHeads,Q,headDim] f32: limbs of an earlier run
+ *     cos, sin [M, headDim/2] f32, a row a position · rows, targets [n,C] i64: rows of the flattened [B·S + G·W·R] to read
  *     out, and the token that follows each
  * out entropies, logprobs [n,C] f32 (nats) · k_i, v_i [B,kvHeads,P+S,headDim], limb_k_i, limb_v_i [N,kvHeads,Q+L,headDim] f32 per layer
  *
@@ -80,13 +81,13 @@ export function buildScoringGraph(
   const { layers, kvHeads, headDim } = arch;
   const g = new Graph('policy');
   const ids = g.input('ids', 'i64', ['B', 'S']);
-  const branchIds = g.input('branch_ids', 'i64', ['G', 'R']);
+  const branchIds = g.input('branch_ids', 'i64', ['G', 'W', 'R']);
   const branch: BranchInputs = {
-    pos: g.input('branch_pos', 'i64', ['G', 'R']),
-    exit: g.input('branch_exit', 'i64', ['G', 'R']),
-    number: g.input('branch_number', 'i64', ['G', 'R']),
-    from: g.input('group_from', 'i64', ['G', 2]),
-    to: g.input('group_to', 'i64', ['G', 2]),
+    pos: g.input('branch_pos', 'i64', ['G', 'W', 'R']),
+    exit: g.input('branch_exit', 'i64', ['G', 'W', 'R']),
+    number: g.input('branch_number', 'i64', ['G', 'W', 'R']),
+    from: g.input('trunk_from', 'i64', ['G', 2]),
+    to: g.input('trunk_to', 'i64', ['G', 2]),
     limbFrom: g.input('limb_from', 'i64', ['G', 2]),
     limbTo: g.input('limb_to', 'i64', ['G', 2]),
   };
@@ -99,19 +100,19 @@ export function buildScoringGraph(
   const targets = g.input('targets', 'i64', ['n', 'C']);
   const layer = rowLayers(g, arch, weights, precision);
   const attendTrunk = trunkAttention(g, arch, ids, rope, precision);
-  const attendBranches = branchAttention(g, arch, branchIds, branch, rope, precision);
+  const attendBranches = branchAttention(g, arch, branch, rope, precision);
   const keysOfLimbs = limbKeys(g, arch, limbRows, branch.pos, rope, precision);
 
   const flatIds = [ids, branchIds].map((t) => g.node('Reshape', [t, g.ints([-1])]));
   const trunkRows = g.node('Shape', [flatIds[0] as string]); // [1]: B·S
-  /** [B·S + G·R, width] → the trunk's rows and the branches' */
+  /** [B·S + G·W·R, width] → the trunk's rows and the branches' */
   const parts = (t: string) => [
     g.node('Slice', [t, g.ints([0]), trunkRows, g.ints([0])]),
     g.node('Slice', [t, trunkRows, g.ints([2 ** 31]), g.ints([0])]),
   ];
   const readOut = g.node('Reshape', [rows, g.ints([-1])]);
 
-  let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·R, d]
+  let x = layer.embed(g.node('Concat', flatIds, { axis: 0 })); // [B·S + G·W·R, d]
   for (let i = 0; i < layers; i++) {
     const { q, k, v } = layer.project(i, x);
     const [trunkQ, branchQ] = parts(q) as [string, string];
@@ -137,7 +138,7 @@ export function buildScoringGraph(
       { k: ofTrunks('k'), v: ofTrunks('v') },
       { k: ofLimbs('k'), v: ofLimbs('v') },
     );
-    const attended = g.node('Concat', [trunk.attended, branches], { axis: 0 }); // [B·S + G·R, heads·headDim]
+    const attended = g.node('Concat', [trunk.attended, branches], { axis: 0 }); // [B·S + G·W·R, heads·headDim]
     // the last layer's output is wanted in the read-out rows only
     const pick = (t: string) => (i === layers - 1 ? g.node('Gather', [t, readOut]) : t);
     x = layer.finish(i, pick(x), pick(attended));

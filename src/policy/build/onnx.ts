@@ -4,6 +4,9 @@
 export const DTYPE = { f32: 1, i32: 6, i64: 7, bool: 9, f16: 10, bf16: 16 } as const;
 export type Dtype = keyof typeof DTYPE;
 
+/** ONNX Runtime's own operators, as where a node is from. */
+export const MICROSOFT = { domain: 'com.microsoft' };
+
 /** A dimension: a fixed size, or the name of one that is known at run time. */
 export type Dim = number | string;
 

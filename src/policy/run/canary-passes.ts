@@ -4,7 +4,7 @@ import type { ModelFolder } from '../folder.js';
 import type { ExitTemplate } from '../text/exit-template.js';
 import type { OpenTokenizer } from '../text/open-tokenizer.js';
 import { type Bound, type Canary, Farthest, type Finding, NATS, type Proof, SHARES } from './canary.js';
-import type { Branch, PackedTrace, TraceScores } from './pack.js';
+import type { Branch, PackedTrace, TraceScores } from './placed.js';
 import type { ReadSteps } from './sequence.js';
 
 /** The text that `policy check` reads where none is given, and that a folder's canary is made of. */

@@ -1,7 +1,7 @@
 // Checks a running model: what it says of one text in several ways has to be the same, and what others say of it.
 import { Farthest, type Finding } from './canary.js';
 import { continueTraces, type PolicyWrites } from './continue.js';
-import type { Branch } from './pack.js';
+import type { Branch } from './placed.js';
 import type { PrmReference, ReferenceNumbers } from './reference.js';
 import { rowKey, type Written } from './sampling.js';
 import { besideEachOther } from './sequence.js';

@@ -20,15 +20,8 @@ import {
   runAttribution,
   runJudging,
 } from './onnx-session.js';
-import {
-  blockRows,
-  branchEnd,
-  limbTable,
-  type PackedTrace,
-  type Place,
-  packBranches,
-  placeTraces,
-} from './pack.js';
+import { blockRows, limbTable, packBranches } from './pack.js';
+import { branchEnd, type PackedTrace, type Place, placeTraces } from './placed.js';
 import type { Advance, DecodeJob } from './sampling.js';
 import type { ReadSteps, Sequence } from './sequence.js';
 
@@ -102,8 +95,8 @@ async function open(attentionOnCpu: number): Promise<void> {
       });
   };
   session = await openGraph(folder, graph, device, tiny, attentionOnCpu);
-  // ONNX Runtime passes over inputs that a graph does not know: of an earlier version's it would read no limb
-  if (!judges && !session.inputNames.includes('limb_rows'))
+  // ONNX Runtime passes over inputs that a graph does not know
+  if (!judges && !session.inputNames.includes('trunk_from'))
     throw new Error('its graph is of an earlier version');
 }
 
@@ -191,7 +184,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
   const { trunks, limbs, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };
   const past = {
     ...(kept?.trunks ?? emptyPast(TRUNK, trunks.length)),
-    ...(kept?.limbs ?? emptyPast(LIMB, Math.max(1, limbs.length))),
+    ...(kept?.limbs ?? emptyPast(LIMB, limbs.length || trunks.length)),
   };
   const [B, , P] = (past.past_k_0 as Tensor).dims as [number, number, number];
   // one idle token each where the branches alone are run
@@ -203,7 +196,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
     limbs,
     device.name,
   );
-  const { groups: G, rowsPerGroup: R } = packed;
+  const { groups: G, abreast: W, rowsPerGroup: R } = packed;
 
   const rows: number[] = [];
   const targets: number[] = [];
@@ -228,12 +221,12 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
   const [limbRows, limbDims] = limbTable(packed.limbRows, (past.past_limb_k_0 as Tensor).dims[0] as number);
   const feeds: Feeds = {
     ids,
-    branch_ids: int64(packed.ids, [G, R]),
-    branch_pos: int64(packed.pos, [G, R]),
-    branch_exit: int64(packed.exit, [G, R]),
-    branch_number: int64(packed.number, [G, R]),
-    group_from: int64(packed.from, [G, 2]),
-    group_to: int64(packed.to, [G, 2]),
+    branch_ids: int64(packed.ids, [G, W, R]),
+    branch_pos: int64(packed.pos, [G, W, R]),
+    branch_exit: int64(packed.exit, [G, W, R]),
+    branch_number: int64(packed.number, [G, W, R]),
+    trunk_from: int64(packed.from, [G, 2]),
+    trunk_to: int64(packed.to, [G, 2]),
     limb_from: int64(packed.limbFrom, [G, 2]),
     limb_to: int64(packed.limbTo, [G, 2]),
     limb_rows: int64(limbRows, limbDims),
@@ -250,7 +243,7 @@ async function scores({ traces, cache }: RunJob): Promise<JobResult> {
       Object.fromEntries(cacheNames(arch.layers, part).map((name) => [`past_${name}`, out[name] as Tensor]));
     caches.set(cache.id, {
       trunks: found(TRUNK),
-      limbs: limbs.length > 0 ? found(LIMB) : emptyPast(LIMB, 1),
+      limbs: limbs.length > 0 ? found(LIMB) : emptyPast(LIMB, trunks.length),
       places,
     });
   }

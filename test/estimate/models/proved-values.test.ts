@@ -6,7 +6,7 @@ import { provedValues, tokenCheck } from '../../../dist/estimate/models/prover.j
 import { traceValues } from '../../../dist/estimate/value.js';
 import { type PassJob, scoreWindows, windowsOf } from '../../../dist/estimate/windows.js';
 import { progress } from '../../../dist/estimators/progress.js';
-import type { PackedTrace } from '../../../dist/policy/run/pack.js';
+import type { PackedTrace } from '../../../dist/policy/run/placed.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
 import { type BadRow, isBad, rejectTrace } from '../../../dist/rows.js';
 import { expectedResult, FakePolicy, fakeStats, type JobShape, jobOf } from '../../support/fake-policy.js';

@@ -7,7 +7,7 @@ import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder
 import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
 import { beyond, readCanary } from '../../../dist/policy/run/canary.js';
 import { prove, SCORING } from '../../../dist/policy/run/canary-passes.js';
-import type { Branch } from '../../../dist/policy/run/pack.js';
+import type { Branch } from '../../../dist/policy/run/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { familyScores, loadFamily } from '../../oracle/families.js';
 import { seeded } from '../../oracle/toy.js';

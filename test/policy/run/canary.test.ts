@@ -19,7 +19,7 @@ import {
   type ScoringPass,
   stored,
 } from '../../../dist/policy/run/canary-passes.js';
-import type { PackedTrace } from '../../../dist/policy/run/pack.js';
+import type { PackedTrace } from '../../../dist/policy/run/placed.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
 import { FakePolicy } from '../../support/fake-policy.js';
 

@@ -1,7 +1,8 @@
 /** How traces' branches become groups of rows: index arithmetic only, every property over several traces at once. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Branch, branchEnd, packBranches } from '../../../dist/policy/run/pack.js';
+import { packBranches } from '../../../dist/policy/run/pack.js';
+import { type Branch, branchEnd } from '../../../dist/policy/run/placed.js';
 
 const anyBranch = fc
   .record({
@@ -33,17 +34,21 @@ describe('packBranches', () => {
     expect(branchEnd({ ...branch, gap: undefined } as never)).toBe(7);
   });
 
-  test('every branch lies whole in one group, in consecutive rows, its positions from its exit on', () => {
+  test("every branch lies whole in its trace's part of one group, in consecutive rows, its positions from its exit on", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, ids, pos, exit, number } = packBranches(traces);
-        for (const array of [ids, pos, exit, number]) expect(array).toHaveLength(groups * R);
+        const { groups, abreast: W, rowsPerGroup: R, ids, pos, exit, number, from } = packBranches(traces);
+        for (const array of [ids, pos, exit, number]) expect(array).toHaveLength(groups * W * R);
+        const owner = owners(traces);
         for (const [i, { exit: e, ids: suffix }] of traces.flat().entries()) {
           const first = number.indexOf(BigInt(i));
           const last = first + suffix.length - 1;
           expect(first).toBeGreaterThanOrEqual(0);
           expect(number.lastIndexOf(BigInt(i))).toBe(last);
-          expect(Math.floor(first / R)).toBe(Math.floor(last / R));
+          const part = Math.floor(first / R);
+          expect(Math.floor(last / R)).toBe(part);
+          // the group's first trace, and how many behind it this one stands
+          expect(Number(from[2 * Math.floor(part / W)]) + (part % W)).toBe(owner[i]);
           for (const [j, id] of suffix.entries()) {
             expect(ids[first + j]).toBe(BigInt(id));
             expect(pos[first + j]).toBe(BigInt(e + j));
@@ -55,16 +60,15 @@ describe('packBranches', () => {
     );
   });
 
-  test('a group belongs to one trace, which it names, and holds a branch of it; traces follow one another', () => {
+  test('a group holds a branch at least, of traces that are there; traces follow one another', () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
-        const owner = owners(traces);
-        expect(from).toHaveLength(2 * groups);
+        const { groups, abreast: W, rowsPerGroup: R, number, from, to } = packBranches(traces);
+        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
         for (let g = 0; g < groups; g++) {
-          const inside = [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n);
-          expect(inside.length).toBeGreaterThan(0);
-          expect(new Set(inside.map((i) => owner[Number(i)]))).toEqual(new Set([Number(from[2 * g])]));
+          expect(number.subarray(g * W * R, (g + 1) * W * R).some((i) => i !== -1n)).toBe(true);
+          expect([Number(to[2 * g]) - Number(from[2 * g]), from[2 * g + 1]]).toEqual([W, 0n]);
+          expect(to[2 * g] as bigint).toBeLessThanOrEqual(BigInt(traces.length));
           if (g > 0) expect(from[2 * g] as bigint).toBeGreaterThanOrEqual(from[2 * g - 2] as bigint);
         }
       }),
@@ -96,22 +100,22 @@ describe('packBranches', () => {
     );
   });
 
-  test("a group has as many keys as its farthest exit sees, and exits rise along a trace's groups", () => {
+  test("a group has as many keys as its farthest exit sees, and exits rise along a trace's parts", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
-        expect([from.length, to.length]).toEqual([2 * groups, 2 * groups]);
-        let least = 0;
+        const { groups, abreast: W, rowsPerGroup: R, exit, number, from, to } = packBranches(traces);
+        const least = traces.map(() => 0);
         for (let g = 0; g < groups; g++) {
-          // one trace, from its first key on
-          expect([Number(to[2 * g]), from[2 * g + 1]]).toEqual([Number(from[2 * g]) + 1, 0n]);
-          if (from[2 * g] !== from[2 * g - 2]) least = 0;
-          const exits = Array.from({ length: R }, (_, r) => g * R + r)
-            .filter((row) => number[row] !== -1n)
-            .map((row) => Number(exit[row]));
-          expect(Number(to[2 * g + 1])).toBe(Math.max(...exits));
-          expect(Math.min(...exits)).toBeGreaterThanOrEqual(least);
-          least = Math.max(...exits);
+          const farthest = Array.from({ length: W }, (_, w) => {
+            const exits = Array.from({ length: R }, (_, r) => (g * W + w) * R + r)
+              .filter((row) => number[row] !== -1n)
+              .map((row) => Number(exit[row]));
+            const b = Number(from[2 * g]) + w;
+            if (exits.length > 0) expect(Math.min(...exits)).toBeGreaterThanOrEqual(least[b] as number);
+            least[b] = Math.max(least[b] as number, ...exits);
+            return Math.max(0, ...exits);
+          });
+          expect(Number(to[2 * g + 1])).toBe(Math.max(...farthest));
         }
       }),
     );
@@ -166,27 +170,32 @@ describe('packBranches', () => {
     );
   });
 
-  test('a group is opened only where the next branch of the trace has no room in the last one', () => {
+  test("a trace's next part is begun only where the next branch has no room in the last one", () => {
     fc.assert(
       fc.property(anyTraces, (traces) => {
-        const { groups, rowsPerGroup: R, number, from } = packBranches(traces);
-        const rowsOf = (g: number) =>
-          [...number.subarray(g * R, (g + 1) * R)].filter((i) => i !== -1n) as bigint[];
-        for (let g = 1; g < groups; g++) {
-          if (from[2 * g] !== from[2 * g - 2]) continue;
-          const next = traces.flat()[Number(rowsOf(g)[0])] as Branch;
-          expect(rowsOf(g - 1).length + next.ids.length).toBeGreaterThan(R);
+        const { abreast: W, rowsPerGroup: R, number, from } = packBranches(traces);
+        const owner = owners(traces);
+        const parts = traces.map((): bigint[][] => []);
+        for (let part = 0; part * R < number.length; part++) {
+          const inside = [...number.subarray(part * R, (part + 1) * R)].filter((i) => i !== -1n);
+          if (inside.length > 0) parts[owner[Number(inside[0])] as number]?.push(inside);
+          expect(Number(from[2 * Math.floor(part / W)])).toBeLessThan(traces.length);
         }
+        for (const own of parts)
+          for (const [n, inside] of own.entries()) {
+            const next = own[n + 1]?.[0];
+            if (next === undefined) continue;
+            expect(inside.length + (traces.flat()[Number(next)] as Branch).ids.length).toBeGreaterThan(R);
+          }
       }),
     );
   });
 
-  test('on a GPU groups are wider, and hold the same rows', () => {
+  test('on a GPU groups are fewer, and hold the same rows', () => {
     fc.assert(
       fc.property(anyTraces, fc.constantFrom('cuda' as const, 'webgpu' as const), (traces, device) => {
         const narrow = packBranches(traces);
         const wide = packBranches(traces, undefined, undefined, device);
-        expect(wide.groups).toBeLessThanOrEqual(narrow.groups);
         expect([...wide.targets]).toEqual([...narrow.targets]);
         for (const part of ['ids', 'pos', 'exit', 'number'] as const)
           expect(Array.from(wide.rows, (row) => wide[part][row])).toEqual(
@@ -196,24 +205,30 @@ describe('packBranches', () => {
     );
     const row = { exit: 1, ids: new Int32Array(16), scoredFrom: 1 };
     const exits = new Array(40).fill(row);
-    expect(packBranches([exits])).toMatchObject({ groups: 10, rowsPerGroup: 64 });
+    expect(packBranches([exits])).toMatchObject({ groups: 10, abreast: 1, rowsPerGroup: 64 });
     const wide = packBranches([exits], undefined, undefined, 'cuda');
-    expect(wide).toMatchObject({ groups: 3, rowsPerGroup: 256 });
+    expect(wide).toMatchObject({ groups: 3, abreast: 1, rowsPerGroup: 224 });
   });
 
-  test('groups hold 64 rows, fewer where the busiest trace has fewer, more where one branch needs more', () => {
+  test('rows of a trace are divided so that few are padding, and short traces stand abreast', () => {
     const of = (...traces: number[][]) =>
       packBranches(
         traces.map((lengths) =>
           lengths.map((length) => ({ exit: 1, ids: new Int32Array(length), scoredFrom: 1 })),
         ),
       );
-    expect(of([2, 3])).toMatchObject({ groups: 1, rowsPerGroup: 5 });
-    expect(of([40, 24, 2])).toMatchObject({ groups: 2, rowsPerGroup: 64 });
+    expect(of([2, 3])).toMatchObject({ groups: 1, abreast: 1, rowsPerGroup: 5 });
     expect(of([32, 32])).toMatchObject({ groups: 1, rowsPerGroup: 64 });
+    // 7 branches of 12 rows: 2 groups of 48 in place of 2 of 64, of which one is nearly empty
+    expect(of(new Array(7).fill(12))).toMatchObject({ groups: 2, rowsPerGroup: 48 });
+    // one branch needs more than 64
     expect(of([100, 2])).toMatchObject({ groups: 2, rowsPerGroup: 100 });
-    expect(of([2, 3], [], [2, 2, 2])).toMatchObject({ groups: 2, rowsPerGroup: 6 });
-    expect(of([2, 3], [70])).toMatchObject({ groups: 2, rowsPerGroup: 70 });
+    expect(of([2, 3], [2, 2, 2])).toMatchObject({ groups: 1, abreast: 2, rowsPerGroup: 6 });
+    // of 5 traces of one branch 4 stand abreast, the last one beside three that are done
+    const last = of(...new Array(5).fill([64]));
+    expect(last).toMatchObject({ groups: 2, abreast: 4, rowsPerGroup: 64 });
+    expect([...last.from]).toEqual([0n, 0n, 1n, 0n]);
+    expect(last.number.subarray(256, 448).every((i) => i === -1n)).toBe(true);
   });
 
   test.each([1, 3])(
@@ -222,6 +237,7 @@ describe('packBranches', () => {
       const packed = packBranches(Array.from({ length: B }, () => []));
       expect(packed).toEqual({
         groups: 1,
+        abreast: 1,
         rowsPerGroup: 1,
         ids: BigInt64Array.of(0n),
         pos: BigInt64Array.of(0n),

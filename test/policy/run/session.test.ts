@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RredcotError } from '../../../dist/errors.js';
 import { openPolicyFolder, type PolicyFolder } from '../../../dist/policy/folder.js';
 import { buildPolicyFolder } from '../../../dist/policy/run/build.js';
-import type { Branch } from '../../../dist/policy/run/pack.js';
+import type { Branch } from '../../../dist/policy/run/placed.js';
 import { ModelSession, type TraceScores } from '../../../dist/policy/run/session.js';
 import { loadTokenizer } from '../../../dist/policy/text/tokenizer.js';
 import {

@@ -1,0 +1,177 @@
+// The attention of branches in the scoring graph: to what comes before their exits, on trunk and limb, and to themselves.
+import type { Architecture } from './architecture.js';
+import type { Rope } from './attention.js';
+import { layerWindow } from './families.js';
+import { Graph, MICROSOFT } from './onnx.js';
+import { cast, type Precision } from './precision.js';
+
+/**
+ * What a branch row sees and where it stands: graph inputs [G,W,R], W traces abreast; `from` and `to` [G,2] cut a group's keys
+ * from the trunks' [B,T], of W traces in a row, `limbFrom` and `limbTo` those behind them from the limbs' [N,L].
+ */
+export interface BranchInputs {
+  readonly pos: string;
+  readonly exit: string;
+  readonly number: string;
+  readonly from: string;
+  readonly to: string;
+  readonly limbFrom: string;
+  readonly limbTo: string;
+}
+
+/** Keys or values, one tensor each [B,kvHeads,T,headDim]. */
+export interface KeysAndValues {
+  readonly k: string;
+  readonly v: string;
+}
+
+/**
+ * Attention of the branches: q [G·W·R,heads·hd], k, v [G·W·R,kvHeads·hd], the trunks' and the limbs' keys and values in float32
+ * → [G·W·R,heads·hd]. All of it is computed in float32; only what goes in and what comes out is of the graph's precision.
+ */
+export function branchAttention(
+  g: Graph,
+  arch: Architecture,
+  branch: BranchInputs,
+  rope: Rope,
+  precision: Precision,
+) {
+  const { heads, kvHeads, headDim } = arch;
+  const { perHead, rotated } = headsOfRows(g, arch, branch.pos, branch.pos, rope, precision, 3);
+  /** [G,W,R] → [G,W,1,1,R,1], or [G,W,1,1,1,R] */
+  const asColumn = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 5])]);
+  const asRow = (t: string) => g.node('Unsqueeze', [t, g.ints([2, 3, 4])]);
+  const { exit, number, pos, from, to, limbFrom, limbTo } = branch;
+  const places = [asColumn(exit), asColumn(number), asRow(number), asColumn(pos), asRow(pos)];
+  const asRows = g.ints([-1, heads * headDim]);
+  // query heads that share a key head lie together, so that they are one product
+  const grouped = g.ints([0, 0, kvHeads, -1, headDim]);
+  const ungrouped = g.ints([0, 0, heads, -1, headDim]);
+  return (i: number, q: string, k: string, v: string, trunk: KeysAndValues, limb: KeysAndValues) => {
+    const queries = g.node('Reshape', [rotated(q), grouped]);
+    const mixed = g.node('Scan', [queries, rotated(k), perHead(v), ...places, from, to, limbFrom, limbTo], {
+      body: { graph: groupAttention(arch, i, trunk, limb) },
+      num_scan_inputs: 12,
+    }); // [G,W,kvHeads,shared·R,hd]
+    const byRow = g.node('Transpose', [g.node('Reshape', [mixed, ungrouped])], { perm: [0, 1, 3, 2, 4] });
+    return cast(g, g.node('Reshape', [byRow, asRows]), 'f32', precision);
+  };
+}
+
+/**
+ * Keys and values of limbs, which are rows of the branches: k, v [G·W·R,kvHeads·hd] → [N,kvHeads,L,hd] in float32, keys rotated.
+ * @param rows [N,L] of the flattened [G·W·R]
+ * @param pos [G,W,R]
+ */
+export function limbKeys(
+  g: Graph,
+  arch: Architecture,
+  rows: string,
+  pos: string,
+  rope: Rope,
+  precision: Precision,
+) {
+  const flatPos = g.node('Reshape', [pos, g.ints([-1])]);
+  const own = g.node('Gather', [flatPos, rows]);
+  const { perHead, rotated } = headsOfRows(g, arch, rows, own, rope, precision, 2, arch.kvHeads);
+  return (k: string, v: string): KeysAndValues => ({
+    k: rotated(g.node('Gather', [k, rows])),
+    v: perHead(g.node('Gather', [v, rows])),
+  });
+}
+
+/**
+ * Rows [..,Y], flat or not, split into heads in float32: [..·Y, heads·hd] → [..,heads,Y,hd], rotated or as they are.
+ * @param like a tensor [..,Y] of so many dimensions
+ * @param pos [..,Y]
+ * @param heads that a row has; -1: as many as it has room for, where there are rows
+ */
+function headsOfRows(
+  g: Graph,
+  { headDim }: Architecture,
+  like: string,
+  pos: string,
+  { cos, sin }: Rope,
+  precision: Precision,
+  dims: 2 | 3,
+  heads = -1,
+) {
+  const perRow = g.node('Concat', [g.node('Shape', [like]), g.ints([heads, headDim])], { axis: 0 }); // [..,Y,heads,hd]
+  const [cosRows, sinRows] = [cos, sin].map((table) =>
+    g.node('Unsqueeze', [g.node('Gather', [table, pos]), g.ints([dims - 1])]),
+  ) as [string, string]; // [..,1,Y,hd/2]
+  const perm = dims === 2 ? [0, 2, 1, 3] : [0, 1, 3, 2, 4];
+  const perHead = (flat: string) => {
+    const wide = cast(g, flat, precision, 'f32');
+    return g.node('Transpose', [g.node('Reshape', [wide, perRow])], { perm });
+  };
+  const rotated = (flat: string) => rotate(g, perHead(flat), cosRows, sinRows, headDim / 2, dims + 1);
+  return { perHead, rotated };
+}
+
+/** Half-split rotary embedding (Hugging Face convention) of x [..,R,hd], whose last axis is `axis`, by cos, sin [..,R,hd/2]. */
+export function rotate(g: Graph, x: string, cos: string, sin: string, half: number, axis = 3): string {
+  const low = g.node('Slice', [x, g.ints([0]), g.ints([half]), g.ints([axis])]);
+  const high = g.node('Slice', [x, g.ints([half]), g.ints([2 * half]), g.ints([axis])]);
+  const turnedLow = g.node('Sub', [g.node('Mul', [low, cos]), g.node('Mul', [high, sin])]);
+  const turnedHigh = g.node('Add', [g.node('Mul', [high, cos]), g.node('Mul', [low, sin])]);
+  return g.node('Concat', [turnedLow, turnedHigh], { axis });
+}
+
+/** Scan body: attention of one group's rows to their trunks and limb before their exits and to their own branch. */
+function groupAttention(arch: Architecture, layer: number, trunk: KeysAndValues, limb: KeysAndValues): Graph {
+  const { heads, kvHeads, headDim } = arch;
+  const g = new Graph(`attend_${layer}`);
+  const name = (n: string) => `attend_${layer}.${n}`;
+  const q = g.input(name('q'), 'f32', ['W', kvHeads, 'SR', headDim]);
+  const k = g.input(name('k'), 'f32', ['W', kvHeads, 'R', headDim]);
+  const v = g.input(name('v'), 'f32', ['W', kvHeads, 'R', headDim]);
+  const column = (n: string) => g.input(name(n), 'i64', ['W', 1, 1, 'R', 1]);
+  const row = (n: string) => g.input(name(n), 'i64', ['W', 1, 1, 1, 'R']);
+  const exit = column('exit');
+  const [branch, branchOfKey] = [column('branch'), row('branch_of_key')];
+  const [pos, posOfKey] = [column('pos'), row('pos_of_key')];
+  const [from, to, limbFrom, limbTo] = ['from', 'to', 'limb_from', 'limb_to'].map((n) =>
+    g.input(name(n), 'i64', [2]),
+  ) as [string, string, string, string];
+
+  /** what the group may see of its trunks, of the limb behind one, and the branch rows' own: [W,kvHeads,E,hd] */
+  const inSight = (trunks: string, limbs: string, own: string) => {
+    const parts = [
+      g.node('Slice', [trunks, from, to, g.ints([0, 2])]),
+      g.node('Slice', [limbs, limbFrom, limbTo, g.ints([0, 2])]),
+      own,
+    ];
+    return g.node('Concat', parts, { axis: 2 });
+  };
+  const allK = inSight(trunk.k, limb.k, k);
+  const allV = inSight(trunk.v, limb.v, v);
+
+  const length = (t: string) => g.node('Shape', [t], { start: 2, end: 3 }); // [1]
+  // from shapes, not from `to`: on a GPU that would be one more value to wait for
+  const all = length(allK);
+  const keys = g.node('Squeeze', [g.node('Sub', [all, length(k)])]);
+  // a limb goes on where its trunk ends, so that a key's place is its position
+  const positions = g.node('Range', [g.ints([0], []), keys, g.ints([1], [])]);
+  let before = g.node('Less', [positions, exit]); // [W,1,1,R,keys]
+  let own = g.node('And', [g.node('Equal', [branchOfKey, branch]), g.node('LessOrEqual', [posOfKey, pos])]); // [W,1,1,R,R]
+  const window = layerWindow(arch, layer);
+  if (window !== undefined) {
+    const last = g.node('Sub', [pos, g.ints([window], [])]); // the last position out of sight
+    before = g.node('And', [before, g.node('Greater', [positions, last])]);
+    own = g.node('And', [own, g.node('Greater', [posOfKey, last])]);
+  }
+  const visible = g.node('Concat', [before, own], { axis: 4 }); // [W,1,1,R,E]
+  const bias = g.node('Where', [visible, g.float(0), g.float(-1e30)]);
+
+  const alpha = { float: 1 / Math.sqrt(headDim) };
+  const scores = g.node('FusedMatMul', [q, allK], { transB: 1, alpha }, MICROSOFT); // [W,kvHeads,shared·R,E]
+  const byHead = g.node('Concat', [g.ints([0, 0, heads / kvHeads, -1]), all], { axis: 0 });
+  const together = g.node('Concat', [g.ints([0, 0, -1]), all], { axis: 0 });
+  const weights = g.node('Softmax', [g.node('Add', [g.node('Reshape', [scores, byHead]), bias])], {
+    axis: -1,
+  }); // [W,kvHeads,shared,R,E]
+  const mixed = g.node('MatMul', [g.node('Reshape', [weights, together]), allV]);
+  g.output(name('out'), mixed, 'f32', ['W', kvHeads, 'SR', headDim]);
+  return g;
+}

@@ -1,0 +1,121 @@
+// Which branches stand together in a group of the scoring graph, so that few rows are padding.
+import type { Device } from '../device.js';
+import type { Branch, Place } from './placed.js';
+
+/**
+ * Most rows that a trace has in a group, alone and behind a shared prompt, where no branch is longer: all of them see, and every group
+ * copies, the keys up to its farthest exit. On the CPU few enough that no row attends to many keys beyond its own, enough to keep a
+ * MatMul busy (bench/exits.mjs). On a GPU by arithmetic, none was at hand: a group starts some 20 kernels a layer, 5 µs each; 64
+ * rows of a 7 B model over 4,096 keys are 3.8 GFLOP there, 19 µs at 200 TFLOP/s, so that five times as many keep it busy. 256 rows of
+ * 32 heads over 25,000 keys are .8 GB of float32. `abreast`: short traces, each on a trunk of its own, fill a group up to so many rows.
+ * `start`: what a group costs besides its rows, in rows: on the CPU measured, on a GPU 100 µs a layer at 2 µs a row of a 7 B model.
+ */
+const ROWS_PER_GROUP = {
+  cpu: { alone: 64, behind: 128, abreast: 256, start: 16 },
+  cuda: { alone: 256, behind: 512, abreast: 512, start: 48 },
+  webgpu: { alone: 256, behind: 512, abreast: 512, start: 48 },
+} as const satisfies Record<Device['name'], object>;
+
+/** Divisions that are tried. */
+const MOST_TRIED = 16;
+
+/** Rows that stand together in a group: a branch, or a piece of a limb. */
+export type Row = Pick<Branch, 'exit' | 'ids' | 'gap'>;
+
+/** What stands in a group: of each of W traces some branches and pieces, R rows at most. */
+export interface Group {
+  readonly parts: readonly (readonly Row[])[];
+  /** the first trace's */
+  readonly place: Place;
+  /** how many the farthest exit sees */
+  readonly keys: number;
+}
+interface Layout {
+  readonly groups: readonly Group[];
+  /** of each trace, those of its limb */
+  readonly pieces: readonly (readonly Row[])[];
+  readonly abreast: number;
+  readonly rowsPerGroup: number;
+}
+
+/** Of divisions of the busiest trace's rows into equal parts the one that pads least. */
+export function layOut(
+  branches: readonly (readonly Branch[])[],
+  places: readonly Place[],
+  limbs: readonly Int32Array[],
+  device: Device['name'],
+): Layout {
+  const isBehind = places.some(({ limb }) => limb !== undefined);
+  const most = ROWS_PER_GROUP[device][isBehind ? 'behind' : 'alone'];
+  const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
+  const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
+  const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
+  const sorted = branches.map((own) => [...own].sort((one, other) => one.exit - other.exit));
+  const of = (divisions: number): Layout => {
+    // with a branch's room beyond an equal part, so many are enough
+    const room = Math.max(longest, Math.min(most, Math.ceil(busiest / divisions) + longest - 1));
+    const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
+    const parts = sorted.map((own, b) => partsOf([...(pieces[b] as Row[]), ...own], room));
+    const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
+    const isIdle = parts.every(({ length }) => length === 0);
+    const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].abreast / rowsPerGroup);
+    const abreast = Math.max(1, Math.min(side, parts.length));
+    return { groups: groupsOf(parts, places, abreast), pieces, abreast, rowsPerGroup };
+  };
+  const cost = ({ groups, abreast, rowsPerGroup }: Layout) =>
+    groups.length * (abreast * rowsPerGroup + ROWS_PER_GROUP[device].start);
+  const fewest = Math.ceil(busiest / most);
+  let best = of(fewest);
+  for (let n = fewest + 1; n < fewest + MOST_TRIED && busiest > (n - 1) * longest; n++) {
+    const other = of(n);
+    if (cost(other) < cost(best)) best = other;
+  }
+  return best;
+}
+
+/** A trace's rows group by group: each is filled before the next. */
+function partsOf(rows: readonly Row[], R: number): Row[][] {
+  const parts: Row[][] = [];
+  let free = 0;
+  for (const row of rows) {
+    if (row.ids.length > free) {
+      parts.push([]);
+      free = R;
+    }
+    parts.at(-1)?.push(row);
+    free -= row.ids.length;
+  }
+  return parts;
+}
+
+/** The n-th parts of W traces stand abreast; the last W traces begin with some that are done, and have nothing more there. */
+function groupsOf(
+  all: readonly (readonly (readonly Row[])[])[],
+  places: readonly Place[],
+  W: number,
+): Group[] {
+  const groups: Group[] = [];
+  for (let done = 0; done < all.length; done += W) {
+    const first = Math.min(done, all.length - W);
+    const own = all.slice(first, first + W).map((parts, w) => (first + w < done ? [] : parts));
+    const most = Math.max(...own.map(({ length }) => length));
+    for (let n = 0; n < most; n++) {
+      const parts = own.map((each) => each[n] ?? []);
+      const keys = parts.flat().reduce((far, { exit }) => Math.max(far, exit), 0);
+      groups.push({ parts, place: places[first] as Place, keys });
+    }
+  }
+  return groups.length > 0 ? groups : [{ parts: [[]], place: { trunk: 0 }, keys: 0 }];
+}
+
+/** A limb's tokens, which begin at a position, in pieces of up to R. */
+function piecesOf(limb: Int32Array, from: number, R: number): Row[] {
+  return Array.from({ length: Math.ceil(limb.length / R) }, (_, n) => ({
+    exit: from + n * R,
+    ids: limb.subarray(n * R, (n + 1) * R),
+  }));
+}
+
+function rowsOf(branches: readonly Row[]): number {
+  return branches.reduce((sum, b) => sum + b.ids.length, 0);
+}

@@ -1,0 +1,86 @@
+// What a run of the policy is given and gives: traces and their branches, and where each trace's keys are.
+/** A continuation of a trace from one exit point, of which a span is scored. */
+export interface Branch {
+  /** tokens of the trace in sight: the branch stands at position `exit` */
+  readonly exit: number;
+  /** the continuation's token ids (A) */
+  readonly ids: Int32Array;
+  /** tokens scoredFrom..A-1 are scored, each given everything before it; at least 1: the token before must be in `ids` */
+  readonly scoredFrom: number;
+  /** another token in the place of the last one, which is scored too */
+  readonly also?: number;
+  /** tokens of the trace that are hidden from the branch: their places stay free, so many positions before `ids[before]` */
+  readonly gap?: { readonly before: number; readonly tokens: number };
+}
+
+/** One more than the last position of a branch's tokens. */
+export function branchEnd({ exit, ids, gap }: Branch): number {
+  return exit + ids.length + (gap?.tokens ?? 0);
+}
+
+/** How many log-probabilities a branch has. */
+export function scoresOf({ ids, scoredFrom, also }: Branch): number {
+  return ids.length - scoredFrom + (also === undefined ? 0 : 1);
+}
+
+/** A trace in a run: its own tokens, of which promptLength.. are scored, and its branches. */
+export interface PackedTrace {
+  readonly ids: Int32Array;
+  readonly promptLength: number;
+  readonly branches: readonly Branch[];
+  /** traces of a run with the same number here have the same prompt, which is read once; absent: read with the trace */
+  readonly shares?: number | undefined;
+}
+
+/** What the policy says of one trace of a run; every token is predicted from everything before it. */
+export interface TraceScores {
+  /** (T) entropy of the predicting distribution, nats, full vocabulary; T = 0 where only branches were run */
+  readonly entropies: Float32Array;
+  /** (T) log-probability of the token itself, nats */
+  readonly logprobs: Float32Array;
+  /** log-probabilities of every branch's scored tokens, and then of `also`, nats */
+  readonly branches: readonly Float32Array[];
+}
+
+/** Where a trace's keys are: on a trunk, and where that is its prompt alone, on a limb behind it. */
+export interface Place {
+  /** which of the trunks */
+  readonly trunk: number;
+  readonly limb?: {
+    /** which of the limbs */
+    readonly number: number;
+    /** tokens of the trace that are on the trunk */
+    readonly from: number;
+  };
+}
+
+/** What a run reads. */
+export interface Placed {
+  /** (B) ids of each trunk: a trace, or a prompt that traces share */
+  readonly trunks: readonly Int32Array[];
+  /** (N) ids of each limb: the completion of a trace that shares its prompt */
+  readonly limbs: readonly Int32Array[];
+  /** of each trace */
+  readonly places: readonly Place[];
+}
+
+/**
+ * Traces with the same number in `shares` stand on one trunk.
+ * @throws RangeError where their prompts differ
+ */
+export function placeTraces(traces: readonly Omit<PackedTrace, 'branches'>[]): Placed {
+  const trunks: Int32Array[] = [];
+  const limbs: Int32Array[] = [];
+  const shared = new Map<number, number>(); // number of a prompt → its trunk
+  const places = traces.map(({ ids, promptLength, shares }): Place => {
+    if (shares === undefined) return { trunk: trunks.push(ids) - 1 };
+    const prompt = ids.subarray(0, promptLength);
+    const trunk = shared.get(shares) ?? trunks.push(prompt) - 1;
+    shared.set(shares, trunk);
+    const read = trunks[trunk] as Int32Array;
+    if (read.length !== promptLength || prompt.some((id, t) => id !== read[t]))
+      throw new RangeError(`traces that share prompt ${shares} have different ones`);
+    return { trunk, limb: { number: limbs.push(ids.subarray(promptLength)) - 1, from: promptLength } };
+  });
+  return { trunks, limbs, places };
+}
