@@ -100,9 +100,10 @@ export interface Turn {
 }
 
 /** The policy's turns, each as the text that it wrote there; a completion that is all its own is one. */
-export function turnTexts({ text, units, textEnd, own }: TokenText): Turn[] {
-  const spans = own === undefined ? [[0, units.length - 1] as const] : turnsIn(own);
-  return spans.map(([from, to]) => {
+export function turnTexts(tokens: TokenText): Turn[] {
+  const { text, units, textEnd, own } = tokens;
+  if (own === undefined) return [{ turn: tokens, from: 0, to: units.length - 1 }];
+  return turnsIn(own).map(([from, to]) => {
     const [begin, end] = [units[from] as number, units[to] as number];
     return {
       turn: {
