@@ -80,7 +80,10 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
     const chosen = parts.filter((part) => part.kind === kind);
     const loads = chosen.map(({ load }) => load);
     return planBatches(loads).map((batch) => {
-      const together = batch.map((n) => chosen[n] as Part);
+      // traces with as many branches stand side by side in a run's groups
+      const together = batch
+        .map((n) => chosen[n] as Part)
+        .sort((one, other) => other.load.branchRows - one.load.branchRows);
       return {
         strategy: kind,
         members: together.flatMap(({ members }) => members),

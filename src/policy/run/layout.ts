@@ -51,26 +51,29 @@ export function layOut(
   const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
   const sorted = branches.map((own) => [...own].sort((one, other) => one.exit - other.exit));
-  const of = (divisions: number): Layout => {
-    // with a branch's room beyond an equal part, so many are enough
-    const room = Math.max(longest, Math.min(most, Math.ceil(busiest / divisions) + longest - 1));
+  /** parts of up to `room` rows, of as many traces abreast as leave least padding */
+  const of = (room: number): Layout => {
     const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
     const parts = sorted.map((own, b) => partsOf([...(pieces[b] as Row[]), ...own], room));
     const rowsPerGroup = parts.flat().reduce((fullest, part) => Math.max(fullest, rowsOf(part)), 1);
     const isIdle = parts.every(({ length }) => length === 0);
     const side = isBehind || isIdle ? 1 : Math.floor(ROWS_PER_GROUP[device].abreast / rowsPerGroup);
-    const abreast = Math.max(1, Math.min(side, parts.length));
-    return { groups: groupsOf(parts, places, abreast), pieces, abreast, rowsPerGroup };
+    let best: Layout | undefined;
+    for (let abreast = Math.max(1, Math.min(side, parts.length)); abreast >= 1; abreast >>= 1) {
+      const layout = { groups: groupsOf(parts, places, abreast), pieces, abreast, rowsPerGroup };
+      if (best === undefined || cost(layout) < cost(best)) best = layout;
+    }
+    return best as Layout;
   };
   const cost = ({ groups, abreast, rowsPerGroup }: Layout) =>
     groups.length * (abreast * rowsPerGroup + ROWS_PER_GROUP[device].start);
   const fewest = Math.ceil(busiest / most);
-  let best = of(fewest);
-  for (let n = fewest + 1; n < fewest + MOST_TRIED && busiest > (n - 1) * longest; n++) {
-    const other = of(n);
-    if (cost(other) < cost(best)) best = other;
-  }
-  return best;
+  // with a branch's room beyond an equal part, so many are enough
+  const rooms = Array.from({ length: MOST_TRIED }, (_, n) =>
+    Math.max(longest, Math.min(most, Math.ceil(busiest / (fewest + n)) + longest - 1)),
+  );
+  const layouts = [...new Set(rooms)].map(of);
+  return layouts.reduce((best, other) => (cost(other) < cost(best) ? other : best));
 }
 
 /** A trace's rows group by group: each is filled before the next. */
