@@ -6,7 +6,7 @@ import { type Functions, startThread, type Thread } from '../../thread.js';
 export class StoppedError extends Error {}
 
 export interface Bounds {
-  /** what a call may take */
+  /** what a call may take, while this process runs: one that is stopped for a while, as schedulers do, goes on with what was left */
   readonly timeoutMs: number;
   /** one text may be strange; what is stopped so often would hold up the whole run */
   readonly mostStopped: number;
@@ -50,7 +50,7 @@ export class BoundedThread<F extends Functions<F>> {
     const { thread } = this;
     thread.ref();
     const stop = (why: string) => void thread.terminate(new Error(why));
-    const timer = setTimeout(() => stop(`not done after ${timeoutMs / 1000} s`), timeoutMs);
+    const timer = afterRunning(timeoutMs, () => stop(`not done after ${timeoutMs / 1000} s`));
     const interrupt = () => stop('interrupted');
     signal?.addEventListener('abort', interrupt, { once: true });
     try {
@@ -61,7 +61,7 @@ export class BoundedThread<F extends Functions<F>> {
       if (error instanceof RredcotError) throw error;
       throw this.stop((error as Error).message, error);
     } finally {
-      clearTimeout(timer);
+      clearInterval(timer);
       signal?.removeEventListener('abort', interrupt);
       thread.unref();
     }
@@ -88,4 +88,19 @@ export class BoundedThread<F extends Functions<F>> {
     const { file, workerData, processMb } = this.source;
     return startThread('its thread', file, { workerData, processMb });
   }
+}
+
+/** Calls once so much time has passed in which this process ran: a gap between two looks counts as two of them at most. */
+function afterRunning(ms: number, call: () => void): NodeJS.Timeout {
+  const step = Math.min(1000, ms / 20);
+  let [left, last] = [ms, performance.now()];
+  const timer = setInterval(() => {
+    const now = performance.now();
+    left -= Math.min(now - last, 2 * step);
+    last = now;
+    if (left > 0) return;
+    clearInterval(timer);
+    call();
+  }, step);
+  return timer;
 }
