@@ -156,7 +156,7 @@ def inside():
     thought = [{"kind": "thought", "end": k + 1, "delta": d, "value": v} for k, (d, v) in enumerate([(0.6, 0.9), (-0.8, 0.1), (0.7, 0.8), (0.1, 0.9)])]
     beyond = [arms.shuffled_values([{"id": str(n), "segments": thought}], 1)[str(n)][1] for n in range(30)]
     row = {"id": "p3/1", "sigma": [float(n) for n in range(10)], "segments": [{"end": 4}, {"end": 9}]}
-    moved = [stage0_within.shuffled_inside([row, None], seed) for seed in range(20)]
+    moved = [arms.shuffled_inside([row, None], seed) for seed in range(20)]
     rng = np.random.default_rng(4)
     wide = rng.normal(size=(16, 30))
     wide[8:] *= 5  # the second step is five times as large, and so is its gain
