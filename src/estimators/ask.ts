@@ -1,6 +1,6 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
 import { type TraceResult, traceValues } from '../estimate/value.js';
-import { askedIds, noAskTemplate, readAskTemplate } from '../policy/text/ask-template.js';
+import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../policy/text/ask-template.js';
 import type { Estimator, Opened } from './estimator.js';
 import { contrast, perTrace, utilitiesOf } from './one-pass.js';
 
@@ -18,9 +18,11 @@ export const ask: Estimator = {
     ],
   ],
   configKeys: ['askTemplate'],
-  ask: ({ askTemplate: path }) => ({
+  // a flag's file, or the question that a calibration was fitted with
+  ask: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<Opened> {
-      const template = await readAskTemplate(policy.path, path === undefined ? path : String(path));
+      const path = typeof given === 'string' ? given : undefined;
+      const template = storedAskTemplate(given) ?? (await readAskTemplate(policy.path, path));
       if (template === undefined) throw noAskTemplate(policy.path);
       const { yes, no, scoredFrom } = await askedIds(template, tokenizer, policy.architecture.vocab);
       const of = (ids: Int32Array, utility: number) => ({ ids, scoredFrom, utility });

@@ -115,16 +115,35 @@ describe('a calibration without a reference', () => {
       expectClose(storedValues(row), expectedValues(row, file, storedValues(asked[n] as ScoredRow)));
     }
     await done('verify of-yes.jsonl');
+    // the question that it was fitted with, whatever the folder's own one is
+    await write('other.json', JSON.stringify({ question: '\nwrong? ', yes: 'n', no: 'y' }));
+    await done(
+      `score bare.jsonl --policy ${policy} --estimator ask --ask-template other.json -o other.jsonl`,
+    );
+    const other = await config('other.jsonl');
+    await write('odd.jsonl', two);
+    await write('odd.jsonl.summary.json', summaryText(other));
+    await done('calibrate odd.jsonl -o odd.json');
+    await done(
+      `score bare.jsonl --policy ${policy} --estimator calibrated --calibration odd.json -o of-odd.jsonl`,
+    );
+    const stored = await config('of-odd.jsonl');
+    expect(stored.askTemplate).toEqual(other.askTemplate);
+    const logprobs = (all: readonly ScoredRow[]) =>
+      all.map((row) => (row as unknown as { reference_logprobs: number[][] }).reference_logprobs);
+    expect(logprobs(await rows('of-odd.jsonl'))).toEqual(logprobs(await rows('other.jsonl')));
+    expect(logprobs(await rows('of-odd.jsonl'))).not.toEqual(logprobs(asked as ScoredRow[]));
+    expect((await done('calibrate yes.jsonl odd.jsonl -o both.json')).said).toContain('with other flags');
     await fails(
       'calibrate yes.jsonl surprise.jsonl -o no.json',
       2,
       'surprise.jsonl: its values are of neither',
     );
-    await fails(
-      'score bare.jsonl --estimator calibrated --calibration yes.json -o no.jsonl',
-      2,
-      'needs a question',
+    // a policy without one is asked it, and is another one
+    const { said } = await done(
+      'score bare.jsonl --estimator calibrated --calibration yes.json -o own.jsonl',
     );
+    expect(said).toContain('scored by another policy,');
   });
 
   it('that stands back has nothing to leave as it is', async () => {
