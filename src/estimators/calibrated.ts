@@ -9,7 +9,7 @@ import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { type OutputRow, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
-import { answersOf, ask } from './ask.js';
+import { ask, askedValues, unansweredFaults } from './ask.js';
 import {
   Calibration,
   contentHash,
@@ -118,11 +118,14 @@ export function calibrationFacts(
 }
 
 /** Whether a stored row says of its calibration what the configuration says of it. */
-export function calibrationFaults({ status }: OutputRow, { calibration }: Config, columns: Config): string[] {
+export function calibrationFaults(row: OutputRow, { calibration }: Config, columns: Config): string[] {
+  const { status } = row;
   const model = storedModel(calibration);
   const isUncalibrated = status.includes(UNCALIBRATED);
-  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return [];
+  const asked = model?.estimator === 'ask' ? unansweredFaults(row, columns) : [];
+  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return asked;
   return [
+    ...asked,
     `status is ${columns.status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`,
   ];
 }
@@ -176,8 +179,8 @@ export function calibratedValues(
 ): TraceValues {
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
-  const answers = nature === ask ? answersOf(branches) : branches;
-  const scored = nature && traceValues(answers, utilities, nature);
+  const scored =
+    nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
   const found = scored ?? noValues(segmentation.exits.length);
   const { values, referenceLogprobs, referenceTokens } = found;
   if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;
