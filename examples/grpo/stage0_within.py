@@ -59,9 +59,9 @@ def credits(tool, puzzle, problems, rows, seed):
     keep("entropy", tool.redistribute(rows, pr, ["--sigma", "entropy"], columns))
     scored = tool.redistribute(rows, pr, [*fitted, "--within", "entropy"], columns)
     keep("weights shuffled inside", arms.shuffled_inside(scored, seed))
-    given = ["--estimator", "given", "--segmenter", "given"]
+    given = ["--estimator", "given", "--segmenter", "given", "--within", "entropy"]  # so that the policy reads the traces
     shuffled = arms.with_shuffled(rows, scored, seed)
-    keep("values shuffled, entropy", tool.score(shuffled, [*given, "--within", "entropy"], columns))
+    keep("values shuffled, entropy", tool.score(shuffled, given, columns))
     # one constant for each trace, its own
     for name in ("share calibrated, entropy", "share calibrated, entropy, even .8", "share pr, entropy"):
         found[f"{name}, by trace"] = [a / gain for a, gain in zip(found[name], gains[name])]
