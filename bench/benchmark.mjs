@@ -191,7 +191,10 @@ export function pageWith(text) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [mode, ...rest] = process.argv.slice(2);
-  const sets = mode === undefined ? undefined : await import('./benchmark/sets.mjs');
+  const sets = mode && {
+    ...(await import('./benchmark/sets.mjs')),
+    ...(await import('./benchmark/tested.mjs')),
+  };
   if (mode === '--sets') {
     sets.writeBifurcation();
     for (const toy of sets.TOYS) sets.sampleToy(toy);

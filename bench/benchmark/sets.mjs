@@ -1,6 +1,6 @@
 // Makes the benchmark's sets: samples of the policies on problems of their own, the bifurcation task, and sets of published chains.
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   Bool,
@@ -23,7 +23,7 @@ import { bifurcationRows } from './bifurcation.mjs';
 
 export const WORK = join(ROOT, '.benchmark');
 /** Completions of an exit in either half. */
-const HALF = 32;
+export const HALF = 32;
 
 const listOf = (type) => new List(new Field('item', type, true));
 const TYPES = {
@@ -61,20 +61,14 @@ export const TOYS = [
   { name: 'embedded', task: 'task', problems: 12, folder: join(ROOT, 'models/embedded') },
 ];
 const SEED = 'bench-1';
-/** The policy whose answers a test judges; of version 1 of its set none of the groups is in this one. */
-export const TESTED = {
-  ...{ name: 'reach', version: 2, isTested: true },
-  ...{ checkpoint: join(ROOT, 'models/reach'), seed: 'bench-2', problems: 96 },
-};
-
-const inRecipe = (...args) =>
+export const inRecipe = (...args) =>
   execFileSync('python3', args, { cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 });
-const ofLines = (text) =>
+export const ofLines = (text) =>
   text
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
-const python = (...args) => ofLines(inRecipe(...args));
+export const python = (...args) => ofLines(inRecipe(...args));
 const recipe = (...args) => python('prompts.py', ...args);
 
 /** A set's traces as `bench` prints them. */
@@ -135,57 +129,6 @@ export function sampleToy(toy) {
   ];
   rredcot('score', at('traces.jsonl'), '-o', at('mc/'), ...policy, ...how, ...form);
   writeToy(toy, rowsOf(at('mc')));
-}
-
-const sampleTested = ({ seed, problems }) =>
-  python('values.py', '--seed', seed, '--problems', `${problems}`, '--half', `${HALF}`);
-
-/** Writes the set of the policy whose task has a test. @param rows its traces, with completions at the end of each line */
-export function writeTested(toy = TESTED, rows = sampleTested(toy)) {
-  const at = (name) => join(WORK, toy.name, name);
-  const policy = folderOf(toy);
-  writeLines(at('traces.jsonl'), rows);
-  const own = ['--estimator', 'surprise', '--segmenter', 'newline', '--overwrite', '--quiet'];
-  rredcot('score', at('traces.jsonl'), '-o', at('scored.jsonl'), '--policy', policy, ...own);
-  const scored = readLines(at('scored.jsonl')).map((row, i) => {
-    const { mistake, wins_first, wins_second, ...given } = rows[i];
-    const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end);
-    if (`${ends}` !== `${given.segment_ends}`) throw new Error(`${row.id}: is cut at ${ends}`);
-    return {
-      half: Number(row.group.slice(-4)) % 2 === 0 ? 'choose' : 'judge',
-      ...given,
-      ...{ logprobs: row.logprobs, entropies: row.entropies, completions_a_half: HALF },
-      ...{ wins_first, wins_second, first_wrong: row.reward <= 0.5 ? mistake : null },
-    };
-  });
-  writeSet(join(ROOT, `fixtures/bench/${toy.name}.parquet`), `${toy.name}@${toy.version}`, scored);
-}
-
-/** A policy folder of the tested policy's training stopped early, which is made where it is not there: minutes. */
-export function olderFolder({ name, checkpoint } = TESTED) {
-  const [older, folder] = ['older-checkpoint', 'older'].map((own) => join(WORK, name, own));
-  const weights = join(older, 'model.safetensors');
-  if (!existsSync(weights)) {
-    cpSync(checkpoint, older, { recursive: true, filter: (path) => !path.endsWith('.safetensors') });
-    // the third of the recipe's commands for this policy
-    const how =
-      '--begin ../embedded/model.safetensors --steps 900 --stop 200 --accumulate 3 --muon-rate 0.015 --adam-rate 0.002 --kind F16';
-    inRecipe('train.py', '--task', name, ...how.split(' '), '--out', weights);
-  }
-  buildFolder(older, folder);
-}
-
-/** Samples traces of other problems, to which calibrations are fitted. @returns their file */
-export function sampleFit(toy = TESTED) {
-  const file = join(WORK, toy.name, 'fit.jsonl');
-  const how = ['--task', toy.name, '--model', join(toy.checkpoint, 'model.safetensors'), '--problems', '300'];
-  inRecipe('sample.py', ...how, '--out', file);
-  const taken = new Set(ofLines(linesOf(toy.name, 'all')).map(({ prompt }) => prompt));
-  writeLines(
-    file,
-    readLines(file).filter(({ prompt }) => !taken.has(prompt)),
-  );
-  return file;
 }
 
 /** @param sampled rows of the Monte Carlo run */
