@@ -71,7 +71,6 @@ async function writeRows(toy, { WORK, how }) {
     const stem = name.replaceAll(' ', '-');
     for (const [, model] of flags.matchAll(/\{(hint|prm|prover)\}/g))
       buildFolder(join(ROOT, 'models', model), at(model));
-    if (flags.includes('{older}')) buildFolder(at('older-checkpoint'), at('older'));
     const own = flags.split(' ').filter(Boolean);
     const given = own.map((flag) => flag.replace(/^\{(.*)\}$/, (_, made) => at(made)));
     const output = at(`${stem}.parquet`);
@@ -91,8 +90,9 @@ async function writeRows(toy, { WORK, how }) {
 }
 
 /** Rows of the policy that has no reference. */
-async function writeTestedRows({ TESTED, WORK, folderOf, sampleFit }) {
+async function writeTestedRows({ TESTED, WORK, folderOf, olderFolder, sampleFit }) {
   const how = ['--policy', folderOf(TESTED), '--overwrite', '--quiet'];
+  olderFolder();
   const fit = sampleFit();
   for (const [estimator, name] of [
     ['surprise', 'thought'],
@@ -112,12 +112,10 @@ function judge(set, credits, stem, ...flags) {
 export const stranger = () => /```python\n([^`]*)```/.exec(readFileSync(PAGE, 'utf8'))[1];
 
 /** The stranger's row of a set. */
-function writeStranger(set, work) {
+function writeStranger(set, { WORK, linesOf }) {
+  const work = join(WORK, set);
   mkdirSync(work, { recursive: true });
-  const program = join(ROOT, 'bin/rredcot.js');
-  const rows = execFileSync(process.execPath, [program, 'bench', set, '--half', 'judge'], {
-    maxBuffer: 2 ** 28,
-  });
+  const rows = linesOf(set, 'judge');
   const credits = join(work, 'entropy-of-lines.jsonl');
   writeFileSync(credits, execFileSync('python3', ['-c', stranger()], { input: rows, maxBuffer: 2 ** 28 }));
   judge(
@@ -193,7 +191,10 @@ export function pageWith(text) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [mode, ...rest] = process.argv.slice(2);
-  const sets = mode === undefined ? undefined : await import('./benchmark/sets.mjs');
+  const sets = mode && {
+    ...(await import('./benchmark/sets.mjs')),
+    ...(await import('./benchmark/tested.mjs')),
+  };
   if (mode === '--sets') {
     sets.writeBifurcation();
     for (const toy of sets.TOYS) sets.sampleToy(toy);
@@ -207,11 +208,11 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     calibrate(other.toy, one.toy.name, other.with);
     for (const { toy, with: how } of [one, other]) await writeRows(toy, how);
     await writeTestedRows(sets);
-    for (const set of ['bifurcation', ...TOYS]) writeStranger(set, join(sets.WORK, set));
+    for (const set of ['bifurcation', ...TOYS]) writeStranger(set, sets);
   } else if (mode === '--tested') {
     if (rest.includes('--sets')) sets.writeTested();
     await writeTestedRows(sets);
-    writeStranger('reach', join(sets.WORK, 'reach'));
+    writeStranger('reach', sets);
   } else if (mode === '--published') sets.writePublished(...rest);
   if (existsSync(ROWS)) writeFileSync(PAGE, pageWith(rowsPart()));
 }

@@ -23,7 +23,7 @@ import { bifurcationRows } from './bifurcation.mjs';
 
 export const WORK = join(ROOT, '.benchmark');
 /** Completions of an exit in either half. */
-const HALF = 32;
+export const HALF = 32;
 
 const listOf = (type) => new List(new Field('item', type, true));
 const TYPES = {
@@ -61,19 +61,22 @@ export const TOYS = [
   { name: 'embedded', task: 'task', problems: 12, folder: join(ROOT, 'models/embedded') },
 ];
 const SEED = 'bench-1';
-/** The policy whose answers a test judges. */
-export const TESTED = { name: 'reach', checkpoint: join(ROOT, 'models/reach'), isTested: true };
-
-const recipe = (...args) => python('prompts.py', ...args);
-const python = (...args) =>
-  execFileSync('python3', args, {
-    cwd: join(ROOT, 'models/recipe'),
-    encoding: 'utf8',
-    maxBuffer: 2 ** 28,
-  })
+export const inRecipe = (...args) =>
+  execFileSync('python3', args, { cwd: join(ROOT, 'models/recipe'), encoding: 'utf8', maxBuffer: 2 ** 28 });
+export const ofLines = (text) =>
+  text
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
+export const python = (...args) => ofLines(inRecipe(...args));
+const recipe = (...args) => python('prompts.py', ...args);
+
+/** A set's traces as `bench` prints them. */
+export const linesOf = (set, half) =>
+  execFileSync(process.execPath, [join(ROOT, 'bin/rredcot.js'), 'bench', set, '--half', half], {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+  });
 
 /** A policy's folder, built where it is not there. */
 export function folderOf({ name, checkpoint, folder = join(WORK, name, 'policy') }) {
@@ -126,40 +129,6 @@ export function sampleToy(toy) {
   ];
   rredcot('score', at('traces.jsonl'), '-o', at('mc/'), ...policy, ...how, ...form);
   writeToy(toy, rowsOf(at('mc')));
-}
-
-/** Writes the set of the policy whose task has a test. @param rows its traces, with completions at the end of each line */
-export function writeTested(toy = TESTED, rows = python('values.py', '--seed', SEED, '--half', `${HALF}`)) {
-  const at = (name) => join(WORK, toy.name, name);
-  const policy = folderOf(toy);
-  writeLines(at('traces.jsonl'), rows);
-  const own = ['--estimator', 'surprise', '--segmenter', 'newline', '--overwrite', '--quiet'];
-  rredcot('score', at('traces.jsonl'), '-o', at('scored.jsonl'), '--policy', policy, ...own);
-  const scored = readLines(at('scored.jsonl')).map((row, i) => {
-    const { mistake, wins_first, wins_second, ...given } = rows[i];
-    const ends = row.segments.filter(({ kind }) => kind === 'thought').map(({ end }) => end);
-    if (`${ends}` !== `${given.segment_ends}`) throw new Error(`${row.id}: is cut at ${ends}`);
-    return {
-      half: Number(row.group.slice(-4)) % 2 === 0 ? 'choose' : 'judge',
-      ...given,
-      ...{ logprobs: row.logprobs, entropies: row.entropies, completions_a_half: HALF },
-      ...{ wins_first, wins_second, first_wrong: row.reward <= 0.5 ? mistake : null },
-    };
-  });
-  writeSet(join(ROOT, `fixtures/bench/${toy.name}.parquet`), `${toy.name}@1`, scored);
-}
-
-/** Samples traces of other problems, to which calibrations are fitted. @returns their file */
-export function sampleFit(toy = TESTED) {
-  const file = join(WORK, toy.name, 'fit.jsonl');
-  const how = ['--task', toy.name, '--model', join(toy.checkpoint, 'model.safetensors'), '--problems', '48'];
-  execFileSync('python3', ['sample.py', ...how, '--out', file], { cwd: join(ROOT, 'models/recipe') });
-  const taken = new Set(readLines(join(WORK, toy.name, 'traces.jsonl')).map(({ prompt }) => prompt));
-  writeLines(
-    file,
-    readLines(file).filter(({ prompt }) => !taken.has(prompt)),
-  );
-  return file;
 }
 
 /** @param sampled rows of the Monte Carlo run */

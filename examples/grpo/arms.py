@@ -80,6 +80,19 @@ def with_shuffled(rows, scored, seed):
     return [{**row, "segment_ends": ends, "values": values} for row, (ends, values) in zip(rows, found)]
 
 
+def shuffled_inside(scored, seed):
+    """Rows whose weights are permuted among the tokens of each segment: the credit of a segment stays, the place in it goes."""
+    found = []
+    for row in scored:
+        rng = np.random.default_rng([seed, int(row["id"].split("/")[0][1:]), int(row["id"].split("/")[1])]) if row else None
+        sigma, start = np.array(row["sigma"] if row else [], np.float32), 0
+        for end in [segment["end"] for segment in row["segments"]] if row else []:
+            rng.shuffle(sigma[start:end])
+            start = end
+        found.append(row and {**row, "sigma": sigma})
+    return found
+
+
 def flat(row):
     """One segment whose value is the reward from the start: nothing moves, σ is uniform, advantages of segments are 0."""
     return [len(row["completion_ids"])], [float(row["reward"])] * 2

@@ -14,11 +14,14 @@ def sample_groups(puzzle, model, problems, copies, generator, name="p", limit=LI
 
 def row(puzzle, problem, group, index, prompt_ids, ids):
     completion_ids = ids[len(prompt_ids):]
-    completion, answer = task.decode(completion_ids), task.true_answer(problem)
+    completion = task.decode(completion_ids)
+    # of a task with a test many answers are right, and none stands in the row
+    is_tested = hasattr(puzzle, "passes")
+    answer = None if is_tested else task.true_answer(problem)
     return {
         "id": f"{group}/{index}", "group": group, "prompt": puzzle.prompt_text(problem), "prompt_ids": prompt_ids,
-        "completion": completion, "completion_ids": completion_ids, "answer": answer,
-        "reward": int(task.final_answer(completion) == answer),
+        "completion": completion, "completion_ids": completion_ids, **({} if is_tested else {"answer": answer}),
+        "reward": int(puzzle.passes(problem, completion) if is_tested else task.final_answer(completion) == answer),
     }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from gradient import accumulate, flat
 from groups import advantages, centred, sample_groups
-from setting import Density, MORE
+from setting import TASKS, puzzle_of
 import checkpoint
 from model import Llama
 
@@ -30,7 +30,7 @@ def identity(density, model, blocks, loss="grpo"):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--density", choices=TASKS, default="sparse")
     parser.add_argument("--model", required=True)
     parser.add_argument("--loss", choices=LOSSES, default="grpo")
     parser.add_argument("--blocks", type=int, default=64)
@@ -38,7 +38,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    puzzle, model = puzzle_of(args.density), checkpoint.load(Llama(), args.model)
     beside = pathlib.Path(args.out + ".json")
     beside.unlink(missing_ok=True)  # an earlier reference of this name ends here
     found = np.lib.format.open_memmap(args.out, "w+", np.float32, (args.blocks, sum(p.numel() for p in model.parameters())))

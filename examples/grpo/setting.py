@@ -1,10 +1,11 @@
-"""The recipe's task in densities of decisions: as it is, and with short lines without content between its lines, both weak in `*`; and one weak in `-`, for which no choice was made."""
+"""The recipe's task in densities of decisions: as it is, and with short lines without content between its lines, both weak in `*`; one weak in `-`, for which no choice was made; and the task whose reward is a test."""
 import pathlib
 import random
 import sys
 
 RECIPE = pathlib.Path(__file__).resolve().parents[2] / "models" / "recipe"
 sys.path.insert(0, str(RECIPE))
+import reach  # noqa: E402
 import task  # noqa: E402
 
 WEAK = {"dense": "*", "sparse": "*", "minus": "-"}
@@ -15,6 +16,14 @@ FILLERS = ("ok.\n", "hm.\n", "so.\n")         # of the sparse task, as short as 
 LONGER = (6, 8)                               # operations of problems that are longer than any that is trained on
 LONGER_LIMIT = 700                            # their tokens
 MORE = {"dense": 0.0, "sparse": 0.7, "minus": 0.5}  # after a line comes a filler so often, and after that the next: 7 lines of 10
+
+
+TASKS = (*MORE, "reach")
+
+
+def puzzle_of(name):
+    """What draws the problems of a task, by the name of its density."""
+    return reach if name == "reach" else Density(name)
 
 
 class Density:

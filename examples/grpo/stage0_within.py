@@ -10,11 +10,12 @@ import numpy as np
 import torch
 import arms
 import truth
+import without
 from groups import advantages, sample_groups
 from reference import BLOCK, COPIES
-from setting import Density, MORE
+from setting import RECIPE, TASKS, puzzle_of
 from stage0 import figures, gradients, products, reference_of
-from tool import Tool
+from tool import EMBEDDED, Tool
 import checkpoint
 from model import Llama
 
@@ -23,19 +24,6 @@ AT_ONCE = 9  # arms whose gradients are in memory together
 WITHIN = {"": "uniform", ", entropy": "entropy", ", unsure": "unsure"}
 # arms whose steps are also divided by a constant of their own, and brought to norm 1
 SIZED = ("uniform", "share calibrated", "share calibrated, entropy", "share calibrated, entropy, even .8", "share pr, entropy", "share pr, entropy, even .8")
-
-
-def shuffled_inside(scored, seed):
-    """Rows whose weights are permuted among the tokens of each segment: the credit of a segment stays, the place in it goes."""
-    found = []
-    for row in scored:
-        rng = np.random.default_rng([seed, int(row["id"].split("/")[0][1:]), int(row["id"].split("/")[1])]) if row else None
-        sigma, start = np.array(row["sigma"] if row else [], np.float32), 0
-        for end in [segment["end"] for segment in row["segments"]] if row else []:
-            rng.shuffle(sigma[start:end])
-            start = end
-        found.append(row and {**row, "sigma": sigma})
-    return found
 
 
 def credits(tool, puzzle, problems, rows, seed):
@@ -48,6 +36,9 @@ def credits(tool, puzzle, problems, rows, seed):
         if column == "sigma":
             gains[name] = np.array([row["sigma_gain"] if row and row["sigma_gain"] else 1.0 for row in scored])
 
+    if hasattr(puzzle, "passes"):
+        without.credits(tool, rows, problems, seed, keep)
+        return found, gains, np.array(scale) != 0
     columns = ("sigma", "sigma_gain", "segments")
 
     def rules(name, path, flags):
@@ -67,10 +58,10 @@ def credits(tool, puzzle, problems, rows, seed):
             keep(f"share {name}{mark}, even .8", tool.redistribute(rows, pr, [*flags, "--within", WITHIN[mark], "--even", "0.8"], columns))
     keep("entropy", tool.redistribute(rows, pr, ["--sigma", "entropy"], columns))
     scored = tool.redistribute(rows, pr, [*fitted, "--within", "entropy"], columns)
-    keep("weights shuffled inside", shuffled_inside(scored, seed))
-    given = ["--estimator", "given", "--segmenter", "given"]
+    keep("weights shuffled inside", arms.shuffled_inside(scored, seed))
+    given = ["--estimator", "given", "--segmenter", "given", "--within", "entropy"]  # so that the policy reads the traces
     shuffled = arms.with_shuffled(rows, scored, seed)
-    keep("values shuffled, entropy", tool.score(shuffled, [*given, "--within", "entropy"], columns))
+    keep("values shuffled, entropy", tool.score(shuffled, given, columns))
     # one constant for each trace, its own
     for name in ("share calibrated, entropy", "share calibrated, entropy, even .8", "share pr, entropy"):
         found[f"{name}, by trace"] = [a / gain for a, gain in zip(found[name], gains[name])]
@@ -97,7 +88,7 @@ def divided(product, by):
 def sized(block, gains, moving):
     """For arms of `SIZED` the products of steps divided by their mean `sigma_gain`, and by their own norm, as clipping below all norms does."""
     found = {}
-    for name in SIZED:
+    for name in filter(block.__contains__, SIZED):
         along, among = block[name]
         constant, norm = np.ones(len(along)), np.ones(len(along))
         for here in steps_of(along):
@@ -133,7 +124,7 @@ def sizes(blocks, gains, moving):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--density", choices=TASKS, default="sparse")
     parser.add_argument("--model", required=True)
     parser.add_argument("--reference", required=True, help=".npy of reference.py")
     parser.add_argument("--blocks", type=int, default=4)
@@ -143,9 +134,9 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    puzzle, model = puzzle_of(args.density), checkpoint.load(Llama(), args.model)
     groups, halves, direction = reference_of(args.reference, args.density, args.model, "grpo")
-    tool = Tool(args.folder)
+    tool = Tool(args.folder, RECIPE.parent / "reach" if args.density == "reach" else EMBEDDED)
     tool.build(model)
     blocks, gains, moving, counted, started = [], [], [], collections.Counter(), time.time()
     for number in range(args.blocks):
@@ -167,7 +158,7 @@ def main():
         within = figures([{**each, "uniform": each["share calibrated"]} for each in blocks])
         result = {
             "density": args.density, "reference_groups": groups, "groups": BLOCK * len(blocks), "copies": COPIES, "halves_cosine": halves,
-            "wrong": {operator: counted[operator, True] / max(1, counted[operator, True] + counted[operator, False]) for operator in "*+-"},
+            "wrong": {operator: counted[operator, True] / max(1, counted[operator, True] + counted[operator, False]) for operator in "*+-" if counted},
             "warnings": sorted(set(tool.warnings)),
             "arms": {name: {**found[name], **size[name], "step_cosine": small[name]["cosine"], "step_gain_interval": small[name]["gain_interval"],
                             "to_even": within[name]["gain"], "to_even_interval": within[name]["gain_interval"]} for name in found},

@@ -11,20 +11,20 @@ import checkpoint
 ROOT = RECIPE.parents[1]
 EMBEDDED = RECIPE.parent / "embedded"
 WARN = (40, "warn")
-BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "exit_template.json")
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "exit_template.json", "ask_template.json", "hint_template.json")
 
 
 class Tool:
     """The program on files of one working folder; `seconds` adds up what it took, `warnings` what it warned of."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, like=EMBEDDED):
         self.folder, self.seconds, self.warnings = pathlib.Path(folder), 0.0, []
         self.folder.mkdir(parents=True, exist_ok=True)
         self.policy = self.folder / "policy"
         weights = self.folder / "checkpoint"
         weights.mkdir(exist_ok=True)
-        for name in BESIDE:
-            shutil.copy(EMBEDDED / name, weights / name)
+        for path in filter(pathlib.Path.exists, map(like.joinpath, BESIDE)):
+            shutil.copy(path, weights)
 
     def run(self, *arguments):
         """Runs a command; its warnings are kept, and what it says becomes the error where it fails."""

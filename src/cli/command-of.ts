@@ -40,7 +40,7 @@ export async function commandOf(config: Config, hasOwnPolicy: boolean, program: 
 }
 
 /** Keys that a flag sets, with their values. */
-function flagsOf({ estimatorModule, fixedLength, weights, ...config }: Config): Config {
+function flagsOf({ estimatorModule, fixedLength, weights, askTemplate, ...config }: Config): Config {
   const { segmenter } = config;
   const kept = Object.entries(config).filter(
     ([key, value]) => !CONSTANTS.includes(key) && value !== null && value !== undefined,
@@ -50,6 +50,8 @@ function flagsOf({ estimatorModule, fixedLength, weights, ...config }: Config): 
     // every configuration has it
     ...(!isIdle(segmenter, 'fixedLength') && { fixedLength }),
     ...(weights === 'characters' && { weights: true }),
+    // a calibration brings its question
+    ...(config.calibration === undefined && askTemplate !== undefined && { askTemplate }),
     ...(estimatorModule !== undefined && { estimator: '<module>' }),
   };
 }

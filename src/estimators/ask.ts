@@ -1,7 +1,8 @@
 // `ask`: the probability of yes against no, where the policy is asked at every exit point whether all is right so far.
-import { type TraceResult, traceValues } from '../estimate/value.js';
-import { askedIds, noAskTemplate, readAskTemplate } from '../policy/text/ask-template.js';
-import type { Estimator, Opened } from './estimator.js';
+import { logSumExp, type TraceResult, type TraceValues, traceValues } from '../estimate/value.js';
+import { askedIds, noAskTemplate, readAskTemplate, storedAskTemplate } from '../policy/text/ask-template.js';
+import type { OutputRow } from '../scored.js';
+import type { Config, Estimator, Opened } from './estimator.js';
 import { contrast, perTrace, utilitiesOf } from './one-pass.js';
 
 export const ask: Estimator = {
@@ -18,9 +19,12 @@ export const ask: Estimator = {
     ],
   ],
   configKeys: ['askTemplate'],
-  ask: ({ askTemplate: path }) => ({
+  faults: (row, _, columns) => unansweredFaults(row, columns),
+  // a flag's file, or the question that a calibration was fitted with
+  ask: ({ askTemplate: given }) => ({
     async open({ policy, tokenizer }): Promise<Opened> {
-      const template = await readAskTemplate(policy.path, path === undefined ? path : String(path));
+      const path = typeof given === 'string' ? given : undefined;
+      const template = storedAskTemplate(given) ?? (await readAskTemplate(policy.path, path));
       if (template === undefined) throw noAskTemplate(policy.path);
       const { yes, no, scoredFrom } = await askedIds(template, tokenizer, policy.architecture.vocab);
       const of = (ids: Int32Array, utility: number) => ({ ids, scoredFrom, utility });
@@ -41,17 +45,34 @@ export const ask: Estimator = {
           },
         },
         start: () => ({
-          values: perTrace((job, { branches }) => traceValues(answersOf(branches), utilitiesOf(job), ask)),
+          values: perTrace((job, { branches }) => askedValues(branches, utilitiesOf(job))),
         }),
       };
     },
   }),
 };
 
-/** (K+1) of both answers' log-probabilities, where one branch may have had both. */
-export function answersOf(branches: TraceResult['branches']): TraceResult['branches'] {
-  return branches.map((answers) => {
-    const [own] = answers;
-    return own === undefined || answers.length > 1 ? answers : [own.subarray(0, 1), own.subarray(1)];
+/** Status where at no exit both answers together are as likely as this: what the policy holds of them is noise. */
+const UNANSWERED = { code: 'ask:unanswered', below: Math.log(0.01) };
+
+/** P(yes) at every exit. @param branches (K+1) of both answers' log-probabilities, where one branch may have had both */
+export function askedValues(branches: TraceResult['branches'], utilities: Float32Array): TraceValues {
+  const answers = branches.map((both) => {
+    const [own] = both;
+    return own === undefined || both.length > 1 ? both : [own.subarray(0, 1), own.subarray(1)];
   });
+  const found = traceValues(answers, utilities, ask);
+  return { ...found, status: isUnanswered(found.referenceLogprobs) ? [UNANSWERED.code] : [] };
+}
+
+function isUnanswered(exits: readonly Float32Array[]): boolean {
+  return exits.every((both) => logSumExp([...both]) < UNANSWERED.below);
+}
+
+/** What is wrong with a row's status, which its log-probabilities have to bear out. */
+export function unansweredFaults({ status, referenceLogprobs }: OutputRow, columns: Config): string[] {
+  const exits = referenceLogprobs ?? [];
+  const isTold = status.includes(UNANSWERED.code);
+  if (!('status' in columns) || exits.length === 0 || isTold === isUnanswered(exits)) return [];
+  return [`status is ${columns.status}, and the policy has ${isTold ? '' : 'not '}answered`];
 }

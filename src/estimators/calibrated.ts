@@ -9,7 +9,7 @@ import { thoughtEnds } from '../io/scored/stored-rows.js';
 import { type OutputRow, withoutShown } from '../scored.js';
 import { isIdle, OWN_KEYS } from '../segment/segmenters.js';
 import { compact, ownBefore } from '../turns.js';
-import { answersOf, ask } from './ask.js';
+import { ask, askedValues, unansweredFaults } from './ask.js';
 import {
   Calibration,
   contentHash,
@@ -46,7 +46,7 @@ export const calibrated: Estimator = {
   onRewardScale: true,
   card: 'the probability of winning by going on, from the probability of the reference answer there and the surprise of the thought so far, fitted to rewards',
   creditFlags: [CALIBRATION],
-  configKeys: ['calibration'],
+  configKeys: ['calibration', 'askTemplate'],
   remade: (row, { calibration }) =>
     calibratedAgain(row, storedModel(calibration)).map((values) => ({ from: 'the calibration', values })),
   faults: calibrationFaults,
@@ -56,14 +56,13 @@ export const calibrated: Estimator = {
   },
   async ask(values, call) {
     const calibration = await givenCalibration(calibrated.name, values);
-    const { model, open, ...facts } = calibrationFacts(calibration, calibrated, call);
+    const { open, ...facts } = calibrationFacts(calibration, calibrated, call);
     const now = calibration.standsBack ? NOW[calibration.model.estimator] : undefined;
     return {
       ...facts,
       ...(now && { nature: now }),
       open: async (scene) => ({
         ...(await open(scene)),
-        config: model,
         start: () => ({ values: perTrace((job, result) => calibratedValues(job, result, calibration)) }),
       }),
     };
@@ -87,7 +86,7 @@ const MADE_OF: Readonly<Record<Base, readonly string[]>> = {
 
 /**
  * What an estimator has to say of its calibration; where that stands back, values are as they are.
- * @returns open: what is asked at exit points, where the calibrated values are those of `ask`
+ * @returns open: what is asked at exit points, where the calibrated values are those of `ask`: the question that these were fitted with
  * @throws RredcotError (exit 2) where it stands back from nothing
  */
 export function calibrationFacts(
@@ -95,11 +94,11 @@ export function calibrationFacts(
   own: Estimator,
   call: Call,
 ): Required<Pick<Asked, 'doubt' | 'status' | 'nature'>> & {
-  readonly model: Config;
-  open(scene: Scene): Promise<Pick<Opened, 'question'>>;
+  open(scene: Scene): Promise<Pick<Opened, 'config' | 'question'>>;
 } {
   const { model, standsBack, file } = calibration;
   const base = model.estimator;
+  const askTemplate = file.scored_with?.askTemplate;
   if (standsBack && base === 'none')
     throw usageError(
       `--calibration stands back (${file.stands_back}), and without a reference or a question there is no value to leave as it is`,
@@ -108,22 +107,25 @@ export function calibrationFacts(
   return {
     nature: ofBase(own, model),
     status: [...MADE_OF[base], ...(standsBack ? [UNCALIBRATED] : [])],
-    doubt: ({ policy, config }) => calibrationDoubt(calibration, { policy, scored_with: scoredWith(config) }),
-    model: { calibration: model },
+    doubt: ({ policy, config }) =>
+      calibrationDoubt(calibration, { policy, scored_with: scoredWith({ ...config, askTemplate }) }),
     async open(scene) {
-      const asked = base === 'ask' ? await ask.ask?.({}, call, ask) : undefined;
-      const question = (await asked?.open(scene))?.question;
-      return question === undefined ? {} : { question };
+      const asked = base === 'ask' ? await ask.ask?.({ askTemplate }, call, ask) : undefined;
+      const { question, config } = (await asked?.open(scene)) ?? {};
+      return { config: { ...config, calibration: model }, ...(question && { question }) };
     },
   };
 }
 
 /** Whether a stored row says of its calibration what the configuration says of it. */
-export function calibrationFaults({ status }: OutputRow, { calibration }: Config, columns: Config): string[] {
+export function calibrationFaults(row: OutputRow, { calibration }: Config, columns: Config): string[] {
+  const { status } = row;
   const model = storedModel(calibration);
   const isUncalibrated = status.includes(UNCALIBRATED);
-  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return [];
+  const asked = model?.estimator === 'ask' ? unansweredFaults(row, columns) : [];
+  if (!model || !('status' in columns) || isUncalibrated === (model.stands_back !== null)) return asked;
   return [
+    ...asked,
     `status is ${columns.status}, and the calibration ${isUncalibrated ? 'does not stand' : 'stands'} back`,
   ];
 }
@@ -132,7 +134,7 @@ export function calibrationFaults({ status }: OutputRow, { calibration }: Config
 export const UNCALIBRATED = 'value:uncalibrated';
 
 /** What of a run's configuration decides where states are, and what their v̂ and ζ mean. */
-const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'bank', 'rewardRange'];
+const SCORED_WITH = ['segmenter', 'maxSegments', ...OWN_KEYS, 'bank', 'rewardRange', 'askTemplate'];
 
 /** Reads what `rredcot calibrate` has written. @throws RredcotError (exit 2) naming what is not as it should be */
 export async function readCalibration(path: string): Promise<Calibration> {
@@ -177,8 +179,8 @@ export function calibratedValues(
 ): TraceValues {
   const utilities = utilitiesOf(job);
   const nature = NOW[calibration.model.estimator];
-  const answers = nature === ask ? answersOf(branches) : branches;
-  const scored = nature && traceValues(answers, utilities, nature);
+  const scored =
+    nature === ask ? askedValues(branches, utilities) : nature && traceValues(branches, utilities, nature);
   const found = scored ?? noValues(segmentation.exits.length);
   const { values, referenceLogprobs, referenceTokens } = found;
   if (calibration.standsBack || scored?.referenceTokens.length === 0) return found;

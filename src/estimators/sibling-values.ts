@@ -114,7 +114,7 @@ export function siblingValues(
     values: Float32Array.from(values),
     start: prior.values[0] as number,
     columns: { value_prior: prior.values, value_ess: Float32Array.from(effective) },
-    status: fits ? [] : [mates.length === 0 ? NO_MATE : NO_FIT],
+    status: [...(prior.status ?? []), ...(fits ? [] : [mates.length === 0 ? NO_MATE : NO_FIT])],
   };
 }
 

@@ -80,9 +80,7 @@ export const siblings: Estimator = {
   async ask(values, call) {
     const calibration =
       values.calibration === NO_CALIBRATION ? undefined : await givenCalibration(siblings.name, values);
-    const { model, open, ...facts } = calibration
-      ? calibrationFacts(calibration, siblings, call)
-      : FROM_OUTCOMES;
+    const { open, ...facts } = calibration ? calibrationFacts(calibration, siblings, call) : FROM_OUTCOMES;
     refuseLate('--estimator siblings', call.segments);
     refuseStream(siblings.name, call.inputs);
     const count = (name: keyof typeof DEFAULTS, flag: string): number =>
@@ -95,7 +93,6 @@ export const siblings: Estimator = {
       readsMates: true,
       open: async (scene) => ({
         ...(await open(scene)),
-        config: model,
         async start({ window, whole }) {
           const { policy, log, signal } = scene;
           const far = whole && (await farMates(whole, window, log, signal));
@@ -132,6 +129,5 @@ const { onRewardScale: _, ...UNFITTED } = siblings;
 const FROM_OUTCOMES = {
   nature: ofBase(UNFITTED, { estimator: 'none' }),
   status: ['value:outcomes'],
-  model: { calibration: NO_CALIBRATION },
-  open: async () => ({}),
+  open: async () => ({ config: { calibration: NO_CALIBRATION } }),
 };

@@ -16,7 +16,7 @@ export const FEATURES = [
   'geo_value',
 ] as const;
 
-const ALL: readonly string[] = [...FEATURES, 'entropy_sum'];
+const ALL: readonly string[] = [...FEATURES, 'entropy_sum', 'lowest_value', 'start'];
 const OF_THOUGHT = FEATURES.slice(2, 7);
 
 /** What values are calibrated: `pr`; P(yes) of `ask`, which needs no reference; or none, where nothing was scored and the thought has to tell. */
@@ -25,7 +25,8 @@ export type Base = 'pr' | 'ask' | 'none';
 /** The features of each, in the order in which weights stand; a value's logarithmic odds and itself come first. */
 export const FEATURES_OF: Readonly<Record<Base, readonly string[]>> = {
   pr: FEATURES,
-  ask: [...FEATURES.slice(0, 2), ...OF_THOUGHT, 'entropy_sum'],
+  // what was doubted once may still be wrong; before anything is written P(yes) is of another kind
+  ask: [...FEATURES.slice(0, 2), ...OF_THOUGHT, 'entropy_sum', 'lowest_value', 'start'],
   none: [...OF_THOUGHT, 'entropy_sum'],
 };
 
@@ -67,7 +68,7 @@ export function stateFeatures(
   const places = FEATURES_OF[base].map((name) => ALL.indexOf(name));
   const F = places.length + further.length;
   const features = new Float64Array(values.length * F);
-  let [lowest, second, sum, improbable, unsure] = [0, 0, 0, 0, 0];
+  let [lowest, second, sum, improbable, unsure, doubted] = [0, 0, 0, 0, 0, 1];
   let t = 0;
   for (let k = 0; k < values.length; k++) {
     for (const end = k === 0 ? 0 : (ends[k - 1] as number); t < end; t++) {
@@ -79,8 +80,9 @@ export function stateFeatures(
       else if (logprob < second) second = logprob;
     }
     const [value, geo] = [values[k] as number, geoValues[k] as number];
+    doubted = Math.min(doubted, value);
     const surprise = [t, lowest, sum, improbable, lowest + second];
-    const all = [heldLogit(value), value, ...surprise, heldLogit(geo), geo, unsure];
+    const all = [heldLogit(value), value, ...surprise, heldLogit(geo), geo, unsure, doubted, k === 0 ? 1 : 0];
     for (const [f, place] of places.entries()) features[k * F + f] = all[place] as number;
   }
   for (const [n, { column, isLowest }] of further.entries()) {

@@ -3,13 +3,15 @@ import { cp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { askedValues } from '../../dist/estimators/ask.js';
 import { askedIds } from '../../dist/policy/text/ask-template.js';
 import { openTokenizer } from '../../dist/policy/text/open-tokenizer.js';
 import { named } from '../support/estimators.js';
+import { faultsOf } from '../support/faults.js';
 import { EMBEDDED, PROVER, type ScoredRow, storedValues } from '../support/program.js';
 import { fixtureRows, openScene } from '../support/scene.js';
 
-const { at, done, fails, rows, text, write } = await openScene();
+const { at, config, done, fails, rows, text, write } = await openScene();
 const template = (question: string, yes: string, no: string) => JSON.stringify({ question, yes, no });
 
 beforeAll(async () => {
@@ -34,6 +36,39 @@ it('needs no reference: build takes the question along, and score asks it', asyn
   const [yes = 0, no = 0] = first.reference_logprobs[0] as number[];
   expect(storedValues(first)[0]).toBeCloseTo(Math.exp(yes) / (Math.exp(yes) + Math.exp(no)), 6);
   await done('verify own.jsonl');
+});
+
+it('says where the policy does not answer, until other values take the place of these', async () => {
+  // it was never taught to
+  await done('score bare.jsonl --policy asked --estimator ask -o noise.jsonl');
+  const found = await rows('noise.jsonl');
+  for (const { status } of found) expect(status).toContain('ask:unanswered');
+  const said = await config('noise.jsonl');
+  const [first] = found as [ScoredRow];
+  expect(faultsOf(first, said)).toBe('');
+  expect(faultsOf({ ...first, status: first.status.replace('ask:unanswered;', '') }, said)).toContain(
+    'the policy has not answered',
+  );
+  const sure = first.reference_logprobs.map(() => [-0.1, -3]);
+  expect(faultsOf({ ...first, reference_logprobs: sure }, said)).toContain('the policy has answered');
+  await done('redistribute noise.jsonl --estimator surprise -o surprise.jsonl');
+  for (const { status } of await rows('surprise.jsonl')) expect(status).not.toContain('ask:');
+
+  const lp = fc.float({ min: -12, max: Math.fround(-0.7), noNaN: true });
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(lp, lp), { minLength: 1, maxLength: 4 }),
+      fc.boolean(),
+      (exits, isShared) => {
+        const branches = exits.map(([yes, no]) =>
+          isShared ? [Float32Array.of(yes, no)] : [Float32Array.of(yes), Float32Array.of(no)],
+        );
+        const { status } = askedValues(branches, Float32Array.of(1, 0));
+        const most = Math.max(...exits.map(([yes, no]) => Math.exp(yes) + Math.exp(no)));
+        expect(status).toEqual(most < 0.01 ? ['ask:unanswered'] : []);
+      },
+    ),
+  );
 });
 
 it('a folder whose question was changed is refused, and so is a checkpoint whose question cannot be asked', async () => {

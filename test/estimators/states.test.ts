@@ -1,6 +1,6 @@
 // What the calibrated value knows of a state, on a worked example.
 import { expect, it } from 'vitest';
-import { FEATURES, stateFeatures } from '../../dist/estimators/states.js';
+import { FEATURES, FEATURES_OF, stateFeatures } from '../../dist/estimators/states.js';
 
 it('is v̂ two ways, the tokens so far and how surprising they were; nothing behind a state', () => {
   const logprobs = [-0.5, -2.29, -2.31, -4, -9];
@@ -19,4 +19,21 @@ it('is v̂ two ways, the tokens so far and how surprising they were; nothing beh
   ].flat();
   expect(found).toHaveLength(3 * FEATURES.length);
   for (const [i, number] of expected.entries()) expect(found[i], FEATURES[i % 9]).toBeCloseTo(number, 6);
+});
+
+it('of `ask` it is also the summed entropies, the lowest P(yes) so far, and whether anything is written', () => {
+  const values = Float32Array.of(0.75, 0.5, 0.875);
+  const states = {
+    ...{ values, geoValues: values, ends: Int32Array.of(1, 3) },
+    ...{ logprobs: Float32Array.of(-1, -1, -1), entropies: Float32Array.of(0.5, 0.25, 2) },
+  };
+  const F = FEATURES_OF.ask.length;
+  const found = stateFeatures(states, [], 'ask');
+  const last = (k: number) => Array.from(found.subarray((k + 1) * F - 3, (k + 1) * F));
+  expect(FEATURES_OF.ask.slice(-3)).toEqual(['entropy_sum', 'lowest_value', 'start']);
+  expect([0, 1, 2].map(last)).toEqual([
+    [0, 0.75, 1],
+    [0.5, 0.5, 0],
+    [2.75, 0.5, 0],
+  ]);
 });

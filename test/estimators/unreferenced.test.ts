@@ -42,7 +42,8 @@ function expectedValues(row: ScoredRow, { mean, sd, weights }: CalibrationFile, 
   const values = yes ?? [0, ...ends].map(() => 0.5);
   return oracleFeatures({ values, geo: values, ends, logprobs }).map((nine, k) => {
     const unsure = entropies.slice(0, k === 0 ? 0 : ends[k - 1]).reduce((sum, h) => sum + h, 0);
-    const phi = [...(yes === undefined ? [] : nine.slice(0, 2)), ...nine.slice(2, 7), unsure];
+    const asked = yes === undefined ? [] : [Math.min(...yes.slice(0, k + 1)), k === 0 ? 1 : 0];
+    const phi = [...(yes === undefined ? [] : nine.slice(0, 2)), ...nine.slice(2, 7), unsure, ...asked];
     const logit = phi.reduce(
       (sum, x, f) =>
         sum + ((weights as number[])[f + 1] as number) * ((x - (mean[f] as number)) / (sd[f] as number)),
@@ -77,6 +78,8 @@ describe('a calibration without a reference', () => {
     // a baseline on the reward's scale
     expect(found.map(({ baseline }) => baseline)).toEqual(found.map((row) => row.value_start));
     await done('verify of-thought.jsonl');
+    await done('redistribute of-thought.jsonl --estimator surprise -o other-credit.jsonl');
+    expect((await rows('other-credit.jsonl')).map(({ status }) => status)).not.toContain('value:thought');
     const said = await config('of-thought.jsonl');
     expect(faultsOf(found[0] as object, said)).toBe('');
     expect(faultsOf({ ...found[0], value_start: 0.5 }, said)).toContain('from the calibration');
@@ -111,20 +114,39 @@ describe('a calibration without a reference', () => {
     await done(`score bare.jsonl ${flags} -o of-yes.jsonl`);
     const asked = await rows('ask.jsonl');
     for (const [n, row] of (await rows('of-yes.jsonl')).entries()) {
-      expect(row.status).toBe('value:asked');
+      expect(row.status).toBe('ask:unanswered;value:asked');
       expectClose(storedValues(row), expectedValues(row, file, storedValues(asked[n] as ScoredRow)));
     }
     await done('verify of-yes.jsonl');
+    // the question that it was fitted with, whatever the folder's own one is
+    await write('other.json', JSON.stringify({ question: '\nwrong? ', yes: 'n', no: 'y' }));
+    await done(
+      `score bare.jsonl --policy ${policy} --estimator ask --ask-template other.json -o other.jsonl`,
+    );
+    const other = await config('other.jsonl');
+    await write('odd.jsonl', two);
+    await write('odd.jsonl.summary.json', summaryText(other));
+    await done('calibrate odd.jsonl -o odd.json');
+    await done(
+      `score bare.jsonl --policy ${policy} --estimator calibrated --calibration odd.json -o of-odd.jsonl`,
+    );
+    const stored = await config('of-odd.jsonl');
+    expect(stored.askTemplate).toEqual(other.askTemplate);
+    const logprobs = (all: readonly ScoredRow[]) =>
+      all.map((row) => (row as unknown as { reference_logprobs: number[][] }).reference_logprobs);
+    expect(logprobs(await rows('of-odd.jsonl'))).toEqual(logprobs(await rows('other.jsonl')));
+    expect(logprobs(await rows('of-odd.jsonl'))).not.toEqual(logprobs(asked as ScoredRow[]));
+    expect((await done('calibrate yes.jsonl odd.jsonl -o both.json')).said).toContain('with other flags');
     await fails(
       'calibrate yes.jsonl surprise.jsonl -o no.json',
       2,
       'surprise.jsonl: its values are of neither',
     );
-    await fails(
-      'score bare.jsonl --estimator calibrated --calibration yes.json -o no.jsonl',
-      2,
-      'needs a question',
+    // a policy without one is asked it, and is another one
+    const { said } = await done(
+      'score bare.jsonl --estimator calibrated --calibration yes.json -o own.jsonl',
     );
+    expect(said).toContain('scored by another policy,');
   });
 
   it('that stands back has nothing to leave as it is', async () => {
@@ -193,6 +215,6 @@ it('has features of no reference only where there is none', () => {
   };
   const ofThought = [2, -3, -4, 1, -4, 2];
   expect(Array.from(stateFeatures(states, [], 'none')).slice(6)).toEqual(ofThought);
-  const asked = Array.from(stateFeatures(states, [], 'ask')).slice(8);
-  expect(asked.map((x) => Number(x.toFixed(6)))).toEqual([-1.098612, 0.25, ...ofThought]);
+  const asked = Array.from(stateFeatures(states, [], 'ask')).slice(FEATURES_OF.ask.length);
+  expect(asked.map((x) => Number(x.toFixed(6)))).toEqual([-1.098612, 0.25, ...ofThought, 0.25, 0]);
 });

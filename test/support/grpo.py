@@ -11,13 +11,16 @@ import torch  # noqa: E402
 import arms  # noqa: E402
 import faults  # noqa: E402
 import gradient  # noqa: E402
+import groups  # noqa: E402
 import reference  # noqa: E402
 import stage0  # noqa: E402
 import stage0_within  # noqa: E402
 import truth  # noqa: E402
+import without  # noqa: E402
 from groups import advantages, centred, sample_groups  # noqa: E402
 from setting import Density  # noqa: E402
 import checkpoint  # noqa: E402
+import reach  # noqa: E402
 import task  # noqa: E402
 from model import Llama  # noqa: E402
 from tool import Tool  # noqa: E402
@@ -156,7 +159,7 @@ def inside():
     thought = [{"kind": "thought", "end": k + 1, "delta": d, "value": v} for k, (d, v) in enumerate([(0.6, 0.9), (-0.8, 0.1), (0.7, 0.8), (0.1, 0.9)])]
     beyond = [arms.shuffled_values([{"id": str(n), "segments": thought}], 1)[str(n)][1] for n in range(30)]
     row = {"id": "p3/1", "sigma": [float(n) for n in range(10)], "segments": [{"end": 4}, {"end": 9}]}
-    moved = [stage0_within.shuffled_inside([row, None], seed) for seed in range(20)]
+    moved = [arms.shuffled_inside([row, None], seed) for seed in range(20)]
     rng = np.random.default_rng(4)
     wide = rng.normal(size=(16, 30))
     wide[8:] *= 5  # the second step is five times as large, and so is its gain
@@ -228,4 +231,12 @@ def counted():
     return faults.counts([{"completion_ids": task.encode(text), "reward": reward} for text, reward in rows])
 
 
-print(json.dumps({"counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "inside": inside(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))
+def tested():
+    """On the task with a test: rows without an answer, rewarded by it, and the oracle's values of a right and a wrong trace."""
+    problem, prompt = reach.Problem(0, (("+", 2), ("*", 2), ("-", 5))), task.encode("from 0 by +2 *2 -5\n")
+    texts = [f"<think>\n3 steps.\na: 0+2=2\nb: 2*2={b}\nc: {b}+2={b + 2}\n</think>\nanswer: a+2 b*2 c+2={b + 2}\n" for b in (4, 5)]
+    rows = [groups.row(reach, problem, "p0", n, prompt, prompt + task.encode(text)) for n, text in enumerate(texts)]
+    return {"answers": sum("answer" in row for row in rows), "rewards": [row["reward"] for row in rows], "oracle": [without.known_mistake(row, 4, {"p0": problem}) for row in rows]}
+
+
+print(json.dumps({"tested": tested(), "counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "inside": inside(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

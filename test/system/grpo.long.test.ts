@@ -53,6 +53,7 @@ interface Results {
     warned: string[];
     refused: string;
   };
+  readonly tested: { answers: number; rewards: number[]; oracle: number[][] };
   readonly figures: { uniform: Figures; quiet: Figures; wrong: Figures; biased: Figures };
 }
 
@@ -122,6 +123,17 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
     // the oracle of decisions: right traces rise at the two lines with `*`
     expect(decisions).toEqual(oracle);
     expect(decisions_right).toEqual([0, 0.5, 0.5, 1, 1]);
+  });
+
+  it('the task with a test has no answers, and its oracle falls at the first line that stays wrong', () => {
+    expect(results.tested).toEqual({
+      answers: 0,
+      rewards: [1, 0],
+      oracle: [
+        [0.5, 0.5, 0.5, 0.5, 0.5],
+        [1, 1, 1, 0, 0],
+      ],
+    });
   });
 
   it('shuffled values keep the ends, the differences and the sum, in another order', () => {

@@ -12,11 +12,10 @@ import {
   creditOf,
   isOfMates,
 } from '../../estimate/credit.js';
-import { NO_HINT, noReferences } from '../../estimate/value.js';
+import { noReferences } from '../../estimate/value.js';
 import { furtherNumbers, geoValuesOf, UNCALIBRATED } from '../../estimators/calibrated.js';
 import type { Calibration } from '../../estimators/calibration.js';
 import { pr } from '../../estimators/one-pass.js';
-import { MATELESS } from '../../estimators/sibling-values.js';
 import { float32Text } from '../../io/arrow/json.js';
 import type { PassThroughColumn } from '../../io/arrow/schema.js';
 import { thoughtEnds } from '../../io/scored/stored-rows.js';
@@ -100,8 +99,8 @@ export function again(
   const isOfTokens = isOther && credit.estimator.fromLogprobs !== undefined;
   const isGone = (code: string): boolean =>
     (isOfTokens && isOfBank(code)) ||
-    (code === UNCALIBRATED && (isOther || calibration !== undefined)) ||
-    (isOther && (MATELESS.includes(code) || code === NO_HINT));
+    (code === UNCALIBRATED && calibration !== undefined) ||
+    (isOther && OF_VALUES.test(code));
   const status = [
     ...row.status.filter((code) => !isGone(code)),
     ...(calibration?.standsBack ? [UNCALIBRATED] : []),
@@ -186,6 +185,9 @@ function unscored(exits: number) {
 }
 
 /** Whether a code tells of a trace's references. */
+/** Codes by which an estimator tells of its values. */
+const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
+
 function isOfBank(code: string): boolean {
   return code === NO_BANK || code.startsWith('bank:');
 }

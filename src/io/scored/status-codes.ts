@@ -3,6 +3,7 @@
 /** A status is `ok`, or some of the others in sorted order, each once. */
 export const STATUS_CODES: readonly string[] = [
   'ok',
+  'ask:unanswered',
   'bank:no-solution',
   'bank:row',
   'completion:has-prompt',

@@ -19,6 +19,11 @@ const text = z.string().min(1);
 const AskTemplateSchema = z.strictObject({ question: text, yes: text, no: text });
 const EXPECTED = 'a file with {"question": "…", "yes": "…", "no": "…"}, with --ask-template';
 
+/** The question that a configuration tells; undefined where it tells none. */
+export function storedAskTemplate(found: unknown): AskTemplate | undefined {
+  return AskTemplateSchema.safeParse(found).data;
+}
+
 /** @param path of a file in the place of the folder's own @returns undefined where there is none @throws RredcotError (exit 2) for one that is none */
 export function readAskTemplate(folder: string, path?: string): Promise<AskTemplate | undefined> {
   return givenOrOwn(AskTemplateSchema, path, folder, ASK_TEMPLATE, EXPECTED);
