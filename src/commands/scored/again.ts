@@ -184,10 +184,10 @@ function unscored(exits: number) {
   return { ...noReferences(exits), referenceUtilities: new Float32Array(0) };
 }
 
-/** Whether a code tells of a trace's references. */
 /** Codes by which an estimator tells of its values. */
 const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
 
+/** Whether a code tells of a trace's references. */
 function isOfBank(code: string): boolean {
   return code === NO_BANK || code.startsWith('bank:');
 }
