@@ -81,6 +81,7 @@ async function measured({ name, shape, lengths }) {
     const peak = await peakOf(device, precision);
     lines.push(`  a matrix product: ${(peak / 1e12).toFixed(2)} TFLOP/s`);
     for (const T of lengths) lines.push(await lengthLine(session, shape, T, peak));
+    lines.push(await shortLine(session, shape));
   } finally {
     await session.close();
     await rm(path, { recursive: true, force: true });
@@ -119,6 +120,19 @@ async function lengthLine(session, shape, T, peak) {
     if (!(error instanceof OutOfMemoryError)) throw error;
     return `  T = ${T}: out of memory`;
   }
+}
+
+/** Short traces stand abreast in the groups of their branches: what that makes of 16 in one run, beside each alone. */
+async function shortLine(session, shape) {
+  const tokens = tokensOf(shape.vocab_size, 7);
+  const job = { ...JOB, K: 8, A: 12 };
+  const traces = Array.from({ length: 16 }, () => traceOf(200, tokens, job));
+  const together = await secondsOf(() => session.run(traces));
+  const alone = await secondsOf(async () => {
+    for (const trace of traces) await session.run([trace]);
+  });
+  const rate = (traces.length * (200 + job.K * job.A)) / together;
+  return `  16 traces of 200 tokens, 8 exits: ${rate.toFixed(0)} tokens/s; one by one ${(alone / together).toFixed(2)} times as long`;
 }
 
 async function secondsOf(run) {
