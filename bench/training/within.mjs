@@ -183,7 +183,16 @@ export function pooledTable(task, sweeps) {
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of ['sparse', 'dense', 'minus', 'falling', 'again', 'dense-falling', 'dense-capped']) {
+  for (const task of [
+    'sparse',
+    'dense',
+    'minus',
+    'falling',
+    'again',
+    'dense-falling',
+    'dense-capped',
+    'single',
+  ]) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));

@@ -14,7 +14,7 @@ import torch
 import arms
 from gradient import accumulate, entropy
 from groups import advantages, sample_groups
-from setting import Density, LIMIT, LONGER_LIMIT, MORE
+from setting import Density, LIMIT, MORE
 from tool import Tool
 import checkpoint
 from model import Llama
@@ -110,7 +110,7 @@ def accuracy(puzzle, model, problems, seed, limit=LIMIT):
 def train(args, say):
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
     tested = puzzle.held_out(args.held_out)
-    never = set(tested)
+    never = set() if puzzle.is_single else set(tested)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
     tool = Tool(args.folder)
     credit = Credit(args.arm, tool, puzzle.weak, args.scored_by)
@@ -127,7 +127,7 @@ def train(args, say):
             look(step, tested)
         if step == args.steps:
             few = args.held_out // 4  # does it hold where no step has trained?
-            for kind, problems, limit in (("longer", puzzle.longer(few), LONGER_LIMIT), ("others", puzzle.others(few), LIMIT)):
+            for kind, (problems, limit) in puzzle.farther(few).items():
                 say({"step": step, kind: accuracy(puzzle, model, problems, 1000 * args.seed, limit), "of": few})
             say({"warnings": sorted(set(tool.warnings))[:5]})
             break
