@@ -14,7 +14,7 @@ import torch
 import arms
 from gradient import accumulate, entropy
 from groups import advantages, sample_groups
-from setting import Density, LIMIT, MORE
+from setting import Density, LIMIT, MORE, RECIPE
 from tool import Tool
 import checkpoint
 from model import Llama
@@ -44,7 +44,8 @@ CALIBRATED = {
     "shuffled within": ["--estimator", "calibrated"],
 }
 OF_THE_TASK = ("exact", "oracle", "oracle decisions", "oracle decisions within")
-ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
+UNSURE, HIERARCHICAL = "share mc 8 unsure", "hierarchical"
+ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK, UNSURE, HIERARCHICAL)
 GIVEN = ["--estimator", "given", "--segmenter", "given"]
 COLUMNS = ("sigma", "sigma_gain")
 
@@ -56,6 +57,8 @@ class Credit:
         self.arm, self.tool, self.weak, self.scored, self.calibration, self.is_foreign = arm, tool, weak, [], None, scored_by is not None
         if self.is_foreign:
             tool.build(checkpoint.load(Llama(), scored_by))
+        if arm == HIERARCHICAL:
+            tool.run("policy", "build", RECIPE.parent / "prover", "-o", tool.path("prover"))
 
     def of(self, step, model, problems, rows, copies):
         """Token advantages, the tool's seconds, how many traces have each status, and the mean `sigma_gain` of those with an advantage."""
@@ -67,6 +70,10 @@ class Credit:
             self.tool.build(model)
         if self.arm in ONE_CALL:
             scored = self.tool.score(rows, ONE_CALL[self.arm], COLUMNS)
+        elif self.arm == UNSURE:
+            scored = self.tool.score(arms.monte_carlo_unsure(self.tool, rows, step), GIVEN, COLUMNS)
+        elif self.arm == HIERARCHICAL:
+            scored = self.tool.score(rows, ["--method", "hierarchical", "--prover", self.tool.path("prover")], ("token_advantage",))
         elif self.arm == "exact":
             scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows, self.weak))), GIVEN, COLUMNS)
         elif self.arm in OF_THE_TASK:
@@ -74,7 +81,7 @@ class Credit:
             scored = self.tool.score(arms.with_values(rows, known), self.given(), COLUMNS)
         else:
             scored = self.calibrated(step, rows)
-        if self.arm.startswith("segment"):
+        if self.arm == HIERARCHICAL or self.arm.startswith("segment"):
             found = arms.as_advantage(rows, scored)
         else:
             found = arms.weighted(rows, scored, scale)
