@@ -47,11 +47,17 @@ export function stageZeroTable({ arms }) {
 /** Training logs of one task: {arm, seed, log}[]. */
 function runs(name) {
   const folder = join(LOGS, name);
-  return readdirSync(folder)
-    .filter((file) => file.endsWith('.jsonl.gz'))
-    .sort()
-    .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
+  const files = () => readdirSync(folder).filter((file) => file.endsWith('.jsonl.gz'));
+  if (!READ.has(name))
+    READ.set(
+      name,
+      files()
+        .sort()
+        .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8'))),
+    );
+  return READ.get(name);
 }
+const READ = new Map();
 
 const key = ({ arguments: { arm, seed } }) => `${arm}/${seed}`;
 /** Steps to where the smoothed curve first reaches the level; all of them where it never does. */
@@ -183,7 +189,7 @@ export function pooledTable(task, sweeps) {
 const TASKS = ['sparse', 'dense', 'minus', 'falling', 'again', 'dense-falling', 'dense-capped', 'single'];
 
 /** What the comparison with plain GRPO's own end says of each sweep, with the arms exchanged too, and where there is nothing to gain: of runs of plain GRPO beside those of other seeds. */
-function measureTable(sweeps) {
+export function measureTable(sweeps) {
   const rows = sweeps.flatMap(([name, logs]) => {
     const share = ([log, plain]) => pairOf(log, plain, 1).share;
     const isPlain = ([{ arguments: made }]) => made.arm === 'uniform';
