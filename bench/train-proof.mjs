@@ -1,4 +1,4 @@
-// `npm run train-proof [-- --arms <a,b> --density sparse|dense|minus --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
+// `npm run train-proof [-- --arms <a,b> --density <d> --seeds 8 --steps 50]`: trains the weak policy with each arm's credit,
 // seed by seed, and tests the arms against plain GRPO. Runs that are done are kept: an interrupted sweep goes on where it was.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -7,7 +7,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from './fidelity/program.mjs';
-import { csvOf, sweepFigures } from './training/figures.mjs';
+import { csvOf, LEVELS, sweepFigures } from './training/figures.mjs';
 import { readLog } from './training/logs.mjs';
 
 const { values: flags } = parseArgs({
@@ -35,8 +35,8 @@ function refuse(what, cure) {
   process.exit(2);
 }
 const arms = flags.arms.split(',').map((name) => name.trim());
-if (!['sparse', 'dense', 'minus'].includes(flags.density))
-  refuse(`--density ${flags.density}`, '--density sparse|dense|minus');
+if (!(flags.density in LEVELS))
+  refuse(`--density ${flags.density}`, `--density ${Object.keys(LEVELS).join('|')}`);
 const NUMBERS = ['steps', 'problems', 'copies', 'look', 'held-out'];
 for (const name of ['seeds', 'first-seed', 'jobs', ...NUMBERS])
   if (!/^[1-9]\d*$/.test(flags[name]))

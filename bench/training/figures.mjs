@@ -13,7 +13,12 @@ import {
 } from './statistics.mjs';
 
 /** Accuracies between that of the weak policy and plain GRPO's final one, by the density of the task. */
-export const LEVELS = { sparse: [0.65, 0.7, 0.75], dense: [0.8, 0.85, 0.9], minus: [0.76, 0.78, 0.8] };
+export const LEVELS = {
+  sparse: [0.65, 0.7, 0.75],
+  dense: [0.8, 0.85, 0.9],
+  minus: [0.76, 0.78, 0.8],
+  single: [0.75, 0.8, 0.85],
+};
 
 /** Runs of each arm by seed, plain GRPO first: {arm, bySeed: Map<seed, {curve, early, final, steps}>}[]; early is at 70 % of the steps. */
 export function byArm(logs) {

@@ -47,11 +47,17 @@ export function stageZeroTable({ arms }) {
 /** Training logs of one task: {arm, seed, log}[]. */
 function runs(name) {
   const folder = join(LOGS, name);
-  return readdirSync(folder)
-    .filter((file) => file.endsWith('.jsonl.gz'))
-    .sort()
-    .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8')));
+  const files = () => readdirSync(folder).filter((file) => file.endsWith('.jsonl.gz'));
+  if (!READ.has(name))
+    READ.set(
+      name,
+      files()
+        .sort()
+        .map((file) => readLog(gunzipSync(readFileSync(join(folder, file))).toString('utf8'))),
+    );
+  return READ.get(name);
 }
+const READ = new Map();
 
 const key = ({ arguments: { arm, seed } }) => `${arm}/${seed}`;
 /** Steps to where the smoothed curve first reaches the level; all of them where it never does. */
@@ -180,19 +186,41 @@ export function pooledTable(task, sweeps) {
   );
 }
 
+const TASKS = [
+  ...['sparse', 'dense', 'minus', 'reach', 'falling', 'again'],
+  ...['dense-falling', 'dense-capped', 'single'],
+];
+
+/** What the comparison with plain GRPO's own end says of each sweep, with the arms exchanged too, and where there is nothing to gain: of runs of plain GRPO beside those of other seeds. */
+export function measureTable(sweeps) {
+  const rows = sweeps.flatMap(([name, logs]) => {
+    const share = ([log, plain]) => pairOf(log, plain, 1).share;
+    const isPlain = ([{ arguments: made }]) => made.arm === 'uniform';
+    const plain = logs.filter((log) => isPlain([log]));
+    const others = plain.flatMap((log) =>
+      plain.filter((other) => other !== log).map((other) => [log, other]),
+    );
+    const told = (pairs) => tested(pairs.map(share), true);
+    const beside = Math.exp(mean(others.map((pair) => Math.log(share(pair)))));
+    const arms = new Set(logs.map((log) => log.arguments.arm).filter((arm) => arm !== 'uniform'));
+    return [
+      [name, 'plain GRPO of other seeds', others.length, cell(beside), '', '', ''],
+      ...[...arms].map((arm) => {
+        const pairs = paired(logs).filter(([log]) => log.arguments.arm === arm);
+        return [name, arm, pairs.length, ...told(pairs), ...told(pairs.map(([log, other]) => [other, log]))];
+      }),
+    ];
+  });
+  return csv(
+    'sweep,arm,pairs,share of plain GRPO’s steps to its own end,p,the arms exchanged,p'.split(','),
+    rows,
+  );
+}
+
 /** All tables: {file in examples/grpo/logs: text}. */
 export function tables() {
   const made = {};
-  for (const task of [
-    'sparse',
-    'dense',
-    'minus',
-    'reach',
-    'falling',
-    'again',
-    'dense-falling',
-    'dense-capped',
-  ]) {
+  for (const task of TASKS) {
     const stage = join(LOGS, `stage0-within-${task}.json`);
     if (existsSync(stage))
       made[`stage0-within-${task}.csv`] = stageZeroTable(JSON.parse(readFileSync(stage, 'utf8')));
@@ -201,6 +229,8 @@ export function tables() {
     made[`within-${task}-runs.csv`] = each;
     made[`within-${task}.csv`] = arms;
   }
+  const trained = TASKS.filter((task) => existsSync(join(LOGS, `within-${task}`)));
+  made['measure.csv'] = measureTable(trained.map((task) => [task, runs(`within-${task}`)]));
   for (const [task, sweeps] of Object.entries(SWEEPS))
     made[`pooled-${task}.csv`] = pooledTable(
       task,

@@ -4,6 +4,7 @@ import numpy as np
 import truth
 
 ALWAYS_RIGHT = {"+": 0.0, "-": 0.0, "*": 0.0}
+UNSURE = 0.2  # a line that the policy would have written with a probability of less than 1 − this
 
 
 def uniform(rows, scale):
@@ -122,3 +123,32 @@ def shuffled_values(scored, seed):
             values = 0.5 + 0.98 * (values - (low + high) / 2) / (high - low)
         found[row["id"]] = [s["end"] for s in thought], [float(v) for v in values]
     return found
+
+
+def behind_unsure(rows, scored):
+    """Rows cut behind their unsure lines alone, and of each the number of the cut whose value holds behind each of its lines (0: none yet). What was sure cannot have changed the value."""
+    cut, holds = [], []
+    for row, own in zip(rows, scored):
+        lines, ends = truth.lines_of(row["completion_ids"]) or ([], [])
+        sure = [np.exp(np.sum(own["logprobs"][start:end])) if own else 1.0 for start, end in zip([2, *ends], ends)]
+        unsure = [p < 1 - UNSURE for p in sure]
+        cut.append({**row, "segment_ends": [end for end, is_unsure in zip(ends, unsure) if is_unsure] or [len(row["completion_ids"])]})
+        holds.append((ends, [int(n) for n in np.cumsum(unsure)]))
+    return cut, holds
+
+
+def carried(rows, holds, sampled):
+    """Rows with a value behind each line: the one that was sampled last."""
+    found = []
+    for row, (ends, at), own in zip(rows, holds, sampled):
+        values = own and [own["value_start"], *(s["value"] for s in own["segments"] if s["kind"] == "thought")]
+        ends, values = (ends, [values[0], *(values[n] for n in at)]) if values and ends else flat(row)
+        found.append({**row, "segment_ends": ends, "values": values})
+    return found
+
+
+def monte_carlo_unsure(tool, rows, seed, samples=8):
+    """Rows with values of so many completions behind unsure lines alone."""
+    cut, holds = behind_unsure(rows, tool.score(rows, ["--estimator", "surprise"], ("logprobs",)))
+    mc = ["--estimator", "mc", "--mc-samples", str(samples), "--judge", "exact", "--seed", str(seed), "--segmenter", "given"]
+    return carried(rows, holds, tool.score(cut, mc, ("segments", "value_start")))

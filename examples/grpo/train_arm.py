@@ -14,7 +14,7 @@ import torch
 import arms
 from gradient import accumulate, entropy
 from groups import advantages, sample_groups
-from setting import Density, LIMIT, LONGER_LIMIT, MORE
+from setting import Density, LIMIT, MORE, RECIPE
 from tool import Tool
 import checkpoint
 from model import Llama
@@ -46,7 +46,8 @@ CALIBRATED = {
     "shuffled within": ["--estimator", "calibrated"],
 }
 OF_THE_TASK = ("exact", "oracle", "oracle decisions", "oracle decisions within")
-ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK)
+UNSURE, HIERARCHICAL = "share mc 8 unsure", "hierarchical"
+ARMS = ("uniform", *ONE_CALL, *CALIBRATED, *OF_THE_TASK, UNSURE, HIERARCHICAL)
 GIVEN = ["--estimator", "given", "--segmenter", "given"]
 COLUMNS = ("sigma", "sigma_gain")
 
@@ -58,6 +59,8 @@ class Credit:
         self.arm, self.tool, self.weak, self.scored, self.calibration, self.is_foreign = arm, tool, weak, [], None, scored_by is not None
         if self.is_foreign:
             tool.build(checkpoint.load(Llama(), scored_by))
+        if arm == HIERARCHICAL:
+            tool.run("policy", "build", RECIPE.parent / "prover", "-o", tool.path("prover"))
 
     def of(self, step, model, problems, rows, copies):
         """Token advantages, the tool's seconds, how many traces have each status, and the mean `sigma_gain` of those with an advantage."""
@@ -69,6 +72,10 @@ class Credit:
             self.tool.build(model)
         if self.arm in ONE_CALL:
             scored = self.tool.score(rows, ONE_CALL[self.arm], COLUMNS)
+        elif self.arm == UNSURE:
+            scored = self.tool.score(arms.monte_carlo_unsure(self.tool, rows, step), GIVEN, COLUMNS)
+        elif self.arm == HIERARCHICAL:
+            scored = self.tool.score(rows, ["--method", "hierarchical", "--prover", self.tool.path("prover")], ("token_advantage",))
         elif self.arm == "exact":
             scored = self.tool.score(arms.with_values(rows, arms.exact_values(problems, *arms.measured_odds(rows, self.weak))), GIVEN, COLUMNS)
         elif self.arm in OF_THE_TASK:
@@ -76,7 +83,7 @@ class Credit:
             scored = self.tool.score(arms.with_values(rows, known), self.given(), COLUMNS)
         else:
             scored = self.calibrated(step, rows)
-        if self.arm.startswith("segment"):
+        if self.arm == HIERARCHICAL or self.arm.startswith("segment"):
             found = arms.as_advantage(rows, scored)
         else:
             found = arms.weighted(rows, scored, scale)
@@ -112,7 +119,7 @@ def accuracy(puzzle, model, problems, seed, limit=LIMIT):
 def train(args, say):
     puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
     tested = puzzle.held_out(args.held_out)
-    never = set(tested)
+    never = set() if puzzle.is_single else set(tested)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, betas=(0.9, 0.95), weight_decay=0.0)
     tool = Tool(args.folder)
     credit = Credit(args.arm, tool, puzzle.weak, args.scored_by)
@@ -129,7 +136,7 @@ def train(args, say):
             look(step, tested)
         if step == args.steps:
             few = args.held_out // 4  # does it hold where no step has trained?
-            for kind, problems, limit in (("longer", puzzle.longer(few), LONGER_LIMIT), ("others", puzzle.others(few), LIMIT)):
+            for kind, (problems, limit) in puzzle.farther(few).items():
                 say({"step": step, kind: accuracy(puzzle, model, problems, 1000 * args.seed, limit), "of": few})
             say({"warnings": sorted(set(tool.warnings))[:5]})
             break

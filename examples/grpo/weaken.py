@@ -1,4 +1,4 @@
-"""Makes the weak checkpoint: the embedded policy, taught for some minutes that `*` goes wrong now and then."""
+"""Makes the weak checkpoint: the embedded policy, taught for some minutes that an operation goes wrong now and then."""
 import argparse
 import math
 import random
@@ -11,7 +11,7 @@ from model import Llama
 from optimizer import Optimizer
 
 MICRO, ACCUMULATE = 8, 4  # sequences a micro-batch, and micro-batches a step, as in the recipe
-STEPS = {"dense": 240, "sparse": 340, "minus": 240}  # the sparse one has to learn where the next operation is
+STEPS = {"dense": 240, "sparse": 340, "minus": 240, "single": 240}  # the sparse one has to learn where the next operation is
 EXITS = 3                 # early exits a sequence, so that the policy can still be asked for an answer
 
 

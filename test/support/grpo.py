@@ -224,6 +224,30 @@ def figures():
     return stage0.figures(blocks)
 
 
+def behind_unsure():
+    """A trace of four lines of which two were unsure, one that cannot be read, and one that the tool turned down: where they are cut, and what values their lines get."""
+    lines = ["a: 1*2=2 top 2\n", "ok.\n", "hm.\n", "b: 2+2=4 top 4\n"]
+    ids = task.encode("<think>\n" + "".join(lines) + "</think>\nanswer: 4\n")
+    ends = truth.lines_of(ids)[1]
+    logprobs = np.full(len(ids), -1e-3)
+    logprobs[ends[0]] = logprobs[ends[2] + 1] = np.log(0.7)  # in the second line, and in the fourth
+    rows = [{"completion_ids": ids, "reward": 1}, {"completion_ids": ids[:9], "reward": 0}, {"completion_ids": ids, "reward": 0}]
+    cut, holds = arms.behind_unsure(rows, [{"logprobs": logprobs.tolist()}, {"logprobs": logprobs[:9].tolist()}, None])
+    sampled = [{"value_start": 0.5, "segments": [{"kind": "thought", "value": 0.25}, {"kind": "thought", "value": 0.75}, {"kind": "answer", "value": None}]}, None, None]
+    found = arms.carried(rows, holds, sampled)
+    return {"ends": ends, "cut": [row["segment_ends"] for row in cut], "found": [[row["segment_ends"], row["values"]] for row in found], "tokens": len(ids)}
+
+
+def single():
+    """Problems and chains of the task of one step."""
+    puzzle, rng = Density("single"), random.Random(3)
+    problems = puzzle.held_out(400)
+    chains = [puzzle.draw_chain(rng, problem) for problem in problems]
+    right = np.mean([chain.answer == task.true_answer(problem) for problem, chain in zip(problems, chains)])
+    return {"lines": sorted({len(chain.lines) for chain in chains}), "families": sorted({p.family for p in problems}), "right": float(right), "farther": list(puzzle.farther(1)),
+            "of_others": [sorted(kind for kind in Density(name).farther(1)) for name in ("dense", "sparse")]}
+
+
 def counted():
     """Lines and faults of four written traces: right, wrong by an operation, wrong by another fault, and one that has no end."""
     right = "<think>\na: 1*2=2 top 2\nok.\nhm.\nb: 2+2=4 top 4\n</think>\nanswer: 4\n"
@@ -239,4 +263,4 @@ def tested():
     return {"answers": sum("answer" in row for row in rows), "rewards": [row["reward"] for row in rows], "oracle": [without.known_mistake(row, 4, {"p0": problem}) for row in rows]}
 
 
-print(json.dumps({"tested": tested(), "counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "inside": inside(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))
+print(json.dumps({"tested": tested(), "unsure": behind_unsure(), "single": single(), "counted": counted(), "references": references(sys.argv[1]), "gradients": gradients(), "grpo": grpo(), "exact": exact(), "shuffled": shuffled(), "inside": inside(), "through_the_tool": through_the_tool(sys.argv[1]), "figures": figures()}))

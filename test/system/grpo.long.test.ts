@@ -24,6 +24,14 @@ interface Results {
     difference: number;
   };
   readonly counted: Record<string, number>;
+  readonly unsure: { ends: number[]; cut: number[][]; found: [number[], number[]][]; tokens: number };
+  readonly single: {
+    lines: number[];
+    families: string[];
+    right: number;
+    farther: string[];
+    of_others: string[][];
+  };
   readonly references: { unfinished: string; whole: [number, number]; others: string[] };
   readonly grpo: { advantages: number[]; centred: number[]; uniform: number[][] };
   readonly exact: {
@@ -134,6 +142,29 @@ describe.skipIf(python === undefined)('examples/grpo (skipped without PyTorch)',
         [1, 1, 1, 0, 0],
       ],
     });
+  });
+
+  it('values that were sampled behind unsure lines hold up to the next one', () => {
+    const { ends, cut, found, tokens } = results.unsure;
+    expect(cut).toEqual([[ends[1], ends[3]], [9], [tokens]]);
+    expect(found).toEqual([
+      [ends, [0.5, 0.5, 0.25, 0.25, 0.75]],
+      // nothing moves where nothing is known
+      [[9], [0, 0]],
+      [[tokens], [0, 0]],
+    ]);
+  });
+
+  it('a problem of one step has one line, right as often as no operation goes wrong', () => {
+    const { lines, families, right, farther, of_others } = results.single;
+    expect(lines).toEqual([1]);
+    expect(families).toEqual(['top']);
+    expect(Math.abs(right - 0.6)).toBeLessThan(0.08);
+    expect(farther).toEqual([]);
+    expect(of_others).toEqual([
+      ['longer', 'others'],
+      ['longer', 'others'],
+    ]);
   });
 
   it('shuffled values keep the ends, the differences and the sum, in another order', () => {

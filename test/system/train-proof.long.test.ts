@@ -15,7 +15,7 @@ const { readLog } = await part('logs');
 const { median } = await import(join(ROOT, 'bench/measure.mjs'));
 const { comparison, csvOf, levels, summary } = await part('figures');
 const { alike, measured, tunedRates } = await part('measured');
-const { pooledTable, tables, trainingTable } = await part('within');
+const { measureTable, pooledTable, tables, trainingTable } = await part('within');
 
 /** Looks at quarters, and the last at all problems. */
 const looksOf = (values: readonly number[]) =>
@@ -294,6 +294,15 @@ describe('credit inside the segment', () => {
     expect(row.slice(0, 3)).toEqual(['within calibrated', '2', share.toFixed(3)]);
     expect(row.slice(3, 6)).toEqual([...[-half, half].map((x) => (share * Math.exp(x)).toFixed(3)), '0.500']);
     expect(row[14]).toBe('0.150');
+  });
+
+  it('compares with the end of the run beside, of the same arm and of the other one', () => {
+    const logs = [run('uniform', 1, 0.01, 0.8), run('uniform', 2, 0.02, 0.7), run('within', 1, 0.02, 0.9)];
+    const [, others, exchanged] = measureTable([['a', logs]]).split('\n');
+    // to .7 after 20 steps and 10, to .8 after 30 and 15
+    expect(others).toBe('a,plain GRPO of other seeds,2,1.000,,,');
+    // to .8 after 15 steps of 30, to its own .9 plain GRPO takes 40 of 20
+    expect(exchanged).toBe('a,within,1,0.500,,2.000,');
   });
 
   it('its tables say what the logs say', async () => {

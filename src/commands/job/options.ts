@@ -58,9 +58,9 @@ export function checkExport(exportName: ExportName | undefined, credit: CreditOp
       `--export ${exportName} writes a trainer's columns alone`,
       'leave it out, or name one --sigma, and no --method or --normalisers',
     );
-  if (exportName === 'prm' && credit.estimator.isMagnitude)
+  if ((exportName === 'prm' || exportName === 'progress') && credit.estimator.isMagnitude)
     throw usageError(
-      `--export prm labels steps by the sign of σ, and what segments count for by --estimator ${credit.estimator.name} has none`,
+      `--export ${exportName} labels steps by what has a sign, and what segments count for by --estimator ${credit.estimator.name} has none`,
       'take another --estimator',
     );
   if (exportName === 'prm' && !ruleOf(rule).isSigned)

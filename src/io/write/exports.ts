@@ -26,9 +26,11 @@ function form<Row extends object>(
   row: (credited: CreditedRow, row: OutputRow) => Row,
   isOfTokens = false,
 ): Export<Row> {
-  const columns = Object.entries<ColumnType>(types).map(([name, type]) => requestedColumn(name, type));
-  return { columns, isOfTokens, row: (scored) => row(credited(scored), scored) };
+  return { columns: columnsOf(types), isOfTokens, row: (scored) => row(credited(scored), scored) };
 }
+
+const columnsOf = (types: { readonly [column: string]: ColumnType }) =>
+  Object.entries(types).map(([name, type]) => requestedColumn(name, type));
 
 /** A scored trace with what an export reads; T tokens. */
 interface CreditedRow {
@@ -63,44 +65,52 @@ function notExported(reason: string): TraceRejected {
   return new TraceRejected('export', reason);
 }
 
+/** Columns of a trace as steps. */
+const STEPS = { prompt: STRING, completions: { kind: 'list', element: STRING } } as const;
+
 /**
  * Steps with a label each, for TRL's PRMTrainer: the segments' texts, which together are the completion, and whether a
  * segment's part of the return, R*·σ, is positive. One of a wrong trace (R* < 0) is good where σ is negative: it raised
  * the value. Turned down is a trace whose σ tells no segment from another, or whose segments' texts are not known.
  */
 const prm = form(
-  {
-    prompt: STRING,
-    completions: { kind: 'list', element: STRING },
-    labels: { kind: 'list', element: { kind: 'bool' } },
-  },
-  ({ advantage }, { trace: { prompt, completion }, segments, status }) => {
+  { ...STEPS, labels: { kind: 'list', element: { kind: 'bool' } } },
+  ({ advantage }, { trace, segments, status }) => {
     const fallback = status.find((code) => code.startsWith('uniform:'));
     if (fallback !== undefined || advantage === 0)
       throw notExported(`σ tells no step from another (${fallback ?? 'the advantage is 0'})`);
-    // messages are rendered, unless the row has their ids
-    if (typeof prompt !== 'string' || prompt === '')
-      throw notExported('the row has no prompt text, expected some: --map prompt=<path>');
-    const own = segments.filter(
-      ({ charStart, charEnd, kind }) => kind !== 'shown' && (charStart !== charEnd || charStart === null),
-    );
-    // what the policy was shown stands with the step before it
-    const steps = own.map((step, k) => ({
-      ...step,
-      charEnd: own[k + 1]?.charStart ?? segments.at(-1)?.charEnd ?? null,
-    }));
-    return {
-      prompt,
-      completions: stepTexts(completion, steps),
-      labels: steps.map(({ sigma }) => advantage * (sigma ?? 0) > 0),
-    };
+    const { own, ...texts } = stepsOf(trace, segments);
+    return { ...texts, labels: own.map(({ sigma }) => advantage * (sigma ?? 0) > 0) };
   },
 );
 
+/** Steps with the change of the value by each, Δ_k (0 for the answer's): graded labels, which `labels` of PRMTrainer would cut to whole numbers. */
+const progress: Export = {
+  columns: columnsOf({ ...STEPS, progress: FLOAT32_LIST }),
+  row({ trace, segments, valueStart }: OutputRow) {
+    if (valueStart === null) throw notExported('the row has no values');
+    const { own, ...texts } = stepsOf(trace, segments);
+    return { ...texts, progress: Float32Array.from(own, ({ delta }) => delta ?? 0) };
+  },
+};
+
+/** Prompt and steps of a trace as texts, and the segments that are steps. @throws TraceRejected (`export`) where they are not known */
+function stepsOf({ prompt, completion }: OutputRow['trace'], segments: readonly SegmentRow[]) {
+  // messages are rendered, unless the row has their ids
+  if (typeof prompt !== 'string' || prompt === '')
+    throw notExported('the row has no prompt text, expected some: --map prompt=<path>');
+  const own = segments.filter(
+    ({ charStart, charEnd, kind }) => kind !== 'shown' && (charStart !== charEnd || charStart === null),
+  );
+  // what the policy was shown stands with the step before it
+  const ends = own.map((_, k) => own[k + 1]?.charStart ?? segments.at(-1)?.charEnd ?? null);
+  return { own, prompt, completions: stepTexts(completion, ends) };
+}
+
 /** Cuts a text at segment ends, which count code points while JavaScript counts UTF-16 units. */
-function stepTexts(text: string, steps: readonly SegmentRow[]): string[] {
+function stepTexts(text: string, ends: readonly (number | null)[]): string[] {
   let [unit, point] = [0, 0];
-  return steps.map(({ charEnd }) => {
+  return ends.map((charEnd) => {
     if (charEnd === null || text === '')
       throw notExported('the segments have no text: the ids spell another one than the completion');
     const start = unit;
@@ -165,7 +175,7 @@ const vineppo = form(
   true,
 );
 
-export const EXPORT_FORMS = { prm, tinker, vineppo };
+export const EXPORT_FORMS = { prm, progress, tinker, vineppo };
 export type ExportName = keyof typeof EXPORT_FORMS;
 export const EXPORTS = Object.keys(EXPORT_FORMS) as readonly ExportName[];
 

@@ -22,6 +22,7 @@ import {
 
 const {
   prm: { row: prmRow },
+  progress: { row: progressRow },
   tinker: { row: tinkerRow },
   vineppo: { row: vineppoRow },
 } = EXPORT_FORMS;
@@ -102,6 +103,29 @@ describe('an export', () => {
   it('prm passes over a segment of end tokens alone', () => {
     const segments = [step(0, 5, 0.75), step(5, 5, 0.25)];
     expect(prmRow(wrongTrace({ segments })).completions).toEqual(['a😀b\nc']);
+  });
+
+  it('progress has each step with the change of the value by it, whatever σ and the reward say', () => {
+    const deltas = [0.25, -0.75, null];
+    const segments = [step(0, 2, 1), step(2, 4, 0), step(4, 5, 0)].map((own, k) => ({
+      ...own,
+      delta: deltas[k] as number | null,
+    }));
+    const known = {
+      segments,
+      valueStart: 0.5,
+      reward: null,
+      baseline: null,
+      status: ['uniform:small-return'],
+    };
+    expect(progressRow(wrongTrace(known))).toEqual({
+      prompt: 'q?',
+      completions: ['a😀', 'b\n', 'c'],
+      progress: f32(0.25, -0.75, 0),
+    });
+    expect(rejects(() => progressRow(wrongTrace({ ...known, valueStart: null })))).toBe(
+      'export: the row has no values',
+    );
   });
 
   it.each([
@@ -241,6 +265,32 @@ describe('rredcot', () => {
       const sign = Math.sign((reward as number) - (baseline as number));
       expect(labels).toEqual(segments.map(({ start }) => sign * (sigma[start as number] as number) > 0));
     }
+  });
+
+  it('score --export progress has the differences of the values, of attributions none', async () => {
+    await run('progress.jsonl', '--export', 'progress');
+    const steps = await readJsonl<{ completion: string; completions: string[]; progress: number[] }>(
+      join(folder, 'progress.jsonl'),
+    );
+    expect(steps.map(({ completions }) => completions.join(''))).toEqual(
+      scored.map(({ completion }) => completion),
+    );
+    for (const [n, { segments }] of scored.entries()) {
+      expect(steps[n]?.progress.map(Math.fround)).toEqual(segments.map(({ delta }) => delta));
+      expect(segments.some(({ delta }) => delta !== 0)).toBe(true);
+    }
+    const refused = await rredcotHere([
+      'score',
+      FIXTURES,
+      '-o',
+      '-',
+      '--export',
+      'progress',
+      '--estimator',
+      'gradient',
+    ]);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain('--export progress labels steps by what has a sign');
   });
 
   it('score --export prm sets aside, with a reason, what has no labels', async () => {

@@ -1,0 +1,73 @@
+"""Stage 0 of arms that the sources name: the paper's own value, attributions, and Monte Carlo behind unsure lines alone, each even inside and by entropy."""
+import argparse
+import json
+import pathlib
+import random
+import time
+import torch
+import arms
+from groups import advantages, sample_groups
+from reference import BLOCK, COPIES
+from setting import Density, MORE
+from stage0 import figures, gradients, products, reference_of
+from tool import Tool
+import checkpoint
+from model import Llama
+
+
+def credits(tool, rows, seed):
+    """Token advantages of every arm, and the tool's seconds for its values."""
+    scale = [a / len(rows) for a in advantages(rows, COPIES)]
+    found, seconds = {"uniform": arms.uniform(rows, scale)}, {}
+
+    def keep(name, make):
+        before = tool.seconds
+        path = make()
+        seconds[name] = tool.seconds - before
+        for mark, within in {"": "uniform", ", entropy": "entropy"}.items():
+            found[f"share {name}{mark}"] = arms.weighted(rows, tool.redistribute(rows, path, ["--sigma", "share", "--within", within], ("sigma",)), scale)
+
+    pr, _ = tool.score_to(rows, [], "pr")
+    keep("calibrated", lambda: tool.score_to(rows, ["--estimator", "calibrated", "--calibration", tool.calibrate([pr])], "calibrated")[0])
+    for name, flags in {"joint": ["--bank", "group", "--baseline", "group"], "loo": [], "attention": [], "gradient": []}.items():
+        keep(name, lambda: tool.score_to(rows, ["--estimator", name, *flags], name)[0])
+    keep("mc 8 unsure", lambda: tool.score_to(arms.monte_carlo_unsure(tool, rows, seed), ["--estimator", "given", "--segmenter", "given", "--within", "entropy"], "unsure")[0])
+    return found, seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--density", choices=MORE, default="sparse")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--reference", required=True, help=".npy of reference.py")
+    parser.add_argument("--blocks", type=int, default=2)
+    parser.add_argument("--groups", type=int, default=BLOCK, help="of a block")
+    parser.add_argument("--folder", required=True, help="for the tool's files")
+    parser.add_argument("--out", required=True, help=".json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    puzzle, model = Density(args.density), checkpoint.load(Llama(), args.model)
+    groups, halves, direction = reference_of(args.reference, args.density, args.model, "grpo")
+    tool = Tool(args.folder)
+    tool.build(model)
+    blocks, started, seconds = [], time.time(), {}
+    for number in range(args.blocks):
+        rng = random.Random(f"stage0-named/{args.density}/{number}")
+        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.groups)]
+        rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(20_000 + number))
+        found, own = credits(tool, rows, number)
+        seconds = {name: round(seconds.get(name, 0) + value, 1) for name, value in own.items()}
+        blocks.append(products(gradients(model, rows, found), [direction])[0])
+        result = {
+            "density": args.density, "reference_groups": groups, "groups": args.groups * len(blocks), "copies": COPIES, "halves_cosine": halves,
+            "seconds": seconds, "arms": figures(blocks),
+        }
+        pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
+        print(f"block {number + 1} of {args.blocks}: {time.time() - started:.0f} s, of the tool {seconds}", flush=True)
+        for name, f in result["arms"].items():
+            print(f"  {name:28} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}]", flush=True)
+
+
+if __name__ == "__main__":
+    main()
