@@ -33,6 +33,40 @@ const bigbenchMistake = preset({
   notes: ['mistake_index is the first wrong step, counted from 0; null where there is none'],
 });
 
+const prmbench = preset({
+  name: 'prmbench',
+  what: 'hitsmy/PRMBench_Preview',
+  columns: ['modified_question', 'modified_process', 'error_steps'],
+  fields: {
+    id: 'idx',
+    prompt: 'modified_question',
+    ...joinedSteps('modified_process', '\n', (columns) => textsAt(columns, 'modified_process')),
+    reward: rule('error_steps: none', ({ error_steps: wrong }) =>
+      Array.isArray(wrong) ? !wrong.length : null,
+    ),
+  },
+  notes: [NO_REFERENCES, 'error_steps are counted from 1; the reward is whether there is none'],
+});
+
+const CORRECTNESS: Readonly<Record<string, number>> = { correct: 1, incorrect: 0 };
+
+const mrGsm8k = preset({
+  name: 'mr-gsm8k',
+  what: 'dvlab-research/MR-GSM8K',
+  columns: ['question', 'model_output_steps', 'model_output_solution_first_error_step'],
+  fields: {
+    id: 'uuid',
+    prompt: 'question',
+    ...joinedSteps('model_output_steps', '\n', (columns) => textsAt(columns, 'model_output_steps')),
+    reference: 'ground_truth_answer',
+    solution: 'ground_truth_solution',
+    reward: rule('model_output_answer_correctness', ({ model_output_answer_correctness: verdict }) => {
+      return CORRECTNESS[String(verdict)] ?? null;
+    }),
+  },
+  notes: ['model_output_solution_first_error_step is counted from 1; N/A where there is none'],
+});
+
 /** The steps that the labeller went on from; at the last one, where nothing was chosen, the model's own. */
 function chosenSteps(columns: Columns): string[] {
   const steps = at(columns, 'label.steps');
@@ -173,6 +207,8 @@ export const STEPS: readonly Preset[] = [
   thoughtAnchors,
   bigbenchMistake,
   processbench,
+  prmbench,
+  mrGsm8k,
   prm800k,
   mathShepherd,
   mathShepherdOfTrl,
