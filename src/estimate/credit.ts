@@ -104,7 +104,7 @@ export interface Credit
 export function creditOf(
   { groupMean, matesMean, groupStd, utilities, start, own, ...trace }: Creditable,
   opts: CreditOptions,
-  counts?: Pick<TokenCounts, 'group' | 'batch'>,
+  counts?: TokenCounts,
 ): Credit {
   const fault = bankFault(utilities, opts.estimator);
   const { baseline, noBaseline, isMean } =
