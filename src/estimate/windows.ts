@@ -111,16 +111,7 @@ export async function* scoreWindows<T extends PassJob>(
       const traceJobs = jobs.map(toTraceJob);
       const planned = planWindow(traceJobs, strategy, session.device);
       // a window without a job still has to pass in its turn
-      if (planned.length === 0)
-        yield {
-          window,
-          jobs,
-          isLast: true,
-          members: [],
-          shares: [],
-          inBatch: [],
-          strategy: 'one-run' as const,
-        };
+      if (planned.length === 0) planned.push({ strategy: 'one-run', members: [], shares: [] });
       for (const [n, batch] of planned.entries())
         yield {
           ...batch,
