@@ -1,6 +1,6 @@
 // `rredcot report`: writes one HTML file about the run of a scored file and some of its traces.
 import { statSync } from 'node:fs';
-import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import { valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
 import { writeText } from '../../io/files/json-file.js';
@@ -18,6 +18,7 @@ import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/s
 import { assertPlace } from '../job/target.js';
 import { Neighbours } from './near.js';
 import { openScored, type Scored, storedTrace } from './open-scored.js';
+import { readable } from './pick.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
 import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
@@ -127,7 +128,7 @@ function packRow(
   places: TextPlaces,
   source: Scored,
 ): PackedTrace | undefined {
-  try {
+  return readable(() => {
     const trace = storedTrace(row, source);
     const { completion, ...texts } = textsOf(row, places);
     const [first, ...credits] = creditsOf(trace, row, source);
@@ -142,10 +143,7 @@ function packRow(
       ...{ row: row.row, kinds, entropies: trace.entropies },
       credits: first === undefined ? [] : [first, ...credits],
     });
-  } catch (error) {
-    if (error instanceof TraceRejected) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** σ of the segments' rule, and those of further rules. */
