@@ -1,6 +1,6 @@
 // Fits the calibrated value by passes over traces: weights of each fold of the groups and of the whole, and how good they are.
 import { createHash } from 'node:crypto';
-import { Assessment, GroupRewards, type Quality } from './assessment.js';
+import { Assessment, type GroupRewards, type Quality } from './assessment.js';
 import { LogisticFit, Moments, type Standardisation, standardise } from './logistic.js';
 import { FEATURES } from './states.js';
 
@@ -88,14 +88,16 @@ async function survey(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
   const rewards = new FoldRewards();
   const groups = new KnownGroups();
-  const groupRewards = new GroupRewards();
+  const groupRewards: GroupRewards = new Map();
   const counts = { traces: 0, states: 0 };
   for await (const { features, reward, place } of traces) {
     const states = features.length / F;
     for (let k = 0; k < states; k++) moments.add(features, k * F, 1 / states);
     rewards.add(reward, place.fold);
     groups.add(place);
-    groupRewards.add(place.mark, reward);
+    const { sum, count } = groupRewards.get(place.mark) ?? { sum: 0, count: 0 };
+    if (count > 0 || groupRewards.size < MAX_KNOWN)
+      groupRewards.set(place.mark, { sum: sum + reward, count: count + 1 });
     counts.traces++;
     counts.states += states;
   }
