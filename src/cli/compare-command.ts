@@ -5,9 +5,10 @@ import { oneOf, positiveInteger } from '../flag-values.js';
 import { type BenchColumn, MEANINGS } from '../io/scored/bench-credits.js';
 import { type CreditColumn, type Meaning, parseNamedPath, UNIFORM } from '../io/scored/trace-credits.js';
 import { endProgressLine } from '../report/terminal.js';
+import { type LogFlags, logged, logOf, repeated } from './declare.js';
 import { MAX_LINE_BYTES_FLAG, maxLineBytesOf } from './job-flags.js';
 
-interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
+interface CompareFlags extends LogFlags, Partial<Record<Meaning, readonly string[]>> {
   readonly steps?: string;
   readonly truth?: string;
   readonly label?: string;
@@ -17,11 +18,7 @@ interface CompareFlags extends Partial<Record<Meaning, readonly string[]>> {
   readonly json: boolean;
   readonly csv: boolean;
   readonly report?: string;
-  readonly quiet: boolean;
-  readonly logJson: boolean;
 }
-
-const listed = (value: string, all: readonly string[] = []): string[] => [...all, value];
 
 /** Names that the files' own credits have, or that stand for all of them. */
 const OWN_NAMES = [UNIFORM, 'delta', 'sigma', 'first_wrong'];
@@ -31,7 +28,7 @@ const BOUNDED = ['scaled', 'smoothed'] as const;
 
 /** Adds the command; it reports its exit code, and throws what goes wrong. */
 export function addCompareCommand(program: Command, done: (code: ExitCode) => void): void {
-  program
+  const command = program
     .command('compare')
     .argument(
       '<files...>',
@@ -44,17 +41,17 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
     .option(
       '--credit <name=path>',
       'a column with a number a thought segment; may be given several times; uniform: draw that, too',
-      listed,
+      repeated,
     )
     .option(
       '--values <name=path>',
       'values before and after each segment (K+1), or before each (K); compared are the changes',
-      listed,
+      repeated,
     )
     .option(
       '--scores <name=path>',
       "a score after each segment, a process reward model's; compared are the changes",
-      listed,
+      repeated,
     )
     .option('--steps <how,…>', 'also differences of values in these forms: scaled, smoothed (docs/method.md)')
     .option('--truth <name>', 'the credit that the others are held against (default: each against each)')
@@ -70,9 +67,8 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
       '--report <file>',
       'also a page with curves and scatter plots: one HTML file that needs nothing else',
     )
-    .option(...MAX_LINE_BYTES_FLAG)
-    .option('--quiet', 'errors only', false)
-    .option('--log-json', 'log records as JSON lines on stderr', false)
+    .option(...MAX_LINE_BYTES_FLAG);
+  logged(command)
     .addHelpText('after', '\nExample:\n  rredcot compare scored.parquet\n')
     .action(async (files: string[], flags: CompareFlags) => {
       const opts = resolved(flags);
@@ -81,9 +77,7 @@ export function addCompareCommand(program: Command, done: (code: ExitCode) => vo
         process.stdout.write(text);
       };
       const { compare } = await import('../commands/compare.js');
-      const { openLog } = await import('../report/log.js');
-      const log = openLog({ quiet: flags.quiet, json: flags.logJson });
-      done(await compare(files, opts, print, log));
+      done(await compare(files, opts, print, await logOf(flags)));
     });
 }
 

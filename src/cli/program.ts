@@ -10,7 +10,7 @@ import { record, tellBug, tellError } from '../report/terminal.js';
 import { noteError } from '../report/worker-log.js';
 import { addBenchCommand, addCompareCommand } from './compare-command.js';
 import { addCompletionCommand } from './completion-command.js';
-import { declared, endHelp, readableHelp } from './declare.js';
+import { declared, endHelp, logOf, readableHelp } from './declare.js';
 import { inspectCommand } from './inspect-command.js';
 import { MAX_LINE_BYTES_FLAG, type MappingFlags, mapped, mappingOptions } from './job-flags.js';
 import { addPolicyCommands } from './policy-commands.js';
@@ -89,10 +89,9 @@ async function run(
     mapped(program.command('inspect')).option(...MAX_LINE_BYTES_FLAG),
     async (file, flags) => {
       const { inspect } = await import('../commands/inspect.js');
-      const { openLog } = await import('../report/log.js');
       const { view, ...mapping } = flags;
       const opts = { ...mappingOptions(mapping), ...view, signal };
-      const log = openLog({ quiet: true, json: false });
+      const log = await logOf({ quiet: true, logJson: false });
       result = await inspect(file, opts, (text) => process.stdout.write(text), log);
     },
   );

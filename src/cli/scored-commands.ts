@@ -120,10 +120,6 @@ export function addScoredCommands(program: Command, signal: AbortSignal, done: D
         done(await redistribute(path, opts, await logOf({ quiet, logJson })));
       },
     );
-  addFilter(program, signal, done);
-}
-
-function addFilter(program: Command, signal: AbortSignal, done: Done): void {
   scored(program.command('filter'), './<input>.filtered.<format of the input>')
     .option(
       '--where <condition>',

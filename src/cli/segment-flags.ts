@@ -26,12 +26,16 @@ export interface SegmentFlags {
 export function segmented(command: Command): Command {
   const words = SEGMENTERS.map((name) => `${name} (${declarationOf(name).words})`);
   const own = SEGMENTERS.flatMap((name) => declarationOf(name).flags ?? []);
+  const merged = SEGMENTERS.flatMap((name) => {
+    const { maxSegments } = declarationOf(name);
+    return maxSegments === undefined ? [] : [`${maxSegments} for ${name}`];
+  });
   command
     .optionsGroup('Segments:')
     .option('--segmenter <name>', `where a thought is cut: ${words.join('|')}`, SEGMENTERS[0])
     .option(
       '--max-segments <n>',
-      `thought segments a trace at most (default: ${mergedByDefault()}, as many as there are for the others)`,
+      `thought segments a trace at most (default: ${merged.join(', ')}, as many as there are for the others)`,
     )
     .option(
       '--thought-tags <open,close>',
@@ -41,21 +45,13 @@ export function segmented(command: Command): Command {
   return command;
 }
 
-/** `40 for hybrid`. */
-function mergedByDefault(): string {
-  return SEGMENTERS.flatMap((name) => {
-    const { maxSegments } = declarationOf(name);
-    return maxSegments === undefined ? [] : [`${maxSegments} for ${name}`];
-  }).join(', ');
-}
-
 /** @throws RredcotError (exit 2) for a value that is none, and for a flag that the segmenter does not look at */
 export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
   const segmenter = oneOf('--segmenter', flags.segmenter, SEGMENTERS);
   const values = flags as Readonly<Record<string, string | undefined>>;
   refuseIdle(values, segmenter);
   const { options, maxSegments: most } = declarationOf(segmenter);
-  const asked = given(flags.maxSegments, (text) => positiveInteger('--max-segments', text, EXAMPLE_MOST));
+  const asked = given(flags.maxSegments, (text) => positiveInteger('--max-segments', text, 40));
   // others are cut down only where the user says so
   const maxSegments = asked ?? most;
   return {
@@ -67,9 +63,6 @@ export function resolveSegmentOptions(flags: SegmentFlags): SegmentOptions {
     ...options?.(values),
   };
 }
-
-/** What an error proposes. */
-const EXAMPLE_MOST = 40;
 
 /**
  * A segmenter that cuts by the policy's figures would have a branch at every token in a single run, and without a policy no

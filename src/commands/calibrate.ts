@@ -9,7 +9,7 @@ import { storedNature } from '../estimators/registry.js';
 import { type Base, type ColumnFeature, FEATURES_OF, stateFeatures } from '../estimators/states.js';
 import { HashSet } from '../io/arrow/hash-set.js';
 import type { OurColumn } from '../io/arrow/output-columns.js';
-import { addressError, assertHere } from '../io/files/elsewhere.js';
+import { addressError } from '../io/files/elsewhere.js';
 import { statIfThere } from '../io/files/file-error.js';
 import { writeText } from '../io/files/json-file.js';
 import { readRows, resolveInputs } from '../io/read/inputs.js';
@@ -25,7 +25,7 @@ import type { Log } from '../report/log.js';
 import { isBad } from '../rows.js';
 import type { OutputRow } from '../scored.js';
 import { drawCalibration } from './calibration-view.js';
-import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { assertPlace } from './job/target.js';
 import { Agreement } from './scored/agreement.js';
 import { type Account, accountOf, assertWritten } from './scored/open-scored.js';
 
@@ -56,12 +56,7 @@ export async function calibrate(
   { output, further, signal }: CalibrateOptions,
   log: Log,
 ): Promise<ExitCode> {
-  assertHere(output);
-  await refuseInputs(
-    [output],
-    paths.map((path) => ({ path })),
-  );
-  await refuseUnreplaceable(output);
+  await assertPlace(output, paths);
   const name = `.${basename(output)}.${randomBytes(4).toString('hex')}.scratch`;
   const scratch = await openScratch(join(dirname(output), name));
   try {

@@ -5,7 +5,6 @@ import { boundedSteps } from '../credit/martingale.js';
 import { dataError, EXIT, type ExitCode, RredcotError, usageError } from '../errors.js';
 import { isMartingale, type Nature } from '../estimate/nature.js';
 import { storedNature } from '../estimators/registry.js';
-import { assertHere } from '../io/files/elsewhere.js';
 import { writeText } from '../io/files/json-file.js';
 import { fileStem, type Input, readRows, resolveInputs } from '../io/read/inputs.js';
 import { CreditCollector, type Refusal } from '../io/scored/collect.js';
@@ -28,7 +27,7 @@ import type { Log } from '../report/log.js';
 import { comparePage } from '../report/page/compare-page.js';
 import { duration } from '../report/progress.js';
 import { listCodes } from '../report/run-figures.js';
-import { refuseInputs, refuseUnreplaceable } from './job/target.js';
+import { assertPlace } from './job/target.js';
 import { accountOf, assertWritten, type Config } from './scored/open-scored.js';
 
 export interface CompareCommandOptions extends CreditRequest, CompareOptions {
@@ -71,14 +70,7 @@ export async function compare(
   write: (text: string) => void,
   log: Log,
 ): Promise<ExitCode> {
-  if (opts.page !== undefined) {
-    assertHere(opts.page);
-    await refuseInputs(
-      [opts.page],
-      paths.map((path) => ({ path })),
-    );
-    await refuseUnreplaceable(opts.page);
-  }
+  if (opts.page !== undefined) await assertPlace(opts.page, paths);
   const refused = new Map<string, { count: number; first: string }>();
   const collector = new CreditCollector(opts, (refusal) => countRefusal(refused, refusal));
   const found: Facts[] = [];
@@ -149,7 +141,6 @@ export async function compare(
   };
   const drawn = opts.drawsUniform ? report : withoutUniform(report);
   if (opts.page !== undefined) {
-    assertHere(opts.page);
     await writeText(opts.page, comparePage({ report: drawn, table, text: drawComparison(drawn) }));
     log.text(`written to ${escapeControls(opts.page)}`);
   }

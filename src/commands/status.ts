@@ -11,17 +11,13 @@ import { escapeControls, printableJson } from '../printable.js';
 import { duration } from '../report/progress.js';
 import { figureLines, figureRecord } from '../report/run-figures.js';
 
-export interface StatusOptions {
-  readonly json: boolean;
-}
-
 /**
  * Tells a run's state on stdout.
  * @param print takes one line
  */
 export async function status(
   out: string,
-  { json }: StatusOptions,
+  { json }: { readonly json: boolean },
   print: (line: string) => void,
 ): Promise<ExitCode> {
   const folder = await locateRun(out);
@@ -145,12 +141,8 @@ function doneOfAll(done: number, expected: number | null): string {
 }
 
 function total(shards: readonly ShardState[]): number | null {
-  let sum = 0;
-  for (const { expected } of shards) {
-    if (expected === null) return null;
-    sum += expected;
-  }
-  return sum;
+  const all = shards.map(({ expected }) => expected);
+  return all.includes(null) ? null : all.reduce<number>((sum, expected) => sum + Number(expected), 0);
 }
 
 /** Chunk numbers in order as people write them: 0–3, 7, 9–12, … */

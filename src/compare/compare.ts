@@ -2,7 +2,7 @@
 import { firstWrongAuc, firstWrongHit, signAgreement, worstAgreement } from './agreement.js';
 import { type Interval, withIntervals } from './bootstrap.js';
 import { CORRELATIONS, correlate, type Measured, pairTraces } from './correlations.js';
-import type { Credit, CreditTable, Slice } from './credit-table.js';
+import type { Credit, CreditTable, Outcome } from './credit-table.js';
 
 export interface CompareOptions {
   /** the credit that the others are held against; undefined: each against each */
@@ -17,7 +17,7 @@ export interface ComparedFigure {
   /** the truth, or one of a pair; `first_wrong` for the label */
   readonly of: string;
   readonly credit: string;
-  readonly traces: Slice['outcome'];
+  readonly traces: Outcome;
   readonly last: number;
   readonly value: number | null;
   readonly low: number | null;
@@ -74,18 +74,17 @@ export function figuresOf(
 ): ComparedFigure[] {
   const figures = pending.map(([, { figure }]) => figure);
   const intervals = withIntervals(figures, groups, { resamples: RESAMPLES, seed });
-  return pending.map((each, n) => toldOf(each, intervals[n] as Interval));
-}
-
-function toldOf([place, found]: Pending, interval: Interval): ComparedFigure {
-  const value = known(interval.value);
-  return {
-    ...place,
-    ...{ value, low: known(interval.low), high: known(interval.high) },
-    ...{ p: known(found.p), chance: known(found.chance) },
-    ...{ n_traces: found.traces, n_segments: found.segments },
-    notes: value === null ? [...found.notes, 'none'] : found.notes,
-  };
+  return pending.map(([place, found], n) => {
+    const interval = intervals[n] as Interval;
+    const value = known(interval.value);
+    return {
+      ...place,
+      ...{ value, low: known(interval.low), high: known(interval.high) },
+      ...{ p: known(found.p), chance: known(found.chance) },
+      ...{ n_traces: found.traces, n_segments: found.segments },
+      notes: value === null ? [...found.notes, 'none'] : found.notes,
+    };
+  });
 }
 
 function pairsOf({ credits }: CreditTable, { truth }: CompareOptions): (readonly [Credit, Credit])[] {

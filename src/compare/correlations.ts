@@ -1,6 +1,6 @@
 // How two credits go together, as figures over traces: inside the traces, and pooled.
 import { type Figure, fewGroups } from './bootstrap.js';
-import { type Credit, type CreditTable, isIn, pairedCredits, type Slice } from './credit-table.js';
+import { type Credit, type CreditTable, isIn, type Outcome, pairedCredits } from './credit-table.js';
 import { kendallSums, midranks, pearsonSums, spearmanSums, twoSided } from './within.js';
 
 /** A figure with what is known of it beside its interval. */
@@ -60,7 +60,7 @@ export function pairTraces(table: CreditTable, a: Credit, b: Credit, last: numbe
 export function correlate(
   { rewards, groups }: CreditTable,
   paired: PairedTraces,
-  outcome: Slice['outcome'],
+  outcome: Outcome,
 ): Record<Correlation, Measured> {
   const { offsets, sums } = paired;
   const sizeOf = (i: number) => (offsets[i + 1] as number) - (offsets[i] as number);
@@ -97,18 +97,14 @@ function flatNotes(
   const pairs = (i: number) => (sizeOf(i) * (sizeOf(i) - 1)) / 2;
   const all = counting.reduce((sum, i) => sum + pairs(i), 0);
   // of a side: traces in which it does not move, and pairs of segments that are not equal
-  const [x, y] = [1, 2].map((side) => ({
+  const of = (side: 1 | 2) => ({
     flat: counting.filter((i) => pearson[4 * i + side] === 0).length,
     untied: counting.reduce((sum, i) => sum + (kendall[4 * i + side] as number), 0),
-  })) as [Side, Side];
+  });
+  const [x, y] = [of(1), of(2)];
   const isHalf = counting.length > 0 && Math.max(x.flat, y.flat) >= counting.length / 2;
   const isTied = all > 0 && Math.min(x.untied, y.untied) <= all / 2;
   return [...(isHalf ? ['flat'] : []), ...(isTied ? ['ties'] : [])];
-}
-
-interface Side {
-  readonly flat: number;
-  readonly untied: number;
 }
 
 /** @param own the traces that count */

@@ -19,32 +19,16 @@ export interface Credit {
 
 export const NO_LABEL = -2;
 
-/** Which traces, and which of their segments. */
-export interface Slice {
-  readonly outcome: 'all' | 'right' | 'wrong';
-  /** the last share of a trace's segments, rounded up */
-  readonly last: number;
-}
+/** Which traces. */
+export type Outcome = 'all' | 'right' | 'wrong';
 
 /** Whether a trace counts: right is a reward above ½. */
-export function isIn(outcome: Slice['outcome'], reward: number): boolean {
+export function isIn(outcome: Outcome, reward: number): boolean {
   return outcome === 'all' || (outcome === 'right' ? reward > 0.5 : reward <= 0.5);
 }
 
-/** The credits of two columns in one trace, where both are known. */
-interface PairedCredits {
-  readonly x: Float64Array;
-  readonly y: Float64Array;
-}
-
-/** The last share of a trace's segments, of which both credits are finite numbers. */
-export function pairedCredits(
-  table: CreditTable,
-  a: Credit,
-  b: Credit,
-  trace: number,
-  last: number,
-): PairedCredits {
+/** The credits of two columns in one trace: of the last share of its segments, those that have finite numbers in both. */
+export function pairedCredits(table: CreditTable, a: Credit, b: Credit, trace: number, last: number) {
   const end = table.offsets[trace + 1] as number;
   const start = end - Math.ceil(last * (end - (table.offsets[trace] as number)) - 1e-9);
   const [x, y] = [a.values.subarray(start, end), b.values.subarray(start, end)];

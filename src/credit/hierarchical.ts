@@ -1,4 +1,5 @@
 // Hierarchical credit: outcome, progress of the segment and entropy of the token, joined into one advantage a token (METHOD §5).
+import { sum } from './rules.js';
 
 /** How the three are joined. */
 export interface HierarchicalOptions {
@@ -79,10 +80,4 @@ function tokenFactors(entropies: Float32Array, ends: Int32Array, beta: number): 
     start = end;
   }
   return factors;
-}
-
-function sum(x: Float32Array | Float64Array): number {
-  let total = 0;
-  for (const each of x) total += each;
-  return total;
 }

@@ -138,8 +138,11 @@ export function segmentLength(ends: Int32Array, k: number): number {
   return (ends[k] as number) - (k === 0 ? 0 : (ends[k - 1] as number));
 }
 
-function sum(x: Float64Array): number {
-  return x.reduce((total, value) => total + value, 0);
+/** In their order. */
+export function sum(x: Iterable<number>): number {
+  let total = 0;
+  for (const each of x) total += each;
+  return total;
 }
 
 /** Of the tokens so large a part has all the credit of `top-entropy`. */

@@ -9,14 +9,7 @@ import type { GroupMean, RewardedTrace } from './baseline.js';
 import { hasLevel, type Nature } from './nature.js';
 import type { ScoredBank } from './references.js';
 import { PROGRESS, type RequestOptions, requestedOf, type TokenCounts } from './requested.js';
-import {
-  type Redistribution,
-  redistribute,
-  type SigmaInput,
-  sigmaEss,
-  sigmaGain,
-  sigmaMaxWeight,
-} from './sigma.js';
+import { redistribute, type SigmaInput, sigmaEss, sigmaGain, sigmaMaxWeight } from './sigma.js';
 import type { TraceResult, TraceValues } from './value.js';
 
 /**
@@ -104,7 +97,7 @@ export interface Credit
 export function creditOf(
   { groupMean, matesMean, groupStd, utilities, start, own, ...trace }: Creditable,
   opts: CreditOptions,
-  counts?: Pick<TokenCounts, 'group' | 'batch'>,
+  counts?: TokenCounts,
 ): Credit {
   const fault = bankFault(utilities, opts.estimator);
   const { baseline, noBaseline, isMean } =
@@ -114,7 +107,7 @@ export function creditOf(
   const std = isMean && groupStd !== undefined ? Math.fround(groupStd) : undefined;
   const made = { estimator: opts.estimator, baseline, noBaseline, fault };
   const input: SigmaInput = { ...trace, ...made, ...(std === undefined ? {} : { groupStd: std }) };
-  const { sigma, deltas, fallback }: Redistribution = redistribute(input, opts);
+  const { sigma, deltas, fallback } = redistribute(input, opts);
   const { columns, status } = requestedOf(input, opts, counts);
   // beside the segments', lists have an entry for each token
   const placed = Object.entries(columns).map(([name, list]) => {
@@ -149,10 +142,9 @@ export function creditTrace(
     ends: before === undefined ? ends : ends.map((end) => before[end] as number),
     ...{ answered: segmentation.answered, values, start, reward, own },
     ...{ entropies: compact(entropies, own), logprobs: compact(logprobs, own) },
+    ...{ groupMean, matesMean, groupStd, utilities: referenceUtilities },
   };
-  const means = { groupMean, matesMean, groupStd };
-  const credit = creditOf({ ...stored, ...means, utilities: referenceUtilities }, opts);
-  const { sigma, deltas, status, ...summary } = credit;
+  const { sigma, deltas, status, ...summary } = creditOf(stored, opts);
   return {
     trace: item.trace,
     promptIds: item.promptIds.length === 0 ? null : item.promptIds,

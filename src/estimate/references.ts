@@ -4,9 +4,6 @@ import type { ExitTemplate } from '../policy/folder.js';
 import type { Reference } from '../trace.js';
 import type { Nature } from './nature.js';
 
-/** What of an estimator's facts it goes by. */
-type Scores = Pick<Nature, 'scores'>;
-
 /** Token ids of a text that continues a sequence. */
 type Encode = (text: string) => Int32Array | Promise<Int32Array>;
 
@@ -23,11 +20,11 @@ export interface Suffix {
  * The bank is a set (METHOD §3): identical (y, u) count once, with the largest utility they were given. Estimators that
  * score answers do not read u, so for them one entry an answer is left.
  */
-export function bankOf(references: readonly Reference[], nature: Scores): Reference[] {
+export function bankOf(references: readonly Reference[], nature: Pick<Nature, 'scores'>): Reference[] {
   const bank = new Map<string, Reference>();
   for (const reference of references) {
     const { answer, solution, utility } = reference;
-    const key = scoresContinuations(nature) ? JSON.stringify([answer, solution ?? '']) : answer;
+    const key = nature.scores === 'continuations' ? JSON.stringify([answer, solution ?? '']) : answer;
     if (utility > (bank.get(key)?.utility ?? -1)) bank.set(key, reference);
   }
   return [...bank.values()];
@@ -43,10 +40,10 @@ export function bankOf(references: readonly Reference[], nature: Scores): Refere
  */
 export async function suffixMaker(
   { close, open, closer }: ExitTemplate,
-  nature: Scores,
+  nature: Pick<Nature, 'scores'>,
   encode: Encode,
 ): Promise<(bank: readonly Reference[]) => Promise<Suffix[]>> {
-  const isWhole = scoresContinuations(nature);
+  const isWhole = nature.scores === 'continuations';
   const bare = await encode(close + open);
   const least = sharedTokens(bare, await encode(close + open + closer));
   return async (bank) => {
@@ -100,7 +97,7 @@ export async function bankMaker(
   encode: Encode,
 ): Promise<(references: readonly Reference[]) => Promise<ScoredBank>> {
   const suffixesOf = await suffixMaker(template, nature, encode);
-  const isWhole = scoresContinuations(nature);
+  const isWhole = nature.scores === 'continuations';
   return async (references) => {
     if (nature.scores === 'nothing') return { bank: [], continuations: [], status: [] };
     // u = "" is no solution: it would be far likelier than any, and outweigh them
@@ -118,8 +115,4 @@ export async function bankMaker(
       throw error instanceof RangeError ? new TraceRejected('no_reference', error.message) : error;
     }
   };
-}
-
-function scoresContinuations(nature: Scores): boolean {
-  return nature.scores === 'continuations';
 }

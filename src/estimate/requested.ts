@@ -105,19 +105,12 @@ export function requestedColumns({ others = [], method, normalisers = [] }: Requ
   ];
 }
 
-/** What stands in them. */
-interface Requested {
-  readonly columns: Readonly<Record<string, unknown>>;
-  /** which of the credits are uniform although their rules are not: `<rule>:<reason>` */
-  readonly status: readonly string[];
-}
-
-/** Fills them for a trace. @param counts of tokens beyond the trace's own, where they are known */
-export function requestedOf(
-  input: SigmaInput,
-  opts: RequestOptions,
-  counts?: Pick<TokenCounts, 'group' | 'batch'>,
-): Requested {
+/**
+ * Fills them for a trace.
+ * @param counts of tokens beyond the trace's own, where they are known
+ * @returns status: which of the credits are uniform although their rules are not, `<rule>:<reason>`
+ */
+export function requestedOf(input: SigmaInput, opts: RequestOptions, counts?: TokenCounts) {
   const { others = [], method, normalisers = [], maxCompletionLength: most } = opts;
   const columns: Record<string, unknown> = {};
   const status: string[] = [];
@@ -138,27 +131,12 @@ export function requestedOf(
     });
   }
   const own = input.ends[input.ends.length - 1] as number;
-  const known = { own, group: counts?.group, batch: counts?.batch, most };
-  for (const name of normalisers) columns[normaliserColumn(name)] = normaliser(name, known);
+  const tokens = { grpo: own, dapo: counts?.group, batch_tokens: counts?.batch, dr_grpo: most };
+  for (const name of normalisers) {
+    const number = tokens[name];
+    columns[normaliserColumn(name)] = number === undefined ? null : 1 / number;
+  }
   return { columns, status };
-}
-
-export const NORMALISERS = ['grpo', 'dapo', 'batch_tokens', 'dr_grpo'] as const;
-export type Normaliser = (typeof NORMALISERS)[number];
-
-/** The normalisers that need more than the trace itself: they are made of a whole file alone. */
-export const OF_OTHERS: readonly Normaliser[] = ['dapo', 'batch_tokens'];
-
-/** Numbers of completion tokens. */
-export interface TokenCounts {
-  /** |o| of the trace */
-  readonly own: number;
-  /** of all traces of its group; undefined where it has none */
-  readonly group: number | undefined;
-  /** of all traces of its batch */
-  readonly batch: number | undefined;
-  /** M: the longest completion that the trainer lets the policy write */
-  readonly most: number | undefined;
 }
 
 /**
@@ -166,9 +144,17 @@ export interface TokenCounts {
  * - `dapo` 1/Σ_group |o|
  * - `batch_tokens` 1/|B|, the tokens of the batch
  * - `dr_grpo` 1/M
- * @returns null where the number of tokens is not known
  */
-function normaliser(name: Normaliser, { own, group, batch, most }: TokenCounts): number | null {
-  const tokens = { grpo: own, dapo: group, batch_tokens: batch, dr_grpo: most }[name];
-  return tokens === undefined ? null : 1 / tokens;
+export const NORMALISERS = ['grpo', 'dapo', 'batch_tokens', 'dr_grpo'] as const;
+export type Normaliser = (typeof NORMALISERS)[number];
+
+/** The normalisers that need more than the trace itself: they are made of a whole file alone. */
+export const OF_OTHERS: readonly Normaliser[] = ['dapo', 'batch_tokens'];
+
+/** Numbers of completion tokens, but for the trace's own. */
+export interface TokenCounts {
+  /** of all traces of its group; undefined where it has none */
+  readonly group: number | undefined;
+  /** of all traces of its batch */
+  readonly batch: number | undefined;
 }

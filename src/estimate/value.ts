@@ -95,7 +95,8 @@ export function logSumExp(x: readonly number[]): number {
   return largest + Math.log(x.reduce((total, value) => total + Math.exp(value - largest), 0));
 }
 
-function sum(x: Float32Array): number {
+/** In float64, in their order. */
+export function sum(x: Float32Array): number {
   return x.reduce((total, value) => total + value, 0);
 }
 

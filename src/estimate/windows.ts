@@ -2,7 +2,7 @@
 import { dataError, type RredcotError, TraceRejected } from '../errors.js';
 import { deviceName } from '../policy/device.js';
 import type { PolicyRuns } from '../policy/run/session.js';
-import { type BadRow, isBad, rejectTrace } from '../rows.js';
+import { type BadRow, eachTrace, isBad } from '../rows.js';
 import type { Trace } from '../trace.js';
 import { joinIds, type Suffix } from './references.js';
 import { ImpossibleNumberError, runBatch } from './run-batch.js';
@@ -111,16 +111,7 @@ export async function* scoreWindows<T extends PassJob>(
       const traceJobs = jobs.map(toTraceJob);
       const planned = planWindow(traceJobs, strategy, session.device);
       // a window without a job still has to pass in its turn
-      if (planned.length === 0)
-        yield {
-          window,
-          jobs,
-          isLast: true,
-          members: [],
-          shares: [],
-          inBatch: [],
-          strategy: 'one-run' as const,
-        };
+      if (planned.length === 0) planned.push({ strategy: 'one-run', members: [], shares: [] });
       for (const [n, batch] of planned.entries())
         yield {
           ...batch,
@@ -152,15 +143,11 @@ export async function* scoreWindows<T extends PassJob>(
     for (const [n, i] of members.entries())
       results.set((jobs[i] as PassJob).trace, scored[n] as TraceResult | TraceRejected);
     if (!isLast) continue;
-    for (const item of window) {
-      if (isBad(item)) {
-        yield item;
-        continue;
-      }
+    yield* eachTrace(window, (item) => {
       const result = results.get(item.trace) as TraceResult | TraceRejected;
-      if (result instanceof TraceRejected) yield rejectTrace(item.trace, result);
-      else yield { job: item, trace: item.trace, result, needed: item.needs?.map(logprobsOf) ?? [] };
-    }
+      if (result instanceof TraceRejected) throw result;
+      return { job: item, trace: item.trace, result, needed: item.needs?.map(logprobsOf) ?? [] };
+    });
     results.clear();
   }
 }

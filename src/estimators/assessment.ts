@@ -34,26 +34,9 @@ export interface Quality {
 }
 
 const BINS = 10;
-/** Groups whose rewards are kept for their mean. */
-const MAX_GROUPS = 2 ** 18;
 
-/** Sum and number of the rewards of each group, as far as memory is meant to go. */
-export class GroupRewards {
-  readonly #groups = new Map<number, { sum: number; count: number }>();
-
-  add(mark: number, reward: number): void {
-    const group = this.#groups.get(mark);
-    if (group !== undefined) {
-      group.sum += reward;
-      group.count++;
-    } else if (this.#groups.size < MAX_GROUPS) this.#groups.set(mark, { sum: reward, count: 1 });
-  }
-
-  /** undefined where there are too many groups for this one */
-  of(mark: number): { readonly sum: number; readonly count: number } | undefined {
-    return this.#groups.get(mark);
-  }
-}
+/** Sum and number of the rewards of each group. */
+export type GroupRewards = Map<number, { sum: number; count: number }>;
 
 /** Gathers them in one pass. */
 export class Assessment {
@@ -68,7 +51,7 @@ export class Assessment {
    * @param folds (1+F) of each fold, fitted without it
    * @param values the same on v̂ alone; null where there is none
    * @param constants of each fold: the mean reward of the others
-   * @param groups rewards of all traces
+   * @param groups rewards of all traces; of some groups alone where they are too many
    */
   constructor(
     private readonly folds: readonly Float64Array[],
@@ -99,7 +82,7 @@ export class Assessment {
     const constant = this.constants[fold] as number;
     this.#traces++;
     this.#constant += lossOf(constant, reward);
-    const mates = this.groups.of(mark);
+    const mates = this.groups.get(mark);
     if (mates === undefined) this.#groupMean = null;
     else if (this.#groupMean !== null)
       this.#groupMean += lossOf((mates.sum - reward + constant) / mates.count, reward);

@@ -18,10 +18,8 @@ function readAgain(opts: AttributionOptions, config: Config = {}): Asked {
     config,
     open: () => ({
       async start({ session }) {
-        const { AttributionTally, attributedValues, openAttribution } = await import(
-          '../estimate/models/attributed.js'
-        );
-        await openAttribution(session, opts);
+        const { AttributionTally, attributedValues } = await import('../estimate/models/attributed.js');
+        if (opts.estimator !== 'loo') await session.openAttribution(opts.estimator);
         return {
           values: (scored) => attributedValues(scored, session, opts),
           tally: () => new AttributionTally(session, opts),

@@ -1,6 +1,6 @@
 // Fits the calibrated value by passes over traces: weights of each fold of the groups and of the whole, and how good they are.
 import { createHash } from 'node:crypto';
-import { Assessment, GroupRewards, type Quality } from './assessment.js';
+import { Assessment, type GroupRewards, type Quality } from './assessment.js';
 import { LogisticFit, Moments, type Standardisation, standardise } from './logistic.js';
 import { FEATURES } from './states.js';
 
@@ -60,17 +60,11 @@ export async function fitCalibration(
   const found = { ...seen, meanReward, scale: moments.standardisation };
   const none = { ...found, weights: null, quality: null };
   if (seen.groups.size < MIN_GROUPS) return { ...none, standsBack: 'too-few-groups' };
-  const isOneReward = rewards.lowest === rewards.highest;
-  if (isOneReward || !rewards.canLeaveOut())
-    return { ...none, standsBack: isOneReward ? 'one-reward' : 'too-few-groups' };
+  if (rewards.isOne) return { ...none, standsBack: 'one-reward' };
+  if (!rewards.canLeaveOut()) return { ...none, standsBack: 'too-few-groups' };
 
-  const whole = await fitFolds(
-    pass,
-    found.scale,
-    Array.from({ length: F }, (_, f) => f),
-    true,
-  );
-  const values = hasValue ? await fitFolds(pass, found.scale, VALUE_FEATURES, false) : null;
+  const whole = await fitFolds(pass, found.scale, true);
+  const values = hasValue ? await fitFolds(pass, found.scale, false, VALUE_FEATURES) : null;
   const weights = { whole: whole.pop() as Float64Array, folds: whole };
   const constants = Array.from({ length: FOLDS }, (_, fold) => rewards.mean(fold));
   const assessment = new Assessment(weights.folds, values, constants, groupRewards);
@@ -94,14 +88,16 @@ async function survey(traces: AsyncIterable<FitTrace>, F: number) {
   const moments = new Moments(F);
   const rewards = new FoldRewards();
   const groups = new KnownGroups();
-  const groupRewards = new GroupRewards();
+  const groupRewards: GroupRewards = new Map();
   const counts = { traces: 0, states: 0 };
   for await (const { features, reward, place } of traces) {
     const states = features.length / F;
     for (let k = 0; k < states; k++) moments.add(features, k * F, 1 / states);
     rewards.add(reward, place.fold);
     groups.add(place);
-    groupRewards.add(place.mark, reward);
+    const { sum, count } = groupRewards.get(place.mark) ?? { sum: 0, count: 0 };
+    if (count > 0 || groupRewards.size < MAX_KNOWN)
+      groupRewards.set(place.mark, { sum: sum + reward, count: count + 1 });
     counts.traces++;
     counts.states += states;
   }
@@ -122,12 +118,9 @@ class FoldRewards {
     this.#highest[fold] = Math.max(this.#highest[fold] as number, reward);
   }
 
-  get lowest(): number {
-    return Math.min(...this.#lowest);
-  }
-
-  get highest(): number {
-    return Math.max(...this.#highest);
+  /** Whether all are the same. */
+  get isOne(): boolean {
+    return Math.min(...this.#lowest) === Math.max(...this.#highest);
   }
 
   /** The mean of all, or of all but one fold. */
@@ -145,12 +138,12 @@ class FoldRewards {
   }
 }
 
-/** Weights without each fold; with `andWhole` those of all traces behind them. */
+/** Weights without each fold; with `andWhole` those of all traces behind them. @param used features that are fitted; absent: all */
 async function fitFolds(
   pass: () => AsyncIterable<FitTrace>,
   scale: Standardisation,
-  used: readonly number[],
   andWhole: boolean,
+  used?: readonly number[],
 ): Promise<Float64Array[]> {
   const F = scale.mean.length;
   const fits = Array.from({ length: andWhole ? FOLDS + 1 : FOLDS }, () => new LogisticFit(F, L2, used));
@@ -201,13 +194,9 @@ export class KnownGroups {
     return this.#isFull || this.#marks.has(mark);
   }
 
-  /** How many there are; with `isFull` at least so many. */
+  /** How many there are; at least so many where they are too many. */
   get size(): number {
     return this.#marks.size;
-  }
-
-  get isFull(): boolean {
-    return this.#isFull;
   }
 
   /** As text: the sorted marks, 4 bytes each (little endian) in base64; null where there are too many. */

@@ -147,21 +147,17 @@ export function storedModel(found: unknown): StoredModel | undefined {
   return data === undefined || lacksWeights(data) || misfit(data) !== undefined ? undefined : data;
 }
 
-/** What of a calibration a run keeps in its configuration. */
-function modelOf(file: CalibrationFile): StoredModel {
-  const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
-  return { stands_back, estimator, features, mean, sd, weights, fold_weights };
-}
-
 /** A calibration as traces are valued with it. */
 export class Calibration {
+  /** what of it a run keeps in its configuration */
   readonly model: StoredModel;
   /** features that stand in columns of a trace's row */
   readonly further: readonly ColumnFeature[];
   readonly #known: KnownGroups;
 
   constructor(readonly file: CalibrationFile) {
-    this.model = modelOf(file);
+    const { stands_back, estimator, features, mean, sd, weights, fold_weights } = file;
+    this.model = { stands_back, estimator, features, mean, sd, weights, fold_weights };
     this.further = furtherOf(this.model);
     this.#known = KnownGroups.ofText(file.group_marks);
   }

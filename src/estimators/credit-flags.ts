@@ -6,8 +6,8 @@ import { BASELINES, type Baseline, type CreditOptions } from '../estimate/credit
 import { hasLevel, isMartingale, type Nature } from '../estimate/nature.js';
 import { METHODS, NORMALISERS, type Normaliser } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
-import { finite, oneOf, positiveInteger } from '../flag-values.js';
-import { type Config, type FlagValues, refuseForeignFlags } from './estimator.js';
+import { finite, foreignFlag, oneOf, positiveInteger } from '../flag-values.js';
+import type { Config, Estimator, FlagValues } from './estimator.js';
 import { ESTIMATORS, estimatorNamed, flagsOfAll } from './registry.js';
 
 /** A flag, and its value where `score` is not told; undefined: none. */
@@ -173,8 +173,15 @@ export function resolveCreditOptions(
 export function resolveEstimator(flags: FlagValues): Nature {
   const names = ESTIMATORS.map((each) => each.name);
   const name = oneOf('--estimator', String(flags.estimator), names);
-  const estimator = estimatorNamed(name) as (typeof ESTIMATORS)[number];
-  refuseForeignFlags(estimator, ESTIMATORS, flags);
+  const estimator = estimatorNamed(name) as Estimator;
+  const flagsOf = (each: Estimator) => [...(each.creditFlags ?? []), ...(each.flags ?? [])];
+  const foreign = foreignFlag(flagsOf(estimator), ESTIMATORS.flatMap(flagsOf), flags);
+  const other = foreign && ESTIMATORS.find((each) => flagsOf(each).includes(foreign));
+  if (other)
+    throw usageError(
+      `${foreign[0].split(' ')[0]} has no meaning with --estimator ${name}`,
+      `add --estimator ${other.name}`,
+    );
   return estimator.withFlags?.(flags) ?? estimator;
 }
 

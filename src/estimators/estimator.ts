@@ -1,11 +1,10 @@
 // What the program has to know of an estimator. An estimator's file declares all of it, and nothing outside knows its name.
-import { usageError } from '../errors.js';
 import type { ReadyTrace } from '../estimate/credit.js';
 import type { Nature } from '../estimate/nature.js';
 import type { ScoredBank } from '../estimate/references.js';
 import type { AnswerMarks } from '../estimate/reward.js';
 import type { PassJob, Scored, Valued, Window } from '../estimate/windows.js';
-import { type Flag, foreignFlag } from '../flag-values.js';
+import type { Flag } from '../flag-values.js';
 import type { OutputColumn } from '../io/arrow/output-columns.js';
 import type { Device, DeviceChoice } from '../policy/device.js';
 import type { ExitTemplate, ModelFolder, PolicyFolder } from '../policy/folder.js';
@@ -213,19 +212,4 @@ export function secondModel(
     },
     [Symbol.asyncDispose]: () => model[Symbol.asyncDispose](),
   };
-}
-
-/**
- * No flag of another estimator is given.
- * @throws RredcotError (exit 2) naming the first that is, and an estimator that has it
- */
-export function refuseForeignFlags(own: Estimator, all: readonly Estimator[], values: FlagValues): void {
-  const flagsOf = ({ flags = [], creditFlags = [] }: Estimator) => [...creditFlags, ...flags];
-  const foreign = foreignFlag(flagsOf(own), all.flatMap(flagsOf), values);
-  const other = foreign && all.find((each) => flagsOf(each).includes(foreign));
-  if (other)
-    throw usageError(
-      `${foreign[0].split(' ')[0]} has no meaning with --estimator ${own.name}`,
-      `add --estimator ${other.name}`,
-    );
 }

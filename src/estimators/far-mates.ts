@@ -156,7 +156,8 @@ function relatedOf(text: string): Related {
 /** A share of groups that lie apart from which on it is told what that costs. */
 const MANY_APART = 0.25;
 
-interface Traced {
+/** A trace as the first stage takes it. */
+export interface Traced {
   readonly trace: Trace;
 }
 

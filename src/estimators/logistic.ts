@@ -19,7 +19,8 @@ export class LogisticFit {
   readonly #hessian: Float64Array; // (P·P) lower triangle
   #loss = 0;
   #before: { readonly weights: Float64Array; readonly loss: number } | undefined;
-  #hasEnded = false;
+  /** whether more passes change nothing */
+  hasEnded = false;
 
   /**
    * @param features F, of which a sample has as many
@@ -37,14 +38,9 @@ export class LogisticFit {
     this.#hessian = new Float64Array(P * P);
   }
 
-  /** Whether more passes change nothing. */
-  get hasEnded(): boolean {
-    return this.#hasEnded;
-  }
-
   /** Takes a sample of the pass. @param z (F) standardised features @param target ζ in [0, 1] */
   add(z: Float64Array, target: number, weight: number): void {
-    if (this.#hasEnded) return;
+    if (this.hasEnded) return;
     const logit = logitOf(this.weights, z);
     this.#loss += weight * crossEntropy(logit, target);
     const p = sigmoid(logit);
@@ -64,7 +60,7 @@ export class LogisticFit {
 
   /** Ends a pass: takes Newton's step, or half of the last one back where that had gone too far. */
   endPass(): void {
-    if (this.#hasEnded) return;
+    if (this.hasEnded) return;
     const { weights, l2 } = this;
     const loss = this.#loss + weights.reduce((sum, w, at) => sum + (at === 0 ? 0 : (l2 / 2) * w * w), 0);
     const before = this.#before;
@@ -87,7 +83,7 @@ export class LogisticFit {
       weights[place] = (weights[place] as number) - (step[i] as number);
       gain += (step[i] as number) * (this.#gradient[i] as number);
     }
-    this.#hasEnded = gain <= LAST_GAIN * loss;
+    this.hasEnded = gain <= LAST_GAIN * loss;
     this.#clear();
   }
 

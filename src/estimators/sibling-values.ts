@@ -1,5 +1,5 @@
 // Values of a trace's states from how its mates went on from corresponding ones (METHOD §3, `siblings`), and what of a stored row they cannot be.
-import type { TraceResult, TraceValues } from '../estimate/value.js';
+import { sum, type TraceResult, type TraceValues } from '../estimate/value.js';
 import { FLOAT32_LIST, type OutputColumn, requestedColumn } from '../io/arrow/output-columns.js';
 import { type MateOptions, placesOf, type Sibling, tailFrom, type WithMates } from './mates.js';
 
@@ -144,10 +144,6 @@ function drawnTimes(
   return all.map(({ draws }, n) =>
     isRare[n] ? 1 : copies === Number.POSITIVE_INFINITY ? draws : Math.max(1, draws / copies),
   );
-}
-
-function sum(x: Float32Array): number {
-  return x.reduce((total, value) => total + value, 0);
 }
 
 /** No group, or no mate of known reward that goes on from the same prompt by another completion: the values are the calibrated ones. */

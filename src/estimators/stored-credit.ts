@@ -1,7 +1,7 @@
 // Reads from a stored configuration the options that its credit was made with.
 import { SIGMA_RULES } from '../credit/rules.js';
 import { usageError } from '../errors.js';
-import { BASELINES, type Baseline, type CreditOptions } from '../estimate/credit.js';
+import { BASELINES, type CreditOptions } from '../estimate/credit.js';
 import { METHODS, NORMALISERS } from '../estimate/requested.js';
 import { RESIDUALS, STEPS, WITHINS } from '../estimate/sigma.js';
 import type { Config } from './estimator.js';
@@ -32,7 +32,7 @@ export function storedCredit(config: Config): CreditOptions | undefined {
   const [rule, ...others] = listOf(SIGMA_RULES, config.rule) ?? [];
   const residual = oneOf(RESIDUALS, config.residual);
   const within = oneOf(WITHINS, config.within);
-  const baseline = baselineOf(config.baseline);
+  const baseline = typeof config.baseline === 'number' ? config.baseline : oneOf(BASELINES, config.baseline);
   const normalisers = listOf(NORMALISERS, config.normalisers ?? []);
   const method = oneOf(METHODS, config.method ?? 'sigma');
   const steps = oneOf(STEPS, config.steps ?? 'free');
@@ -42,7 +42,8 @@ export function storedCredit(config: Config): CreditOptions | undefined {
   if (method === undefined || steps === undefined) return undefined;
   if (GONE.some((key) => config[key] !== undefined)) return undefined;
   return {
-    ...{ rule, residual, within, baseline, rewardRange: rangeOf(config.rewardRange) },
+    ...{ rule, residual, within, baseline },
+    rewardRange: Array.isArray(config.rewardRange) ? (config.rewardRange as [number, number]) : [0, 1],
     estimator,
     ...(others.length === 0 ? {} : { others }),
     ...(method === 'sigma' ? {} : { method }),
@@ -63,14 +64,6 @@ function listOf<T extends string>(names: readonly T[], value: unknown): readonly
   const given: readonly unknown[] = Array.isArray(value) ? value : [value];
   const found = given.flatMap((each) => oneOf(names, each) ?? []);
   return found.length === given.length ? found : undefined;
-}
-
-function baselineOf(value: unknown): Baseline | undefined {
-  return typeof value === 'number' ? value : oneOf(BASELINES, value);
-}
-
-function rangeOf(value: unknown): readonly [number, number] {
-  return Array.isArray(value) ? (value as unknown as readonly [number, number]) : [0, 1];
 }
 
 function numbersOf(config: Config, names: readonly string[]): Readonly<Record<string, number>> {

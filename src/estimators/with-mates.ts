@@ -4,7 +4,7 @@ import { CORRECT } from '../estimate/bank.js';
 import { sharedTokens } from '../estimate/references.js';
 import type { PassJob, Window } from '../estimate/windows.js';
 import { STDIN } from '../io/files/file-bytes.js';
-import { type BadRow, eachTrace, isBad, rejectTrace } from '../rows.js';
+import { type BadRow, eachTrace, isBad } from '../rows.js';
 import { candidateExits, type SegmentOptions } from '../segment/segment.js';
 import { declarationOf, SEGMENTERS } from '../segment/segmenters.js';
 import type { Trace } from '../trace.js';
@@ -33,12 +33,7 @@ export async function* withMates<T extends Related>(
     const drawn = new Map(Array.from(groups, ([group, all]) => [group, drawsOf(all)] as const));
     const present = new Set<Trace>();
     const asked = new Map<Trace, PassJob>();
-    const given: ((T & WithMates) | BadRow)[] = [];
-    for (const item of items) {
-      if (isBad(item)) {
-        given.push(item);
-        continue;
-      }
+    const mated = eachTrace(items, async (item): Promise<T & WithMates> => {
       const most = Math.max(MOST_COMPARED, opts.mates);
       const own = candidateOf(item, async () => undefined);
       const others = othersOf(own, groups.get(item.trace.group) ?? [], most);
@@ -50,13 +45,10 @@ export async function* withMates<T extends Related>(
       const rest = members.filter((member) => !mates.has(member));
       const tails = tailsAt(item, chosen, opts);
       const lacking = roomNeeded(item, tails) - maxTokens;
-      if (lacking > 0) {
-        given.push(rejectTrace(item.trace, noRoom(opts, lacking, maxTokens)));
-        continue;
-      }
+      if (lacking > 0) throw noRoom(opts, lacking, maxTokens);
       present.add(item.trace);
       for (const mate of mates) asked.set(mate.trace, mate);
-      given.push({
+      return {
         ...item,
         draws: timesOf(own),
         mates: chosen.map(({ mate, at }) => ({
@@ -69,8 +61,10 @@ export async function* withMates<T extends Related>(
         })),
         needs: chosen.map(({ mate }) => mate.trace),
         tails,
-      });
-    }
+      };
+    });
+    const given: ((T & WithMates) | BadRow)[] = [];
+    for await (const item of mated) given.push(item);
     yield { items: given, guests: [...asked.values()].filter(({ trace }) => !present.has(trace)) };
   }
 }

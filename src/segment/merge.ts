@@ -62,14 +62,12 @@ class PairHeap {
   private readonly heap: Int32Array;
   /** where each pair stands in the heap */
   private readonly places: Int32Array;
-  private size: number;
 
   /** @param sums of pairs 0..size (exclusive); the heap keeps them up to date */
   constructor(
     private readonly sums: Float64Array,
-    size: number,
+    private size: number,
   ) {
-    this.size = size;
     this.heap = new Int32Array(size);
     this.places = new Int32Array(size);
     for (let pair = 0; pair < size; pair++) this.put(pair, pair);

@@ -119,11 +119,7 @@ function lateEnds({ tokens, thought, opts }: Pieces, figures: TokenFigures | nul
 
 /** Ends of all segments, the answer segment included where there is one. */
 export function allEnds({ thoughtEnds, tokens, answered }: Segmentation): Int32Array {
-  if (!answered) return thoughtEnds;
-  const ends = new Int32Array(thoughtEnds.length + 1);
-  ends.set(thoughtEnds);
-  ends[thoughtEnds.length] = tokens;
-  return ends;
+  return answered ? Int32Array.from([...thoughtEnds, tokens]) : thoughtEnds;
 }
 
 /** The parts of an encoded trace that its segmentation depends on. */
@@ -206,14 +202,12 @@ function givenBoundaries(trace: Trace, chars: Int32Array | null, tokens: number)
 }
 
 function checkRising(ends: Int32Array, field: string, limit: number, unit: string): void {
-  for (let i = 0; i < ends.length; i++) {
-    const end = ends[i] as number;
-    if (end <= (i === 0 ? 0 : (ends[i - 1] as number)) || end > limit)
-      throw new TraceRejected(
-        'segments',
-        `${field}[${i}] is ${end}, expected rising ends from 1 to ${limit} (${unit} of the completion)`,
-      );
-  }
+  const i = ends.findIndex((end, n) => end <= (ends[n - 1] ?? 0) || end > limit);
+  if (i >= 0)
+    throw new TraceRejected(
+      'segments',
+      `${field}[${i}] is ${ends[i]}, expected rising ends from 1 to ${limit} (${unit} of the completion)`,
+    );
 }
 
 interface SegmentParts {

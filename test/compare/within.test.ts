@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { withIntervals } from '../../dist/compare/bootstrap.js';
 import { correlate, pairTraces } from '../../dist/compare/correlations.js';
-import type { CreditTable, Slice } from '../../dist/compare/credit-table.js';
+import type { CreditTable, Outcome } from '../../dist/compare/credit-table.js';
 import {
   kendallSums,
   midranks,
@@ -47,7 +47,7 @@ function tableOf(traces: readonly Pair[], rewards?: readonly number[]): CreditTa
 const WHOLE = { outcome: 'all', last: 1 } as const;
 const NO_RESAMPLES = { resamples: 0, seed: 0 };
 
-function correlated(table: CreditTable, { outcome, last }: Slice = WHOLE) {
+function correlated(table: CreditTable, { outcome, last }: { outcome: Outcome; last: number } = WHOLE) {
   const [a, b] = table.credits as [CreditTable['credits'][0], CreditTable['credits'][0]];
   const found = correlate(table, pairTraces(table, a, b, last), outcome);
   return Object.fromEntries(

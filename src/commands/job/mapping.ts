@@ -68,16 +68,9 @@ export async function resolveMapping(inputs: readonly Input[], opts: MappingOpti
   const choice = choosePreset(opts.preset, first?.columns);
   const config = { map: opts.map, preset: choice?.preset.name ?? 'none', joinColumns: opts.joinColumns };
   const map = withSources(asked, choice === undefined ? [] : [choice.preset.fields]);
-  if (opts.join === undefined) return { map, ...row, choice, join: undefined, read, config };
-  const joined = await resolveJoin(opts.join, map, opts);
-  return {
-    map: joined.map,
-    ...row,
-    choice,
-    join: joined.about,
-    read,
-    config: { ...config, join: joined.about },
-  };
+  const joined = opts.join === undefined ? undefined : await resolveJoin(opts.join, map, opts);
+  const join = joined?.about;
+  return { map: joined?.map ?? map, ...row, choice, join, read, config: join ? { ...config, join } : config };
 }
 
 /** Tells the user what was found. */

@@ -4,6 +4,7 @@ import { mapRow } from '../../io/map/map.js';
 import type { Needs } from '../../io/map/sources.js';
 import { readRows } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
+import type { Missing } from '../../report/inspect-view.js';
 import { type BadRow, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import type { JobInputs } from './mapping.js';
@@ -110,7 +111,10 @@ export class RewardCheck {
 const LOOKED_AT = 10_000;
 
 /** What `score` will make of the rewards of the first rows; undefined where they are what they are. */
-export async function rewardNote(given: JobInputs, signal: AbortSignal): Promise<Note | undefined> {
+export async function rewardNote(
+  given: JobInputs,
+  signal: AbortSignal,
+): Promise<Omit<Missing, 'field'> | undefined> {
   const needs = { prompt: false, references: false };
   const range = await findRewardRange(given, needs, signal);
   const check = new RewardCheck(range, false);
@@ -122,9 +126,4 @@ export async function rewardNote(given: JobInputs, signal: AbortSignal): Promise
   const fault = check.fault();
   if (fault !== undefined) return { what: `score ends there: ${fault.message}`, flag: fault.hint ?? '' };
   return range === SIGNED ? { what: SIGNED_NOTICE, flag: 'score does so by itself' } : undefined;
-}
-
-interface Note {
-  readonly what: string;
-  readonly flag: string;
 }

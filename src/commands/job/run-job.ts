@@ -29,7 +29,7 @@ import { checkRejects } from './reject-limits.js';
 import type { RewardCheck } from './reward-scale.js';
 import { shareRows, writeRows } from './sink.js';
 import { openSource, type Source } from './source.js';
-import { limitPart, surveyInputs } from './survey.js';
+import { surveyInputs } from './survey.js';
 import { fileMetadata, inFolder, resolveTarget, stemOf, type Target } from './target.js';
 import { scoredAlready } from './written-columns.js';
 
@@ -134,7 +134,8 @@ export async function runJob(
     const input = survey === undefined || reward !== undefined ? await partOf(inputs) : undefined;
     if (reward !== undefined && input !== undefined) log.warn('part_input', ofPart(input));
     // nobody knows what follows in a stream
-    const part = survey !== undefined ? survey.part : limit !== undefined ? limitPart(limit) : input?.part;
+    const ofStream: Part | undefined = limit === undefined ? input?.part : { by: 'limit', limit };
+    const part = survey === undefined ? ofStream : survey.part;
     for (const warning of columnar?.warnings ?? []) log.warn('column_changed', warning);
     const hasTurns = job.hasTurns || (survey?.hasTurns ?? isFirstOfTurns(mapping, needs));
     const columns = ourChoice !== undefined || hasTurns ? job.columns : withoutMask(job.columns);

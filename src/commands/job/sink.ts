@@ -66,7 +66,7 @@ export async function writeRows(items: AsyncIterable<OutputRow | BadRow>, opts: 
     const card = target.kind === 'folder' ? cardSource(opts) : undefined;
     const finish = (folder: string, found: RunDescription) =>
       finishShard(folder, found, run.shard, run.chunks, seconds, card);
-    await publish(opts, account, { finish, whole });
+    await publish(opts, account, finish, whole);
   };
   const abort = async (): Promise<void> => {
     await whole?.abort();
@@ -144,18 +144,15 @@ async function leaveReasons({ target, run, signal }: SinkOptions, account: Accou
   } else if (target.kind === 'file') await publishRejects(folder, target.rejects, onProgress);
 }
 
-/** What one process alone makes of a run. */
-interface OwnEnd {
-  /** the end of the one shard that it has done itself */
-  readonly finish: (folder: string, run: RunDescription) => Promise<void>;
-  readonly whole: WholeFile | undefined;
-}
-
-/** Makes what the records hold visible. */
+/**
+ * Makes what the records hold visible.
+ * @param finish the end of the one shard that a process alone has done, which may have written the file `whole`
+ */
 async function publish(
   { target, run, config, part, log, signal }: SinkOptions,
   account: Account,
-  { finish, whole }: Partial<OwnEnd> = {},
+  finish?: (folder: string, run: RunDescription) => Promise<void>,
+  whole?: WholeFile,
 ): Promise<void> {
   const { folder, description } = run;
   if (folder === undefined || description === undefined) return;

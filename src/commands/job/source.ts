@@ -1,5 +1,6 @@
 // Streams a command's inputs as traces: mapped, checked, and only those that the run has still to do.
 
+import type { Traced } from '../../estimators/far-mates.js';
 import { describeValue } from '../../io/arrow/json.js';
 import { describeType, findMisfit, inferColumns, type PassThroughColumn } from '../../io/arrow/schema.js';
 import type { ColumnarColumns } from '../../io/arrow/types.js';
@@ -10,7 +11,6 @@ import type { ReadRows } from '../../io/read/peek.js';
 import type { Log } from '../../report/log.js';
 import type { Expected } from '../../report/progress.js';
 import { type BadRow, type InputRow, isBad, rejectRow } from '../../rows.js';
-import type { Trace } from '../../trace.js';
 import type { Run } from './open-run.js';
 import { assertFits, type Survey } from './survey.js';
 
@@ -49,11 +49,6 @@ export interface Source {
   again(wanted: (ordinal: number) => boolean): AsyncGenerator<Traced | BadRow>;
 }
 
-/** A trace as the first stage takes it. */
-export interface Traced {
-  readonly trace: Trace;
-}
-
 /** Opens inputs that were surveyed where they can be. */
 export async function openSource(inputs: readonly Input[], opts: SourceOptions): Promise<Source> {
   const { maxLineBytes, run, read, map, needs, columnar, rowsPerTrace = 1, log } = opts;
@@ -78,13 +73,6 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
   const check = (row: InputRow): void => {
     if (typed && survey !== undefined) assertFits(row, survey.columns);
   };
-  const warnIfCut = (row: InputRow | BadRow): void => {
-    if (isBad(row) && row.rejection.code === 'truncated')
-      log.warn(
-        'input_truncated',
-        `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
-      );
-  };
   return {
     columns,
     expected: {
@@ -108,7 +96,11 @@ export async function openSource(inputs: readonly Input[], opts: SourceOptions):
           noted = bytes;
           underWay.push({ ordinal: row.ordinal, bytes });
         }
-        warnIfCut(row);
+        if (isBad(row) && row.rejection.code === 'truncated')
+          log.warn(
+            'input_truncated',
+            `${row.file}: ${row.rejection.reason}; nothing after row ${row.row} was read`,
+          );
         for (const trace of rowTraces(row, map, needs, check)) {
           if (!isBad(trace)) ({ group } = trace);
           yield isBad(trace) ? trace : { trace };

@@ -151,7 +151,8 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
   opts.rewards?.assert();
   // of a prompt that names no group all completions are sampled
   const isWhole = opts.needs.completion === false && !hasGroup;
-  const part = isWhole ? undefined : isCut ? limitPart(limit) : (await partOf(inputs))?.part;
+  const ofLimit: Part | undefined = isCut ? { by: 'limit', limit } : undefined;
+  const part = isWhole ? undefined : (ofLimit ?? (await partOf(inputs))?.part);
   const index = isEnded ? places.finish(rows) : undefined;
   return {
     ...{ rows, columns: inference.finish(), groupRewards },
@@ -167,11 +168,6 @@ export async function surveyInputs(inputs: readonly Input[], opts: SurveyOptions
 }
 
 const NO_REWARDS: GroupRewards = { sum: 0, squares: 0, count: 0 };
-
-/** The part of a data set that a limit leaves. */
-export function limitPart(limit: number): Part {
-  return { by: 'limit', limit };
-}
 
 /** @param isMate whether others of its group are told by their completions */
 function namedTrace({ id, group, prompt, completion, ...ids }: Trace, isMate: boolean | undefined): Named {

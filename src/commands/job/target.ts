@@ -2,7 +2,7 @@
 import { lstat, open, readFile, realpath, stat } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
 import { EXIT, RredcotError, usageError } from '../../errors.js';
-import { assertWritable } from '../../io/files/elsewhere.js';
+import { assertHere, assertWritable } from '../../io/files/elsewhere.js';
 import { statIfThere } from '../../io/files/file-error.js';
 import { sumPath } from '../../io/files/json-file.js';
 import { isStored } from '../../io/files/opened.js';
@@ -48,9 +48,7 @@ export async function resolveTarget(
   const present = output === '-' ? null : await statIfThere(output);
   if (output.endsWith('/') || present?.isDirectory() === true) {
     const folder = output.replace(/(?<=.)\/+$/, '');
-    const rejects = join(folder, 'rejects');
-    const kind = format ?? 'parquet';
-    return { kind: 'folder', path: folder, format: kind, rejects };
+    return { kind: 'folder', path: folder, format: format ?? 'parquet', rejects: join(folder, 'rejects') };
   }
   const isStdout = output === '-';
   const rejects = rejectsPath(isStdout ? stemOf(inputs) : output);
@@ -58,14 +56,19 @@ export async function resolveTarget(
   if (!isStdout && (format ?? namedFormat(output)) === 'jsonl') written.push(sumPath(output));
   await refuseInputs(written, inputs);
   for (const path of written) await refuseOtherThanFile(path);
-  if (isStdout) {
-    const kind = format ?? 'arrow';
-    return { kind: 'stdout', path: output, format: kind, rejects };
-  }
+  if (isStdout) return { kind: 'stdout', path: output, format: format ?? 'arrow', rejects };
   const kind = formatOfFile(output, format);
   if (!isStored(output)) await refuseMissingFolder(output);
   for (const each of written) await refuseUnreplaceable(each);
   return { kind: 'file', path: output, format: kind, rejects };
+}
+
+/** Of a file that is written beside what is printed. @throws RredcotError (exit 2) where none can be there, or it is one that was read */
+export async function assertPlace(path: string, inputs: readonly string[]): Promise<void> {
+  assertHere(path);
+  const read = inputs.map((each) => ({ path: each }));
+  await refuseInputs([path], read);
+  await refuseUnreplaceable(path);
 }
 
 /** @throws RredcotError (exit 2) where a file that is to be written is one that was read */

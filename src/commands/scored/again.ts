@@ -98,14 +98,17 @@ export function again(
   const start = isKept ? creditable.start : undefined;
   const isOfTokens = isOther && credit.estimator.fromLogprobs !== undefined;
   const isGone = (code: string): boolean =>
-    (isOfTokens && isOfBank(code)) ||
+    // of its references
+    (isOfTokens && (code === NO_BANK || code.startsWith('bank:'))) ||
     (code === UNCALIBRATED && calibration !== undefined) ||
     (isOther && OF_VALUES.test(code));
   const status = [
     ...row.status.filter((code) => !isGone(code)),
     ...(calibration?.standsBack ? [UNCALIBRATED] : []),
   ];
-  const own = { ...row, status, ...(isOfTokens && unscored(values.length)) };
+  // an estimator that scores no reference
+  const unscored = isOfTokens && { ...noReferences(values.length), referenceUtilities: new Float32Array(0) };
+  const own = { ...row, status, ...unscored };
   const counts = { group: group?.tokens, batch };
   return withCredit(
     own,
@@ -179,18 +182,8 @@ function valuesOf(scored: OutputRow, credit: CreditOptions, calibration?: Calibr
   return calibration.values(trace.group ?? trace.id, states);
 }
 
-/** The references' columns of an estimator that scores none. @param exits K+1 */
-function unscored(exits: number) {
-  return { ...noReferences(exits), referenceUtilities: new Float32Array(0) };
-}
-
 /** Codes by which an estimator tells of its values. */
 const OF_VALUES = /^(ask|hint|mc|siblings|value):/;
-
-/** Whether a code tells of a trace's references. */
-function isOfBank(code: string): boolean {
-  return code === NO_BANK || code.startsWith('bank:');
-}
 
 /** Whether a code says why a credit is uniform. That a trace has no reference is the trace's own. */
 function isOfCredit(code: string): boolean {

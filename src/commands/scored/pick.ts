@@ -118,7 +118,8 @@ function standing(row: OutputRow, pick: 'worst' | 'best', magnitude: boolean): S
   return { rank: Number(isMeant), key: key > NOTHING ? key : 0, what };
 }
 
-function readable(read: () => OutputRow): OutputRow | undefined {
+/** What is made of a row; undefined where that cannot be read. */
+export function readable<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {

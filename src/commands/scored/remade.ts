@@ -146,16 +146,13 @@ function listOf(row: OutputRow, name: 'logprobs' | 'entropies'): Float32Array | 
   return row[name] ?? (row.status.includes(UNREAD) ? new Float32Array(row.sigma?.length ?? 0) : undefined);
 }
 
-/** σ and log p of the policy's own tokens. */
-function ofOwn(row: OutputRow) {
-  const own = withoutShown(row);
-  return { sigma: own.sigma, logprobs: listOf(own, 'logprobs') };
-}
-
 /** The row with the sums over its lists. @param stored has those of lists that nobody knows */
 function summed(row: OutputRow, stored = row): OutputRow {
   const { entropies, segments } = row;
-  const { sigma, logprobs } = ofOwn(row);
+  // of the policy's own tokens
+  const own = withoutShown(row);
+  const { sigma } = own;
+  const logprobs = listOf(own, 'logprobs');
   const ends = Int32Array.from(segments, ({ end }) => end ?? 0);
   const sums = entropies?.length === ends.at(-1) && entropies && segmentSums(entropies, ends);
   return {

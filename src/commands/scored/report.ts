@@ -1,9 +1,8 @@
 // `rredcot report`: writes one HTML file about the run of a scored file and some of its traces.
 import { statSync } from 'node:fs';
-import { EXIT, type ExitCode, TraceRejected, throwIfInterrupted } from '../../errors.js';
+import { EXIT, type ExitCode, throwIfInterrupted } from '../../errors.js';
 import { valueNameOf } from '../../estimate/nature.js';
 import { creditColumn } from '../../estimate/requested.js';
-import { assertHere } from '../../io/files/elsewhere.js';
 import { writeText } from '../../io/files/json-file.js';
 import { fileStem } from '../../io/read/inputs.js';
 import { count, plural } from '../../plural.js';
@@ -16,9 +15,10 @@ import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow } from '../../scored.js';
 import { candidateCharacters } from '../../segment/by-length.js';
 import { SEGMENTERS, type SegmentOptions, segmenterNamed } from '../../segment/segmenters.js';
-import { refuseInputs, refuseUnreplaceable } from '../job/target.js';
+import { assertPlace } from '../job/target.js';
 import { Neighbours } from './near.js';
 import { openScored, type Scored, storedTrace } from './open-scored.js';
+import { readable } from './pick.js';
 import { assertTraces, countScored, factsOf, throughputOf } from './summary.js';
 import { namedTexts, scoredMapping, type TextPlaces, textsOf } from './texts.js';
 import { parseWhere } from './where.js';
@@ -43,9 +43,8 @@ const MOST_PACKED = 2.6e6;
 export async function report(path: string, opts: ReportOptions, log: Log): Promise<ExitCode> {
   const { output, signal } = opts;
   const source = await openScored(path, log);
-  assertHere(output);
-  await refuseInputs([output], source.inputs);
-  await refuseUnreplaceable(output);
+  const inputs = source.inputs.map((each) => each.path);
+  await assertPlace(output, inputs);
   const conditions = opts.where.map((text) => parseWhere(text, path, source));
   const counted = await countScored(source, { traces: opts.traces, conditions, signal }, log);
   assertTraces(path, counted);
@@ -129,7 +128,7 @@ function packRow(
   places: TextPlaces,
   source: Scored,
 ): PackedTrace | undefined {
-  try {
+  return readable(() => {
     const trace = storedTrace(row, source);
     const { completion, ...texts } = textsOf(row, places);
     const [first, ...credits] = creditsOf(trace, row, source);
@@ -144,10 +143,7 @@ function packRow(
       ...{ row: row.row, kinds, entropies: trace.entropies },
       credits: first === undefined ? [] : [first, ...credits],
     });
-  } catch (error) {
-    if (error instanceof TraceRejected) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** σ of the segments' rule, and those of further rules. */

@@ -20,19 +20,12 @@ import {
 } from './deletions.js';
 
 /** What reads a trace again. */
-export type Attributes = KeepsTrunks &
-  Pick<ModelSession, 'openAttribution' | 'attribute'> &
-  Parameters<typeof impossible>[2];
+export type Attributes = KeepsTrunks & Pick<ModelSession, 'attribute'> & Parameters<typeof impossible>[2];
 
 /** Which attribution, and how. */
 export type AttributionOptions =
   | { readonly estimator: 'loo'; readonly loo: Loo }
   | { readonly estimator: 'attention' | 'gradient' };
-
-/** Opens what an attribution runs. @throws RredcotError (exit 2) where the folder has it not */
-export async function openAttribution(session: Attributes, { estimator }: AttributionOptions): Promise<void> {
-  if (estimator !== 'loo') await session.openAttribution(estimator);
-}
 
 /** Attributes every trace; what was set aside passes by in its place. @throws RredcotError (exit 65) for numbers that cannot be */
 export function attributedValues<T extends PassJob>(

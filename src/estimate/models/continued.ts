@@ -3,7 +3,7 @@ import { TraceRejected } from '../../errors.js';
 import { type ContinueOptions, continueTraces, type PolicyWrites } from '../../policy/run/continue.js';
 import { inHalves } from '../../policy/run/halves.js';
 import type { Written } from '../../policy/run/sampling.js';
-import { type BadRow, isBad } from '../../rows.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { Trace } from '../../trace.js';
 import { type Continuable, type Episode, type Players, playEpisodes } from './episodes.js';
 
@@ -47,10 +47,9 @@ export async function* continued<T extends Continuable>(
           `the machine has not enough memory to continue its ${ids.length} tokens: run it where there is more`,
         ),
     );
-    for (const item of whole) {
-      if (isBad(item)) yield item;
-      else yield { item, trace: item.trace, written: written[own.indexOf(item)] as Written[] };
-    }
+    yield* eachTrace(whole, (item) => {
+      return { item, trace: item.trace, written: written[own.indexOf(item)] as Written[] };
+    });
   }
   for await (const item of items) {
     const current = windowOf(isBad(item) ? item.ordinal : item.trace.source.ordinal);

@@ -10,7 +10,7 @@ import { graphFor, type ModelSession } from '../../policy/run/session.js';
 import { encodePrompt } from '../../policy/text/encode.js';
 import type { Spelling } from '../../policy/text/tokenizer.js';
 import type { Log } from '../../report/log.js';
-import { type BadRow, eachTrace, isBad, rejectTrace } from '../../rows.js';
+import { type BadRow, eachTrace, isBad } from '../../rows.js';
 import type { TokenText } from '../../segment/span.js';
 import type { Message, Trace } from '../../trace.js';
 import { planBatches } from '../strategy.js';
@@ -171,22 +171,15 @@ export async function* prmValues<T extends Job>(
       for (const [n, shares] of (await readAll(session, members)).entries())
         found.set(members[n] as Judged<T>, shares);
     }
-    for (const item of items) {
-      if (isBad(item)) {
-        yield item;
-        continue;
-      }
+    yield* eachTrace(items, (item) => {
       const { job, trace, result, blank } = item;
       const shares = found.get(item) as Float32Array | TraceRejected;
-      if (shares instanceof TraceRejected) {
-        yield rejectTrace(trace, shares);
-        continue;
-      }
+      if (shares instanceof TraceRejected) throw shares;
       const read = Array.from(shares, (share) => possible(share, trace, session));
       const values = Float32Array.from(isScore(policy.head) ? read : [START, ...read]);
       for (const [k, isBlank] of blank.entries()) if (isBlank) values[k + 1] = values[k] as number;
-      yield { job, trace, result, values: { values, ...noReferences(values.length) } };
-    }
+      return { job, trace, result, values: { values, ...noReferences(values.length) } };
+    });
   }
 }
 
