@@ -2,14 +2,8 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError } from '../errors.js';
+import type { FileStamp } from '../io/run/description.js';
 import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
-
-/** A file as it lies there: what is written since has another one. */
-export interface FileStamp {
-  readonly bytes: number;
-  readonly mtime_ms: number;
-  readonly inode: number;
-}
 
 /** By the files' names. */
 export type FileStamps = Readonly<Record<string, FileStamp>>;
