@@ -9,11 +9,7 @@ import { fromJson } from '../build/json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
-export interface ExitTemplate {
-  readonly close: string;
-  readonly open: string;
-  readonly closer: string;
-}
+export type ExitTemplate = Readonly<z.infer<typeof ExitTemplateSchema>>;
 
 export const ExitTemplateSchema = z.strictObject({ close: z.string(), open: z.string(), closer: z.string() });
 
