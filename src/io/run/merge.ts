@@ -26,12 +26,6 @@ export interface MergeTarget {
   readonly replaces: boolean;
 }
 
-export interface Merged {
-  readonly traces: number;
-  readonly rejects: number;
-  readonly files: readonly string[];
-}
-
 /** Joined chunks may take a little more than each by itself. */
 const FILLED = 0.95;
 /** Chunks a file of a folder at most: each is a row group, and a reader reads what is said of all of them first. */
@@ -42,11 +36,7 @@ const CHUNKS_PER_FILE = 4096;
  * @param onTraces told how many are merged, every few megabytes; may throw to stop
  * @throws RredcotError (exit 65) naming a chunk that is damaged
  */
-export async function mergeRun(
-  state: RunState,
-  target: MergeTarget,
-  onTraces: (traces: number) => void,
-): Promise<Merged> {
+export async function mergeRun(state: RunState, target: MergeTarget, onTraces: (traces: number) => void) {
   const { folder, description } = state;
   const paths = runPaths(folder);
   const files = await openFiles(target, state, () => onTraces(traces));
