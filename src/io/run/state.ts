@@ -13,7 +13,8 @@ import {
   type CardSource,
   type ChunkRecord,
   type Counts,
-  ForeignRecordError,
+  type ForeignRecordError,
+  ownRecord,
   readChunkRecord,
   readShard,
   sumCounts,
@@ -149,7 +150,7 @@ async function shardState(
   const recorded = await numbersIn(paths.records(shard), 'json');
   // the records of a shard's chunks are read where they are all that there is; a stranger among others is found here
   if (done !== undefined)
-    for (const chunk of recorded) await readChunkRecord(folder, run, chunk).catch(tellForeign(onForeign));
+    for (const chunk of recorded) await ownRecord(readChunkRecord(folder, run, chunk), onForeign);
   let last = -1;
   for (const chunk of chunks.keys()) last = Math.max(last, chunk);
   const counted = rows === null ? null : ownChunks(chunkCount(rows, rowsPerChunk), shard);
@@ -169,13 +170,6 @@ async function shardState(
     updatedMs: written?.mtimeMs ?? null,
     card: done?.card,
     end: last + 1,
-  };
-}
-
-function tellForeign(onForeign: (error: ForeignRecordError) => void) {
-  return (error: unknown): void => {
-    if (!(error instanceof ForeignRecordError)) throw error;
-    onForeign(error);
   };
 }
 

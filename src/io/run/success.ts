@@ -9,7 +9,7 @@ import { readRunDescription } from './description.js';
 import {
   type CardSource,
   type ChunkRecord,
-  ForeignRecordError,
+  ownRecord,
   type RecordedRun,
   readShardRecord,
   type ShardRecord,
@@ -70,10 +70,7 @@ export async function runEnd(
   const sums = { rows: 0, rejects: 0 };
   let card: CardSource | undefined;
   for (const shard of all) {
-    const record = await readShardRecord(folder, run, shard).catch((error: unknown) => {
-      if (error instanceof ForeignRecordError) return undefined;
-      throw error;
-    });
+    const record = await ownRecord(readShardRecord(folder, run, shard));
     if (record === undefined) return undefined;
     sums.rows += record.traces;
     sums.rejects += record.rejects;
