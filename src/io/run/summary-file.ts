@@ -7,12 +7,11 @@ import { VERSION } from '../../package-files.js';
 import { putInPlace } from '../files/atomic-file.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
-import { readJson, writeJson, writeSum, writeText } from '../files/json-file.js';
+import { readJson, textOf, writeJson, writeSum, writeText } from '../files/json-file.js';
 import { summaryPath } from '../files/run-paths.js';
 import { FORMATS } from '../write/output.js';
 import { PartSchema } from '../write/part.js';
 import type { RunDescription } from './description.js';
-import { textOf } from './success.js';
 
 /** A place beside the output that is not ours to write, or another disk's: no reason to fail. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EXDEV']);
