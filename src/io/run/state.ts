@@ -39,17 +39,11 @@ export interface ShardState {
   readonly updatedMs: number | null;
 }
 
-/** Something that the survey has found; the code is for programs. */
-interface SurveyWarning {
-  readonly code: string;
-  readonly message: string;
-}
-
 /** What of `survey.json` is looked at here. */
 interface StoredSurvey {
   readonly rows?: number;
   readonly part?: unknown;
-  readonly warnings?: readonly SurveyWarning[];
+  readonly warnings?: RunState['warnings'];
 }
 
 /** A run as its records tell it; nothing in it grows with the chunks that are done. */
@@ -64,8 +58,8 @@ export interface RunState {
   readonly rows: number | null;
   /** what has cut the chunks that are done out of a data set; undefined where nothing has */
   readonly part: Part | undefined;
-  /** what the survey has found against the names of the run's traces */
-  readonly warnings: readonly SurveyWarning[];
+  /** what the survey has found against the names of the run's traces; the code is for programs */
+  readonly warnings: readonly { readonly code: string; readonly message: string }[];
   /** no chunk that is done has this number or a higher one */
   readonly end: number;
   /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
