@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { EXIT, RredcotError } from '../../errors.js';
+import { RredcotError, usageError } from '../../errors.js';
 import { removeFile, syncFolder } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
@@ -185,6 +185,5 @@ function told(error: unknown, chunk: string, isFolder: boolean): unknown {
   if (!(error instanceof RredcotError))
     return damagedRun(`${chunk}: cannot be read: ${(error as Error).message}`);
   if (!/a Parquet file of over/.test(error.message)) return error;
-  const hint = isFolder ? 'a lower --file-size' : '-o all/, for files of 1GiB';
-  return new RredcotError(error.message, { exitCode: EXIT.usage, hint });
+  return usageError(error.message, isFolder ? 'a lower --file-size' : '-o all/, for files of 1GiB');
 }

@@ -1,5 +1,5 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { isSentencePiece, pieceBytes, stepsOf, withoutPrefixSpace } from './sentencepiece.js';
 
@@ -104,11 +104,11 @@ async function readTokenizerFile(folder: string, name: string): Promise<Record<s
     if (text === undefined) throw new Error('no such file');
     return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw new RredcotError(`${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
+    throw usageError(
+      `${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`,
+      'a policy folder holds tokenizer.json and tokenizer_config.json',
       cause,
-    });
+    );
   }
 }
 
