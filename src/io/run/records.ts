@@ -20,8 +20,8 @@ export interface Counts {
   readonly tokens: number;
 }
 
-const Count = z.int().nonnegative();
-const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+export const Count = z.int().nonnegative();
+export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const CountsShape = { rows: Count, traces: Count, rejects: Count, tokens: Count };
 
 const CanarySchema = z.strictObject({
