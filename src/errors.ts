@@ -57,11 +57,11 @@ export class OutOfMemoryError extends Error {
 }
 
 /** An error in how the command was called (exit 2). */
-export function usageError(message: string, hint: string): RredcotError {
-  return new RredcotError(message, { exitCode: EXIT.usage, hint });
+export function usageError(message: string, hint: string, cause?: unknown): RredcotError {
+  return new RredcotError(message, { exitCode: EXIT.usage, hint, cause });
 }
 
 /** Input, or what a run has made of it, that is not as it should be (exit 65). */
-export function dataError(message: string, hint: string): RredcotError {
-  return new RredcotError(message, { exitCode: EXIT.data, hint });
+export function dataError(message: string, hint: string, cause?: unknown): RredcotError {
+  return new RredcotError(message, { exitCode: EXIT.data, hint, cause });
 }

@@ -48,25 +48,19 @@ export function placementFault(nodes: readonly PlacedNode[], device: string): st
   return `${onCpu.length} of ${nodes.length} heavy nodes run on the CPU instead of ${device}: ${kinds.join('; ')}`;
 }
 
-/** One profiled run of a set of sessions, taken right after they are opened. */
-export interface PlacementCheck {
-  /** session options that turn the profile on; `graph` keeps the sessions' files apart */
-  options(graph: string): InferenceSession.SessionOptions;
-  /**
-   * Runs `tinyRun`, ends the profiles and reads where the nodes ran.
-   * @throws Error naming heavy nodes that ran on the CPU
-   */
-  verify(sessions: readonly InferenceSession[], tinyRun: () => Promise<void>): Promise<void>;
-}
-
-/** @param device as it is named to people, e.g. cuda:0 */
-export function placementCheck(device: string): PlacementCheck {
+/** One profiled run of a set of sessions, taken right after they are opened. @param device as it is named to people, e.g. cuda:0 */
+export function placementCheck(device: string) {
   const folder = mkdtempSync(join(tmpdir(), 'rredcot-placement-'));
   const remove = () => rmSync(folder, { recursive: true, force: true });
   process.once('exit', remove); // a session that cannot be opened never gets to verify()
   return {
-    options: (graph) => ({ enableProfiling: true, profileFilePrefix: join(folder, graph) }),
-    async verify(sessions, tinyRun) {
+    /** session options that turn the profile on; `graph` keeps the sessions' files apart */
+    options: (graph: string) => ({ enableProfiling: true, profileFilePrefix: join(folder, graph) }),
+    /**
+     * Runs `tinyRun`, ends the profiles and reads where the nodes ran.
+     * @throws Error naming heavy nodes that ran on the CPU
+     */
+    async verify(sessions: readonly InferenceSession[], tinyRun: () => Promise<void>): Promise<void> {
       try {
         // nodes that are out of place are the better message where they are also why the run fails
         const failure = await tinyRun().catch((error: unknown) => error ?? new Error('the first run failed'));

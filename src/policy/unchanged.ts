@@ -2,33 +2,17 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataError } from '../errors.js';
+import type { FileStamp } from '../io/run/description.js';
 import { HASHED_BYTES, hashesOf, MANIFEST, type ModelFolder, notAsBuilt, sha256 } from './folder.js';
-
-/** A file as it lies there: what is written since has another one. */
-export interface FileStamp {
-  readonly bytes: number;
-  readonly mtime_ms: number;
-  readonly inode: number;
-}
 
 /** By the files' names. */
 export type FileStamps = Readonly<Record<string, FileStamp>>;
 
 /** A policy's files since a process has looked at them. */
-export interface WatchedPolicy {
-  readonly stamps: FileStamps;
-  /**
-   * Hashes those of the large files that another stamp stands for in `known`; without it those that were changed since
-   * policy.json was written. (The others are hashed whenever the folder is opened.)
-   * @throws RredcotError (exit 2) for one that is not what policy.json was built with
-   */
-  assertSince(known: FileStamps | null): Promise<void>;
-  /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
-  assertUnchanged(): Promise<void>;
-}
+export type WatchedPolicy = Awaited<ReturnType<typeof watchPolicy>>;
 
 /** Looks at a policy's files. */
-export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>): Promise<WatchedPolicy> {
+export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>) {
   const { path, files } = policy;
   const stampsNow = async (): Promise<FileStamps> => {
     const entries = Object.keys(files).map(async (name) => [name, await stampOf(join(path, name))] as const);
@@ -39,7 +23,12 @@ export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>): 
   const stamps = await stampsNow();
   return {
     stamps,
-    async assertSince(known) {
+    /**
+     * Hashes those of the large files that another stamp stands for in `known`; without it those that were changed since
+     * policy.json was written. (The others are hashed whenever the folder is opened.)
+     * @throws RredcotError (exit 2) for one that is not what policy.json was built with
+     */
+    async assertSince(known: FileStamps | null): Promise<void> {
       const { mtimeMs: builtMs } = await stat(join(path, MANIFEST));
       for (const [name, stamp] of Object.entries(stamps)) {
         if (stamp.bytes <= HASHED_BYTES) continue;
@@ -49,7 +38,8 @@ export async function watchPolicy(policy: Pick<ModelFolder, 'path' | 'files'>): 
         throw notAsBuilt(join(path, name));
       }
     },
-    async assertUnchanged() {
+    /** At the end of a run. @throws RredcotError (exit 65) for a file that has become another one meanwhile */
+    async assertUnchanged(): Promise<void> {
       for (const [name, now] of Object.entries(await stampsNow())) {
         if (isSame(stamps[name], now) || (await isAsBuilt(name))) continue;
         throw dataError(

@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { copyFile, link, lstat, mkdir, realpath, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../errors.js';
+import { RredcotError, usageError } from '../errors.js';
 import { foreignFile } from '../io/files/foreign-files.js';
 import { writeJson, writeText } from '../io/files/json-file.js';
 import { CHECKPOINT_CONFIG, type WeightFile } from './build/checkpoint.js';
@@ -54,11 +54,11 @@ export async function writeFolder(
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (cause instanceof RredcotError || code === undefined) throw cause;
-    throw new RredcotError(`${out}: the policy folder cannot be written (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      hint: '-o <a folder that can be written>',
+    throw usageError(
+      `${out}: the policy folder cannot be written (${(cause as Error).message})`,
+      '-o <a folder that can be written>',
       cause,
-    });
+    );
   }
 }
 

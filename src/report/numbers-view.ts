@@ -40,10 +40,7 @@ export function drawNumbers(
         `σ in the rows and by place below: of ${plural(credited - numbers.uniform_by_fallback, 'trace')}, without ${count(numbers.uniform_by_fallback)} whose σ is uniform by fallback`,
       ),
     );
-  lines.push(
-    '',
-    `${' '.repeat(NAME_WIDTH)}${['5 %', 'median', '95 %', 'largest'].map((name) => name.padStart(10)).join('')}`,
-  );
+  lines.push('', columns('', ['5 %', 'median', '95 %', 'largest']));
   const rows: [string, Distribution][] = [
     [`range of ${valueName}`, of.value_range],
     ['mean log p a token', of.mean_logprob],
@@ -61,7 +58,8 @@ export function drawNumbers(
         [`${valueName} at start, ${side}`, values[side].start],
         [`${valueName} at end, ${side}`, values[side].end],
       );
-  for (const [name, distribution] of rows) if (distribution.n > 0) lines.push(quantiles(name, distribution));
+  for (const [name, { n, p05, median, p95, max }] of rows)
+    if (n > 0) lines.push(columns(name, [p05, median, p95, max].map(short)));
   lines.push('');
   if (calibration.value_end !== null) lines.push(curve(`${valueName} at the end`, calibration.value_end));
   lines.push(curve("mean of the group's others", calibration.group_mean));
@@ -92,15 +90,13 @@ export function drawNumbers(
 
 /** What steps of each kind gained and lost. */
 export function drawSteps(kinds: readonly StepKind[]): string[] {
-  const row = (name: string, cells: readonly string[]) =>
-    `${name.padEnd(NAME_WIDTH)}${cells.map((cell) => cell.padStart(10)).join('')}`;
   return [
     '',
-    row('kind of step', ['steps', 'mean rise', 'mean fall', 'σ·T right', 'σ·T wrong']),
+    columns('kind of step', ['steps', 'mean rise', 'mean fall', 'σ·T right', 'σ·T wrong']),
     ...kinds.map(({ by, kind, steps, gain, loss, weight_right, weight_wrong }) =>
-      row(`${by} ${escapeControls(kind)}`, [
+      columns(`${by} ${escapeControls(kind)}`, [
         count(steps),
-        ...[gain, loss, weight_right, weight_wrong].map((x) => short(x)),
+        ...[gain, loss, weight_right, weight_wrong].map(short),
       ]),
     ),
   ];
@@ -110,8 +106,8 @@ function named(name: string, text: string): string {
   return `${name.padEnd(NAME_WIDTH)}${text}`;
 }
 
-function quantiles(name: string, { p05, median, p95, max }: Distribution): string {
-  return `${name.padEnd(NAME_WIDTH)}${[p05, median, p95, max].map((x) => short(x).padStart(10)).join('')}`;
+function columns(name: string, cells: readonly string[]): string {
+  return named(name, cells.map((cell) => cell.padStart(10)).join(''));
 }
 
 function curve(name: string, { n, error, brier }: ReliabilityCurve): string {

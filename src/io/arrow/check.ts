@@ -43,12 +43,8 @@ function checkData(data: Data, path: string): void {
     (data.values as Int32Array).length < (INTERVAL_WORDS[unit ?? 0] ?? 0) * length
   )
     fail('its values are cut off');
-  const isList = typeId === Type.List || typeId === Type.LargeList || typeId === Type.Map;
-  const isBytes =
-    typeId === Type.Utf8 ||
-    typeId === Type.LargeUtf8 ||
-    typeId === Type.Binary ||
-    typeId === Type.LargeBinary;
+  const isList = [Type.List, Type.LargeList, Type.Map].includes(typeId);
+  const isBytes = [Type.Utf8, Type.LargeUtf8, Type.Binary, Type.LargeBinary].includes(typeId);
   if (isList || isBytes) {
     const end = isList ? (children[0] as Data).length : (data.values as Uint8Array).length;
     checkOffsets(data.valueOffsets as Int32Array | BigInt64Array, length, end, fail);

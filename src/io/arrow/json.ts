@@ -42,7 +42,8 @@ function holdsLarge(value: unknown, levels: number): boolean {
   return found;
 }
 
-function put(fields: Record<string, unknown>, key: string, value: unknown): void {
+/** Sets an object's own key. */
+export function put(fields: Record<string, unknown>, key: string, value: unknown): void {
   // a plain assignment of `__proto__` would set the prototype
   if (key === '__proto__')
     Object.defineProperty(fields, key, { value, enumerable: true, configurable: true, writable: true });

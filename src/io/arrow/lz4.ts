@@ -50,16 +50,8 @@ export function decompressLz4(packed: Uint8Array): Uint8Array {
   return output.subarray(0, length);
 }
 
-interface FrameHeader {
-  readonly next: number;
-  readonly blockBytes: number;
-  readonly contentBytes: number | null;
-  readonly hasBlockChecksums: boolean;
-  readonly hasContentChecksum: boolean;
-}
-
 // the frame format's first bytes: magic, flags, block size, sizes by flag, a checksum byte
-function readHeader(view: DataView, start: number): FrameHeader {
+function readHeader(view: DataView, start: number) {
   if (uint32(view, start) !== LZ4_MAGIC) throw new Error('no lz4 frame');
   if (start + 7 > view.byteLength) throw new Error('lz4 frame is cut off');
   const flags = view.getUint8(start + 4);

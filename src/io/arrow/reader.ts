@@ -11,7 +11,7 @@ import {
   type Schema,
 } from 'apache-arrow';
 import { decompress as decompressZstd } from 'fzstd';
-import { dataError, EXIT, RredcotError } from '../../errors.js';
+import { dataError, RredcotError, usageError } from '../../errors.js';
 import { type ByteSource, openByteSource } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
 import { type OpenFile, openFile } from '../files/opened.js';
@@ -219,14 +219,10 @@ export function damaged(error: unknown, path: string, what: string): unknown {
   const [, type = ''] = /^Unrecognized type: "(\w+)"/.exec((error as Error).message) ?? [];
   const hint = UNREAD_TYPES.get(type);
   if (hint !== undefined)
-    return new RredcotError(`${path}: a column has Arrow's type ${type}, which is not read`, {
-      exitCode: EXIT.usage,
-      hint,
-      cause: error,
-    });
-  return new RredcotError(`${path}: ${what} cannot be read: ${(error as Error).message}`, {
-    exitCode: EXIT.data,
-    hint: 'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
-    cause: error,
-  });
+    return usageError(`${path}: a column has Arrow's type ${type}, which is not read`, hint, error);
+  return dataError(
+    `${path}: ${what} cannot be read: ${(error as Error).message}`,
+    'the file is damaged, cut off, or of a kind that is not read: write or fetch it again',
+    error,
+  );
 }

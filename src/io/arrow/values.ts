@@ -10,6 +10,7 @@ import {
   Type,
   UnionMode,
 } from 'apache-arrow';
+import { put } from './json.js';
 
 /** What any type has that we look at; arrow-js types are too narrow to be walked generically. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
@@ -73,7 +74,7 @@ export function valueAt(data: Data, index: number): unknown {
     case Type.Struct: {
       const fields: Record<string, unknown> = {};
       for (const [n, { name }] of (type as DataType<Type.Struct>).children.entries())
-        define(fields, nameOf({ name }), valueAt(children[n] as Data, index));
+        put(fields, nameOf({ name }), valueAt(children[n] as Data, index));
       return fields;
     }
     case Type.Union: {
@@ -160,12 +161,6 @@ function listOf(child: Data, from: number, to: number): unknown[] {
   const items: unknown[] = new Array(to - from);
   for (let i = from; i < to; i++) items[i - from] = valueAt(child, i);
   return items;
-}
-
-// a plain assignment of `__proto__` would set the prototype
-function define(fields: Record<string, unknown>, name: string, value: unknown): void {
-  if (name !== '__proto__') fields[name] = value;
-  else Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
 function float16(bits: number): number {

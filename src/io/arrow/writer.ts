@@ -27,14 +27,11 @@ import type { OutputColumn } from './output-columns.js';
 import type { ColumnType } from './schema.js';
 
 /** Writes rows in one format to one place. */
-export interface RowWriter {
+export interface RowWriter extends Pick<BatchWriter, 'close' | 'abort'> {
   /** takes what is written of a row; the row itself is not kept */
   add(row: OutputRow): void;
   /** writes what was added since the last time */
   flush(): Promise<void>;
-  /** @returns as `ByteSink.commit` */
-  close(): Promise<string | null>;
-  abort(): Promise<void>;
 }
 
 /** Writes record batches to one file. */

@@ -1,6 +1,6 @@
 // Unpacks compressed files; one that ends too early gives all that it has before it says so.
 import { createGunzip } from 'node:zlib';
-import { dataError, EXIT, RredcotError } from '../../errors.js';
+import { dataError, RredcotError } from '../../errors.js';
 import { shellWord } from '../../printable.js';
 
 /** How the bytes of an input are packed. */
@@ -38,13 +38,10 @@ export async function* decompress(
       throw dataError(`${file}: ${error.message}`, `unpack it first: zstd -d --long=31 ${shellWord(file)}`);
     // what stops the reader is no fault of the file's
     if (error instanceof RredcotError || error instanceof TruncatedError || !isCorruption(error)) throw error;
-    throw new RredcotError(
+    throw dataError(
       `${file}: the ${compression} data is corrupt near byte ${taken}: ${(error as Error).message}`,
-      {
-        exitCode: EXIT.data,
-        hint: `fetch the file again; ${compression === 'gzip' ? 'gzip' : 'zstd'} -t ${shellWord(file)} shows the damage`,
-        cause: error,
-      },
+      `fetch the file again; ${compression} -t ${shellWord(file)} shows the damage`,
+      error,
     );
   } finally {
     unpacker.close();

@@ -1,7 +1,7 @@
 // Files of a folder that somebody else made, a downloaded checkpoint or policy: one rule for all of them.
 import { readFile, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { RredcotError, usageError } from '../../errors.js';
 import { isAbsent } from './file-error.js';
 
 /** The largest tokenizer.json are some 40 MB. */
@@ -30,11 +30,8 @@ export async function foreignFile(folder: string, name: string): Promise<string 
   } catch (cause) {
     if (isAbsent(cause)) return undefined;
     if (cause instanceof RredcotError) throw cause;
-    throw new RredcotError(`${shown}: cannot be read (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      hint: 'check the path and its permissions',
-      cause,
-    });
+    const why = (cause as Error).message;
+    throw usageError(`${shown}: cannot be read (${why})`, 'check the path and its permissions', cause);
   }
 }
 

@@ -51,11 +51,11 @@ async function writeOnce(path: string, text: string | Uint8Array, folder?: strin
  * @throws RredcotError where it is there and the machine cannot read it
  */
 export async function readJson<T>(path: string): Promise<T | undefined> {
+  const text = await textOf(path);
   try {
-    return JSON.parse(await readSmallFile(path)) as T;
-  } catch (error) {
-    if (error instanceof SyntaxError || isAbsent(error)) return undefined;
-    throw fileError(error, path, 'read');
+    return text === undefined ? undefined : (JSON.parse(text) as T);
+  } catch {
+    return undefined;
   }
 }
 
@@ -84,6 +84,16 @@ export function readSmallFile(path: string): Promise<string> {
     const how = { encoding: 'utf8', flag: READ_AT_ONCE as unknown as string } as const;
     readFile(path, how, (error, text) => (error === null ? done(text) : failed(error)));
   });
+}
+
+/** The same; undefined where there is no such file. @throws RredcotError where it is there and the machine cannot read it */
+export async function textOf(path: string): Promise<string | undefined> {
+  try {
+    return await readSmallFile(path);
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw fileError(error, path, 'read');
+  }
 }
 
 async function objectText(path: string): Promise<string> {
@@ -117,13 +127,8 @@ export function removeSum(path: string): Promise<void> {
  * @returns hashes by the files' names, the file's own first; undefined where it is not there, null where it is damaged
  */
 export async function readSum(path: string): Promise<ReadonlyMap<string, string> | null | undefined> {
-  let text: string;
-  try {
-    text = await readSmallFile(sumPath(path));
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw fileError(error, sumPath(path), 'read');
-  }
+  const text = await textOf(sumPath(path));
+  if (text === undefined) return undefined;
   const lines = Array.from(text.matchAll(/^(\\?)([0-9a-f]{64}) [ *](.+)\n/gm));
   const isWhole = lines.length > 0 && lines.map(([line]) => line).join('') === text;
   if (!isWhole) return null;

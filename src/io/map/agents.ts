@@ -27,14 +27,6 @@ const verlAgent = preset({
   },
 });
 
-/** A trace in prime-rl's dump: what each of its nodes adds, put together. */
-interface Sampled {
-  readonly prompt: readonly unknown[];
-  readonly completion: readonly unknown[];
-  /** of the completion; null where all of it was sampled */
-  readonly mask: readonly unknown[] | null;
-}
-
 /** The traces of an episode, as their graphs of messages have them. */
 function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: readonly Columns[] })[] {
   const traces = columns.traces;
@@ -44,8 +36,11 @@ function episodeTraces(columns: Columns): readonly (Columns & { readonly nodes: 
   return bad < 0 ? traces : mismatch(`traces[${bad}].nodes has no message, expected the ids of a trace`);
 }
 
-/** The ids of a trace: all before the first sampled one, and those from it to the last. @throws Mismatch for one of several branches */
-function sampledOf({ nodes }: { readonly nodes: readonly Columns[] }, n: number): Sampled {
+/**
+ * The ids of a trace, put together of what each node adds: all before the first sampled one, and those from it to the last.
+ * @throws Mismatch for one of several branches
+ */
+function sampledOf({ nodes }: { readonly nodes: readonly Columns[] }, n: number) {
   const branch = nodes.findIndex(({ parent }, i) => (parent ?? -1) !== i - 1);
   if (branch >= 0)
     return mismatch(`traces[${n}].nodes[${branch}] is a branch, expected one conversation a trace`);

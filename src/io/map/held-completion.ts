@@ -44,13 +44,8 @@ export function beginsWithPrompt({ prompt, completion, promptIds, completionIds 
 
 function holdsIds(ids: Int32Array, part: Int32Array): boolean {
   if (part.length < TELLS.ids) return false;
-  for (
-    let from = ids.indexOf(part[0] as number);
-    from >= 0;
-    from = ids.indexOf(part[0] as number, from + 1)
-  ) {
-    if (from + part.length > ids.length) return false;
+  const [first = 0] = part;
+  for (let from = ids.indexOf(first); from >= 0; from = ids.indexOf(first, from + 1))
     if (part.every((id, n) => ids[from + n] === id)) return true;
-  }
   return false;
 }

@@ -1,7 +1,7 @@
 // The rows of another file (`--join`), indexed so that each input row finds its partner; and the kinds of such files.
 
 import { createHash } from 'node:crypto';
-import { EXIT, RredcotError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import { describeKeys, describeValue, stringifyJson } from '../arrow/json.js';
 import { inferColumns } from '../arrow/schema.js';
@@ -58,10 +58,10 @@ export async function openJoin(
   for await (const row of rows) {
     const where = `${file}:${row.row}`;
     if (row.kind === 'bad')
-      refuseJoin(`${where}: ${row.rejection.reason}`, 'correct the file given to --join');
+      throw usageError(`${where}: ${row.rejection.reason}`, 'correct the file given to --join');
     const name = key.ofPartner(row.columns);
     if (name === undefined || name.trim() === '')
-      refuseJoin(
+      throw usageError(
         `${where}: no key ${key.text} in the row (${describeKeys(row.columns)})`,
         '--join-on field=field',
       );
@@ -77,7 +77,7 @@ export async function openJoin(
     index.add(name, { columns, text, isAmbiguous: false });
     kept += text.length;
     if (kept > MAX_KEPT_CHARACTERS)
-      refuseJoin(
+      throw usageError(
         `${file}: ${[...keep].join(', ')} hold more than ${MAX_KEPT_CHARACTERS} characters, too much for memory`,
         'give --join the rows that are needed',
       );
@@ -109,10 +109,6 @@ export function pick(columns: Columns, names: readonly string[]): Columns {
   return Object.fromEntries(
     names.flatMap((name) => (Object.hasOwn(columns, name) ? [[name, columns[name]]] : [])),
   );
-}
-
-function refuseJoin(message: string, hint: string): never {
-  throw new RredcotError(message, { exitCode: EXIT.usage, hint });
 }
 
 /** A kind of file for `--join`. */

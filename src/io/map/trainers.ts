@@ -3,8 +3,8 @@
 import { describeValue } from '../arrow/json.js';
 import { AGENTS, gapped } from './agents.js';
 import { completionText, isDialogue, parseMessages, severalTurns } from './messages.js';
-import { at, groupBy, mismatch, type Preset, preset, rule, shortHash } from './preset.js';
-import type { Columns, Rule } from './sources.js';
+import { groupBy, mismatch, type Preset, preset, rule, shortHash } from './preset.js';
+import type { Columns } from './sources.js';
 
 const STRIPPED =
   "its writer left out special tokens, so the prompt's chat template and the end token are gone: give the prompts with --join <data set>";
@@ -131,29 +131,20 @@ const openrlhf = preset({
 });
 
 /** The messages up to the assistant's last, which is the completion; of several turns up to the user's last. */
-function lastTurn(
-  columns: Columns,
-  path: string,
-): { readonly prompt: readonly unknown[]; readonly completion: unknown } {
-  const messages = at(columns, path);
-  if (!Array.isArray(messages)) return mismatch(`${path} is ${describeValue(messages)}, expected messages`);
+function lastTurn({ messages }: Columns): {
+  readonly prompt: readonly unknown[];
+  readonly completion: unknown;
+} {
+  if (!Array.isArray(messages)) return mismatch(`messages is ${describeValue(messages)}, expected messages`);
   const parsed = parseMessages(messages);
-  if ('problem' in parsed) return mismatch(`${path}${parsed.problem}`);
+  if ('problem' in parsed) return mismatch(`messages${parsed.problem}`);
   const behindUser = parsed.findLastIndex(({ role }) => role === 'user') + 1;
   const own = messages.slice(behindUser);
   if (behindUser > 0 && severalTurns(own)) return { prompt: messages.slice(0, behindUser), completion: own };
   const completion = completionText(messages.slice(-1));
   return completion === null
-    ? mismatch(`the last of ${path} is of the ${parsed.at(-1)?.role}, expected the assistant's`)
+    ? mismatch(`the last of messages is of the ${parsed.at(-1)?.role}, expected the assistant's`)
     : { prompt: messages.slice(0, -1), completion };
-}
-
-/** Prompt and completion of a whole dialogue. */
-function dialogue(path: string): { prompt: Rule; completion: Rule } {
-  return {
-    prompt: rule(`${path}, all but the last`, (columns) => lastTurn(columns, path).prompt),
-    completion: rule(`the last of ${path}`, (columns) => lastTurn(columns, path).completion),
-  };
 }
 
 const CHAT = { name: 'chat', what: 'dialogues of {role, content}' };
@@ -169,7 +160,10 @@ const chatMessages = preset({
   ...CHAT,
   columns: ['messages'],
   fits: ({ messages, completion }) => isDialogue(messages) && completion === undefined,
-  fields: dialogue('messages'),
+  fields: {
+    prompt: rule('messages, all but the last', (columns) => lastTurn(columns).prompt),
+    completion: rule('the last of messages', (columns) => lastTurn(columns).completion),
+  },
 });
 
 const promptCompletion = preset({

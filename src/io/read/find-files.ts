@@ -86,22 +86,22 @@ async function listFiles(folder: string): Promise<string[]> {
     const chunks = await listFiles(join(folder, 'chunks'));
     return chunks.sort((a, b) => chunkNumber(a) - chunkNumber(b));
   }
-  const entries: { path: string; isFolder: boolean }[] = [];
+  const entries: string[] = []; // those of folders end with a slash
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (BESIDE.test(entry.name)) continue;
     const path = join(folder, entry.name);
     const found = entry.isSymbolicLink() ? await stat(path).catch(() => null) : entry;
-    if (found?.isDirectory()) entries.push({ path: `${path}/`, isFolder: true });
+    if (found?.isDirectory()) entries.push(`${path}/`);
     else if (KNOWN.test(entry.name)) {
       // nobody may ever write to a pipe, and a device may have no end
       if (found !== null && !found.isFile())
         throw usageError(`${path}: is no regular file`, 'move it away, or name the files themselves');
-      entries.push({ path, isFolder: false });
+      entries.push(path);
     }
   }
   const files: string[] = [];
-  for (const { path, isFolder } of entries.sort((a, b) => byCodeUnit(a.path, b.path)))
-    files.push(...(isFolder ? await listFiles(path) : [path]));
+  for (const path of entries.sort(byCodeUnit))
+    files.push(...(path.endsWith('/') ? await listFiles(path) : [path]));
   return files;
 }
 

@@ -11,7 +11,7 @@ import { type ByteSource, HEAD_BYTES, openByteSource, STDIN } from '../files/fil
 import { fileError } from '../files/file-error.js';
 import { factsOf, openFile } from '../files/opened.js';
 import { findFiles, type HiveKeys, hiveKeys } from './find-files.js';
-import { type FileLayout, type InputFormat, layoutOf } from './formats.js';
+import { type FileLayout, layoutOf } from './formats.js';
 import { readJsonRows, rejectedRow } from './jsonl.js';
 import { assertPart, type RowPart, rowParts } from './row-index.js';
 import { BOM, NEWLINE } from './split.js';
@@ -143,15 +143,6 @@ export async function inputMetadata(input: Input): Promise<ReadonlyMap<string, s
 const PIECES = 256;
 const LEAST_PIECE = 2 ** 14;
 
-type RowReader = (input: Input, layout: FileLayout, opts: RowOptions) => AsyncGenerator<InputRow | BadRow>;
-
-const READERS: Readonly<Record<InputFormat, RowReader>> = {
-  json: readJsonInput,
-  arrow: readColumnarInput,
-  'arrow-stream': readColumnarInput,
-  parquet: readColumnarInput,
-};
-
 /** Reads all inputs in order. */
 export async function* readRows(
   inputs: readonly Input[],
@@ -168,9 +159,11 @@ export async function* readRows(
     const place = { file: input.path, stem: input.stem, firstOrdinal: rows };
     const own = { ...opts, wanted, ...place };
     const parts = opts.index && rowParts(opts.index, n, wanted);
-    yield* parts === undefined
-      ? READERS[layout.format](input, layout, own)
-      : readLineParts(input, parts, own);
+    if (parts !== undefined) yield* readLineParts(input, parts, own);
+    else
+      yield* layout.format === 'json'
+        ? readJsonInput(input, layout, own)
+        : readColumnarInput(input, layout, own);
   }
 }
 

@@ -97,9 +97,7 @@ async function createExclusively(path: string, content: string, folder: string):
       await link(own, path);
       return true;
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === 'EEXIST') return false;
-      if (!NO_HARD_LINKS.has(code ?? '')) throw error;
+      if (!NO_HARD_LINKS.has((error as NodeJS.ErrnoException).code ?? '')) throw error;
       // the content is not there at once, but the name is ours alone
       await writeFile(path, content, { flag: 'wx', flush: true });
       return true;

@@ -48,11 +48,8 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
   const paths = runPaths(folder);
   const started = Date.now();
   let open: OpenChunk | null = null;
-  await Promise.all(
-    [paths.chunks(shard), paths.rejects(shard), paths.records(shard)].map((path) =>
-      mkdir(path, { recursive: true }),
-    ),
-  );
+  const own = [paths.chunks(shard), paths.rejects(shard), paths.records(shard)];
+  await Promise.all(own.map((path) => mkdir(path, { recursive: true })));
   for (const path of [folder, ...['chunks', 'rejects', 'done'].map((name) => join(folder, name))])
     await syncFolder(path);
 
@@ -64,14 +61,14 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
   }
 
   // first the rejects, then the chunk, then the record that says both are there
-  async function closeChunk({ chunk, output, rejects, ...written }: OpenChunk): Promise<void> {
+  async function closeChunk(closed: OpenChunk): Promise<void> {
+    const { chunk, output, rejects, tally, tokens, rejected } = closed;
     await opts.assertOurs();
     await rejects.close();
     const sha256 = await output.close();
     open = null;
-    const { tally, tokens, rejected } = written;
     // a row without any trace has no entry
-    const counts = Array.from(written.counts, (count) => count ?? 0);
+    const counts = Array.from(closed.counts, (count) => count ?? 0);
     const record: ChunkRecord = {
       run: opts.run,
       chunk,
@@ -116,7 +113,6 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     async close() {
       if (open === null && chunks.size === 0 && shard.index === 0) open = await openChunk(0);
       if (open !== null) await closeChunk(open);
-      const own = [paths.chunks(shard), paths.rejects(shard), paths.records(shard)];
       await removeLeftovers([...sharedFolders(folder), ...own], started);
     },
     async abort() {

@@ -72,8 +72,6 @@ export const CARD_HEAD = '---\npretty_name: "Reasoning traces with token-wise cr
 function frontMatter({ rows, files }: CardFacts): string {
   // a loader finds the columns' types in the files
   const lines = [
-    '---',
-    'pretty_name: "Reasoning traces with token-wise credit"',
     'tags:',
     '  - rredcot',
     '  - reasoning',
@@ -87,7 +85,7 @@ function frontMatter({ rows, files }: CardFacts): string {
     `        path: ${yamlText(files)}`,
     '---',
   ];
-  return `${lines.join('\n')}\n`;
+  return `${CARD_HEAD}${lines.join('\n')}\n`;
 }
 
 /** The hub's own classes. */

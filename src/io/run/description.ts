@@ -68,11 +68,12 @@ export function sameOf(run: SameRun): SameRun {
  * The hash of everything that decides the bytes of a run's chunks. Time, host and the number of shards are not in it: where
  * they differ, the bytes are the same.
  */
-export function runIdentity({ shards: _, inputs, ...run }: SameRun): string {
-  const { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk } = run;
+export function runIdentity(run: SameRun): string {
+  const { shards: _, inputs, ...same } = sameOf(run);
   const contents = inputs.map(({ path, bytes, head, tail, etag }) => ({ path, bytes, head, tail, etag }));
-  const all = { rredcot, command, config, policy, vocab, passes, output, rows_per_chunk, inputs: contents };
-  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
+  return createHash('sha256')
+    .update(JSON.stringify({ ...same, inputs: contents }))
+    .digest('hex');
 }
 
 /**

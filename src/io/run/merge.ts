@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { EXIT, RredcotError } from '../../errors.js';
+import { RredcotError, usageError } from '../../errors.js';
 import { removeFile, syncFolder } from '../files/atomic-file.js';
 import { shardOf } from '../files/chunks.js';
 import { sha256OfFile } from '../files/file-bytes.js';
@@ -26,12 +26,6 @@ export interface MergeTarget {
   readonly replaces: boolean;
 }
 
-export interface Merged {
-  readonly traces: number;
-  readonly rejects: number;
-  readonly files: readonly string[];
-}
-
 /** Joined chunks may take a little more than each by itself. */
 const FILLED = 0.95;
 /** Chunks a file of a folder at most: each is a row group, and a reader reads what is said of all of them first. */
@@ -42,11 +36,7 @@ const CHUNKS_PER_FILE = 4096;
  * @param onTraces told how many are merged, every few megabytes; may throw to stop
  * @throws RredcotError (exit 65) naming a chunk that is damaged
  */
-export async function mergeRun(
-  state: RunState,
-  target: MergeTarget,
-  onTraces: (traces: number) => void,
-): Promise<Merged> {
+export async function mergeRun(state: RunState, target: MergeTarget, onTraces: (traces: number) => void) {
   const { folder, description } = state;
   const paths = runPaths(folder);
   const files = await openFiles(target, state, () => onTraces(traces));
@@ -195,6 +185,5 @@ function told(error: unknown, chunk: string, isFolder: boolean): unknown {
   if (!(error instanceof RredcotError))
     return damagedRun(`${chunk}: cannot be read: ${(error as Error).message}`);
   if (!/a Parquet file of over/.test(error.message)) return error;
-  const hint = isFolder ? 'a lower --file-size' : '-o all/, for files of 1GiB';
-  return new RredcotError(error.message, { exitCode: EXIT.usage, hint });
+  return usageError(error.message, isFolder ? 'a lower --file-size' : '-o all/, for files of 1GiB');
 }

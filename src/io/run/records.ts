@@ -20,8 +20,8 @@ export interface Counts {
   readonly tokens: number;
 }
 
-const Count = z.int().nonnegative();
-const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+export const Count = z.int().nonnegative();
+export const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const CountsShape = { rows: Count, traces: Count, rejects: Count, tokens: Count };
 
 const CanarySchema = z.strictObject({
@@ -117,6 +117,20 @@ export async function readChunkRecord(
   return found.data.chunk === chunk && isPossible(found.data, run) ? found.data : undefined;
 }
 
+/** A record, where it is the run's own. @param onForeign told of another run's, which then counts for nothing; may throw */
+export async function ownRecord<T>(
+  record: Promise<T>,
+  onForeign: (error: ForeignRecordError) => void = () => {},
+): Promise<T | undefined> {
+  try {
+    return await record;
+  } catch (error) {
+    if (!(error instanceof ForeignRecordError)) throw error;
+    onForeign(error);
+    return undefined;
+  }
+}
+
 /** Whether a record counts what a chunk of the run can hold. */
 function isPossible({ rows, traces, traces_per_row: counts }: ChunkRecord, run: RecordedRun): boolean {
   if (rows > run.rows_per_chunk) return false;
@@ -150,16 +164,7 @@ export async function readShard(
   shard: Shard,
   onForeign: (error: ForeignRecordError) => void,
 ): Promise<{ readonly done: ShardRecord | undefined; readonly chunks: Map<number, ChunkRecord> }> {
-  const own = async <T>(record: Promise<T>): Promise<T | undefined> => {
-    try {
-      return await record;
-    } catch (error) {
-      if (!(error instanceof ForeignRecordError)) throw error;
-      onForeign(error);
-      return undefined;
-    }
-  };
-  const done = await own(readShardRecord(folder, run, shard));
+  const done = await ownRecord(readShardRecord(folder, run, shard), onForeign);
   if (done !== undefined)
     return { done, chunks: new Map(done.chunks.map((record) => [record.chunk, record])) };
   const names = await readdir(runPaths(folder).records(shard)).catch((): string[] => []);
@@ -167,7 +172,7 @@ export async function readShard(
   for (const name of names.filter((name) => /^\d+\.json$/.test(name)).sort()) {
     const chunk = Number.parseInt(name, 10);
     if (shardOf(chunk, shard.count).index !== shard.index) continue;
-    const record = await own(readChunkRecord(folder, run, chunk));
+    const record = await ownRecord(readChunkRecord(folder, run, chunk), onForeign);
     if (record !== undefined) chunks.set(chunk, record);
   }
   return { done: undefined, chunks };

@@ -27,11 +27,6 @@ const HALF_WRITTEN = /^\..*\.tmp$/;
 /** Another process may put a file into a folder that is being removed: it is looked at again. */
 const WHOLLY = { recursive: true, force: true, maxRetries: 5 } as const;
 
-/** Removes a run, whatever it has come to. The caller knows that the folder is a run's alone. */
-async function removeRun(folder: string): Promise<void> {
-  for (const name of OWN_NAMES) await rm(join(folder, name), WHOLLY);
-}
-
 /**
  * Drops the run that is in a user's folder.
  * @returns whether there was one
@@ -45,7 +40,7 @@ export async function dropRun(folder: string): Promise<boolean> {
       `${stranger}, and is not touched: no run is dropped beside it`,
       'move it away, or name another output with -o',
     );
-  await removeRun(folder);
+  for (const name of OWN_NAMES) await rm(join(folder, name), WHOLLY);
   return true;
 }
 
@@ -127,11 +122,9 @@ export async function hiddenFolders(output: string): Promise<string[]> {
     .map((name) => join(parent, name))
     .filter((path) => hiddenFolderAround(output, path) === path);
   const begun = await Promise.all(
-    found.map(async (folder) => (await statIfThere(runPaths(folder).run))?.mtimeMs ?? 0),
+    found.map(async (folder) => [(await statIfThere(runPaths(folder).run))?.mtimeMs ?? 0, folder] as const),
   );
-  return [...found.keys()]
-    .sort((a, b) => (begun[b] as number) - (begun[a] as number))
-    .map((n) => found[n] as string);
+  return begun.sort(([a], [b]) => b - a).map(([, folder]) => folder);
 }
 
 /**

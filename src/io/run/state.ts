@@ -13,7 +13,8 @@ import {
   type CardSource,
   type ChunkRecord,
   type Counts,
-  ForeignRecordError,
+  type ForeignRecordError,
+  ownRecord,
   readChunkRecord,
   readShard,
   sumCounts,
@@ -38,17 +39,11 @@ export interface ShardState {
   readonly updatedMs: number | null;
 }
 
-/** Something that the survey has found; the code is for programs. */
-interface SurveyWarning {
-  readonly code: string;
-  readonly message: string;
-}
-
 /** What of `survey.json` is looked at here. */
 interface StoredSurvey {
   readonly rows?: number;
   readonly part?: unknown;
-  readonly warnings?: readonly SurveyWarning[];
+  readonly warnings?: RunState['warnings'];
 }
 
 /** A run as its records tell it; nothing in it grows with the chunks that are done. */
@@ -63,8 +58,8 @@ export interface RunState {
   readonly rows: number | null;
   /** what has cut the chunks that are done out of a data set; undefined where nothing has */
   readonly part: Part | undefined;
-  /** what the survey has found against the names of the run's traces */
-  readonly warnings: readonly SurveyWarning[];
+  /** what the survey has found against the names of the run's traces; the code is for programs */
+  readonly warnings: readonly { readonly code: string; readonly message: string }[];
   /** no chunk that is done has this number or a higher one */
   readonly end: number;
   /** what a dataset card says of the files; undefined where no shard is done, which is the first to know all columns */
@@ -149,7 +144,7 @@ async function shardState(
   const recorded = await numbersIn(paths.records(shard), 'json');
   // the records of a shard's chunks are read where they are all that there is; a stranger among others is found here
   if (done !== undefined)
-    for (const chunk of recorded) await readChunkRecord(folder, run, chunk).catch(tellForeign(onForeign));
+    for (const chunk of recorded) await ownRecord(readChunkRecord(folder, run, chunk), onForeign);
   let last = -1;
   for (const chunk of chunks.keys()) last = Math.max(last, chunk);
   const counted = rows === null ? null : ownChunks(chunkCount(rows, rowsPerChunk), shard);
@@ -169,13 +164,6 @@ async function shardState(
     updatedMs: written?.mtimeMs ?? null,
     card: done?.card,
     end: last + 1,
-  };
-}
-
-function tellForeign(onForeign: (error: ForeignRecordError) => void) {
-  return (error: unknown): void => {
-    if (!(error instanceof ForeignRecordError)) throw error;
-    onForeign(error);
   };
 }
 

@@ -1,15 +1,15 @@
 // The end of a shard and of a run: the shard's record, then the dataset card and `_SUCCESS` once all shards are done.
 import { isDeepStrictEqual } from 'node:util';
 import type { Shard } from '../files/chunks.js';
-import { fileError, isAbsent, statIfThere } from '../files/file-error.js';
-import { readJson, readSmallFile, writeJson, writeText } from '../files/json-file.js';
+import { statIfThere } from '../files/file-error.js';
+import { readJson, textOf, writeJson, writeText } from '../files/json-file.js';
 import { runPaths } from '../files/run-paths.js';
 import { CARD_HEAD, datasetCard } from './dataset-card.js';
 import { readRunDescription } from './description.js';
 import {
   type CardSource,
   type ChunkRecord,
-  ForeignRecordError,
+  ownRecord,
   type RecordedRun,
   readShardRecord,
   type ShardRecord,
@@ -70,10 +70,7 @@ export async function runEnd(
   const sums = { rows: 0, rejects: 0 };
   let card: CardSource | undefined;
   for (const shard of all) {
-    const record = await readShardRecord(folder, run, shard).catch((error: unknown) => {
-      if (error instanceof ForeignRecordError) return undefined;
-      throw error;
-    });
+    const record = await ownRecord(readShardRecord(folder, run, shard));
     if (record === undefined) return undefined;
     sums.rows += record.traces;
     sums.rejects += record.rejects;
@@ -91,14 +88,4 @@ export async function isOwnCard(folder: string, format: number): Promise<boolean
   const run = await readRunDescription(folder).catch(() => undefined);
   const end = run && (await runEnd(folder, run));
   return text === end?.card;
-}
-
-/** undefined where there is no such file. */
-export async function textOf(path: string): Promise<string | undefined> {
-  try {
-    return await readSmallFile(path);
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw fileError(error, path, 'read');
-  }
 }

@@ -7,24 +7,22 @@ import { VERSION } from '../../package-files.js';
 import { putInPlace } from '../files/atomic-file.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { fileError } from '../files/file-error.js';
-import { readJson, writeJson, writeSum, writeText } from '../files/json-file.js';
+import { readJson, textOf, writeJson, writeSum, writeText } from '../files/json-file.js';
 import { summaryPath } from '../files/run-paths.js';
 import { FORMATS } from '../write/output.js';
 import { PartSchema } from '../write/part.js';
 import type { RunDescription } from './description.js';
-import { textOf } from './success.js';
+import { Count, Sha256 } from './records.js';
 
 /** A place beside the output that is not ours to write, or another disk's: no reason to fail. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EXDEV']);
-
-const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
 const SummarySchema = z.object({
   format: z.literal(1),
   /** identity of the run */
   run: Sha256,
-  traces: z.int().nonnegative(),
-  rejects: z.int().nonnegative(),
+  traces: Count,
+  rejects: Count,
   /** of the rejects file beside a single file; null where there is none */
   rejects_sha256: Sha256.nullable(),
   config: z.record(z.string(), z.unknown()),
@@ -124,7 +122,6 @@ function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-const Count = z.int().nonnegative();
 const MergedSchema = z.strictObject({
   format: z.literal(1),
   /** identity of the run */

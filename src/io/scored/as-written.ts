@@ -45,19 +45,15 @@ export async function assertRecorded(folder: string): Promise<void> {
   }
 }
 
-/** The summary beside a file, where it is that of the file's own run. */
-export interface OwnSummary {
-  readonly summary: StoredSummary | undefined;
-  readonly findings: readonly Finding[];
-  /** what cannot be checked without it */
-  readonly problem?: string;
-}
-
 /**
  * Finds the summary of a file's run.
  * @param run identity in the file's metadata; a file of lines has none, and the hash of its summary beside it
+ * @returns the summary where it is that of the file's own run; what cannot be checked without it is a problem
  */
-export async function ownSummary(file: string, run: string | undefined): Promise<OwnSummary> {
+export async function ownSummary(
+  file: string,
+  run: string | undefined,
+): Promise<{ summary: StoredSummary | undefined; findings: readonly Finding[]; problem?: string }> {
   const path = summaryPath(file);
   const summary = await readSummary(file);
   if (run !== undefined) return { summary: summary?.run === run ? summary : undefined, findings: [] };

@@ -54,18 +54,14 @@ export async function* chunkFindings(
   const shard = shardOf(record.chunk, description.shards);
   const file = paths.chunk(shard, record.chunk, description.output);
   const rejectsFile = paths.reject(shard, record.chunk);
-  let isChanged = false;
   const unknown = 'is there, its record knows of no rejects';
-  for (const [path, expected] of [
-    [file, record.sha256],
-    [rejectsFile, record.rejects_sha256],
-  ] as const)
-    for await (const finding of hashFindings(path, expected, { unknown })) {
-      isChanged = true;
-      yield finding;
-    }
+  const changed = [
+    ...(await hashFindings(file, record.sha256)),
+    ...(await hashFindings(rejectsFile, record.rejects_sha256, { unknown })),
+  ];
+  yield* changed;
   // what else is wrong with other bytes follows from that
-  if (isChanged) return;
+  if (changed.length > 0) return;
 
   const rejects = new Map<string, RowRejects>();
   let rejected = 0;

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { plural } from '../../plural.js';
 import { sha256OfFile } from '../files/file-bytes.js';
 import { CARD_NAME, rejectsPath } from '../files/run-paths.js';
-import type { StoredSummary } from '../run/summary-file.js';
-import { type MergedRecord, mergedPath } from '../run/summary-file.js';
+import { type MergedRecord, mergedPath, type StoredSummary } from '../run/summary-file.js';
 import { EXPORT_FORMS, EXPORTS, type ExportName } from '../write/exports.js';
 import { INPUTS_KEY, type OutputFormat, RUN_KEY, VOCAB_KEY } from '../write/output.js';
 import { bytesFault, ownSummary } from './as-written.js';
@@ -86,7 +85,7 @@ async function* summaryFindings(
 ): AsyncGenerator<Finding> {
   if (traces !== expected)
     yield { file, text: `holds ${plural(traces, 'trace')}, its summary says ${expected}` };
-  yield* hashFindings(rejectsPath(file), sha256, {
+  yield* await hashFindings(rejectsPath(file), sha256, {
     missing: `is missing, with ${plural(rejects, 'reject')}`,
     unknown: 'is there, though no trace was rejected',
   });
@@ -98,8 +97,8 @@ export async function* mergedFindings(
   record: MergedRecord,
   checks: RowChecks,
 ): AsyncGenerator<Finding | null> {
-  yield* hashFindings(rejectsPath(folder), record.rejects_sha256);
-  yield* hashFindings(join(folder, CARD_NAME), record.card_sha256);
+  yield* await hashFindings(rejectsPath(folder), record.rejects_sha256);
+  yield* await hashFindings(join(folder, CARD_NAME), record.card_sha256);
   const known = new Set(record.files.map(({ name }) => name));
   for (const name of (await readdir(folder)).sort())
     if (!/^[._]/.test(name) && name !== CARD_NAME && !known.has(name))
@@ -108,12 +107,9 @@ export async function* mergedFindings(
   for (const { name, traces, sha256 } of record.files) {
     const file = join(folder, name);
     total += traces;
-    let isChanged = false;
-    for await (const finding of hashFindings(file, sha256)) {
-      isChanged = true;
-      yield finding;
-    }
-    if (isChanged) continue;
+    const changed = await hashFindings(file, sha256);
+    yield* changed;
+    if (changed.length > 0) continue;
     const opened = await openChecked(file, record.output);
     if ('text' in opened) {
       yield opened;
@@ -136,13 +132,13 @@ export async function* mergedFindings(
 }
 
 /** A file against the hash that something says of it; null: there is to be none. @param told what of that is said */
-export async function* hashFindings(
+export async function hashFindings(
   file: string,
   expected: string | null,
   { missing = 'is missing', unknown = 'is there, its record knows of none' } = {},
-): AsyncGenerator<Finding> {
+): Promise<Finding[]> {
   const found = await sha256OfFile(file);
-  if (found === expected) return;
-  if (found === null) yield { file, text: missing };
-  else yield { file, text: expected === null ? unknown : 'has changed since it was written' };
+  if (found === expected) return [];
+  if (found === null) return [{ file, text: missing }];
+  return [{ file, text: expected === null ? unknown : 'has changed since it was written' }];
 }

@@ -4,11 +4,11 @@ import { basename, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { plural } from '../../plural.js';
 import { chunkCount, ownChunks } from '../files/chunks.js';
-import { readJson } from '../files/json-file.js';
+import { readJson, textOf } from '../files/json-file.js';
 import { chunkNumber, runPaths } from '../files/run-paths.js';
 import { type ShardRecord, sumCounts } from '../run/records.js';
 import type { RunState } from '../run/state.js';
-import { runEnd, successOf, textOf } from '../run/success.js';
+import { runEnd, successOf } from '../run/success.js';
 import { surveyFault } from '../run/summary-file.js';
 import type { Finding } from './check-rows.js';
 

@@ -1,6 +1,5 @@
 // Gathers the credits of several scored files in one table: traces are matched by id, and have to have the same segments.
-import type { CreditTable } from '../../compare/credit-table.js';
-import { NO_LABEL } from '../../compare/credit-table.js';
+import { type CreditTable, NO_LABEL } from '../../compare/credit-table.js';
 import { TraceRejected } from '../../errors.js';
 import type { BadRow, InputRow } from '../../rows.js';
 import {

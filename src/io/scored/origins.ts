@@ -25,28 +25,18 @@ interface Said {
   readonly run: string | undefined;
 }
 
-/** The run folder, or the merged one, in which an input lies. */
-interface Place {
-  readonly run: string;
-  /** what has cut its rows out */
-  readonly part: Part | undefined;
-  /** pieces of the whole; null where nobody has counted them */
-  readonly pieces: number | null;
-}
-
 /**
  * The first of the inputs that is a part of a data set: by what its metadata say, or the summary beside JSON lines, or as one piece of
  * a run or of a merged folder, the others of which are not among the inputs. JSON lines on stdin do not tell.
  * @throws RredcotError (exit 65) for metadata that no rredcot has written
  */
 export async function partOf(inputs: readonly Input[]): Promise<FoundPart | undefined> {
-  const places = new Map<string, Place | undefined>();
+  const places = new Map<string, Said | undefined>();
   const runs = new Map<string, { readonly path: string; pieces: number; readonly of: number | null }>();
   for (const input of inputs) {
     const folder = dirname(resolve(input.path));
     if (!places.has(folder) && input.stream === null) places.set(folder, await placeAt(folder));
-    const place = places.get(folder);
-    const said = place === undefined ? await saidBy(input) : pieceOf(place);
+    const said = places.get(folder) ?? (await saidBy(input));
     if (said === undefined) continue;
     const { part, run } = said;
     if (part.by !== 'pieces' || part.pieces !== 1 || run === undefined) return { path: input.path, part };
@@ -67,8 +57,9 @@ export async function rejectsOf(path: string): Promise<number> {
   return shards.reduce((sum, { counts }) => sum + counts.rejects, 0);
 }
 
-function pieceOf({ run, part, pieces }: Place): Said {
-  return { part: part ?? { by: 'pieces', pieces: 1, of: pieces }, run };
+/** @param of pieces of the whole; null where nobody has counted them */
+function oneOf(of: number | null): Part {
+  return { by: 'pieces', pieces: 1, of };
 }
 
 async function saidBy(input: Input): Promise<Said | undefined> {
@@ -87,15 +78,15 @@ async function saidBy(input: Input): Promise<Said | undefined> {
 }
 
 /** @param folder in which chunks of a run lie, or files of a merged folder; undefined for any other */
-async function placeAt(folder: string): Promise<Place | undefined> {
+async function placeAt(folder: string): Promise<Said | undefined> {
   const merged = await readMerged(folder);
-  if (merged) return { run: merged.run, part: merged.part ?? undefined, pieces: merged.files.length };
+  if (merged) return { run: merged.run, part: merged.part ?? oneOf(merged.files.length) };
   const above = dirname(dirname(folder));
   const isChunks = basename(dirname(folder)) === 'chunks';
   if (!isChunks || (await statIfThere(runPaths(above).run)) === null) return undefined;
   const { shards, part, description } = await readRunState(above, () => {});
   const { run } = description;
-  if (part?.by === 'pieces') return { run, part: undefined, pieces: part.of };
+  if (part?.by === 'pieces') return { run, part: oneOf(part.of) };
   const pieces = shards.reduce((sum, { chunks }) => sum + chunks, 0);
-  return { run, part: part ?? (await readSummary(above))?.part, pieces };
+  return { run, part: part ?? (await readSummary(above))?.part ?? oneOf(pieces) };
 }

@@ -1,5 +1,5 @@
 // A row that this program wrote: which of its cells are ours, and what they hold, as it was when it was scored.
-import { type BadRow, type InputRow, isBad } from '../../rows.js';
+import { type InputRow, isBad } from '../../rows.js';
 import type { OutputRow, SegmentRow } from '../../scored.js';
 import { type OutputColumn, readCell } from '../arrow/output-columns.js';
 import type { PassThroughColumn } from '../arrow/schema.js';
@@ -12,18 +12,12 @@ import { CONFIG_KEY, type OutputFormat } from '../write/output.js';
 export type Cells = Readonly<Record<string, unknown>>;
 
 /** What a file holds. */
-export interface StoredFile {
-  /** of JSON lines those of the first row; undefined where there is none */
-  readonly columns: readonly string[] | undefined;
-  /** the file's own account of itself, by key; JSON lines have none */
-  readonly metadata: ReadonlyMap<string, string>;
-  readonly rows: AsyncGenerator<InputRow | BadRow>;
-}
+export type StoredFile = Awaited<ReturnType<typeof openStored>>;
 
 const ARROW_STREAM = Buffer.from([0xff, 0xff, 0xff, 0xff]);
 
 /** Opens a file whose format is known, whatever its bytes are. Errors of one that cannot be read come from here, or from its rows. */
-export async function openStored(path: string, format: OutputFormat): Promise<StoredFile> {
+export async function openStored(path: string, format: OutputFormat) {
   const { size } = await factsOf(path);
   const isPacked = format === 'jsonl' && path.toLowerCase().endsWith('.gz');
   const ofColumns = format === 'arrow' && (await isStream(path)) ? 'arrow-stream' : format;
@@ -33,7 +27,9 @@ export async function openStored(path: string, format: OutputFormat): Promise<St
   };
   const input: Input = { path, stem: '', size, layout, stream: null };
   return {
+    /** of JSON lines those of the first row; undefined where there is none */
     columns: (await columnsOf([input])).columns,
+    /** the file's own account of itself, by key; JSON lines have none */
     metadata: await inputMetadata(input),
     rows: readRows([input]),
   };

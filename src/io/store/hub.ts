@@ -2,15 +2,8 @@
 import { type RredcotError, usageError } from '../../errors.js';
 import { type Answer, type Asked, ask, told } from './http.js';
 
-interface HubPlace {
-  readonly repository: string;
-  /** a branch, a tag or a commit */
-  readonly revision: string;
-  readonly file: string;
-}
-
-/** @throws RredcotError (exit 2) for an address that names no file of a data set */
-function hubPlace(path: string): HubPlace {
+/** The revision is a branch, a tag or a commit. @throws RredcotError (exit 2) for an address that names no file of a data set */
+function hubPlace(path: string) {
   const form = /^hf:\/\/datasets\/([\w.-]+\/[\w.-]+)(?:@([^/]+))?(?:\/(.*))?$/s;
   const [, repository, revision = 'main', file = ''] = form.exec(path) ?? [];
   if (repository === undefined)
@@ -24,7 +17,7 @@ function hubPlace(path: string): HubPlace {
 const endpoint = (): string => (process.env.HF_ENDPOINT || 'https://huggingface.co').replace(/\/+$/, '');
 const encoded = (file: string): string => file.split('/').map(encodeURIComponent).join('/');
 
-function fileUrl({ repository, revision, file }: HubPlace): string {
+function fileUrl({ repository, revision, file }: ReturnType<typeof hubPlace>): string {
   return `${endpoint()}/datasets/${repository}/resolve/${encodeURIComponent(revision)}/${encoded(file)}`;
 }
 

@@ -23,7 +23,7 @@ export interface Export<Row extends object = object> {
 
 function form<Row extends object>(
   types: { readonly [column in keyof Row & string]: ColumnType },
-  row: (credited: CreditedRow, row: OutputRow) => Row,
+  row: (trace: ReturnType<typeof credited>, row: OutputRow) => Row,
   isOfTokens = false,
 ): Export<Row> {
   return { columns: columnsOf(types), isOfTokens, row: (scored) => row(credited(scored), scored) };
@@ -32,22 +32,12 @@ function form<Row extends object>(
 const columnsOf = (types: { readonly [column: string]: ColumnType }) =>
   Object.entries(types).map(([name, type]) => requestedColumn(name, type));
 
-/** A scored trace with what an export reads; T tokens. */
-interface CreditedRow {
-  readonly promptIds: Int32Array;
-  readonly completionIds: Int32Array; // (T)
-  readonly logprobs: Float32Array; // (T)
-  readonly sigma: Float32Array; // (T)
-  /** those of T that are the policy's */
-  readonly ownCount: number;
-  /** ζ */
-  readonly reward: number;
-  /** R* = ζ − b: the advantage of the whole trace, which σ spreads over its tokens */
-  readonly advantage: number;
-}
-
-/** @throws TraceRejected where the reward or the baseline is not known: there is nothing to train on */
-function credited(row: OutputRow): CreditedRow {
+/**
+ * What an export reads of a scored trace of T tokens: lists, how many of T are the policy's, ζ, and R* = ζ − b: the advantage of the
+ * whole trace, which σ spreads over its tokens.
+ * @throws TraceRejected where the reward or the baseline is not known: there is nothing to train on
+ */
+function credited(row: OutputRow) {
   const { promptIds, completionIds, logprobs, sigma, reward, baseline } = row;
   if (promptIds === null || completionIds === null || logprobs === null || sigma === null)
     throw new Error(`${row.trace.id}: a row without σ cannot be exported`);

@@ -44,7 +44,8 @@ type Located = StoredTensor & { readonly location: string };
 /** @throws RredcotError (exit 2) where the folder is no checkpoint of a kind that can be built, or its files contradict each other */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const config = await foreignText(folder, CHECKPOINT_CONFIG);
-  if (config === undefined) throw notACheckpoint(folder);
+  if (config === undefined)
+    throw usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
   const configPath = join(folder, CHECKPOINT_CONFIG);
   const parsed = parseJson(config, configPath);
   const architecture = parseArchitecture(parsed, configPath);
@@ -105,11 +106,11 @@ const Index = z.object({ weight_map: z.record(z.string(), z.string()) });
 /** Tensor name → file name, the latter a plain name beside the index. */
 async function readIndex(folder: string): Promise<Map<string, string>> {
   const text = await foreignText(folder, INDEX);
-  const missing = usageError(
-    `${folder}: no ${SINGLE} and no ${INDEX}`,
-    'only safetensors weights can be read; save .bin or .pth ones again as safetensors',
-  );
-  if (text === undefined) throw missing;
+  if (text === undefined)
+    throw usageError(
+      `${folder}: no ${SINGLE} and no ${INDEX}`,
+      'only safetensors weights can be read; save .bin or .pth ones again as safetensors',
+    );
   const path = join(folder, INDEX);
   const { weight_map } = fromJson(Index, text, path, AGAIN);
   const twice = repeatedKey(text);
@@ -221,10 +222,6 @@ async function sameBytes(a: Located & WeightFile, b: Located & WeightFile): Prom
 }
 
 // ------ small things
-
-function notACheckpoint(folder: string): RredcotError {
-  return usageError(`${folder}: not a checkpoint (no config.json)`, CHECKPOINT_FILES);
-}
 
 function lie(path: string, found: string): RredcotError {
   return usageError(`${path}: ${found}`, AGAIN);

@@ -156,20 +156,8 @@ export function noteProof(
   model: string,
 ): void {
   if (proof === undefined) return;
-  const record = proofRecord(model, device, precision, proof);
-  proofs.push(record);
-  log.record('canary', { ...record });
-  // the CPU is where the numbers come from: people need not read that it gives them again
-  if (device.name !== 'cpu') log.info(`${model}: ${describeProof(proof, device)}`);
-}
-
-export function proofRecord(
-  model: string,
-  device: Device,
-  precision: Precision,
-  { findings, leftOut, attentionOnCpu }: Proof,
-): CanaryRecord {
-  return {
+  const { findings, leftOut, attentionOnCpu } = proof;
+  const record: CanaryRecord = {
     model,
     device: deviceName(device),
     precision,
@@ -178,6 +166,10 @@ export function proofRecord(
     off: Object.fromEntries(findings.map(({ what, off }) => [what, off])),
     mean: Object.fromEntries(findings.map(({ what, mean }) => [what, mean])),
   };
+  proofs.push(record);
+  log.record('canary', { ...record });
+  // the CPU is where the numbers come from: people need not read that it gives them again
+  if (device.name !== 'cpu') log.info(`${model}: ${describeProof(proof, device)}`);
 }
 
 /** Of a session that is not to be believed. @param what e.g. `the policy` */

@@ -2,7 +2,7 @@
 import { Farthest, type Finding } from './canary.js';
 import { continueTraces, type PolicyWrites } from './continue.js';
 import type { Branch } from './placed.js';
-import type { PrmReference, ReferenceNumbers } from './reference.js';
+import type { readPrmReference, readReference } from './reference.js';
 import { rowKey, type Written } from './sampling.js';
 import { besideEachOther } from './sequence.js';
 import type { ModelSession, PolicyRuns, TraceScores } from './session.js';
@@ -65,7 +65,7 @@ async function comparePrompt(
   other: Int32Array,
   branches: readonly Branch[],
   { branches: scored }: TraceScores,
-  shared: Differences,
+  shared: ReturnType<typeof largest>,
 ): Promise<void> {
   const promptLength = Math.max(1, ids.length >> 1);
   const prompt = ids.subarray(0, promptLength);
@@ -130,7 +130,7 @@ function exitPoints(length: number): number[] {
 
 export async function compareReference(
   session: PolicyRuns,
-  { ids, logprobs, entropies }: ReferenceNumbers,
+  { ids, logprobs, entropies }: Awaited<ReturnType<typeof readReference>>,
 ): Promise<Finding[]> {
   // an entropy after the last token needs a token behind it, whichever
   const read = entropies.length === ids.length ? Int32Array.of(...ids, 0) : ids;
@@ -201,7 +201,7 @@ export async function compareReadings(session: Judges, ids: Int32Array): Promise
 
 export async function comparePrmReference(
   session: Judges,
-  { ids, correct }: PrmReference,
+  { ids, correct }: Awaited<ReturnType<typeof readPrmReference>>,
 ): Promise<Finding[]> {
   const [found] = (await session.judge([{ ids, rows: Int32Array.from(ids.keys()) }])) as [Float32Array];
   const difference = largest('model − reference, P');
@@ -212,16 +212,12 @@ export async function comparePrmReference(
 type Judges = Pick<ModelSession, 'judge'>;
 
 /** Looks for the largest difference; what is allowed for it is for others to say. */
-interface Differences {
-  /** @param first token that the lists' first numbers belong to */
-  add(found: ArrayLike<number>, expected: ArrayLike<number>, first: number): void;
-  result(): Finding;
-}
-
-function largest(what: string): Differences {
+function largest(what: string) {
   const farthest = new Farthest(what, 'nats', { off: 1, share: 0, mean: 1 });
   return {
-    add: (found, expected, first) => farthest.add(found, expected, (i) => `token ${first + i}`),
+    /** @param first token that the lists' first numbers belong to */
+    add: (found: ArrayLike<number>, expected: ArrayLike<number>, first: number) =>
+      farthest.add(found, expected, (i) => `token ${first + i}`),
     result: () => farthest.result(),
   };
 }

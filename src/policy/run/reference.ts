@@ -20,30 +20,14 @@ const OfPolicy = z.object({
 });
 const OfPrm = z.object({ ...common, correct: z.array(z.number().min(0).max(1)).min(1) });
 
-/** Of a token sequence (T). */
-interface Reference {
-  readonly ids: Int32Array;
-  readonly tolerance: number | undefined;
-}
-
-/** What it says of a policy's, nats. */
-export interface ReferenceNumbers extends Reference {
-  /** (T-1) log p of ids[1..] */
-  readonly logprobs: readonly number[];
-  /** (T-1) of the distributions that predict ids[1..], or (T) with the one after the last token */
-  readonly entropies: readonly number[];
-}
-
-/** What it says of a process reward model's. */
-export interface PrmReference extends Reference {
-  /** (T) P(right) at every token */
-  readonly correct: readonly number[];
-}
-
 type Fail = (reason: string) => never;
 
-/** @throws RredcotError (exit 2) where the file is not {ids, logprobs, entropies} of fitting lengths */
-export async function readReference(path: string, vocab: number): Promise<ReferenceNumbers> {
+/**
+ * What it says of a policy's tokens (T), nats: log p of ids[1..], and entropies of the distributions that predict these, (T-1) or (T)
+ * with the one after the last token.
+ * @throws RredcotError (exit 2) where the file is not {ids, logprobs, entropies} of fitting lengths
+ */
+export async function readReference(path: string, vocab: number) {
   const form = '{"ids": (T), "logprobs": (T-1), "entropies": (T-1)}';
   const { data, ids, tolerance, fail } = await read(path, OfPolicy, form, "the policy's", vocab);
   const logprobs = data.logprobs ?? data.token_logprobs;
@@ -57,8 +41,11 @@ export async function readReference(path: string, vocab: number): Promise<Refere
   return { ids, logprobs, entropies, tolerance };
 }
 
-/** @throws RredcotError (exit 2) where the file is not {ids, correct} of one length */
-export async function readPrmReference(path: string, vocab: number): Promise<PrmReference> {
+/**
+ * What it says of a process reward model's: P(right) at every token (T).
+ * @throws RredcotError (exit 2) where the file is not {ids, correct} of one length
+ */
+export async function readPrmReference(path: string, vocab: number) {
   const form = '{"ids": (T), "correct": (T)}';
   const { data, ids, tolerance, fail } = await read(path, OfPrm, form, "the model's", vocab);
   const { correct } = data;

@@ -48,12 +48,6 @@ export interface RunJob {
   readonly cache?: { readonly id: number; readonly mode: 'keep' | 'use' };
 }
 
-/** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
-export interface JobResult {
-  readonly entropies: Float32Array;
-  readonly logprobs: Float32Array;
-}
-
 const {
   title,
   folder,
@@ -114,7 +108,7 @@ async function openDecoder(): Promise<void> {
 }
 const TINY = { id: -1, mode: 'keep' } as const;
 
-async function run(job: RunJob): Promise<JobResult> {
+async function run(job: RunJob) {
   const result = await scores(job).catch(failed);
   return moved(result, result.entropies, result.logprobs);
 }
@@ -178,7 +172,8 @@ const functions = {
 export type SessionThread = typeof functions;
 serve(functions);
 
-async function scores({ traces, cache }: RunJob): Promise<JobResult> {
+/** Per scored token, nats: the traces' own tokens one trace after the other, then the branches' in the same way. */
+async function scores({ traces, cache }: RunJob) {
   const kept = cache?.mode === 'use' ? caches.get(cache.id) : undefined;
   if (cache?.mode === 'use' && kept === undefined) throw new Error(`no run was kept as ${cache.id}`);
   const { trunks, limbs, places } = kept === undefined ? placeTraces(traces) : { ...kept, ...NONE };

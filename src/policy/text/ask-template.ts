@@ -5,18 +5,13 @@ import { checkSpelling } from './exit-template.js';
 import { givenOrOwn } from './template-file.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
-export interface AskTemplate {
-  /** what follows on the state, the tag that leaves the thought included */
-  readonly question: string;
-  readonly yes: string;
-  readonly no: string;
-}
-
 /** The file of a policy's folder. */
 export const ASK_TEMPLATE = 'ask_template.json';
 
 const text = z.string().min(1);
+/** The question follows on the state, the tag that leaves the thought included. */
 const AskTemplateSchema = z.strictObject({ question: text, yes: text, no: text });
+type AskTemplate = z.infer<typeof AskTemplateSchema>;
 const EXPECTED = 'a file with {"question": "…", "yes": "…", "no": "…"}, with --ask-template';
 
 /** The question that a configuration tells; undefined where it tells none. */
@@ -34,19 +29,15 @@ export function noAskTemplate(folder: string): Error {
   return usageError(`${folder}/${ASK_TEMPLATE}: --estimator ask needs a question`, EXPECTED);
 }
 
-/** A question's tokens with either answer behind them, of which those from `scoredFrom` on are scored: the first in which the two differ. */
-export interface AskedIds {
-  readonly yes: Int32Array;
-  readonly no: Int32Array;
-  readonly scoredFrom: number;
-}
-
-/** @throws RredcotError (exit 2) where the tokenizer cannot spell them, or the tokens of one answer begin those of the other */
+/**
+ * A question's tokens with either answer behind them, of which those from `scoredFrom` on are scored: the first in which the two differ.
+ * @throws RredcotError (exit 2) where the tokenizer cannot spell them, or the tokens of one answer begin those of the other
+ */
 export async function askedIds(
   { question, ...answers }: AskTemplate,
   tokenizer: PolicyTokenizer,
   vocab: number,
-): Promise<AskedIds> {
+) {
   const hint = `--ask-template <file> with another`;
   const [yes, no] = (await Promise.all(
     (['yes', 'no'] as const).map((name) =>

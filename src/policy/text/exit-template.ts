@@ -2,18 +2,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { THOUGHT_TAGS } from '../../segment/span.js';
 import { fromJson } from '../build/json.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 
 /** close {u} open {y} closer */
-export interface ExitTemplate {
-  readonly close: string;
-  readonly open: string;
-  readonly closer: string;
-}
+export type ExitTemplate = Readonly<z.infer<typeof ExitTemplateSchema>>;
 
 export const ExitTemplateSchema = z.strictObject({ close: z.string(), open: z.string(), closer: z.string() });
 
@@ -32,9 +28,7 @@ const Parts = z.strictObject({
 /** Reads the parts of an exit template that a flag gives, as a JSON file {close, open, closer}. @throws RredcotError (exit 2) */
 export async function readExitTemplate(path: string): Promise<Partial<ExitTemplate>> {
   const text = await readFile(path, 'utf8').catch((cause) => {
-    throw new RredcotError(`${path}: exit template cannot be read`, {
-      ...{ exitCode: EXIT.usage, hint: FORM, cause },
-    });
+    throw usageError(`${path}: exit template cannot be read`, FORM, cause);
   });
   return fromJson(Parts, text, path, FORM);
 }

@@ -1,5 +1,5 @@
 // A policy's tokenizer as the main thread sees it: another thread encodes, what tokens spell is known here.
-import { EXIT, RredcotError, TraceRejected } from '../../errors.js';
+import { TraceRejected, usageError } from '../../errors.js';
 import { BoundedThread, StoppedError } from './bounded-thread.js';
 import type { PolicyTokenizer } from './tokenizer.js';
 import type { EncodeReply, Encoding, TokenizerThread } from './tokenizer-thread.js';
@@ -45,11 +45,11 @@ export async function openTokenizer(
     special,
   } = await thread.call('spelling', []).catch((error: Error) => {
     if (!(error instanceof StoppedError)) throw error;
-    throw new RredcotError(`${source.title} cannot be loaded (${error.message})`, {
-      exitCode: EXIT.usage,
-      hint: 'use a policy whose tokenizer.json is sound',
-      cause: error,
-    });
+    throw usageError(
+      `${source.title} cannot be loaded (${error.message})`,
+      'use a policy whose tokenizer.json is sound',
+      error,
+    );
   });
 
   const encoded = async (how: Encoding, text: string): Promise<Int32Array> => {

@@ -1,22 +1,10 @@
 // The thread that tokenises: the patterns of a downloaded tokenizer.json may take for ever, and are stopped from outside.
 import { workerData } from 'node:worker_threads';
 import { moved, serve } from '../../thread.js';
-import { type LoadedTokenizer, loadTokenizer, type PromptStart, type TokenizerKind } from './tokenizer.js';
+import { type LoadedTokenizer, loadTokenizer } from './tokenizer.js';
 
 /** How a text is encoded: the functions of a tokenizer. */
 export type Encoding = 'encode' | 'encodePrompt' | 'encodeTemplated';
-
-/** What all V tokens spell. */
-export interface SpellingTable {
-  readonly kind: TokenizerKind;
-  readonly start: PromptStart;
-  /** UTF-8 bytes of all tokens, one behind the other */
-  readonly bytes: Uint8Array;
-  /** (V) where each token's bytes end */
-  readonly ends: Int32Array;
-  /** (V) 1: a special token */
-  readonly special: Uint8Array;
-}
 
 /** `error`: the tokenizer does not take the text. */
 export type EncodeReply = { readonly ids: Int32Array } | { readonly error: string };
@@ -28,11 +16,12 @@ function loaded(): Promise<LoadedTokenizer> {
   return loading;
 }
 
-async function spelling(): Promise<SpellingTable> {
+/** What all V tokens spell: UTF-8 bytes, one token's behind the other's. */
+async function spelling() {
   const tokenizer = await loaded();
   const { kind, size, start } = tokenizer;
-  const ends = new Int32Array(size);
-  const special = new Uint8Array(size);
+  const ends = new Int32Array(size); // (V) where each token's bytes end
+  const special = new Uint8Array(size); // (V) 1: a special token
   const parts: Uint8Array[] = [];
   let end = 0;
   for (let id = 0; id < size; id++) {

@@ -1,5 +1,5 @@
 // Wraps @huggingface/tokenizers: text to ids, and ids to the bytes they stand for.
-import { EXIT, RredcotError, usageError } from '../../errors.js';
+import { usageError } from '../../errors.js';
 import { foreignText } from '../../io/files/foreign-files.js';
 import { isSentencePiece, pieceBytes, stepsOf, withoutPrefixSpace } from './sentencepiece.js';
 
@@ -62,11 +62,9 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
   const added = tokenizer.get_added_tokens_decoder();
   /** what the tokenizer puts before every prompt */
   const start: number | undefined = tokenizer.encode('', { add_special_tokens: true }).ids[0];
-  const doubt = startDoubt(
-    config,
-    start,
-    (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
-  );
+  const encodeTemplated = (text: string) =>
+    Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
+  const doubt = startDoubt(config, start, encodeTemplated);
   const cache = new Map<number, Uint8Array>();
   let size = 0;
   for (const id of [...tokenizer.get_vocab().values(), ...added.keys()]) size = Math.max(size, id + 1);
@@ -91,7 +89,7 @@ export async function loadTokenizer(folder: string): Promise<LoadedTokenizer> {
       const isDoubled = start !== undefined && ids[0] === start && ids[1] === start;
       return isDoubled ? ids.subarray(1) : ids;
     },
-    encodeTemplated: (text) => Int32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids),
+    encodeTemplated,
     encode: (text) =>
       Int32Array.from(text === '' ? [] : continuing.encode(text, { add_special_tokens: false }).ids),
     bytes,
@@ -106,11 +104,11 @@ async function readTokenizerFile(folder: string, name: string): Promise<Record<s
     if (text === undefined) throw new Error('no such file');
     return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw new RredcotError(`${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`, {
-      exitCode: EXIT.usage,
-      hint: 'a policy folder holds tokenizer.json and tokenizer_config.json',
+    throw usageError(
+      `${folder}/${name}: tokenizer file cannot be read (${(cause as Error).message})`,
+      'a policy folder holds tokenizer.json and tokenizer_config.json',
       cause,
-    });
+    );
   }
 }
 
@@ -118,7 +116,7 @@ async function readTokenizerFile(folder: string, name: string): Promise<Record<s
 function startDoubt(
   { add_bos_token: says, bos_token: token }: Record<string, unknown>,
   start: number | undefined,
-  encode: (text: string) => readonly number[],
+  encode: (text: string) => Int32Array,
 ): string | undefined {
   const bos = typeof token === 'object' ? (token as { content?: unknown } | null)?.content : token;
   if (typeof says !== 'boolean' || typeof bos !== 'string') return undefined;

@@ -4,7 +4,7 @@ import type { CreditTable } from '../../compare/credit-table.js';
 import { plural } from '../../plural.js';
 import { type DrawnComparison, marked, marksText, type Pair, pairsOf, sizesText } from '../compare-view.js';
 import { html, type Markup, pageDocument } from './html.js';
-import { type Axis, chart, legend, type Marks, numeral, type Point } from './svg.js';
+import { type Axis, chart, guide, legend, type Marks, numeral, type Point } from './svg.js';
 
 export interface ComparePage {
   readonly report: DrawnComparison;
@@ -126,10 +126,9 @@ function scatter({ credits }: CreditTable, of: string, credit: string): Markup |
 /** Lines at 0, where an axis passes it. */
 function zeros({ x, y }: { readonly x: Axis; readonly y: Axis }): Marks[] {
   const passes = ({ low, high }: Axis) => low < 0 && high > 0;
-  const line = (...points: Point[]): Marks => ({ as: 'line', tone: 'guide', points });
   return [
-    ...(passes(x) ? [line({ x: 0, y: y.low }, { x: 0, y: y.high })] : []),
-    ...(passes(y) ? [line({ x: x.low, y: 0 }, { x: x.high, y: 0 })] : []),
+    ...(passes(x) ? [guide({ x: 0, y: y.low }, { x: 0, y: y.high })] : []),
+    ...(passes(y) ? [guide({ x: x.low, y: 0 }, { x: x.high, y: 0 })] : []),
   ];
 }
 

@@ -4,7 +4,7 @@ import type { Distribution, ReliabilityCurve } from '../gathered.js';
 import type { Doubt, RunNumbers } from '../run-counts.js';
 import type { RunAccount } from '../warnings.js';
 import { html, type Markup } from './html.js';
-import { chart, legend, numeral } from './svg.js';
+import { chart, guide, legend, numeral } from './svg.js';
 
 /** What is said of how the file was made, by name. */
 export type Facts = readonly (readonly [name: string, text: string])[];
@@ -117,14 +117,7 @@ ${chart({
   x: { label: name, low: 0, high: 1 },
   y: { label: 'mean reward', low: 0, high: 1 },
   marks: [
-    {
-      as: 'line',
-      tone: 'guide',
-      points: [
-        { x: 0, y: 0 },
-        { x: 1, y: 1 },
-      ],
-    },
+    guide({ x: 0, y: 0 }, { x: 1, y: 1 }),
     { as: 'line', tone: 'one', points },
     { as: 'dots', tone: 'one', points },
   ],
@@ -150,21 +143,13 @@ function positions({ positions: { right, wrong } }: RunNumbers): Markup {
             points: list.map((y, k) => ({ x: (100 * (k + 0.5)) / list.length, y })),
           },
         ];
-  const even = {
-    as: 'line' as const,
-    tone: 'guide',
-    points: [
-      { x: 0, y: 1 },
-      { x: 100, y: 1 },
-    ],
-  };
   const n = (right ?? wrong ?? []).length;
   return html`<figure><figcaption>Mean σ·T by position in the trace</figcaption>
 ${chart({
   title: 'Mean weight of a token, by its position in the trace; 1 is uniform',
   x: { label: '% of the trace', low: 0, high: 100 },
   y: { label: 'σ·T', low, high },
-  marks: [even, ...line('plus', right), ...line('minus', wrong)],
+  marks: [guide({ x: 0, y: 1 }, { x: 100, y: 1 }), ...line('plus', right), ...line('minus', wrong)],
 })}
 ${legend([
   { tone: 'plus', text: 'right traces' },

@@ -32,6 +32,11 @@ export type Marks =
       readonly bars: readonly { from: number; to: number; y: number }[];
     };
 
+/** A dotted line, by which others are seen. */
+export function guide(...points: Point[]): Marks {
+  return { as: 'line', tone: 'guide', points };
+}
+
 export interface Chart {
   /** says what is shown, for who cannot see it */
   readonly title: string;

@@ -1,5 +1,6 @@
 /** The canary over a policy that takes no time: what it sees, what it lets pass, what it leaves out. */
 import { describe, expect, test } from 'vitest';
+import type { CanaryRecord } from '../../../dist/io/run/records.js';
 import {
   type Bound,
   beyond,
@@ -7,8 +8,8 @@ import {
   disproved,
   Farthest,
   NATS,
+  noteProof,
   type Proof,
-  proofRecord,
 } from '../../../dist/policy/run/canary.js';
 import {
   JUDGING,
@@ -21,6 +22,7 @@ import {
 } from '../../../dist/policy/run/canary-passes.js';
 import type { PackedTrace } from '../../../dist/policy/run/placed.js';
 import type { TraceScores } from '../../../dist/policy/run/session.js';
+import type { Log } from '../../../dist/report/log.js';
 import { FakePolicy } from '../../support/fake-policy.js';
 
 const TEXT = Int32Array.from({ length: 90 }, (_, i) => (i * 7) % 50);
@@ -230,9 +232,11 @@ test('a refusal names folder, device, token and numbers; a record keeps the larg
   );
   expect(error.hint).toContain('--device cpu');
   const proof: Proof = { findings, leftOut, attentionOnCpu: false };
-  const record = proofRecord('policy', device, 'f32', proof);
-  expect(record).toMatchObject({ device: 'webgpu', precision: 'f32', tokens_left_out: 0 });
-  expect(record.off['log p']).toBeCloseTo(3, 3);
+  const proofs: CanaryRecord[] = [];
+  const log = { info: () => {}, record: () => {} } as unknown as Log;
+  noteProof({ proofs }, log, { device, precision: 'f32', proof }, 'policy');
+  expect(proofs).toMatchObject([{ device: 'webgpu', precision: 'f32', tokens_left_out: 0 }]);
+  expect(proofs[0]?.off['log p']).toBeCloseTo(3, 3);
 });
 
 test('a process reward model is held against its own', async () => {
