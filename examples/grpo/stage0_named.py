@@ -1,4 +1,4 @@
-"""Stage 0 of arms that the sources name: the paper's own value, attributions, and Monte Carlo behind unsure lines alone, each even inside and by entropy."""
+"""Stage 0 of arms that the sources name: the paper's own value, attributions, and Monte Carlo behind unsure lines alone, each even inside and by entropy; or (`--options`) of what options make of a value."""
 import argparse
 import json
 import pathlib
@@ -13,6 +13,27 @@ from stage0 import figures, gradients, products, reference_of
 from tool import Tool
 import checkpoint
 from model import Llama
+
+
+SHARE = ["--sigma", "share"]
+# σ by a rule and an option, of the values `pr` and `calibrated`
+OPTIONS = {
+    "share": SHARE, "share, smooth 1": [*SHARE, "--smooth", "1"], "share, smooth 2": [*SHARE, "--smooth", "2"], "share, even 0.5": [*SHARE, "--even", "0.5"],
+    "softmax": ["--sigma", "softmax"], "softmax, tau 0.2": ["--sigma", "softmax", "--tau", "0.2"], "softmax, tau 5": ["--sigma", "softmax", "--tau", "5"],
+    "discounted": ["--sigma", "discounted"], "discounted, gamma 0.9": ["--sigma", "discounted", "--gamma", "0.9"],
+}
+
+
+def options(tool, rows, _):
+    """Token advantages of `pr` and `calibrated` under every option; the tool's seconds are of no interest here."""
+    scale = [a / len(rows) for a in advantages(rows, COPIES)]
+    pr, _ = tool.score_to(rows, [], "pr")
+    calibrated, _ = tool.score_to(rows, ["--estimator", "calibrated", "--calibration", tool.calibrate([pr])], "calibrated")
+    found = {"uniform": arms.uniform(rows, scale)}
+    for value, path in {"pr": pr, "calibrated": calibrated}.items():
+        for name, flags in OPTIONS.items():
+            found[f"{name}: {value}"] = arms.weighted(rows, tool.redistribute(rows, path, flags, ("sigma",)), scale)
+    return found, {}
 
 
 def credits(tool, rows, seed):
@@ -42,6 +63,7 @@ def main():
     parser.add_argument("--reference", required=True, help=".npy of reference.py")
     parser.add_argument("--blocks", type=int, default=2)
     parser.add_argument("--groups", type=int, default=BLOCK, help="of a block")
+    parser.add_argument("--options", action="store_true", help="arms of options in place of the named ones")
     parser.add_argument("--folder", required=True, help="for the tool's files")
     parser.add_argument("--out", required=True, help=".json")
     args = parser.parse_args()
@@ -56,7 +78,7 @@ def main():
         rng = random.Random(f"stage0-named/{args.density}/{number}")
         drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.groups)]
         rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(20_000 + number))
-        found, own = credits(tool, rows, number)
+        found, own = (options if args.options else credits)(tool, rows, number)
         seconds = {name: round(seconds.get(name, 0) + value, 1) for name, value in own.items()}
         blocks.append(products(gradients(model, rows, found), [direction])[0])
         result = {
