@@ -1,6 +1,5 @@
 // Objects of a store as files that are read: in ranges, and of one version from the first to the last.
 import { dataError, type RredcotError, usageError } from '../../errors.js';
-import type { FileFacts } from '../files/opened.js';
 import { told } from './http.js';
 import { type HubFile, hubRange, listHub, lookAtHub } from './hub.js';
 import { askS3, listS3, refusalOf, s3Place } from './s3.js';
@@ -13,8 +12,15 @@ export interface ObjectVersion {
   readonly ofHub?: HubFile;
 }
 
-/** What is known of an object without reading it; its time is 0 where the store does not say. */
-type ObjectFacts = Required<FileFacts>;
+/** What is known of an object without reading it. */
+export interface ObjectFacts {
+  readonly size: number;
+  /** 0 where the store does not say */
+  readonly mtimeMs: number;
+  readonly version: ObjectVersion;
+  isFile(): boolean;
+  isDirectory(): boolean;
+}
 
 const isOfHub = (path: string): boolean => /^hf:/i.test(path);
 
