@@ -2,7 +2,7 @@
 import type { Architecture } from './architecture.js';
 import type { Rope } from './attention.js';
 import { layerWindow } from './families.js';
-import { Graph, MICROSOFT } from './onnx.js';
+import { Graph } from './onnx.js';
 import { cast, type Precision } from './precision.js';
 
 /**
@@ -48,7 +48,8 @@ export function branchAttention(
   const grouped = g.ints([0, 0, kvHeads, -1, headDim]);
   const ungrouped = g.ints([0, 0, heads, -1, headDim]);
   return (i: number, q: string, k: string, v: string, trunk: KeysAndValues, limb: KeysAndValues) => {
-    const queries = g.node('Reshape', [rotated(q), grouped]);
+    const scaled = g.node('Mul', [rotated(q), g.float(1 / Math.sqrt(headDim))]);
+    const queries = g.node('Reshape', [scaled, grouped]);
     const mixed = g.node('Scan', [queries, rotated(k), perHead(v), ...places, from, to, limbFrom, limbTo], {
       body: { graph: groupAttention(arch, i, trunk, limb) },
       num_scan_inputs: 12,
@@ -164,8 +165,7 @@ function groupAttention(arch: Architecture, layer: number, trunk: KeysAndValues,
   const visible = g.node('Concat', [before, own], { axis: 4 }); // [W,1,1,R,E]
   const bias = g.node('Where', [visible, g.float(0), g.float(-1e30)]);
 
-  const alpha = { float: 1 / Math.sqrt(headDim) };
-  const scores = g.node('FusedMatMul', [q, allK], { transB: 1, alpha }, MICROSOFT); // [W,kvHeads,shared·R,E]
+  const scores = g.node('MatMul', [q, g.node('Transpose', [allK], { perm: [0, 1, 3, 2] })]); // [W,kvHeads,shared·R,E]
   const byHead = g.node('Concat', [g.ints([0, 0, heads / kvHeads, -1]), all], { axis: 0 });
   const together = g.node('Concat', [g.ints([0, 0, -1]), all], { axis: 0 });
   const weights = g.node('Softmax', [g.node('Add', [g.node('Reshape', [scores, byHead]), bias])], {
