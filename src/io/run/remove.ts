@@ -92,14 +92,17 @@ export async function hasHalfWritten(folder: string): Promise<boolean> {
   return names.some((name) => HALF_WRITTEN.test(basename(name)));
 }
 
-/** What attempts that were killed have left half written; what another attempt writes now is younger. */
+/** A file's time is that of the kernel's last tick, which may lie so many milliseconds before the clock's. */
+const TICK_MS = 20;
+
+/** What attempts that were killed have left half written; what this attempt or another writes now is younger. */
 export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
   for (const folder of folders)
     for (const name of await readdir(folder)) {
       const path = join(folder, name);
       if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
       const found = await statIfThere(path);
-      if (found !== null && found.mtimeMs < before) await rm(path, { force: true });
+      if (found !== null && found.mtimeMs < before - TICK_MS) await rm(path, { force: true });
     }
 }
 
