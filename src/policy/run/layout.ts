@@ -50,7 +50,7 @@ export function layOut(
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
-  const sorted = branches.map((own) => [...own].sort((one, other) => one.exit - other.exit));
+  const sorted = branches.map((own) => [...own].sort(byExit));
   /** parts of up to `room` rows, of as many traces abreast as leave least padding */
   const of = (room: number): Layout => {
     const pieces = places.map(({ limb }, b) => piecesOf(limbs[b] as Int32Array, limb?.from ?? 0, room));
@@ -74,6 +74,14 @@ export function layOut(
   );
   const layouts = [...new Set(rooms)].map(of);
   return layouts.reduce((best, other) => (cost(other) < cost(best) ? other : best));
+}
+
+/** Of one exit by length and ids: references in another order stand in the same rows, and have the same bits. */
+function byExit(one: Branch, other: Branch): number {
+  const before = one.exit - other.exit || one.ids.length - other.ids.length;
+  if (before !== 0) return before;
+  const t = one.ids.findIndex((id, n) => id !== other.ids[n]);
+  return t < 0 ? 0 : (one.ids[t] as number) - (other.ids[t] as number);
 }
 
 /** A trace's rows group by group: each is filled before the next. */

@@ -92,10 +92,10 @@ describe('leave one out', () => {
           // a first token that is scored follows on the hidden segment's last one in a whole pass, on what is before it in ours
           const told = expected[loo].slice(0, from === 0 && loo === 'masked' ? -1 : undefined);
           for (const [k, a] of told.entries()) expect(found[k]).toBeCloseTo(a, 4);
-          // the bank is a set: its order changes nothing but how rows round, which stand elsewhere in a run
+          // the bank is a set: its order changes nothing
           const turned = { ...ablated, continuations: [...ablated.continuations].reverse() };
           const again = await leaveOneOut(session, turned, [...logprobs].reverse(), loo);
-          for (const [k, a] of found.entries()) expect(again[k]).toBeCloseTo(a, 4);
+          for (const [k, a] of found.entries()) expect(again[k]).toBeCloseTo(a, 5);
         }
         expect(Math.abs((expected.deleted[0] as number) - (expected.masked[0] as number))).toBeGreaterThan(
           0.01,
