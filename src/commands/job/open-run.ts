@@ -23,11 +23,11 @@ import {
 } from '../../io/run/records.js';
 import {
   dropRun,
+  halfWritten,
   hasHalfWritten,
   hasRejects,
   removeHidden,
   removeLeftovers,
-  sharedFolders,
 } from '../../io/run/remove.js';
 import { markSuccess } from '../../io/run/success.js';
 import { VERSION } from '../../package-files.js';
@@ -103,6 +103,8 @@ export class Run implements AsyncDisposable {
   isDone = false;
   /** what the chunks hold that were done when the run began */
   before: Pick<Counts, 'traces' | 'rejects' | 'tokens'>;
+  /** what killed attempts have left half written */
+  leftovers: readonly string[] = [];
   /** what the canaries of this process's sessions have shown, as they are opened: for the records of its chunks */
   readonly proofs: CanaryRecord[] = [];
   private readonly done: ReadonlySet<number>;
@@ -199,7 +201,6 @@ export async function openRun(
   surveyor: Surveyor,
   log: Log,
 ): Promise<Run> {
-  const started = Date.now();
   const isStream = inputs.some(({ size }) => size === null);
   const shard = resolveShard(target, opts, isStream, log);
   const shards = sharedOut(shard, opts.workers?.devices.length ?? 1);
@@ -262,7 +263,7 @@ export async function openRun(
     }
     const run =
       opts.workers === undefined
-        ? await resumed(target, cut, place, started, opts, log)
+        ? await resumed(target, cut, place, opts, log)
         : new Run(target, cut, await recorded(place, shards), place, opts);
     if (!isOurs && !isWorker() && !run.isDone && run.chunks.size > 0)
       log.info(`resuming: ${plural(run.chunks.size, 'chunk')} ${are(run.chunks.size)} done, in ${folder}`);
@@ -289,17 +290,11 @@ async function recorded(
 }
 
 /** Looks at what the shard's earlier attempts have done, and puts aside what is not as it was written. */
-async function resumed(
-  target: Target,
-  cut: Cut,
-  place: Place,
-  started: number,
-  opts: RunOptions,
-  log: Log,
-): Promise<Run> {
+async function resumed(target: Target, cut: Cut, place: Place, opts: RunOptions, log: Log): Promise<Run> {
   const { shard } = cut;
   const { folder, description } = place;
   const paths = runPaths(folder);
+  const leftovers = await halfWritten(folder, shard);
   const strangers: string[] = [];
   const state = await readShard(folder, description, shard, ({ path }) => void strangers.push(path));
   for (const path of strangers) {
@@ -322,10 +317,11 @@ async function resumed(
   }
   const isWhole = state.done !== undefined && state.done.chunks.length === state.chunks.size;
   const run = new Run(target, cut, state.chunks, place, opts);
+  run.leftovers = leftovers;
   run.isDone = isWhole && target.kind === 'folder';
   if (run.isDone) {
     await markSuccess(folder, description);
-    await removeLeftovers(sharedFolders(folder), started);
+    await removeLeftovers(leftovers);
   }
   return run;
 }

@@ -221,13 +221,13 @@ function openDestination(
   { target, run, log, config: _, part: __, ...columns }: SinkOptions,
   whole: WholeFile | undefined,
 ): Promise<Destination> {
-  const { folder, description, shard, rowsPerChunk, chunks, proofs } = run;
+  const { folder, description, shard, rowsPerChunk, chunks, proofs, leftovers } = run;
   if (folder === undefined || description === undefined)
     return openStreamDestination({ ...target, ...columns });
   const onChunk = () => log.record('chunk', { chunks: chunks.size });
   const assertOurs = () => run.assertOurs();
   const { format } = target;
   const isPiece = columns.isPieces && target.kind === 'file';
-  const place = { folder, run: description.run, shard, rowsPerChunk, isPiece, whole };
+  const place = { folder, run: description.run, shard, rowsPerChunk, leftovers, isPiece, whole };
   return openChunkWriter({ ...columns, ...place, format, chunks, proofs, assertOurs, onChunk });
 }

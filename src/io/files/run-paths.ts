@@ -19,6 +19,8 @@ export function runPaths(folder: string) {
     chunks: (shard: Shard) => join(folder, 'chunks', shardName(shard)),
     rejects: (shard: Shard) => join(folder, 'rejects', shardName(shard)),
     records: (shard: Shard) => join(folder, 'done', shardName(shard)),
+    ofShard: (shard: Shard) =>
+      ['chunks', 'rejects', 'done'].map((name) => join(folder, name, shardName(shard))),
     chunk: (shard: Shard, chunk: number, extension: string) =>
       join(folder, 'chunks', shardName(shard), `${number(chunk)}.${extension}`),
     reject: (shard: Shard, chunk: number) =>

@@ -12,7 +12,7 @@ import { runPaths } from '../files/run-paths.js';
 import { type Destination, openRejects, type Rejects } from '../write/destination.js';
 import { type OutputTarget, openOutput } from '../write/output.js';
 import type { CanaryRecord, ChunkRecord } from './records.js';
-import { removeLeftovers, sharedFolders } from './remove.js';
+import { removeLeftovers } from './remove.js';
 
 export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly folder: string;
@@ -24,6 +24,8 @@ export interface ChunkOptions extends Omit<OutputTarget, 'path'> {
   readonly chunks: Map<number, ChunkRecord>;
   /** of the sessions that make the chunks; filled by the time the first one is whole */
   readonly proofs?: readonly CanaryRecord[];
+  /** half written files of killed attempts, which go when the shard is done */
+  readonly leftovers: readonly string[];
   /** asked before a chunk is kept: throws where the folder has become another run's */
   readonly assertOurs: () => Promise<void>;
   /** told of every chunk that is done */
@@ -46,10 +48,8 @@ interface OpenChunk {
 export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> {
   const { folder, shard, rowsPerChunk, format, chunks } = opts;
   const paths = runPaths(folder);
-  const started = Date.now();
   let open: OpenChunk | null = null;
-  const own = [paths.chunks(shard), paths.rejects(shard), paths.records(shard)];
-  await Promise.all(own.map((path) => mkdir(path, { recursive: true })));
+  await Promise.all(paths.ofShard(shard).map((path) => mkdir(path, { recursive: true })));
   for (const path of [folder, ...['chunks', 'rejects', 'done'].map((name) => join(folder, name))])
     await syncFolder(path);
 
@@ -113,7 +113,7 @@ export async function openChunkWriter(opts: ChunkOptions): Promise<Destination> 
     async close() {
       if (open === null && chunks.size === 0 && shard.index === 0) open = await openChunk(0);
       if (open !== null) await closeChunk(open);
-      await removeLeftovers([...sharedFolders(folder), ...own], started);
+      await removeLeftovers(opts.leftovers);
     },
     async abort() {
       const chunk = open;

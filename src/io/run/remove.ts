@@ -92,23 +92,23 @@ export async function hasHalfWritten(folder: string): Promise<boolean> {
   return names.some((name) => HALF_WRITTEN.test(basename(name)));
 }
 
-/** A file's time is that of the kernel's last tick, which may lie so many milliseconds before the clock's. */
-const TICK_MS = 20;
-
-/** What attempts that were killed have left half written; what this attempt or another writes now is younger. */
-export async function removeLeftovers(folders: readonly string[], before: number): Promise<void> {
-  for (const folder of folders)
-    for (const name of await readdir(folder)) {
-      const path = join(folder, name);
-      if (!name.startsWith('.') || !name.endsWith('.tmp')) continue;
-      const found = await statIfThere(path);
-      if (found !== null && found.mtimeMs < before - TICK_MS) await rm(path, { force: true });
-    }
+/** What is half written where a shard and all shards write: before an attempt has begun to, what killed ones have left. @returns paths */
+export async function halfWritten(folder: string, shard: Shard): Promise<string[]> {
+  const paths = runPaths(folder);
+  const found: string[] = [];
+  for (const place of [folder, join(folder, 'done'), ...paths.ofShard(shard)]) {
+    const names = await readdir(place).catch((error: unknown): string[] => {
+      if (isAbsent(error)) return [];
+      throw error;
+    });
+    found.push(...names.filter((name) => HALF_WRITTEN.test(name)).map((name) => join(place, name)));
+  }
+  return found;
 }
 
-/** Where all shards write, small files that are there at once. */
-export function sharedFolders(folder: string): string[] {
-  return [folder, join(folder, 'done')];
+/** By their names: by their times they could not be told from what is written now, whose clock may be a server's. */
+export async function removeLeftovers(paths: readonly string[]): Promise<void> {
+  for (const path of paths) await rm(path, { force: true });
 }
 
 /** Whether a shard has set rows aside. */

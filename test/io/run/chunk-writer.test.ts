@@ -30,6 +30,7 @@ const writer = (assertOurs: () => Promise<void>, proofs: readonly CanaryRecord[]
     shard: { index: 0, count: 1 },
     rowsPerChunk: 8,
     chunks: new Map(),
+    leftovers: [],
     assertOurs,
     format: 'jsonl',
     ourColumns: [],
