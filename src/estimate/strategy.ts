@@ -1,5 +1,6 @@
 // Decides how a window's traces are put to the policy: which share a run or a prompt, and whether their branches have a run of their own.
 import type { Device } from '../policy/device.js';
+import { rowsPerGroup } from '../policy/run/layout.js';
 import { candidateExits, isCutLate, type Pieces } from '../segment/segment.js';
 import type { Suffix } from './references.js';
 import { shareTails, type TailsAt } from './shared-tails.js';
@@ -79,7 +80,7 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
   return (['one-run', 'two-run'] as const).flatMap((kind) => {
     const chosen = parts.filter((part) => part.kind === kind);
     const loads = chosen.map(({ load }) => load);
-    return planBatches(loads).map((batch) => {
+    return planBatches(loads, BATCH_ROWS, device?.name).map((batch) => {
       // traces with as many branches stand side by side in a run's groups
       const together = batch
         .map((n) => chosen[n] as Part)
@@ -88,7 +89,7 @@ export function planWindow(jobs: readonly TraceJob[], strategy: Strategy, device
         strategy: kind,
         members: together.flatMap(({ members }) => members),
         shares: together.flatMap(({ members, load }, n) =>
-          members.map(() => (load.sharesPrompt ? n : undefined)),
+          members.map(() => (load.behind === undefined ? undefined : n)),
         ),
       };
     });
@@ -116,11 +117,11 @@ function partsOf(jobs: readonly TraceJob[], strategy: Strategy, device?: Device)
     const longestBranch = Math.max(...members.map((i) => (loads[i] as BranchLoad).longestBranch));
     const first = members[0] as number;
     const { ids, promptLength } = jobs[first] as TraceJob;
-    const sharesPrompt = members.length > 1;
-    if (!sharesPrompt)
-      return { tokens: ids.length, branchRows: branchRows(first, kind), sharesPrompt, longestBranch };
-    const all = members.reduce((sum, i) => sum + rowsBehind(i, kind), 0);
-    return { tokens: promptLength, branchRows: all, sharesPrompt, longestBranch };
+    if (members.length === 1)
+      return { tokens: ids.length, branchRows: branchRows(first, kind), longestBranch };
+    const behind = members.map((i) => rowsBehind(i, kind));
+    const all = behind.reduce((sum, rows) => sum + rows, 0);
+    return { tokens: promptLength, branchRows: all, behind, longestBranch };
   };
   const parts = withSamePrompt(jobs).flatMap((alike) => {
     const kind = kindOf(alike);
@@ -211,14 +212,14 @@ export function shareOut(
   );
 }
 
-/** What an item costs, a trace or several behind one prompt. */
+/** What an item costs, a trace or several behind one prompt: tokens, padded to the batch's longest item, and rows of branches. */
 export interface Load {
   /** of the trace; of the prompt where several stand on it */
   readonly tokens: number;
-  /** completions, too, where several traces stand behind their prompt */
   readonly branchRows: number;
-  readonly sharesPrompt: boolean;
-  /** rows of its longest branch: no group of the batch has fewer a trace */
+  /** rows of each trace behind the prompt that they share, completion and branches: the sum is branchRows */
+  readonly behind?: readonly number[];
+  /** rows of its longest branch: groups are as wide as the batch's longest */
   readonly longestBranch: number;
 }
 
@@ -232,7 +233,11 @@ const PADDING_ROWS = 64;
  * Batches of a window: items of like length together, longest first, so that little is padding.
  * @returns item numbers of each batch
  */
-export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number[][] {
+export function planBatches(
+  loads: readonly Load[],
+  budget = BATCH_ROWS,
+  device: Device['name'] = 'cpu',
+): number[][] {
   const load = (i: number) => loads[i] as Load;
   const order = loads
     .map((_, i) => i)
@@ -246,7 +251,7 @@ export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number
     if (
       batch === undefined ||
       !isAlike(load(batch[0] as number), load(i)) ||
-      rowsOf(joined.map(load)) > budget
+      paddedRows(joined.map(load), device) > budget
     )
       batches.push([i]);
     else batch.push(i);
@@ -257,14 +262,21 @@ export function planBatches(loads: readonly Load[], budget = BATCH_ROWS): number
 /** Whether an item may run beside the batch's longest. */
 function isAlike(first: Load, other: Load): boolean {
   // groups of rows are wider where prompts are shared
-  if (first.sharesPrompt !== other.sharesPrompt) return false;
+  if ((first.behind === undefined) !== (other.behind === undefined)) return false;
   const near = (long: number, short: number) => long - short <= Math.max(PADDING_ROWS, long / 2);
   const [wide, narrow] = [first.longestBranch, other.longestBranch].sort((a, b) => b - a) as [number, number];
   return near(first.tokens, other.tokens) && near(wide, narrow);
 }
 
-/** Rows that a batch takes: all items as long as the longest, and their branches. */
-function rowsOf(batch: readonly Load[]): number {
+/** Rows that a batch really takes: all items as long as the longest, all groups as wide as the widest. */
+function paddedRows(batch: readonly Load[], device: Device['name']): number {
   const longest = batch.reduce((most, { tokens }) => Math.max(most, tokens), 0);
-  return batch.reduce((sum, { branchRows }) => sum + branchRows, batch.length * longest);
+  const traces = batch.flatMap(({ branchRows, behind }) => behind ?? [branchRows]);
+  const R = rowsPerGroup(
+    batch.reduce((most, { longestBranch }) => Math.max(most, longestBranch), 0),
+    traces.reduce((most, rows) => Math.max(most, rows), 0),
+    batch[0]?.behind !== undefined,
+    device,
+  );
+  return traces.reduce((sum, rows) => sum + Math.ceil(rows / R) * R, batch.length * longest);
 }

@@ -95,19 +95,16 @@ describe('planBatches', () => {
         branches: fc.nat(20),
         longestBranch: fc.integer({ min: 1, max: 300 }),
       })
-      .map(
-        ({ branches, ...load }): Load => ({
-          ...load,
-          branchRows: branches * load.longestBranch,
-          sharesPrompt: false,
-        }),
-      ),
+      .map(({ branches, ...load }): Load => ({ ...load, branchRows: branches * load.longestBranch })),
     { maxLength: 60 },
   );
   const rowsOf = (loads: readonly Load[], batch: readonly number[]) => {
     const own = batch.map((i) => loads[i] as Load);
     const longest = Math.max(...own.map(({ tokens }) => tokens));
-    return own.reduce((sum, { branchRows }) => sum + longest + branchRows, 0);
+    const busiest = Math.max(...own.map(({ branchRows }) => branchRows));
+    // groups are as wide as the widest branch, and 64 rows or what there is otherwise
+    const R = Math.max(...own.map((load) => load.longestBranch), Math.min(64, busiest));
+    return own.reduce((sum, { branchRows }) => sum + longest + R * Math.ceil(branchRows / R), 0);
   };
   /** one is not much longer or wider than the other: by 64 rows, or by half */
   const alike = (a: Load, b: Load) =>
@@ -116,7 +113,7 @@ describe('planBatches', () => {
       return more - less <= 64 || more - less <= more / 2;
     });
 
-  test('rows stay within the budget, traces as long as the longest, but for an item alone; the next item had no room or was unlike', () => {
+  test('rows stay within the budget, padding included, but for an item alone; the next item had no room or was unlike', () => {
     fc.assert(
       fc.property(anyLoads, fc.integer({ min: 1, max: 3000 }), (loads, budget) => {
         const batches = planBatches(loads, budget);
@@ -154,30 +151,20 @@ describe('planBatches', () => {
 
   test('by default 4,096 rows; equal items keep their order', () => {
     expect(BATCH_ROWS).toBe(4096);
-    const equal = Array.from({ length: 9 }, () => ({
-      tokens: 896,
-      branchRows: 124,
-      longestBranch: 62,
-      sharesPrompt: false,
-    }));
+    const equal = Array.from({ length: 9 }, () => ({ tokens: 896, branchRows: 124, longestBranch: 62 }));
     expect(planBatches(equal)).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8]]);
     expect(planBatches([])).toEqual([]);
-    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3, sharesPrompt: false }));
+    const pair = [1, 2].map(() => ({ tokens: 7, branchRows: 3, longestBranch: 3 }));
     expect([19, 20].map((budget) => planBatches(pair, budget).length)).toEqual([2, 1]);
     const [short, long] = [
-      { tokens: 10, branchRows: 5, longestBranch: 5, sharesPrompt: false },
-      { tokens: 5000, branchRows: 0, longestBranch: 0, sharesPrompt: false },
+      { tokens: 10, branchRows: 5, longestBranch: 5 },
+      { tokens: 5000, branchRows: 0, longestBranch: 0 },
     ];
     expect(planBatches([short, long, short])).toEqual([[1], [0, 2]]);
     // a long trace, or one with a long reference, takes no short ones along
-    const tall = { tokens: 1900, branchRows: 60, longestBranch: 12, sharesPrompt: false };
-    const wide = { tokens: 60, branchRows: 600, longestBranch: 600, sharesPrompt: false };
-    const many = Array.from({ length: 30 }, () => ({
-      tokens: 60,
-      branchRows: 60,
-      longestBranch: 12,
-      sharesPrompt: false,
-    }));
+    const tall = { tokens: 1900, branchRows: 60, longestBranch: 12 };
+    const wide = { tokens: 60, branchRows: 600, longestBranch: 600 };
+    const many = Array.from({ length: 30 }, () => ({ tokens: 60, branchRows: 60, longestBranch: 12 }));
     expect(planBatches([tall, wide, ...many]).slice(0, 2)).toEqual([[0], [1]]);
   });
 });

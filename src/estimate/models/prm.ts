@@ -160,12 +160,7 @@ export async function* prmValues<T extends Job>(
     const judged = items.filter((item): item is Judged<T> => !isBad(item));
     const found = new Map<object, Float32Array | TraceRejected>();
     for (const batch of planBatches(
-      judged.map(({ read }) => ({
-        tokens: read.ids.length,
-        branchRows: 0,
-        sharesPrompt: false,
-        longestBranch: 0,
-      })),
+      judged.map(({ read }) => ({ tokens: read.ids.length, branchRows: 0, longestBranch: 0 })),
     )) {
       const members = batch.map((i) => judged[i] as Judged<T>);
       for (const [n, shares] of (await readAll(session, members)).entries())

@@ -16,6 +16,21 @@ const ROWS_PER_GROUP = {
   webgpu: { alone: 256, behind: 512, abreast: 512, start: 48 },
 } as const satisfies Record<Device['name'], object>;
 
+/**
+ * Rows that a trace has in a group at most: its longest branch fits, and no more than {@link ROWS_PER_GROUP} otherwise.
+ * @param busiest most rows of a trace
+ * @param isBehind whether traces stand behind shared prompts
+ */
+export function rowsPerGroup(
+  longest: number,
+  busiest: number,
+  isBehind: boolean,
+  device: Device['name'],
+): number {
+  const most = ROWS_PER_GROUP[device][isBehind ? 'behind' : 'alone'];
+  return Math.max(1, longest, Math.min(most, busiest));
+}
+
 /** Divisions that are tried. */
 const MOST_TRIED = 16;
 
@@ -46,7 +61,6 @@ export function layOut(
   device: Device['name'],
 ): Layout {
   const isBehind = places.some(({ limb }) => limb !== undefined);
-  const most = ROWS_PER_GROUP[device][isBehind ? 'behind' : 'alone'];
   const longest = branches.flat().reduce((length, { ids }) => Math.max(length, ids.length), 1);
   const loads = branches.map((rows, b) => rowsOf(rows) + (limbs[b] as Int32Array).length);
   const busiest = loads.reduce((load, other) => Math.max(load, other), 1);
@@ -67,12 +81,13 @@ export function layOut(
   };
   const cost = ({ groups, abreast, rowsPerGroup }: Layout) =>
     groups.length * (abreast * rowsPerGroup + ROWS_PER_GROUP[device].start);
+  const most = rowsPerGroup(longest, busiest, isBehind, device);
   const fewest = Math.ceil(busiest / most);
   // with a branch's room beyond an equal part, so many are enough
   const rooms = Array.from({ length: MOST_TRIED }, (_, n) =>
-    Math.max(longest, Math.min(most, Math.ceil(busiest / (fewest + n)) + longest - 1)),
+    Math.min(most, Math.ceil(busiest / (fewest + n)) + longest - 1),
   );
-  const layouts = [...new Set(rooms)].map(of);
+  const layouts = [...new Set([most, ...rooms])].map(of);
   return layouts.reduce((best, other) => (cost(other) < cost(best) ? other : best));
 }
 

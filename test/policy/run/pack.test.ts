@@ -210,6 +210,27 @@ describe('packBranches', () => {
     expect(wide).toMatchObject({ groups: 3, abreast: 1, rowsPerGroup: 224 });
   });
 
+  test('no more rows, and 16 a group, than with 64 rows of one trace in each', () => {
+    fc.assert(
+      fc.property(anyTraces, (traces) => {
+        const { groups, abreast, rowsPerGroup } = packBranches(traces);
+        const room = Math.max(64, ...traces.flat().map(({ ids }) => ids.length));
+        const parts = traces.flatMap((own) => {
+          const filled: number[] = [];
+          for (const { ids } of [...own].sort(
+            (one, other) => one.exit - other.exit || one.ids.length - other.ids.length,
+          ))
+            if ((filled.at(-1) ?? room) + ids.length > room) filled.push(ids.length);
+            else filled.push((filled.pop() as number) + ids.length);
+          return filled;
+        });
+        expect(groups * (abreast * rowsPerGroup + 16)).toBeLessThanOrEqual(
+          parts.length * (Math.max(...parts) + 16),
+        );
+      }),
+    );
+  });
+
   test('rows of a trace are divided so that few are padding, and short traces stand abreast', () => {
     const of = (...traces: number[][]) =>
       packBranches(
