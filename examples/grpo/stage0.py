@@ -156,6 +156,19 @@ def reference_of(path, density, model, loss):
     return len(stored) * BLOCK, float(halves[0] @ halves[1] / np.linalg.norm(halves[0]) / np.linalg.norm(halves[1])), whole / np.linalg.norm(whole)
 
 
+def drawn_block(puzzle, model, groups, mark, seed):
+    """Problems of a block, drawn by `mark`, and completions of each, sampled by `seed`."""
+    rng = random.Random(mark)
+    drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(groups)]
+    return drawn, sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(seed))
+
+
+def shown(arms):
+    """Prints each arm's cosine and what it gains."""
+    for name, f in arms.items():
+        print(f"  {name:28} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}]", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--density", choices=MORE, default="sparse")
@@ -182,9 +195,7 @@ def main():
     tool.build(model)
     blocks, counted, started = [], collections.Counter(), time.time()
     for number in range(args.blocks):
-        rng = random.Random(f"stage0/{args.density}/{number}")
-        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.groups)]
-        rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(10_000 + number))
+        drawn, rows = drawn_block(puzzle, model, args.groups, f"stage0/{args.density}/{number}", 10_000 + number)
         problems = {f"p{i}": problem for i, problem in enumerate(drawn)}
         mc = list(map(int, filter(None, args.mc.split(",")))) if number < args.mc_blocks else []
         counted += truth.operations(rows)
@@ -203,8 +214,7 @@ def main():
             result["return"] = {"reference_groups": groups, "halves_cosine": halves, "arms": figures([found for _, found in blocks])}
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
         print(f"block {number + 1} of {args.blocks}: credits {seconds:.0f} s, all {time.time() - started:.0f} s", flush=True)
-        for name, f in result["arms"].items():
-            print(f"  {name:24} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}]", flush=True)
+        shown(result["arms"])
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 import argparse
 import json
 import pathlib
-import random
 import time
 import torch
 import arms
-from groups import advantages, sample_groups
+from groups import advantages
 from reference import BLOCK, COPIES
 from setting import Density, MORE
-from stage0 import figures, gradients, products, reference_of
+from stage0 import drawn_block, figures, gradients, products, reference_of, shown
 from tool import Tool
 import checkpoint
 from model import Llama
@@ -75,9 +74,7 @@ def main():
     tool.build(model)
     blocks, started, seconds = [], time.time(), {}
     for number in range(args.blocks):
-        rng = random.Random(f"stage0-named/{args.density}/{number}")
-        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(args.groups)]
-        rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(20_000 + number))
+        _, rows = drawn_block(puzzle, model, args.groups, f"stage0-named/{args.density}/{number}", 20_000 + number)
         found, own = (options if args.options else credits)(tool, rows, number)
         seconds = {name: round(seconds.get(name, 0) + value, 1) for name, value in own.items()}
         blocks.append(products(gradients(model, rows, found), [direction])[0])
@@ -87,8 +84,7 @@ def main():
         }
         pathlib.Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
         print(f"block {number + 1} of {args.blocks}: {time.time() - started:.0f} s, of the tool {seconds}", flush=True)
-        for name, f in result["arms"].items():
-            print(f"  {name:28} cosine {f['cosine']:.3f} gain {f['gain']:+.3f} [{f['gain_interval'][0]:+.3f}, {f['gain_interval'][1]:+.3f}]", flush=True)
+        shown(result["arms"])
 
 
 if __name__ == "__main__":

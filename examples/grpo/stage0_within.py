@@ -4,17 +4,16 @@ import collections
 import functools
 import json
 import pathlib
-import random
 import time
 import numpy as np
 import torch
 import arms
 import truth
 import without
-from groups import advantages, sample_groups
+from groups import advantages
 from reference import BLOCK, COPIES
 from setting import RECIPE, TASKS, puzzle_of
-from stage0 import figures, gradients, products, reference_of
+from stage0 import drawn_block, figures, gradients, products, reference_of
 from tool import EMBEDDED, Tool
 import checkpoint
 from model import Llama
@@ -140,9 +139,7 @@ def main():
     tool.build(model)
     blocks, gains, moving, counted, started = [], [], [], collections.Counter(), time.time()
     for number in range(args.blocks):
-        rng = random.Random(f"stage0/{args.density}/{number}")
-        drawn = [puzzle.draw_problem(rng, rng.choice(puzzle.FAMILIES)) for _ in range(BLOCK)]
-        rows = sample_groups(puzzle, model, drawn, COPIES, torch.Generator().manual_seed(10_000 + number))
+        drawn, rows = drawn_block(puzzle, model, BLOCK, f"stage0/{args.density}/{number}", 10_000 + number)
         counted += truth.operations(rows)
         made, gain, moves = credits(tool, puzzle, {f"p{i}": problem for i, problem in enumerate(drawn)}, rows, number)
         skipped = list(filter(None, args.skip.split(";")))
